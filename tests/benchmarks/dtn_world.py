@@ -68,6 +68,18 @@ DTN_WORLD = [
         more_is_better=True,
     ),
     Figure(
+        "bundle-file.memory",
+        "a file of 10 GB as one bundle by `bp send`, loopback: the most memory of either node",
+        "MiB",
+        100.0,
+    ),
+    Figure(
+        "bundle-file.rate",
+        "the same: from the file to whom it is for, with a copy on the disk at either node",
+        "MB/s",
+        more_is_better=True,
+    ),
+    Figure(
         "waiting-bundles.memory",
         "1,000,000 bundles of 1 KiB under custody on disk for an absent neighbour: the node's "
         "memory for each, above idle",

@@ -16,6 +16,8 @@ from underpass_client.errors import ConnectionLostError, refusal
 from underpass_client.messages import Bundle, Event, Report, Sent
 
 T = TypeVar("T")
+# What the node answers: a head, and a payload that may be empty.
+_Answer = asyncio.Future[tuple[dict[str, Any], bytes]]
 
 
 class Client:
@@ -25,7 +27,7 @@ class Client:
         self._reader = reader
         self._writer = writer
         self._ids = itertools.count(1)
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._answers: dict[int, _Answer] = {}
         self._endpoints: dict[int, Endpoint] = {}
         # What has come for an endpoint before its registration was answered.
         self._early: list[tuple[dict[str, Any], bytes]] = []
@@ -85,8 +87,14 @@ class Client:
         return endpoint
 
     async def _ask(self, head: dict[str, object], payload: bytes = b"") -> dict[str, Any]:
+        answer, _ = await self._ask_for_payload(head, payload)
+        return answer
+
+    async def _ask_for_payload(
+        self, head: dict[str, object], payload: bytes = b""
+    ) -> tuple[dict[str, Any], bytes]:
         number = next(self._ids)
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        answer: _Answer = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         try:
             await self._write({**head, "id": number}, payload)
@@ -120,7 +128,7 @@ class Client:
                 endpoint._end(self._lost)
 
     def _take(self, head: dict[str, Any], payload: bytes) -> None:
-        if head["type"] not in ("registered", "sent", "error"):
+        if head["type"] not in ("registered", "sent", "data", "error"):
             self._deliver(head, payload)
             return
         answer = self._answers.get(head["id"])
@@ -129,7 +137,7 @@ class Client:
         if head["type"] == "error":
             answer.set_exception(refusal(head["code"], head["message"]))
         else:
-            answer.set_result(head)
+            answer.set_result((head, payload))
 
     def _deliver(self, head: dict[str, Any], payload: bytes) -> None:
         endpoint = self._endpoints.get(head["service"])
@@ -191,6 +199,11 @@ class Endpoint:
         while True:
             yield await self.receive()
 
+    async def _read(self, delivery: int, offset: int) -> bytes:
+        head: dict[str, object] = {"type": "read", "delivery": delivery, "offset": offset}
+        _, part = await self._client._ask_for_payload(head)
+        return part
+
     async def _acknowledge(self, delivery: int) -> None:
         await self._client._write({"type": "acknowledge", "delivery": delivery})
 
@@ -203,6 +216,8 @@ class Endpoint:
                 head["sequence"],
                 head["age_ms"],
                 payload,
+                head.get("file_bytes"),
+                functools.partial(self._read, head["delivery"]),
                 acknowledge,
             )
             self._bundles.put_nowait(bundle)

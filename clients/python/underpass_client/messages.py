@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,18 +24,35 @@ class Sent:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that has come; it comes again on a later connection until it is acknowledged."""
+    """A bundle that has come; it comes again on a later connection until it is acknowledged.
+
+    A long payload is on the node's disk: then `payload` is empty and `file_bytes` its length, and
+    `parts` reads it.
+    """
 
     source: str
     time_ms: int
     sequence: int
     age_ms: int
     payload: bytes
+    file_bytes: int | None
+    _read: Callable[[int], Awaitable[bytes]] = field(repr=False, compare=False)
     _acknowledge: Callable[[], Awaitable[None]] = field(repr=False, compare=False)
 
     async def acknowledge(self) -> None:
         """Tell the node that the bundle is safe here, or done with."""
         await self._acknowledge()
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Give the payload in parts of at most a few MiB, before it is acknowledged."""
+        if self.file_bytes is None:
+            yield self.payload
+            return
+        offset = 0
+        while offset < self.file_bytes:
+            part = await self._read(offset)
+            offset += len(part)
+            yield part
 
 
 @dataclass(frozen=True)

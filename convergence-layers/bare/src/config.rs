@@ -97,6 +97,7 @@ impl Config {
                 Layer::Udp => MOST_DATAGRAM_BYTES,
                 _ => self.transfer_mru_bytes,
             },
+            takes_files: false,
             tls: false,
             exported_key: None,
             convergence_layer: self.layer.name(),

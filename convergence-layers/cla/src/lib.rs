@@ -19,7 +19,7 @@ mod session;
 pub use activity::Activity;
 pub use class::Class;
 pub use key::ExportedKey;
-pub use node::{Node, Outcome, Refusal};
+pub use node::{Intake, Node, Outcome, Refusal};
 pub use session::{
     BUNDLE_OVERHEAD_BYTES, CodedFigures, Down, EXPRESS_ROOM_BYTES, PathFigures, Resume,
     SHORT_BUNDLE_BYTES, Session, SessionId, SessionInfo, Transfer,

@@ -58,6 +58,22 @@ pub enum Outcome {
     },
 }
 
+/// Takes one bundle piece by piece. Dropped before its end, it forgets what
+/// has come.
+pub trait Intake: Send {
+    /// Whether there is room for a piece. An error refuses the bundle: then
+    /// nothing else is called.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>>;
+
+    /// Takes the next piece; called once for each `Ok` of
+    /// [`Intake::poll_ready`].
+    fn take(&mut self, piece: Bytes);
+
+    /// Nothing more comes. On `Ok` the node has the bundle, and the session
+    /// acknowledges the transfer's last byte.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>>;
+}
+
 /// What the node offers to every convergence layer. Implementations return
 /// quickly and never wait for a peer: a reader that blocks on storage can
 /// deadlock both ends.
@@ -87,6 +103,16 @@ pub trait Node: Send + Sync + 'static {
     /// it) begins.
     /// An error refuses it before its bytes are kept.
     fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal>;
+
+    /// The transfer of a bundle of `length` bytes begins, as [`Node::admit`]
+    /// says, of a session that can take it apart: who takes it piece by piece,
+    /// if it is too long for memory. [`Node::received`] is not called then.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    fn intake(&self, _id: SessionId, _length: u64) -> Result<Option<Box<dyn Intake>>, Refusal> {
+        Ok(None)
+    }
 
     /// A whole bundle arrived. On `Ok` the node has it and the session
     /// acknowledges the transfer's last byte.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use underpass_payloads::PayloadFile;
 
 use crate::activity::Activity;
 use crate::class::Class;
@@ -36,6 +37,9 @@ pub struct SessionInfo {
     pub resumes: bool,
     /// The largest bundle the peer takes, bytes.
     pub transfer_mru_bytes: u64,
+    /// Whether bundles with a payload on disk can be offered
+    /// ([`Transfer::file`]).
+    pub takes_files: bool,
     /// Whether the session is authenticated by TLS.
     pub tls: bool,
     /// The secret that both ends share, if the session is secured.
@@ -54,6 +58,9 @@ pub struct Transfer {
     pub key: u64,
     /// The whole encoded bundle, in pieces that are sent one after the other.
     pub chunks: Vec<Bytes>,
+    /// A payload on disk, which is sent behind the first piece; only where
+    /// [`SessionInfo::takes_files`].
+    pub file: Option<Arc<PayloadFile>>,
     /// The broken transfer of the same bytes that this one continues. Where
     /// the session or the peer cannot do that, all bytes are sent.
     pub resume: Option<Resume>,
@@ -74,13 +81,15 @@ impl Transfer {
         Self {
             key,
             chunks,
+            file: None,
             resume: None,
         }
     }
 
     /// The bundle's size, bytes.
     pub fn len(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.len() as u64).sum()
+        let here: u64 = self.chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        here + self.file.as_ref().map_or(0, |file| file.len())
     }
 
     /// Whether the bundle has no byte at all.

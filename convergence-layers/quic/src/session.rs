@@ -131,6 +131,7 @@ fn info(contact: &Contact, defaults: &SessionDefaults) -> SessionInfo {
         incarnation: Some(contact.peer.incarnation),
         resumes: false,
         transfer_mru_bytes: contact.peer.transfer_mru_bytes,
+        takes_files: false,
         tls: true,
         exported_key: Some(contact.exported_key),
         convergence_layer: "quic",

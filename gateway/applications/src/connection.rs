@@ -1,6 +1,6 @@
 //! One client's connection.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +11,12 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 use underpass_bundle::SendError;
 use underpass_bundle::wire::{Eid, ipn, names_node};
+use underpass_payloads::{PayloadFile, Payloads};
 
 use crate::desk::ClientId;
 use crate::mailbox::Stored;
 use crate::service::{Inlets, Service};
+use crate::upload::Upload;
 use crate::wire::{
     ErrorCode, Event, FrameError, FrameReader, Reported, Request, VERSION, encode_head,
 };
@@ -43,6 +45,8 @@ pub struct Outgoing {
     pub reports: Vec<Reported>,
     /// What it says.
     pub payload: Bytes,
+    /// The same, where it is on disk; then it goes without custody.
+    pub file: Option<Arc<PayloadFile>>,
 }
 
 /// The node that sends what applications give it. Its calls must not wait.
@@ -82,6 +86,7 @@ pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin>(
     service: &Service,
     node: &dyn Node,
     max_payload_bytes: u32,
+    payloads: Option<Arc<Payloads>>,
 ) -> Result<(), ClientError> {
     let (id, inlets) = service.connect();
     let mut client = Client {
@@ -90,6 +95,9 @@ pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin>(
         service,
         node,
         max_payload_bytes,
+        payloads,
+        upload: Upload::default(),
+        files: HashMap::new(),
         registered: BTreeSet::new(),
         acknowledgements: Arc::new(Semaphore::new(WAITING_ACKNOWLEDGEMENTS)),
     };
@@ -116,13 +124,18 @@ pub async fn turn_away(mut socket: impl AsyncWrite + Unpin) -> Result<(), Client
     write(&mut socket, &event, b"").await
 }
 
-struct Client<'a, S> {
+pub(crate) struct Client<'a, S> {
     id: ClientId,
     socket: S,
     service: &'a Service,
-    node: &'a dyn Node,
+    pub(crate) node: &'a dyn Node,
     max_payload_bytes: u32,
-    registered: BTreeSet<u64>,
+    pub(crate) registered: BTreeSet<u64>,
+    /// Where long payloads are, if this node has any.
+    pub(crate) payloads: Option<Arc<Payloads>>,
+    pub(crate) upload: Upload,
+    /// Payloads on disk of bundles that it has not acknowledged.
+    pub(crate) files: HashMap<u64, Arc<PayloadFile>>,
     acknowledgements: Arc<Semaphore>,
 }
 
@@ -138,6 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
             version: VERSION,
             node: self.node.number(),
             max_payload_bytes: self.max_payload_bytes.into(),
+            max_file_bytes: self.payloads.as_ref().map_or(0, |p| p.max_payload_bytes()),
         };
         self.tell(&hello, b"").await?;
         let mut frames = FrameReader::new(self.max_payload_bytes);
@@ -197,10 +211,44 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                     custody: custody.unwrap_or(true),
                     reports,
                     payload,
+                    file: None,
                 };
                 self.send(id, outgoing).await
             }
+            Request::Begin {
+                id,
+                service,
+                destination,
+                lifetime_ms,
+                reports,
+                bytes,
+            } => {
+                self.upload = Upload::Refused(id);
+                let Some(destination) = endpoint(&destination) else {
+                    let message = format!("{destination:?} is no endpoint ipn:NODE.SERVICE");
+                    return self
+                        .refuse(Some(id), ErrorCode::Destination, &message)
+                        .await;
+                };
+                let outgoing = Outgoing {
+                    service,
+                    destination,
+                    lifetime: lifetime_ms.map(Duration::from_millis),
+                    custody: false,
+                    reports,
+                    payload: Bytes::new(),
+                    file: None,
+                };
+                self.begin(id, outgoing, bytes).await
+            }
+            Request::Part { id } => self.part(id, payload).await,
+            Request::Read {
+                id,
+                delivery,
+                offset,
+            } => self.read(id, delivery, offset).await,
             Request::Acknowledge { delivery } => {
+                self.files.remove(&delivery);
                 let permits = self.acknowledgements.clone();
                 // Never closed.
                 if let Ok(permit) = permits.acquire_owned().await {
@@ -235,7 +283,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
         }
     }
 
-    async fn send(&mut self, id: u64, outgoing: Outgoing) -> Result<(), ClientError> {
+    pub(crate) async fn send(&mut self, id: u64, outgoing: Outgoing) -> Result<(), ClientError> {
         let service = outgoing.service;
         if !self.registered.contains(&service) {
             let message = format!("service {service} is not registered by this client");
@@ -256,7 +304,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                     SendError::NoRoom => ErrorCode::NoRoom,
                     SendError::NoRoute => ErrorCode::NoRoute,
                     SendError::Destination => ErrorCode::Destination,
-                    SendError::TooLarge => ErrorCode::TooLarge,
+                    SendError::TooLarge | SendError::OnDisk => ErrorCode::TooLarge,
                 };
                 self.refuse(Some(id), code, &error.to_string()).await
             }
@@ -271,11 +319,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
             time_ms: stored.time_ms,
             sequence: stored.sequence,
             age_ms: stored.age_ms,
+            file_bytes: stored.file.as_ref().map(|file| file.len()),
         };
+        self.files.extend(stored.file.map(|file| (number, file)));
         self.tell(&bundle, &stored.payload).await
     }
 
-    async fn refuse(
+    pub(crate) async fn refuse(
         &mut self,
         id: Option<u64>,
         code: ErrorCode,
@@ -285,7 +335,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
         self.tell(&Event::Error { id, code, message }, b"").await
     }
 
-    async fn tell(&mut self, event: &Event, payload: &[u8]) -> Result<(), ClientError> {
+    pub(crate) async fn tell(&mut self, event: &Event, payload: &[u8]) -> Result<(), ClientError> {
         write(&mut self.socket, event, payload).await
     }
 }
@@ -325,6 +375,9 @@ mod tests {
     use std::sync::Mutex;
 
     use tokio::io::{DuplexStream, duplex};
+    use underpass_payloads::Limits;
+
+    use underpass_bundle::Delivery;
 
     use super::*;
     use crate::service::tests::{applications, delivery};
@@ -351,6 +404,7 @@ mod tests {
 
     struct Served {
         socket: DuplexStream,
+        payloads: Arc<Payloads>,
         frames: FrameReader,
         service: Service,
         task: tokio::task::JoinHandle<Result<(), ClientError>>,
@@ -361,15 +415,22 @@ mod tests {
         fn with(node: Arc<Recorder>) -> Served {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("applications.sqlite");
-            let service = Service::start(&path, applications(100), Box::new(|_| {})).unwrap();
+            let limits = Limits {
+                quota_bytes: 1 << 20,
+                payload_bytes: 1 << 19,
+            };
+            let payloads = Payloads::open(&folder.path().join("payloads"), limits).unwrap();
+            let (all, for_service) = (applications(100), Some(&payloads));
+            let service = Service::start(&path, all, for_service, Box::new(|_| {})).unwrap();
             let (socket, theirs) = duplex(1 << 10);
             let for_client = service.clone();
-            let task =
-                tokio::spawn(
-                    async move { serve_client(theirs, &for_client, &*node, 1 << 16).await },
-                );
+            let for_files = Some(payloads.clone());
+            let task = tokio::spawn(async move {
+                serve_client(theirs, &for_client, &*node, 1 << 16, for_files).await
+            });
             Served {
                 socket,
+                payloads,
                 frames: FrameReader::new(1 << 16),
                 service,
                 task,
@@ -487,6 +548,117 @@ mod tests {
         assert_eq!(served.refusal().await, ErrorCode::NoRoom);
         served.ask(&register(80), b"").await;
         assert_eq!(served.refusal().await, ErrorCode::NotAllowed);
+    }
+
+    fn begin(id: u64, bytes: u64) -> Request {
+        Request::Begin {
+            id,
+            service: 9,
+            destination: "ipn:10.40".to_owned(),
+            lifetime_ms: None,
+            reports: Vec::new(),
+            bytes,
+        }
+    }
+
+    async fn registered(node: Arc<Recorder>) -> Served {
+        let mut served = Served::with(node);
+        served.event().await;
+        served.ask(&register(9), b"").await;
+        served.event().await;
+        served
+    }
+
+    fn content(length: usize) -> Vec<u8> {
+        (0..length).map(|i| (i % 253) as u8).collect()
+    }
+
+    #[tokio::test]
+    async fn a_payload_that_comes_in_parts_is_sent_without_custody_when_it_is_whole() {
+        let node = Arc::new(Recorder::default());
+        let mut served = registered(node.clone()).await;
+        let whole = content(200_000);
+        served.ask(&begin(7, whole.len() as u64), b"").await;
+        assert_eq!(served.event().await.0, Event::Begun { id: 7 });
+        assert_eq!(served.payloads.used(), (1, 200_000));
+        for part in whole.chunks(60_000) {
+            assert!(node.sent.lock().unwrap().is_empty());
+            served.ask(&Request::Part { id: 7 }, part).await;
+        }
+        assert!(matches!(served.event().await.0, Event::Sent { id: 7, .. }));
+        let sent = node.sent.lock().unwrap().pop().unwrap();
+        let file = sent.file.unwrap();
+        let mut written = vec![0; whole.len()];
+        file.read_at(&mut written, 0).unwrap();
+        assert!(written == whole && !sent.custody && sent.payload.is_empty());
+        drop(file);
+        assert_eq!(served.payloads.used(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_or_lies_about_its_length_is_refused_and_leaves_nothing() {
+        let node = Arc::new(Recorder::default());
+        let mut served = registered(node.clone()).await;
+        served.ask(&begin(7, u64::MAX), b"").await;
+        assert_eq!(served.refusal().await, ErrorCode::TooLarge);
+        // Parts that were on their way when the node refused are no offence.
+        served.ask(&Request::Part { id: 7 }, b"part").await;
+        served.ask(&begin(8, 10), b"").await;
+        assert_eq!(served.event().await.0, Event::Begun { id: 8 });
+        served.ask(&Request::Part { id: 9 }, b"part").await;
+        assert_eq!(served.refusal().await, ErrorCode::Unknown);
+        served.ask(&Request::Part { id: 8 }, b"eleven byte").await;
+        assert_eq!(served.refusal().await, ErrorCode::TooLarge);
+        assert_eq!(served.payloads.used(), (0, 0));
+        // A client that is gone in the middle leaves nothing either.
+        served.ask(&begin(10, 10), b"").await;
+        served.event().await;
+        served.ask(&Request::Part { id: 10 }, b"half").await;
+        let Served { socket, task, payloads, .. } = served;
+        drop(socket);
+        task.await.unwrap().unwrap();
+        assert_eq!(payloads.used(), (0, 0));
+        assert!(node.sent.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_payload_on_disk_is_read_in_parts_and_gone_once_it_is_acknowledged() {
+        let mut served = registered(Arc::default()).await;
+        let whole = content(100_000);
+        let room = served.payloads.reserve(10, 100_000).unwrap();
+        let mut writer = room.begin(100_000).unwrap();
+        writer.write(&whole).unwrap();
+        let arrived = delivery(ipn(10, 40), 0, b"");
+        served.service.arrived(Delivery {
+            file: Some(writer.finish().unwrap()),
+            ..arrived
+        });
+        served.frames = FrameReader::new(1 << 20);
+        let Event::Bundle {
+            delivery,
+            file_bytes,
+            ..
+        } = served.event().await.0
+        else {
+            panic!("no bundle comes");
+        };
+        assert_eq!(file_bytes, Some(100_000));
+        let mut read = |offset| Request::Read {
+            id: 3,
+            delivery,
+            offset,
+        };
+        for (offset, left) in [(0, &whole[..]), (99_999, &whole[99_999..]), (u64::MAX, &[])] {
+            served.ask(&read(offset), b"").await;
+            let (event, part) = served.event().await;
+            assert_eq!(event, Event::Data { id: 3 });
+            assert!(part == left, "offset {offset}");
+        }
+        served.ask(&Request::Acknowledge { delivery }, b"").await;
+        served.ask(&read(0), b"").await;
+        assert_eq!(served.refusal().await, ErrorCode::Unknown);
+        served.service.close();
+        assert_eq!(served.payloads.used(), (0, 0));
     }
 
     #[tokio::test]

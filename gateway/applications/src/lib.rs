@@ -13,10 +13,11 @@ mod desk;
 mod echo;
 mod mailbox;
 mod service;
+mod upload;
 pub mod wire;
 
 pub use connection::{ClientError, Node, Outgoing, endpoint, serve_client, turn_away};
 pub use desk::{ClientId, Desk, Item, Output, Taken};
 pub use echo::Echo;
-pub use mailbox::{Mailbox, MailboxError, Stored};
+pub use mailbox::{Mailbox, MailboxError, NamedFile, Stored};
 pub use service::{Confirm, Report, Service};

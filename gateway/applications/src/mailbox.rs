@@ -5,6 +5,7 @@
 //! time of day may step, and may be unknown after a start.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -12,11 +13,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 use thiserror::Error;
 use underpass_bundle::Delivery;
 use underpass_bundle::wire::{ipn_parts, is_null};
+use underpass_payloads::PayloadFile;
 
 use crate::desk::Item;
 
 /// The layout below, as `user_version`.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 const LAYOUT: &str = "
     CREATE TABLE waiting (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -28,8 +30,14 @@ const LAYOUT: &str = "
         payload BLOB NOT NULL
     );
     CREATE TABLE clock (now_ms INTEGER NOT NULL);
-    INSERT INTO clock VALUES (0);
-    PRAGMA user_version = 1;";
+    INSERT INTO clock VALUES (0);";
+/// What format 2 has more: payloads that are files.
+const FILES: &str = "
+    CREATE TABLE files (
+        number INTEGER PRIMARY KEY REFERENCES waiting(number),
+        name TEXT NOT NULL, bytes INTEGER NOT NULL
+    );
+    PRAGMA user_version = 2;";
 
 /// The mailbox cannot be used.
 #[derive(Debug, Error)]
@@ -37,7 +45,7 @@ pub enum MailboxError {
     /// The database fails.
     #[error("the mailbox of applications: {0}")]
     Database(#[from] rusqlite::Error),
-    /// Its folder cannot be made.
+    /// Its folder, or a payload's file, cannot be made.
     #[error("the mailbox of applications: {0}")]
     Folder(#[from] std::io::Error),
     /// It is of another version.
@@ -46,7 +54,7 @@ pub enum MailboxError {
 }
 
 /// A bundle as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Stored {
     /// The service that it is for.
     pub service: u64,
@@ -60,6 +68,21 @@ pub struct Stored {
     pub age_ms: u64,
     /// What it says.
     pub payload: Bytes,
+    /// The same, where it is on disk.
+    pub file: Option<Arc<PayloadFile>>,
+}
+
+/// A payload that is a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    /// Its bundle's number.
+    pub number: u64,
+    /// The number of the node that sent it.
+    pub node: u64,
+    /// Its name in the folder of payloads.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
 }
 
 /// A database file; one process opens it at a time.
@@ -87,7 +110,8 @@ impl Mailbox {
         // It may have no other folder to write in.
         connection.pragma_update(None, "temp_store", "MEMORY")?;
         match connection.pragma_query_value(None, "user_version", |row| row.get(0))? {
-            0 => connection.execute_batch(LAYOUT)?,
+            0 => connection.execute_batch(&format!("BEGIN; {LAYOUT} {FILES} COMMIT;"))?,
+            1 => connection.execute_batch(&format!("BEGIN; {FILES} COMMIT;"))?,
             FORMAT => {}
             other => return Err(MailboxError::Format(other)),
         }
@@ -127,7 +151,27 @@ impl Mailbox {
         Ok(items.collect::<Result<_, _>>()?)
     }
 
-    /// Stores a bundle, to be committed; nothing if it is there already.
+    /// The payloads that are files.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn files(&self) -> Result<Vec<NamedFile>, MailboxError> {
+        let all = "SELECT number, node, name, bytes FROM files JOIN waiting USING (number)";
+        let mut all = self.connection.prepare(all)?;
+        let files = all.query_map([], |row| {
+            let unsigned = |column| row.get(column).map(i64::cast_unsigned);
+            Ok(NamedFile {
+                number: unsigned(0)?,
+                node: unsigned(1)?,
+                name: row.get(2)?,
+                bytes: unsigned(3)?,
+            })
+        })?;
+        Ok(files.collect::<Result<_, _>>()?)
+    }
+
+    /// Stores a bundle, to be committed, with its payload's file if it has one;
+    /// nothing if it is there already.
     ///
     /// # Errors
     /// When the database fails.
@@ -158,6 +202,15 @@ impl Mailbox {
             &bundle.payload[..],
         ])?;
         let number = self.connection.last_insert_rowid().cast_unsigned();
+        // A duplicate's file is not saved.
+        if added > 0
+            && let Some(file) = &bundle.file
+        {
+            let sql = "INSERT INTO files (number, name, bytes) VALUES (?1, ?2, ?3)";
+            let (name, bytes) = (file.save()?, file.len().cast_signed());
+            let mut files = self.connection.prepare_cached(sql)?;
+            files.execute(params![number.cast_signed(), name, bytes])?;
+        }
         Ok((added > 0).then_some(Item {
             number,
             service,
@@ -183,6 +236,7 @@ impl Mailbox {
                 sequence: unsigned(3)?,
                 age_ms: unsigned(4)?,
                 payload: row.get::<_, Vec<u8>>(5)?.into(),
+                file: None,
             })
         });
         Ok(stored.optional()?)
@@ -195,6 +249,9 @@ impl Mailbox {
     /// When the database fails.
     pub fn remove(&mut self, number: u64) -> Result<Option<(u64, u64, u64)>, MailboxError> {
         self.begin()?;
+        let sql = "DELETE FROM files WHERE number = ?1";
+        let mut file = self.connection.prepare_cached(sql)?;
+        file.execute([number.cast_signed()])?;
         let sql = "DELETE FROM waiting WHERE number = ?1 RETURNING service, node, length(payload)";
         let mut one = self.connection.prepare_cached(sql)?;
         let removed = one.query_row([number.cast_signed()], |row| {
@@ -274,6 +331,21 @@ mod tests {
         assert_eq!(mailbox.remove(item.number).unwrap(), None);
         mailbox.roll_back();
         assert!(mailbox.load(item.number).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_mailbox_of_the_first_format_is_taken_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("applications.sqlite");
+        let first = Connection::open(&path).unwrap();
+        first.execute_batch(LAYOUT).unwrap();
+        first.pragma_update(None, "user_version", 1).unwrap();
+        let row = "INSERT INTO waiting VALUES (5, 'name', 9, 'ipn:10.40', 10, 1, 2, 3, 9000, 'old')";
+        first.execute(row, []).unwrap();
+        drop(first);
+        let mailbox = Mailbox::open(&path, Instant::now()).unwrap();
+        assert_eq!(mailbox.items().unwrap().len(), 1);
+        assert_eq!(mailbox.files().unwrap(), []);
     }
 
     #[test]

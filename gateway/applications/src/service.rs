@@ -5,7 +5,7 @@
 //! once. A mailbox that fails is tried again: what has come is in memory
 //! meanwhile, and its custodians are not told.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc as calls};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use underpass_bundle::wire::ipn_parts;
 use underpass_bundle::{Applications, Delivery};
+use underpass_payloads::{PayloadFile, Payloads};
 
 use crate::desk::{ClientId, Desk, Item, Output};
 use crate::mailbox::{Mailbox, MailboxError, Stored};
@@ -155,14 +156,18 @@ impl Service {
     pub fn start(
         path: &Path,
         applications: Arc<Applications>,
+        payloads: Option<&Arc<Payloads>>,
         confirm: Confirm,
     ) -> Result<Service, MailboxError> {
         let now = Instant::now();
         let mailbox = Mailbox::open(path, now)?;
+        let (files, missing) = take_up(&mailbox, payloads)?;
         let mut desk = Desk::default();
         for (item, node) in mailbox.items()? {
             applications.restore(item.service, node, item.bytes);
-            desk.arrived(item);
+            if !missing.contains(&item.number) {
+                desk.arrived(item);
+            }
         }
         if desk.count() > 0 {
             tracing::info!(bundles = desk.count(), "bundles wait for applications");
@@ -180,6 +185,7 @@ impl Service {
             confirm,
             shared: shared.clone(),
             outlets: HashMap::new(),
+            files,
             unstored: Vec::new(),
             done: Vec::new(),
             saved: now,
@@ -266,6 +272,34 @@ impl Service {
 /// was forgotten, as [`Mailbox::remove`] tells it.
 type Changes = (Vec<Option<Item>>, Vec<(u64, u64, u64)>);
 
+/// Takes up the payloads that an earlier run has left on disk, and deletes what
+/// no bundle has; bundles whose payloads are missing are told with them.
+fn take_up(
+    mailbox: &Mailbox,
+    payloads: Option<&Arc<Payloads>>,
+) -> Result<(HashMap<u64, Arc<PayloadFile>>, BTreeSet<u64>), MailboxError> {
+    let (mut files, mut missing) = (HashMap::new(), BTreeSet::new());
+    let mut names = BTreeSet::new();
+    for named in mailbox.files()? {
+        let disabled = || std::io::Error::other("payloads.quota_bytes is 0");
+        let file = payloads
+            .ok_or_else(disabled)
+            .and_then(|payloads| payloads.take_up(&named.name, named.node, named.bytes));
+        match file {
+            Ok(file) => drop(files.insert(named.number, file)),
+            Err(error) => {
+                tracing::error!(%error, number = named.number, "a bundle waits without its payload");
+                missing.insert(named.number);
+            }
+        }
+        names.insert(named.name);
+    }
+    if let Some(payloads) = payloads {
+        payloads.keep_only(&names)?;
+    }
+    Ok((files, missing))
+}
+
 struct Worker {
     mailbox: Mailbox,
     desk: Desk,
@@ -273,6 +307,8 @@ struct Worker {
     confirm: Confirm,
     shared: Arc<Shared>,
     outlets: HashMap<ClientId, Outlets>,
+    /// Payloads on disk, by their bundles' numbers.
+    files: HashMap<u64, Arc<PayloadFile>>,
     /// To be stored.
     unstored: Vec<Delivery>,
     /// To be forgotten.
@@ -377,7 +413,10 @@ impl Worker {
         let outlets = self.outlets.get(&client);
         match (outlets, self.mailbox.load(number)) {
             // Fails where the client is gone; its disconnection is on its way.
-            (Some(outlets), Ok(Some(stored))) => drop(outlets.bundles.send((number, stored))),
+            (Some(outlets), Ok(Some(stored))) => {
+                let file = self.files.get(&number).cloned();
+                drop(outlets.bundles.send((number, Stored { file, ..stored })));
+            }
             (_, Ok(_)) => {}
             (_, Err(error)) => tracing::error!(%error, number, "a bundle cannot be read"),
         }
@@ -405,8 +444,15 @@ impl Worker {
             let bytes = delivery.payload.len() as u64;
             self.applications.stored(bytes);
             match item {
-                Some(item) => self.desk.arrived(item),
+                Some(item) => {
+                    let file = delivery.file.map(|file| (item.number, file));
+                    self.files.extend(file);
+                    self.desk.arrived(item);
+                }
                 None => {
+                    if let Some(Err(error)) = delivery.file.map(|file| file.delete()) {
+                        tracing::error!(%error, "a payload cannot be deleted");
+                    }
                     let node = ipn_parts(&delivery.source).map_or(0, |(node, _)| node);
                     self.applications.free(delivery.service, node, bytes);
                 }
@@ -416,7 +462,12 @@ impl Worker {
             }
             self.shared.unconfirmed.fetch_sub(1, Ordering::AcqRel);
         }
-        self.done.clear();
+        for number in self.done.drain(..) {
+            let file = self.files.remove(&number);
+            if let Some(Err(error)) = file.map(|file| file.delete()) {
+                tracing::error!(%error, number, "a payload cannot be deleted");
+            }
+        }
         for (service, node, bytes) in removed {
             self.applications.free(service, node, bytes);
         }
@@ -500,7 +551,7 @@ pub(crate) mod tests {
         let applications = applications(100);
         let (confirmed, mut tickets) = mpsc::unbounded_channel();
         let confirm = move |ticket| confirmed.send(ticket).unwrap();
-        let service = Service::start(&path, applications.clone(), Box::new(confirm)).unwrap();
+        let service = Service::start(&path, applications.clone(), None, Box::new(confirm)).unwrap();
         assert!(applications.reserve(9, 10, 5));
         let first = delivery(ipn(10, 40), 0, b"first");
         let first = Delivery {
@@ -512,7 +563,7 @@ pub(crate) mod tests {
         service.close();
         // The next process.
         let all = self::applications(100);
-        let service = Service::start(&path, all.clone(), Box::new(|_| {})).unwrap();
+        let service = Service::start(&path, all.clone(), None, Box::new(|_| {})).unwrap();
         assert_eq!(all.waiting().bundles, 1);
         let (client, mut inlets) = service.connect();
         assert_eq!(service.register(client, Some(9)).await, Ok(9));
@@ -529,10 +580,60 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
+    async fn a_payload_on_disk_outlives_the_process_and_what_nobody_has_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("applications.sqlite");
+        let limits = underpass_payloads::Limits {
+            quota_bytes: 1000,
+            payload_bytes: 1000,
+        };
+        let open = || Payloads::open(&folder.path().join("payloads"), limits).unwrap();
+        let written = |payloads: &Arc<Payloads>, content: &[u8]| {
+            let mut writer = payloads.reserve(10, 100).unwrap().begin(content.len() as u64);
+            writer.as_mut().unwrap().write(content).unwrap();
+            writer.unwrap().finish().unwrap()
+        };
+        let payloads = open();
+        let service = Service::start(&path, applications(100), Some(&payloads), Box::new(|_| {}));
+        let service = service.unwrap();
+        let arrived = delivery(ipn(10, 40), 0, b"");
+        service.arrived(Delivery {
+            file: Some(written(&payloads, b"long")),
+            ..arrived.clone()
+        });
+        // The same again, as a custodian may send it.
+        service.arrived(Delivery {
+            file: Some(written(&payloads, b"long")),
+            ..arrived
+        });
+        service.close();
+        // Killed between the two, a process leaves a file that no bundle has.
+        written(&payloads, b"left").save().unwrap();
+        let files = || std::fs::read_dir(folder.path().join("payloads")).unwrap();
+        assert_eq!(files().count(), 2);
+        // The next process.
+        let payloads = open();
+        let service = Service::start(&path, applications(100), Some(&payloads), Box::new(|_| {}));
+        let service = service.unwrap();
+        assert_eq!(files().count(), 1);
+        assert_eq!(payloads.used(), (1, 4));
+        let (client, mut inlets) = service.connect();
+        assert_eq!(service.register(client, Some(9)).await, Ok(9));
+        let (number, stored) = bundle(&mut inlets).await;
+        let mut content = [0; 4];
+        stored.file.unwrap().read_at(&mut content, 0).unwrap();
+        assert_eq!(&content, b"long");
+        service.acknowledge(client, number, permit());
+        service.close();
+        assert_eq!(files().count(), 0);
+        assert_eq!(payloads.used(), (0, 0));
+    }
+
+    #[tokio::test]
     async fn a_service_of_another_or_of_the_node_itself_is_not_given() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("applications.sqlite");
-        let service = Service::start(&path, applications(100), Box::new(|_| {})).unwrap();
+        let service = Service::start(&path, applications(100), None, Box::new(|_| {})).unwrap();
         let (one, _inlets) = service.connect();
         let (two, _others) = service.connect();
         assert_eq!(service.register(one, Some(9)).await, Ok(9));
@@ -574,7 +675,7 @@ pub(crate) mod tests {
     async fn reports_go_to_the_application_that_sent_the_bundle() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("applications.sqlite");
-        let service = Service::start(&path, applications(100), Box::new(|_| {})).unwrap();
+        let service = Service::start(&path, applications(100), None, Box::new(|_| {})).unwrap();
         let (client, mut inlets) = service.connect();
         service.register(client, Some(9)).await.unwrap();
         let report = |service| Report {

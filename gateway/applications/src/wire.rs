@@ -62,6 +62,39 @@ pub enum Request {
         #[serde(default)]
         reports: Vec<Reported>,
     },
+    /// Send a bundle whose payload of so many bytes follows in parts, and waits
+    /// on disk. It goes without custody. A client sends one at a time.
+    Begin {
+        /// Named in the answers, and by the parts.
+        id: u64,
+        /// As in [`Request::Send`].
+        service: u64,
+        /// As in [`Request::Send`].
+        destination: String,
+        /// As in [`Request::Send`].
+        #[serde(default)]
+        lifetime_ms: Option<u64>,
+        /// As in [`Request::Send`].
+        #[serde(default)]
+        reports: Vec<Reported>,
+        /// The payload's bytes.
+        bytes: u64,
+    },
+    /// The next part of the payload that was begun. The bundle is sent with the
+    /// last one.
+    Part {
+        /// That of [`Request::Begin`].
+        id: u64,
+    },
+    /// Read some of a bundle's payload that is on disk.
+    Read {
+        /// Named in the answer.
+        id: u64,
+        /// The delivery's number.
+        delivery: u64,
+        /// Where to begin.
+        offset: u64,
+    },
     /// A bundle is safe with the application, or done with.
     Acknowledge {
         /// The delivery's number.
@@ -89,6 +122,8 @@ pub enum ErrorCode {
     NoRoom,
     /// The payload is larger than the node takes.
     TooLarge,
+    /// The client has no such bundle.
+    Unknown,
     /// The node ends.
     Closing,
 }
@@ -103,8 +138,21 @@ pub enum Event {
         version: u32,
         /// The node's ipn node number.
         node: u64,
-        /// The largest payload it takes, bytes.
+        /// The largest payload it takes in one frame, bytes.
         max_payload_bytes: u64,
+        /// The largest payload it takes in parts, bytes; 0 for none.
+        #[serde(default)]
+        max_file_bytes: u64,
+    },
+    /// The payload's parts may come.
+    Begun {
+        /// The request's.
+        id: u64,
+    },
+    /// What was read of a payload; nothing behind its end.
+    Data {
+        /// The request's.
+        id: u64,
     },
     /// The client has the service now.
     Registered {
@@ -151,6 +199,10 @@ pub enum Event {
         sequence: u64,
         /// Its age when it came to this node, ms.
         age_ms: u64,
+        /// The payload's bytes where it is on disk, to be read in parts: then
+        /// this frame has none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file_bytes: Option<u64>,
     },
     /// A status report on a bundle that this endpoint has sent.
     Report {
@@ -277,8 +329,12 @@ impl Request {
         let parsed = serde_json::from_slice(head);
         let request = parsed.map_err(|error| FrameError::Malformed(error.to_string()))?;
         match request {
-            Request::Send { .. } => {}
-            Request::Register { .. } | Request::Acknowledge { .. } if payload.is_empty() => {}
+            Request::Send { .. } | Request::Part { .. } => {}
+            Request::Register { .. }
+            | Request::Begin { .. }
+            | Request::Read { .. }
+            | Request::Acknowledge { .. }
+                if payload.is_empty() => {}
             _ => return Err(FrameError::Unexpected),
         }
         Ok(request)

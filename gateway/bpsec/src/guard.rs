@@ -100,6 +100,10 @@ impl Guard {
 }
 
 impl Security for Guard {
+    fn is_used(&self) -> bool {
+        self.rules_in_force() > 0
+    }
+
     fn secure(
         &self,
         primary: &mut PrimaryBlock,

@@ -3,9 +3,11 @@
 //! They go through store, custody and scheduler as those of streams do, in a
 //! class of the caller's choice.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use underpass_bundle::{self as bundle, BundleId, SendError};
+use underpass_payloads::PayloadFile;
 
 use crate::engine::Engine;
 
@@ -29,7 +31,8 @@ impl Engine {
         self.config.agent.node
     }
 
-    /// Sends a bundle for an application. It has custody only where the route
+    /// Sends a bundle for an application, with the payload of `file` instead of
+    /// its own if there is one. It has custody only where the route
     /// takes it: a neighbour that knows no custody would never signal.
     ///
     /// # Errors
@@ -39,6 +42,7 @@ impl Engine {
         &mut self,
         now: Instant,
         mut send: bundle::Send,
+        file: Option<Arc<PayloadFile>>,
     ) -> Result<SentBundle, SendError> {
         let (node, _) = bundle::wire::ipn_parts(&send.destination).ok_or(SendError::Destination)?;
         send.class = self.known(send.class);
@@ -51,7 +55,11 @@ impl Engine {
                 return Err(SendError::NoRoom);
             }
         }
-        let sent = self.agent.send(now, send).map(|id| SentBundle {
+        let sent = match file {
+            Some(file) => self.agent.send_file(now, send, file),
+            None => self.agent.send(now, send),
+        };
+        let sent = sent.map(|id| SentBundle {
             id,
             created: self.agent.created(id),
         });

@@ -62,6 +62,7 @@ impl Engine {
         let session = hop.carrier(leaf.class)?;
         let info = &self.sessions.get(session)?.info;
         let (mru, resumes) = (info.transfer_mru_bytes, info.resumes);
+        let takes_files = info.takes_files;
         let to = NeighbourId(hop.config.neighbour);
         if let Some(chunks) = self.next_copy(id, leaf.class, mru) {
             let transfer = Transfer::new(self.agent.spare_key(), chunks);
@@ -74,15 +75,20 @@ impl Engine {
             return None;
         }
         self.agent.set_resumes(to, leaf.class, resumes);
+        self.agent.set_takes_files(to, leaf.class, takes_files);
         let max_bytes = max_bytes.min(mru);
         let (offer, sparse) = match self.lead(now, id, leaf.class) {
             Some(lead) => self.take_behind(now, id, leaf.class, lead, max_bytes, mru),
             None => self.take(now, id, queues, leaf.class, max_bytes, mru),
         }?;
-        self.copy_to_another(now, id, leaf.class, offer.id, &offer.chunks);
+        // Copies are of what is in memory.
+        if offer.file.is_none() {
+            self.copy_to_another(now, id, leaf.class, offer.id, &offer.chunks);
+        }
         let transfer = Transfer {
             key: offer.key,
             chunks: offer.chunks,
+            file: offer.file,
             resume: offer.resume,
         };
         let short = sparse && transfer.len() <= SHORT_BUNDLE_BYTES;

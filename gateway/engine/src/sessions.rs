@@ -16,6 +16,11 @@ impl Engine {
         self.ways.hop_of(neighbour, path)
     }
 
+    /// The neighbour that a session is with.
+    pub fn session_neighbour(&self, id: SessionId) -> Option<u64> {
+        self.neighbour_of(self.sessions.get(id)?.hop)
+    }
+
     /// A session is up on `hop`.
     pub fn session_up(&mut self, now: Instant, id: SessionId, hop: HopId, info: SessionInfo) {
         let Some(state) = self.hops.get_mut(&hop) else {

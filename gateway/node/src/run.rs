@@ -17,6 +17,7 @@ mod inbound;
 mod links;
 pub mod mptcp;
 mod parting;
+mod payloads;
 pub(crate) mod plans;
 mod quic_sessions;
 mod reach;
@@ -288,7 +289,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         open_custody.set(custody, &shell);
     }
     let services = engine_config.agent.applications.as_ref();
-    let application_service = applications::open(&config, services, &shell)?;
+    let payloads = payloads::open(&config, &shell)?;
+    let application_service = applications::open(&config, services, &shell, payloads.as_ref())?;
     let (deferred, exchanges) = deferred::start(&config, &shell, &dialler)?.unzip();
     tasks.extend(exchanges);
     let started = Instant::now();
@@ -418,7 +420,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         current: current.clone(),
     };
     if let Some(service) = &application_service {
-        tasks.extend(applications::serve(&config, service, &shell, &sockets)?);
+        tasks.extend(applications::serve(
+            &config, service, &shell, &sockets, payloads,
+        )?);
     }
     let reporter = reporting.reporter.clone();
     let reports_sent = reporting.sending.as_ref().map(reports::Sending::sent);

@@ -75,7 +75,7 @@ class Entry:
 
 
 # Experiments for which a campaign has no time: they are run by themselves.
-BY_HAND = ("ltp-live", "waiting-bundles")
+BY_HAND = ("bundle-file", "ltp-live", "waiting-bundles")
 
 # What a run takes, and what it needs of the machine, was measured on two cores: a saturated
 # profile V with all its programs needs 0.15 of them, three at once 0.48. What is measured alone

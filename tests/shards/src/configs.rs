@@ -81,6 +81,7 @@ pub fn session(class: Class) -> SessionInfo {
         incarnation: None,
         resumes: true,
         transfer_mru_bytes: 1 << 30,
+        takes_files: false,
         tls: true,
         exported_key: None,
         convergence_layer: "tcpcl",

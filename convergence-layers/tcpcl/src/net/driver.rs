@@ -24,6 +24,7 @@ use super::nudge::Nudge;
 use super::output::Output;
 use super::pace::Pace;
 use super::partial::{Name, SharedPartials};
+use super::taking::{ReadingPart, Taking};
 use super::transport::Transport;
 use crate::session::{Established, Event, Found, SessionCore};
 use crate::wire::TermReason;
@@ -47,6 +48,8 @@ pub(super) struct Surroundings {
     /// What TLS exports; `None` on plain TCP.
     pub(super) exported_key: Option<ExportedKey>,
     pub(super) partial: Arc<SharedPartials>,
+    /// The largest bundle that is taken into memory.
+    pub(super) whole_mru_bytes: u64,
     pub(super) unlimited_lowat_bytes: u32,
     /// Whether MPTCP was asked for.
     pub(super) wants_mptcp: bool,
@@ -76,6 +79,10 @@ pub(super) struct Driver<T: Transport> {
     pub(super) peer: Option<(String, u64)>,
     /// The transfer that is being received, if it has a name.
     pub(super) receiving: Option<Name>,
+    /// Who takes the transfer that is being received piece by piece.
+    pub(super) taking: Option<Taking>,
+    /// A part of a payload on disk that is being read.
+    pub(super) reading: Option<ReadingPart>,
     /// Where the part of a transfer comes from that is to go on here.
     pub(super) awaited: Option<oneshot::Receiver<Found>>,
     /// The session is up, and the node does not use it yet.
@@ -116,6 +123,8 @@ impl<T: Transport> Driver<T> {
             pace: Pace::new(now()),
             peer: None,
             receiving: None,
+            taking: None,
+            reading: None,
             awaited: None,
             waits: false,
             told_ready: false,
@@ -188,6 +197,8 @@ impl<T: Transport> Driver<T> {
             let mut progress = self.take_commands(cx);
             progress |= self.poll_in_use(cx);
             progress |= self.poll_awaited(cx);
+            progress |= self.poll_taking(cx);
+            progress |= self.poll_reading(cx);
             progress |= self.dispatch();
             self.output.fetch(&mut self.core, now());
             self.gather(cx);
@@ -254,12 +265,15 @@ impl<T: Transport> Driver<T> {
                 Event::Established(established) => self.up(&established),
                 Event::Admit { length, resumption } => {
                     let verdict = node.admit(id, length);
-                    self.begin_receiving(verdict, resumption);
+                    self.begin(verdict, length, resumption);
                 }
-                Event::Received(bundle) => {
-                    let verdict = node.received(id, bundle);
-                    self.end_receiving(verdict);
-                }
+                Event::Received(bundle) => match &mut self.taking {
+                    Some(taking) => taking.end(bundle),
+                    None => {
+                        let verdict = node.received(id, bundle);
+                        self.end_receiving(verdict);
+                    }
+                },
                 Event::Partial { key: _, received } => {
                     if let Some(name) = self.receiving.take() {
                         self.around.partial.store(&name, id, received);
@@ -297,6 +311,7 @@ impl<T: Transport> Driver<T> {
                     resumes: established.resumes,
                     incarnation: established.incarnation,
                     transfer_mru_bytes: established.transfer_mru_bytes,
+                    takes_files: true,
                     tls: self.around.exported_key.is_some(),
                     exported_key: self.around.exported_key,
                     convergence_layer: "tcpcl",
@@ -361,7 +376,7 @@ impl<T: Transport> Driver<T> {
     /// Reads once; segment data goes straight into its bundle where nothing
     /// else was read before it.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if self.waits || self.awaited.is_some() {
+        if self.waits || self.awaited.is_some() || self.core.is_held_up() {
             return Ok(false);
         }
         if self.input.unread().is_empty()

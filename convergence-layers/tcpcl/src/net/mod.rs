@@ -23,6 +23,7 @@ mod partial;
 mod receiving;
 mod single;
 mod socket;
+mod taking;
 mod task;
 mod tcp_info;
 mod transport;
@@ -67,6 +68,9 @@ pub struct SessionDefaults {
     pub segment_mru_bytes: u64,
     /// The largest bundle we take, bytes.
     pub transfer_mru_bytes: u64,
+    /// The largest bundle that we take into memory, bytes; longer ones are
+    /// taken piece by piece ([`underpass_cla::Node::intake`]).
+    pub whole_mru_bytes: u64,
     /// The largest segment we send, bytes.
     pub segment_bytes: u64,
     /// From TCP connection to established session.
@@ -97,6 +101,7 @@ impl SessionDefaults {
             keepalive_s: usual.keepalive_s,
             segment_mru_bytes: usual.segment_mru_bytes,
             transfer_mru_bytes: usual.transfer_mru_bytes,
+            whole_mru_bytes: usual.whole_mru_bytes,
             segment_bytes: usual.segment_bytes,
             contact_timeout: usual.contact_timeout,
             ending_timeout: usual.ending_timeout,
@@ -117,6 +122,7 @@ impl SessionDefaults {
             keepalive_s: self.keepalive_s,
             segment_mru_bytes: self.segment_mru_bytes,
             transfer_mru_bytes: self.transfer_mru_bytes,
+            whole_mru_bytes: self.whole_mru_bytes,
             segment_bytes: self.segment_bytes,
             contact_timeout: self.contact_timeout,
             ending_timeout: self.ending_timeout,

@@ -8,7 +8,7 @@ use underpass_cla::{Down, Refusal, Transfer};
 
 use super::incoming::{Action, Incoming};
 use super::keepalive::{Due, Keepalive};
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, Wanted};
 use super::{Event, Role, SessionConfig};
 use crate::wire::{
     Decoder, Frame, RefuseReason, RejectReason, TermReason, XferAck, emit_ack, emit_keepalive,
@@ -69,7 +69,11 @@ impl SessionCore {
             control: BytesMut::new(),
             events: VecDeque::new(),
             outgoing: Outgoing::new(config.segment_bytes, 0, false),
-            incoming: Incoming::new(config.segment_mru_bytes, config.transfer_mru_bytes),
+            incoming: Incoming::new(
+                config.segment_mru_bytes,
+                config.transfer_mru_bytes,
+                config.whole_mru_bytes,
+            ),
             keepalive: Keepalive::new(0, 0, now),
             certified: None,
             phase_deadline: Some(now + config.contact_timeout.min(MAX_CONTACT_TIME)),
@@ -85,13 +89,14 @@ impl SessionCore {
     }
 
     /// Takes bytes from the peer and returns how many; the rest must be given
-    /// again. It takes none while an answer or the TLS handshake is awaited.
+    /// again. It takes none while an answer or the TLS handshake is awaited, or
+    /// [`Self::take_piece`].
     pub fn handle_input(&mut self, now: Instant, input: &[u8]) -> usize {
         if !input.is_empty() {
             self.heard(now);
         }
         let mut taken = 0;
-        while !self.incoming.is_asking() {
+        while !self.is_held_up() {
             let rest = &input[taken..];
             let step = match self.phase {
                 Phase::Contact => self.contact(now, rest),
@@ -153,7 +158,52 @@ impl SessionCore {
         }
     }
 
-    /// The next piece of output, in the order of the stream.
+    /// Whether nothing is taken from the peer until something is done here.
+    pub fn is_held_up(&self) -> bool {
+        self.incoming.is_asking() || self.incoming.has_piece()
+    }
+
+    /// Answers [`Event::Admit`] of a bundle from its first byte on: it is handed
+    /// on in pieces. [`Event::Received`] has the last one.
+    pub fn take_apart(&mut self) {
+        if self.phase == Phase::Closed {
+            return;
+        }
+        let admitted = self.incoming.take_apart();
+        self.answered(admitted);
+    }
+
+    /// Whether a piece waits of a bundle that is taken apart.
+    pub fn has_piece(&self) -> bool {
+        self.incoming.has_piece()
+    }
+
+    /// The next piece of a bundle that is taken apart. It may be refused at any
+    /// time by [`Self::answer`].
+    pub fn take_piece(&mut self) -> Option<Bytes> {
+        self.incoming.take_piece()
+    }
+
+    /// What of a payload on disk is to be read next, if anything.
+    pub fn wanted(&self) -> Option<Wanted> {
+        self.outgoing.wanted()
+    }
+
+    /// Takes what [`Self::wanted`] was; what is not of use any more is ignored.
+    pub fn supply(&mut self, wanted: &Wanted, bytes: Bytes) {
+        self.outgoing.supply(wanted, bytes);
+    }
+
+    /// A payload cannot be read: its bundle is given up, and the session ends,
+    /// for a transfer cannot be taken back.
+    pub fn cannot_supply(&mut self, wanted: &Wanted, reason: &str) {
+        if self.outgoing.spoil(wanted, &mut self.events) {
+            self.connection_lost(reason);
+        }
+    }
+
+    /// The next piece of output, in the order of the stream; none also while
+    /// [`Self::wanted`] is.
     pub fn poll_output(&mut self, now: Instant) -> Option<Bytes> {
         let piece = if !self.control.is_empty() && self.outgoing.at_boundary() {
             Some(self.control.split().freeze())
@@ -239,7 +289,8 @@ impl SessionCore {
         self.phase == Phase::Established && self.outgoing.all_sent()
     }
 
-    /// Answers [`Event::Admit`] or [`Event::Received`].
+    /// Answers [`Event::Admit`] or [`Event::Received`], or refuses a bundle that
+    /// is taken apart.
     pub fn answer(&mut self, answer: Result<(), Refusal>) {
         if self.phase == Phase::Closed {
             return;

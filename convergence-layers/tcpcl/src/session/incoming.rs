@@ -9,6 +9,9 @@ use crate::wire::{ExtensionList, RefuseReason, SegmentHeader, TRANSFER_LENGTH, s
 /// The most that is taken at once for a transfer of unknown length.
 const GROWTH_BYTES: u64 = 256 << 10;
 
+/// A bundle that is taken apart is handed on in pieces of about so many bytes.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// What the session has to do about a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
@@ -24,7 +27,7 @@ pub(super) enum Action {
         id: u64,
         received: u64,
     },
-    /// Hand a whole bundle on.
+    /// Hand a whole bundle on, or the last piece of one that is taken apart.
     Deliver(Bytes),
     Refuse {
         id: u64,
@@ -64,7 +67,10 @@ struct Assembly {
     length: Option<u64>,
     /// Bytes in the segments whose head has come.
     framed: u64,
-    /// The bundle so far, with what an earlier session received of it.
+    /// Whether the bundle is handed on piece by piece.
+    apart: bool,
+    /// The bundle so far, with what an earlier session received of it; where it
+    /// is taken apart, the next piece.
     buffer: BytesMut,
 }
 
@@ -73,16 +79,23 @@ struct Assembly {
 pub(super) struct Incoming {
     segment_mru_bytes: u64,
     transfer_mru_bytes: u64,
+    /// The most that is kept of a transfer whose length is unknown.
+    whole_mru_bytes: u64,
     /// Whether the peer was told that broken transfers may go on here.
     knows_resumption: bool,
     state: State,
 }
 
 impl Incoming {
-    pub(super) fn new(segment_mru_bytes: u64, transfer_mru_bytes: u64) -> Self {
+    pub(super) fn new(
+        segment_mru_bytes: u64,
+        transfer_mru_bytes: u64,
+        whole_mru_bytes: u64,
+    ) -> Self {
         Self {
             segment_mru_bytes,
             transfer_mru_bytes,
+            whole_mru_bytes: whole_mru_bytes.min(transfer_mru_bytes),
             knows_resumption: false,
             state: State::Idle,
         }
@@ -96,6 +109,24 @@ impl Incoming {
     /// Whether an answer is awaited.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.state, State::Admitting(_) | State::Delivering { .. })
+    }
+
+    /// Whether a piece of a bundle that is taken apart waits to be handed on.
+    pub(super) fn has_piece(&self) -> bool {
+        match &self.state {
+            State::Receiving(assembly) => assembly.apart && assembly.buffer.len() >= PIECE_BYTES,
+            _ => false,
+        }
+    }
+
+    /// The next piece of a bundle that is taken apart, if it waits.
+    pub(super) fn take_piece(&mut self) -> Option<Bytes> {
+        match &mut self.state {
+            State::Receiving(assembly) if assembly.apart && !assembly.buffer.is_empty() => {
+                Some(assembly.buffer.split().freeze())
+            }
+            _ => None,
+        }
     }
 
     /// Whether a segment of a transfer is under way that may go on elsewhere.
@@ -117,7 +148,11 @@ impl Incoming {
         match &mut self.state {
             State::Receiving(assembly) if assembly.id == header.transfer_id => {
                 let segment_mru = self.segment_mru_bytes;
-                match assembly.extend(header, segment_mru, self.transfer_mru_bytes) {
+                let most = match assembly.length {
+                    Some(_) => self.transfer_mru_bytes,
+                    None => self.whole_mru_bytes,
+                };
+                match assembly.extend(header, segment_mru, most) {
                     Ok(()) => Action::Nothing,
                     Err(reason) => self.refuse(header, reason),
                 }
@@ -152,9 +187,14 @@ impl Incoming {
             resumption,
             length,
             framed: 0,
+            apart: false,
             buffer: BytesMut::new(),
         };
-        match assembly.extend(header, self.segment_mru_bytes, self.transfer_mru_bytes) {
+        let most = match length {
+            Some(_) => self.transfer_mru_bytes,
+            None => self.whole_mru_bytes,
+        };
+        match assembly.extend(header, self.segment_mru_bytes, most) {
             Ok(()) => {
                 let length = length.map(|length| assembly.offset() + length);
                 self.state = State::Admitting(assembly);
@@ -239,6 +279,21 @@ impl Incoming {
         }
     }
 
+    /// As the answer `Ok` to [`Action::Admit`], but the bundle is handed on
+    /// piece by piece.
+    pub(super) fn take_apart(&mut self) -> Action {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Admitting(mut assembly) => {
+                assembly.apart = true;
+                self.begin(assembly, BytesMut::new())
+            }
+            other => {
+                self.state = other;
+                Action::Nothing
+            }
+        }
+    }
+
     /// Receives behind the offset, if `partial` reaches it.
     fn begin(&mut self, mut assembly: Assembly, mut partial: BytesMut) -> Action {
         let offset = usize::try_from(assembly.offset()).unwrap_or(usize::MAX);
@@ -253,7 +308,10 @@ impl Incoming {
             };
         }
         partial.truncate(offset);
-        let first = assembly.length.unwrap_or(assembly.framed.min(GROWTH_BYTES));
+        let first = match assembly.length {
+            Some(length) if !assembly.apart => length,
+            _ => assembly.framed.min(GROWTH_BYTES),
+        };
         partial.reserve(usize::try_from(first).unwrap_or(usize::MAX));
         assembly.buffer = partial;
         self.state = State::Receiving(assembly);
@@ -266,6 +324,7 @@ impl Incoming {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Receiving(Assembly {
                 resumption: Some(Resumption { key, .. }),
+                apart: false,
                 buffer,
                 ..
             }) if !buffer.is_empty() => Some((key, buffer)),
@@ -273,7 +332,8 @@ impl Incoming {
         }
     }
 
-    /// Takes the answer to [`Action::Admit`] or [`Action::Deliver`].
+    /// Takes the answer to [`Action::Admit`] or [`Action::Deliver`], or the
+    /// refusal of a bundle that is taken apart.
     pub(super) fn answer(&mut self, answer: Result<(), Refusal>) -> Action {
         match (std::mem::replace(&mut self.state, State::Idle), answer) {
             (State::Admitting(assembly), Ok(())) => self.begin(assembly, BytesMut::new()),
@@ -303,6 +363,17 @@ impl Incoming {
                 id,
                 reason: refuse_reason(refusal),
             },
+            // What is to come of it passes by.
+            (State::Receiving(assembly), Err(refusal)) if assembly.apart => {
+                self.state = State::Draining {
+                    id: assembly.id,
+                    ends: assembly.flags & segment_flag::END != 0,
+                };
+                Action::Refuse {
+                    id: assembly.id,
+                    reason: refuse_reason(refusal),
+                }
+            }
             (other, _) => {
                 self.state = other;
                 Action::Nothing

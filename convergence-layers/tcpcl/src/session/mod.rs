@@ -30,5 +30,6 @@ pub use config::{Role, SessionConfig};
 pub use event::{Established, Event};
 pub use label::{LABEL_EXTENSION, Label};
 pub use node_id::same_node;
+pub use outgoing::Wanted;
 pub use partial::{Found, PartialLimits, PartialTransfers};
 pub use resumption::{RESUMPTION_EXTENSION, Resumption};

@@ -1,12 +1,32 @@
 //! Transfers that we send (RFC 9174, 5.2).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use underpass_cla::{Outcome, Refusal, Resume, Transfer};
+use underpass_payloads::PayloadFile;
 
 use super::{Event, Resumption};
 use crate::wire::{RefuseReason, XferAck, emit_segment_header, segment_flag};
+
+/// So much of a payload on disk is read at once, and so much waits in memory to
+/// be sent.
+const READ_BYTES: u64 = 256 << 10;
+const READ_AHEAD_BYTES: u64 = 1 << 20;
+
+/// A part of a payload on disk that is to be read.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Of which transfer.
+    transfer: u64,
+    /// The payload.
+    pub file: Arc<PayloadFile>,
+    /// Where the part begins.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: usize,
+}
 
 /// The peer named a transfer that is not there, or acknowledged bytes that
 /// were not sent.
@@ -36,6 +56,9 @@ struct Sending {
     id: u64,
     /// Said in the first segment.
     resumption: Option<Resumption>,
+    /// What is sent before the payload on disk, if there is one.
+    first: VecDeque<Bytes>,
+    reading: Option<Reading>,
     chunks: VecDeque<Bytes>,
     /// Bytes of this transfer: what is behind the offset.
     length: u64,
@@ -43,6 +66,17 @@ struct Sending {
     framed: u64,
     /// Bytes of the current segment that are not out.
     segment_left: u64,
+}
+
+/// A payload on disk on its way.
+#[derive(Debug)]
+struct Reading {
+    file: Arc<PayloadFile>,
+    /// Bytes of it that were read.
+    read: u64,
+    /// Of these, what was not sent yet.
+    here: VecDeque<Bytes>,
+    here_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -111,7 +145,7 @@ impl Outgoing {
                 return Some(head.split().freeze());
             };
             if sending.segment_left > 0 {
-                return Some(sending.take_data());
+                return sending.take_data();
             }
             if sending.framed < sending.length {
                 sending.frame_segment(self.segment_bytes, head);
@@ -132,10 +166,31 @@ impl Outgoing {
             offset,
         });
         let whole = (offset > 0).then(|| transfer.clone());
-        skip(&mut transfer.chunks, offset);
+        let mut left_out = offset;
+        let mut first = VecDeque::new();
+        let mut reading = None;
+        if let Some(file) = transfer.file.take() {
+            let mut before: Vec<Bytes> = transfer
+                .chunks
+                .drain(..1.min(transfer.chunks.len()))
+                .collect();
+            left_out = skip(&mut before, left_out);
+            first.extend(before);
+            let read = left_out.min(file.len());
+            left_out -= read;
+            reading = Some(Reading {
+                file,
+                read,
+                here: VecDeque::new(),
+                here_bytes: 0,
+            });
+        }
+        skip(&mut transfer.chunks, left_out);
         let mut sending = Sending {
             id: self.first_id + self.begun.len() as u64,
             resumption,
+            first,
+            reading,
             chunks: transfer.chunks.into(),
             length,
             framed: 0,
@@ -150,6 +205,52 @@ impl Outgoing {
             acknowledged: 0,
             whole,
         }));
+    }
+
+    /// The part of a payload on disk that is to be read next.
+    pub(super) fn wanted(&self) -> Option<Wanted> {
+        let sending = self.sending.as_ref()?;
+        let reading = sending.reading.as_ref()?;
+        let bytes = READ_BYTES.min(reading.file.len() - reading.read);
+        let wanted = bytes > 0 && reading.here_bytes < READ_AHEAD_BYTES;
+        wanted.then(|| Wanted {
+            transfer: sending.id,
+            file: reading.file.clone(),
+            offset: reading.read,
+            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+        })
+    }
+
+    /// Takes what was read, unless its transfer has ended.
+    pub(super) fn supply(&mut self, wanted: &Wanted, bytes: Bytes) {
+        let sending = self.sending.as_mut();
+        let sending = sending.filter(|sending| sending.id == wanted.transfer);
+        let reading = sending.and_then(|sending| sending.reading.as_mut());
+        if let Some(reading) = reading.filter(|reading| reading.read == wanted.offset) {
+            reading.read += bytes.len() as u64;
+            reading.here_bytes += bytes.len() as u64;
+            reading.here.push_back(bytes);
+        }
+    }
+
+    /// Gives up the transfer for which nothing can be read; whether it is under
+    /// way.
+    pub(super) fn spoil(&mut self, wanted: &Wanted, events: &mut VecDeque<Event>) -> bool {
+        let sending = self.sending.as_ref();
+        if sending.is_none_or(|sending| sending.id != wanted.transfer) {
+            return false;
+        }
+        // The peer may have refused it meanwhile.
+        if let Some(index) = self.slot(wanted.transfer)
+            && let Some(begun) = &self.begun[index]
+        {
+            events.push_back(Event::Finished {
+                key: begun.key,
+                outcome: Outcome::Refused(Refusal::NotAcceptable),
+            });
+            self.end(index);
+        }
+        true
     }
 
     fn framed(&self, id: u64, length: u64) -> u64 {
@@ -279,33 +380,49 @@ impl Sending {
         emit_segment_header(flags, self.id, self.length, data_bytes, private, head);
     }
 
-    /// A piece of the segment's data, uncopied. `segment_left` is not zero,
-    /// and chunks hold at least as much.
-    fn take_data(&mut self) -> Bytes {
-        while self.chunks.front().is_some_and(Bytes::is_empty) {
-            self.chunks.pop_front();
+    /// A piece of the segment's data, uncopied; none while it is being read.
+    /// `segment_left` is not zero, and the pieces hold at least as much.
+    fn take_data(&mut self) -> Option<Bytes> {
+        let left = usize::try_from(self.segment_left).unwrap_or(usize::MAX);
+        let mut piece = take_first(&mut self.first, left);
+        if piece.is_none()
+            && let Some(reading) = &mut self.reading
+        {
+            piece = take_first(&mut reading.here, left);
+            match &piece {
+                Some(piece) => reading.here_bytes -= piece.len() as u64,
+                None if reading.read < reading.file.len() => return None,
+                None => self.reading = None,
+            }
         }
-        let Some(chunk) = self.chunks.front_mut() else {
+        let piece = piece.or_else(|| take_first(&mut self.chunks, left));
+        let Some(piece) = piece else {
             self.segment_left = 0;
-            return Bytes::new();
+            return Some(Bytes::new());
         };
-        let length = usize::try_from(self.segment_left)
-            .unwrap_or(usize::MAX)
-            .min(chunk.len());
-        let piece = chunk.split_to(length);
-        self.segment_left -= length as u64;
-        piece
+        self.segment_left -= piece.len() as u64;
+        Some(piece)
     }
 }
 
-/// Takes the first `bytes` off.
-fn skip(chunks: &mut Vec<Bytes>, mut bytes: u64) {
+/// Up to so many bytes of the first piece that has any.
+fn take_first(pieces: &mut VecDeque<Bytes>, most: usize) -> Option<Bytes> {
+    while pieces.front().is_some_and(Bytes::is_empty) {
+        pieces.pop_front();
+    }
+    let first = pieces.front_mut()?;
+    Some(first.split_to(most.min(first.len())))
+}
+
+/// Takes the first `bytes` off; how many of them are left when nothing else is.
+fn skip(chunks: &mut Vec<Bytes>, mut bytes: u64) -> u64 {
     chunks.retain_mut(|chunk| {
         let first = bytes.min(chunk.len() as u64);
         bytes -= first;
         chunk.advance(usize::try_from(first).unwrap_or(usize::MAX));
         !chunk.is_empty()
     });
+    bytes
 }
 
 fn outcome_of(reason: RefuseReason, acknowledged: u64) -> Outcome {

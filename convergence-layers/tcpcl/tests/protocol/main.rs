@@ -3,6 +3,7 @@
 mod describe;
 mod ending;
 mod keepalive;
+mod long;
 mod opening;
 mod pair;
 mod peer;

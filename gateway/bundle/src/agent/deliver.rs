@@ -31,6 +31,10 @@ impl Agent {
             return self.take_record(now, &arrival);
         }
         let fragment = arrival.bundle.primary.has_fragmentation();
+        if fragment && arrival.bundle.file.is_some() {
+            self.refuse(now, &arrival, DeleteReason::DepletedStorage);
+            return Ok(());
+        }
         if fragment && self.config.delivers(service) {
             return self.take_fragment(now, arrival, service);
         }
@@ -46,6 +50,7 @@ impl Agent {
             self.refuse(now, &arrival, reason);
             return Ok(());
         }
+        // A payload on disk has room there already.
         let bytes = arrival.bundle.payload.len() as u64;
         let room = self.usage.reserve_undelivered(bytes);
         let room = room.ok_or(Reject::NoResources)?;
@@ -71,7 +76,8 @@ impl Agent {
         }
         self.report_reception(now, &arrival);
         let primary = &arrival.bundle.primary;
-        self.report(now, primary, bytes, arrival.class, DELIVERED_BUNDLE, 0);
+        let whole = arrival.bundle.payload_bytes();
+        self.report(now, primary, whole, arrival.class, DELIVERED_BUNDLE, 0);
         let delivery = Delivery {
             source: primary.source.clone(),
             timestamp: primary.creation_timestamp.clone(),
@@ -82,6 +88,7 @@ impl Agent {
             left: arrival.expires.saturating_duration_since(now),
             ticket,
             payload: arrival.bundle.payload,
+            file: arrival.bundle.file,
         };
         self.push_delivery(delivery, room);
         Ok(())
@@ -90,6 +97,10 @@ impl Agent {
     fn undeliverable(&self, arrival: &Arrival, service: u64) -> Option<DeleteReason> {
         if !self.config.delivers(service) {
             return Some(DeleteReason::DestinationUnavailable);
+        }
+        // Only applications take a payload on disk.
+        if arrival.bundle.file.is_some() && self.config.keeping(service).is_none() {
+            return Some(DeleteReason::DepletedStorage);
         }
         // No decryption is done here.
         let encrypted = arrival.bundle.encrypted;

@@ -1,5 +1,6 @@
 //! What the agent tells the node, and what it answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bp7::administrative_record::StatusReport;
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use underpass_cla::{Class, Refusal, Resume};
+use underpass_payloads::PayloadFile;
 
 use super::authority::Forgery;
 use super::config::NeighbourId;
@@ -88,6 +90,9 @@ pub enum SendError {
     /// The payload is larger than a bundle may carry.
     #[error("the payload is too large for a bundle")]
     TooLarge,
+    /// The payload is on disk, and the bundle cannot be sent so.
+    #[error("a payload on disk can be sent neither to this node itself nor secured by BPSec")]
+    OnDisk,
 }
 
 /// Why a received bundle is not taken.
@@ -191,8 +196,18 @@ pub struct Delivery {
     /// To be given to [`crate::Agent::confirm`] once the bundle is safe, where
     /// its custodian waits for that.
     pub ticket: Option<u64>,
-    /// The payload.
+    /// The payload; empty where it is on disk.
     pub payload: Bytes,
+    /// The payload, where it is on disk.
+    pub file: Option<Arc<PayloadFile>>,
+}
+
+impl Delivery {
+    /// The payload's bytes, wherever it is.
+    pub fn payload_bytes(&self) -> u64 {
+        let here = self.payload.len() as u64;
+        self.file.as_ref().map_or(here, |file| file.len())
+    }
 }
 
 /// A transfer for a session of the neighbour.
@@ -204,6 +219,8 @@ pub struct Offer {
     pub id: BundleId,
     /// The whole encoded bundle, in pieces.
     pub chunks: Vec<Bytes>,
+    /// The payload, where it is on disk: it stands behind the first piece.
+    pub file: Option<Arc<PayloadFile>>,
     /// The broken transfer of the same bytes that this one may go on with.
     pub resume: Option<Resume>,
     /// Whether it was in transmission before.

@@ -131,8 +131,24 @@ impl Agent {
         }
     }
 
+    /// Sets whether the session for a neighbour and class takes payloads that are
+    /// on disk. If not, bundles with one wait for a session that does.
+    pub fn set_takes_files(&mut self, neighbour: NeighbourId, class: Class, takes: bool) {
+        let neighbour = self.neighbours.get_mut(&neighbour);
+        if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {
+            queue.takes_files = takes;
+        }
+    }
+
+    fn takes_files(&self, stored: &StoredBundle) -> bool {
+        let neighbour = self.neighbours.get(&stored.neighbour);
+        let queue = neighbour.and_then(|neighbour| neighbour.queues.get(&stored.class));
+        queue.is_some_and(|queue| queue.takes_files)
+    }
+
     pub(super) fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
         let stored = self.bundles.get(id);
+        let stored = stored.filter(|stored| stored.file.is_none() || self.takes_files(stored));
         stored.is_some_and(|stored| stored.bytes.saturating_add(stored.header_bytes()) <= max_bytes)
     }
 
@@ -161,6 +177,7 @@ impl Agent {
                 lifetime: self.config.lifetime,
                 custody: false,
                 payload: vec![Bytes::from(record)],
+                file: None,
                 via,
                 own: false,
                 label: 0,
@@ -245,6 +262,7 @@ impl Agent {
             key,
             id,
             chunks,
+            file: stored.file.clone(),
             resume,
             again,
         })

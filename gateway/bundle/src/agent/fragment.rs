@@ -7,7 +7,8 @@
 //! place of the whole: bundles behind it are not fragmented before them.
 //!
 //! Only without custody: CCSDS 734.6 forbids to fragment a bundle under custody.
-//! Nor is one fragmented with security blocks, which are of the whole.
+//! Nor is one fragmented with security blocks, which are of the whole, or with its
+//! payload on disk.
 
 use std::time::Instant;
 
@@ -58,6 +59,7 @@ impl StoredBundle {
             || is_null(&primary.source)
             || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD)
             || self.custody
+            || self.file.is_some()
             || self.passed_cteb.is_some()
             || self.others.iter().any(is_security);
         let room = max_bytes.checked_sub(self.header_bytes() + PRIMARY_MORE_BYTES)?;

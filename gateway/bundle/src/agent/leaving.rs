@@ -100,7 +100,8 @@ impl Agent {
         let next: Vec<BundleId> = each(self.leaving.waiting.iter()).take(UNDER_WAY).collect();
         let mut read = 0;
         for id in next {
-            let bytes = self.bundles.get(id).map_or(0, |stored| stored.bytes);
+            let stored = self.bundles.get(id);
+            let bytes = stored.map_or(0, |stored| stored.counted_bytes());
             if !self.leaving.allows(bytes, read) {
                 return;
             }
@@ -124,13 +125,15 @@ impl Agent {
             payload,
             // The bundle is in the quota already: no store is too full to let
             // it go where it can be sent.
-            room: self.usage.reserve_anyway(stored.neighbour, stored.bytes),
+            room: self
+                .usage
+                .reserve_anyway(stored.neighbour, stored.counted_bytes()),
             owed: Some(Owed {
                 shard: self.sharding.own,
                 to: Party::Keeper(id),
             }),
         };
-        self.leaving.pass(id, onward.stored.bytes);
+        self.leaving.pass(id, onward.stored.counted_bytes());
         self.pass(shard, Message::Bundle(Box::new(onward)));
     }
 

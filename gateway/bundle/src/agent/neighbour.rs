@@ -23,6 +23,8 @@ pub(crate) struct Queue {
     pub read_ahead: usize,
     /// Its session cannot go on in the middle of a bundle.
     pub begins_anew: bool,
+    /// Whether the session takes payloads that are on disk.
+    pub takes_files: bool,
 }
 
 impl Queue {
@@ -123,6 +125,7 @@ impl Neighbour {
                 loading,
                 read_ahead: _,
                 begins_anew: _,
+                takes_files: _,
             } = queue;
             tell("queued bundles", again.len() + fresh.len());
             tell("bundles being read", usize::from(loading.is_some()));

@@ -1,10 +1,12 @@
 //! Bundles that begin at this node.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bp7::flags::BundleControlFlags as Flags;
 use bytes::Bytes;
 use underpass_cla::Class;
+use underpass_payloads::PayloadFile;
 
 use super::config::NeighbourId;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
@@ -14,7 +16,8 @@ use super::storage::Removed;
 use super::stored::{BlockNumbers, Note, Phase, StoredBundle};
 use super::{Agent, ReportRequest};
 use crate::wire::{
-    CrcKind, Eid, ipn, ipn_parts, is_null, order_block, seal_payload, seal_primary, write_trailer,
+    CrcKind, Eid, ipn, ipn_parts, is_null, order_block, seal_payload, seal_payload_of,
+    seal_primary, write_trailer,
 };
 
 /// Lifetimes beyond this are as good as endless.
@@ -30,6 +33,8 @@ pub(super) struct Draft {
     pub lifetime: Duration,
     pub custody: bool,
     pub payload: Vec<Bytes>,
+    /// The payload, where it is on disk.
+    pub file: Option<Arc<PayloadFile>>,
     pub via: NeighbourId,
     /// Whether a service sends it, which is told of its end.
     pub own: bool,
@@ -47,7 +52,28 @@ impl Agent {
     /// is delivered at once. Only bundles that go by this agent's neighbours are
     /// taken, see [`Agent::shard_to`].
     pub fn send(&mut self, now: Instant, send: Send) -> Result<BundleId, SendError> {
-        self.take_from_service(now, send, None)
+        self.take_from_service(now, send, None, None)
+    }
+
+    /// As [`Agent::send`], with a payload on disk instead of that of `send`, and
+    /// without custody: the store has nothing of it, so that it is gone when the
+    /// process ends.
+    ///
+    /// # Errors
+    /// As [`Agent::send`]; also when it is for this node itself, or is to be
+    /// secured.
+    pub fn send_file(
+        &mut self,
+        now: Instant,
+        send: Send,
+        file: Arc<PayloadFile>,
+    ) -> Result<BundleId, SendError> {
+        let send = Send {
+            custody: false,
+            payload: Vec::new(),
+            ..send
+        };
+        self.take_from_service(now, send, None, Some(file))
     }
 
     fn take_from_service(
@@ -55,13 +81,18 @@ impl Agent {
         now: Instant,
         send: Send,
         note: Option<Note>,
+        file: Option<Arc<PayloadFile>>,
     ) -> Result<BundleId, SendError> {
         let (node, service) = ipn_parts(&send.destination).ok_or(SendError::Destination)?;
         let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
         if bytes > self.config.decode.max_payload_bytes {
             return Err(SendError::TooLarge);
         }
-        if node == self.config.node {
+        let own = node == self.config.node;
+        if file.is_some() && (own || self.config.security.as_ref().is_some_and(|s| s.is_used())) {
+            return Err(SendError::OnDisk);
+        }
+        if own {
             return self.send_to_itself(now, send, service, bytes);
         }
         let route = match self.sends_by_plan(send.service) {
@@ -90,6 +121,7 @@ impl Agent {
             lifetime: send.lifetime.unwrap_or(self.config.lifetime),
             custody: send.custody,
             payload: send.payload,
+            file,
             via,
             own: true,
             label: send.label,
@@ -109,7 +141,7 @@ impl Agent {
         send: Send,
         note: Note,
     ) -> Result<BundleId, SendError> {
-        let id = self.take_from_service(now, send, Some(note))?;
+        let id = self.take_from_service(now, send, Some(note), None)?;
         if let Some(stored) = self.bundles.get_mut(id) {
             stored.phase = Phase::Withheld;
             let (via, class, bytes) = (stored.neighbour, stored.class, stored.bytes);
@@ -196,6 +228,7 @@ impl Agent {
             left: send.lifetime.unwrap_or(self.config.lifetime),
             ticket: None,
             payload,
+            file: None,
         };
         self.push_delivery(delivery, room);
         self.events.push_back(Event::Released { id, bytes });
@@ -205,7 +238,10 @@ impl Agent {
     /// Seals a draft, stores and queues it.
     pub(super) fn originate(&mut self, now: Instant, draft: Draft, room: Reservation) -> BundleId {
         let lifetime = draft.lifetime.min(MAX_LIFETIME);
-        let bytes = draft.payload.iter().map(|piece| piece.len() as u64).sum();
+        let bytes = match &draft.file {
+            Some(file) => file.len(),
+            None => draft.payload.iter().map(|piece| piece.len() as u64).sum(),
+        };
         let (mut primary, primary_raw) = seal_primary(
             draft.destination,
             ipn(self.config.node, draft.service),
@@ -221,6 +257,7 @@ impl Agent {
         let security = self.config.security.as_ref();
         let first_number = BlockNumbers::NEXT + 1;
         let secured = security
+            .filter(|_| draft.file.is_none())
             .and_then(|security| security.secure(&mut primary, first_number, &draft.payload));
         let (primary_raw, payload, payload_crc) = match secured {
             Some(secured) => {
@@ -231,7 +268,10 @@ impl Agent {
             }
             None => (primary_raw, draft.payload, self.config.payload_crc),
         };
-        let (payload_head, tail) = seal_payload(&payload, payload_crc);
+        let (payload_head, tail) = match &draft.file {
+            Some(file) => seal_payload_of(file),
+            None => seal_payload(&payload, payload_crc),
+        };
         let fixed = FixedParts::new(&primary_raw, &payload_head, &write_trailer(&tail));
         let to = (draft.via, draft.class);
         let stored = StoredBundle {
@@ -242,6 +282,7 @@ impl Agent {
             own: draft.own,
             label: draft.label,
             note: draft.note.map(Box::new),
+            file: draft.file,
             ..StoredBundle::new(now, fixed, bytes, to, now + lifetime)
         };
         self.store_bundle(now, stored, payload, room)

@@ -164,7 +164,8 @@ impl Agent {
         let primary = stored.primary();
         let node = ipn_parts(&primary.destination).map(|(node, _)| node);
         // What another agent stores already has its place, as records have.
-        let storable = kept || stored.bytes <= self.store.free_bytes() || stored.is_record();
+        let storable =
+            kept || stored.counted_bytes() <= self.store.free_bytes() || stored.is_record();
         let reason = if stored.expires <= now {
             Some(DeleteReason::LifetimeExpired)
         } else if !self.can_send_by(node, stored.neighbour) {

@@ -17,7 +17,8 @@ use super::security::{Insecure, Security};
 use super::signals::Way;
 use super::stored::WireName;
 use crate::wire::{
-    Bundle, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, Malformed, decode, ipn_parts, is_null,
+    Bundle, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, LongDecoder, Malformed, decode,
+    ipn_parts, is_null,
 };
 
 /// A bundle on its way through the node.
@@ -35,7 +36,7 @@ impl Arrival {
     }
 
     pub fn name(&self) -> WireName {
-        WireName::of(&self.bundle.primary, self.bundle.payload.len() as u64)
+        WireName::of(&self.bundle.primary, self.bundle.payload_bytes())
     }
 }
 
@@ -71,6 +72,24 @@ impl Decoder {
             bytes: raw.len() as u64,
             outcome,
             secured,
+        }
+    }
+
+    /// Decodes a bundle that comes in piece by piece, as it is too long for
+    /// memory; none where bundles are secured: that needs the whole payload.
+    pub fn long(&self) -> Option<LongDecoder> {
+        let secures = self.security.as_ref().is_some_and(|s| s.is_used());
+        (!secures).then(|| LongDecoder::new(self.limits, self.codes))
+    }
+}
+
+impl Decoded {
+    /// A bundle of so many bytes that [`Decoder::long`] has decoded.
+    pub fn long(bytes: u64, outcome: Result<Bundle, DecodeError>) -> Decoded {
+        Decoded {
+            bytes,
+            outcome,
+            secured: Ok(()),
         }
     }
 }
@@ -150,8 +169,8 @@ impl Agent {
         }
         if arrival.bundle.report_unsupported {
             let reason = DeleteReason::BlockUnsupported.code();
-            let (primary, bytes) = (&arrival.bundle.primary, arrival.bundle.payload.len());
-            self.send_report(now, primary, bytes as u64, class, RECEIVED_BUNDLE, reason);
+            let (primary, bytes) = (&arrival.bundle.primary, arrival.bundle.payload_bytes());
+            self.send_report(now, primary, bytes, class, RECEIVED_BUNDLE, reason);
         }
         if expires.is_none() {
             self.refuse(now, &arrival, DeleteReason::LifetimeExpired);
@@ -173,7 +192,7 @@ impl Agent {
     /// its custodian gets no signal: that, too, may be a lie.
     fn insecure(&mut self, now: Instant, arrival: &Arrival, insecure: Insecure) -> Reject {
         let primary = &arrival.bundle.primary;
-        let bytes = arrival.bundle.payload.len() as u64;
+        let bytes = arrival.bundle.payload_bytes();
         self.tell_refused(now, primary, bytes, arrival.class, insecure.into());
         insecure.into()
     }
@@ -183,7 +202,7 @@ impl Agent {
     pub(super) fn refuse(&mut self, now: Instant, arrival: &Arrival, reason: DeleteReason) {
         self.signal(now, arrival, false);
         let primary = &arrival.bundle.primary;
-        let bytes = arrival.bundle.payload.len() as u64;
+        let bytes = arrival.bundle.payload_bytes();
         self.tell_refused(now, primary, bytes, arrival.class, reason);
     }
 
@@ -234,7 +253,7 @@ impl Agent {
 
     pub(super) fn report_reception(&mut self, now: Instant, arrival: &Arrival) {
         let primary = &arrival.bundle.primary;
-        let bytes = arrival.bundle.payload.len() as u64;
+        let bytes = arrival.bundle.payload_bytes();
         self.report(now, primary, bytes, arrival.class, RECEIVED_BUNDLE, 0);
     }
 }

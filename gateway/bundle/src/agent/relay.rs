@@ -65,7 +65,10 @@ impl Agent {
                 return Ok(());
             }
         };
-        let custody = arrival.cteb().is_some() && take_custody && self.config.accept_custody;
+        // What is in custody is in the store, and a payload on disk is not.
+        let here = arrival.bundle.file.is_none();
+        let custody =
+            arrival.cteb().is_some() && take_custody && self.config.accept_custody && here;
         let shard = self.sharding.shard_of(via);
         let here = shard == self.sharding.own;
         let owed = self.owed(&arrival).map(|(way, cteb)| Owed {
@@ -78,7 +81,7 @@ impl Agent {
         }
         let Some(room) = self.reserve_to_relay(&arrival, via) else {
             let asked = !here && custody && self.ask(shard, arrival.name(), owed);
-            let bytes = arrival.bundle.payload.len() as u64;
+            let bytes = counted_bytes(&arrival.bundle);
             if self.owed(&arrival).is_none() || bytes > self.storable(via) {
                 return Err(Reject::NoResources);
             }
@@ -105,11 +108,11 @@ impl Agent {
     /// Room for a bundle for another node. Administrative records may exceed
     /// the store: the signals among them empty stores.
     fn reserve_to_relay(&self, arrival: &Arrival, via: NeighbourId) -> Option<Reservation> {
-        let bytes = arrival.bundle.payload.len();
-        let record = arrival.bundle.is_administrative() && bytes <= MAX_RECORD_BYTES;
+        let bytes = counted_bytes(&arrival.bundle);
+        let record = arrival.bundle.is_administrative() && bytes <= MAX_RECORD_BYTES as u64;
         match record {
-            true => self.usage.reserve(via, bytes as u64, Purpose::Emptying),
-            false => self.reserve(via, bytes as u64),
+            true => self.usage.reserve(via, bytes, Purpose::Emptying),
+            false => self.reserve(via, bytes),
         }
     }
 
@@ -196,6 +199,12 @@ impl Agent {
     }
 }
 
+/// What a bundle counts against the store's quota: a payload on disk has a quota
+/// of its own.
+fn counted_bytes(bundle: &Bundle) -> u64 {
+    bundle.payload.len() as u64
+}
+
 fn stored_of(
     arrival: &Arrival,
     now: Instant,
@@ -209,7 +218,7 @@ fn stored_of(
         &bundle.payload_head,
         &write_trailer(&bundle.payload_tail),
     );
-    let bytes = bundle.payload.len() as u64;
+    let bytes = bundle.payload_bytes();
     let to = (via, arrival.class);
     let cteb = arrival.cteb().cloned();
     StoredBundle {
@@ -221,6 +230,7 @@ fn stored_of(
         creb: bundle.creb.as_ref().map(|(_, creb)| Box::new(creb.clone())),
         age_ms: arrival.age_ms,
         custody,
+        file: bundle.file.clone(),
         ..StoredBundle::new(now, fixed, bytes, to, arrival.expires)
     }
 }

@@ -136,6 +136,7 @@ impl Agent {
             class,
             lifetime: self.config.lifetime,
             custody: false,
+            file: None,
             payload: vec![Bytes::from(payload)],
             via,
             own: false,

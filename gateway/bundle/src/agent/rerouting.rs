@@ -112,7 +112,7 @@ impl Agent {
         );
         let (since, expires) = (stored.since, stored.expires);
         let (before, number) = (stored.neighbour, stored.number);
-        let bytes = stored.bytes;
+        let bytes = stored.counted_bytes();
         // Even if there is no room for it.
         let room = self.usage.reserve_anyway(via, bytes);
         self.usage.keep(via, room);

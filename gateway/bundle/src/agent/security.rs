@@ -57,6 +57,9 @@ pub struct Secured {
 /// Adds and judges security blocks. All agents of a node share one; it keeps
 /// what it needs to itself.
 pub trait Security: fmt::Debug + Send + Sync {
+    /// Whether any bundle is secured at present.
+    fn is_used(&self) -> bool;
+
     /// Secures a bundle that begins at this node, if it is to be: its blocks
     /// are numbered from `first_number`. A payload block that was secured has
     /// no CRC. Flags of the primary block may change.

@@ -336,7 +336,7 @@ impl Agent {
     pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Removed> {
         self.halt(id);
         let stored = self.bundles.remove(id)?;
-        self.free(stored.neighbour, stored.bytes);
+        self.free(stored.neighbour, stored.counted_bytes());
         self.tally.remove(id, &stored);
         let primary = stored.primary();
         self.forget_planned(id, &primary);

@@ -5,8 +5,10 @@ use bp7::dtntime::CreationTimestamp;
 use bp7::flags::{BundleControlFlags, BundleValidation};
 use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
 use bytes::Bytes;
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
+use underpass_payloads::PayloadFile;
 
 use super::cbor::{CborError, Reader};
 use super::crc::CrcKind;
@@ -183,13 +185,33 @@ pub struct Bundle {
     pub encrypted: bool,
     /// The payload block's bytes before the payload.
     pub payload_head: Bytes,
-    /// The payload.
+    /// The payload; empty where it is on disk.
     pub payload: Bytes,
+    /// The payload, where it is on disk.
+    pub file: Option<Arc<PayloadFile>>,
     /// The payload block's bytes after the payload.
     pub payload_tail: Bytes,
 }
 
 impl Bundle {
+    /// The payload's bytes, wherever it is.
+    pub fn payload_bytes(&self) -> u64 {
+        let here = self.payload.len() as u64;
+        self.file.as_ref().map_or(here, |file| file.len())
+    }
+
+    /// The same with all that stands before the payload in memory of its own:
+    /// what it was read from is not held.
+    pub(super) fn detached(mut self) -> Bundle {
+        for bytes in [&mut self.primary_raw, &mut self.payload_head] {
+            *bytes = Bytes::copy_from_slice(bytes);
+        }
+        for block in &mut self.others {
+            block.raw = Bytes::copy_from_slice(&block.raw);
+        }
+        self
+    }
+
     /// Whether the payload is an administrative record.
     pub fn is_administrative(&self) -> bool {
         self.primary
@@ -208,29 +230,8 @@ pub fn decode(
     limits: &DecodeLimits,
     codes: &CodePoints,
 ) -> Result<Bundle, DecodeError> {
-    let fail = |reason| DecodeError {
-        reason,
-        primary: None,
-    };
     let mut reader = Reader::new(raw);
-    let length = reader.array().map_err(|e| fail(e.into()))?;
-    let start = reader.position();
-    let (primary, primary_crc) = read_primary(&mut reader, raw).map_err(fail)?;
-    let mut bundle = Bundle {
-        primary,
-        primary_raw: raw.slice(start..reader.position()),
-        previous_node: None,
-        age_ms: None,
-        hop_count: None,
-        cteb: None,
-        creb: None,
-        others: Vec::new(),
-        report_unsupported: false,
-        encrypted: false,
-        payload_head: Bytes::new(),
-        payload: Bytes::new(),
-        payload_tail: Bytes::new(),
-    };
+    let (mut bundle, length, primary_crc) = begin(&mut reader, raw)?;
     match read_blocks(
         &mut reader,
         raw,
@@ -246,6 +247,38 @@ pub fn decode(
             primary: Some(Box::new(bundle.primary)),
         }),
     }
+}
+
+/// Reads a bundle's first block: the bundle with nothing but that, the length of
+/// the array of blocks, and the block's CRC type.
+pub(super) fn begin(
+    reader: &mut Reader<'_>,
+    raw: &Bytes,
+) -> Result<(Bundle, Option<u64>, CrcKind), DecodeError> {
+    let fail = |reason| DecodeError {
+        reason,
+        primary: None,
+    };
+    let length = reader.array().map_err(|e| fail(e.into()))?;
+    let start = reader.position();
+    let (primary, primary_crc) = read_primary(reader, raw).map_err(fail)?;
+    let bundle = Bundle {
+        primary,
+        primary_raw: raw.slice(start..reader.position()),
+        previous_node: None,
+        age_ms: None,
+        hop_count: None,
+        cteb: None,
+        creb: None,
+        others: Vec::new(),
+        report_unsupported: false,
+        encrypted: false,
+        payload_head: Bytes::new(),
+        payload: Bytes::new(),
+        file: None,
+        payload_tail: Bytes::new(),
+    };
+    Ok((bundle, length, primary_crc))
 }
 
 /// Decodes a primary block that stands alone.
@@ -329,7 +362,7 @@ pub(crate) fn read_timestamp(reader: &mut Reader<'_>) -> Result<CreationTimestam
     Ok(CreationTimestamp::with_time_and_seq(time, sequence))
 }
 
-fn read_crc_kind(reader: &mut Reader<'_>) -> Result<CrcKind, Malformed> {
+pub(super) fn read_crc_kind(reader: &mut Reader<'_>) -> Result<CrcKind, Malformed> {
     let code = reader.unsigned()?;
     CrcKind::from_code(code).ok_or(Malformed::CrcKind(code))
 }
@@ -371,23 +404,14 @@ fn read_blocks(
     bundle: &mut Bundle,
     primary_crc: CrcKind,
 ) -> Result<(), Malformed> {
-    let mut numbers = [0u64; MAX_BLOCKS];
-    let mut taken = 1;
+    let mut seen = Seen::default();
     let mut has_payload = false;
-    let mut has_bib = false;
-    while reader.more(length, taken as u64)? {
+    while reader.more(length, seen.taken())? {
         if has_payload {
             return Err(Malformed::Payload);
         }
-        if taken == MAX_BLOCKS {
-            return Err(Malformed::TooManyBlocks);
-        }
         let block = read_block(reader, raw, limits)?;
-        if numbers[..taken].contains(&block.number) {
-            return Err(Malformed::Repeated(block.number));
-        }
-        numbers[taken] = block.number;
-        taken += 1;
+        seen.add(block.kind, block.number)?;
         if block.kind == block_type::PAYLOAD {
             let end = block.data_at + block.data.len();
             bundle.payload_head = raw.slice(block.start..block.data_at);
@@ -398,7 +422,6 @@ fn read_blocks(
             if reader.position() > MAX_HEADER_BYTES {
                 return Err(Malformed::HeaderTooLarge);
             }
-            has_bib |= block.kind == block_type::BIB;
             let whole = raw.slice(block.start..reader.position());
             sort_extension(bundle, codes, &block, whole)?;
         }
@@ -407,10 +430,54 @@ fn read_blocks(
     if !has_payload {
         return Err(Malformed::Payload);
     }
-    if primary_crc == CrcKind::None && !has_bib && !limits.allow_missing_primary_crc {
-        return Err(Malformed::MissingPrimaryCrc);
+    seen.covers_primary(primary_crc, limits)
+}
+
+/// The blocks of a bundle that were read.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// Their numbers; that of the primary block is 0.
+    numbers: [u64; MAX_BLOCKS],
+    taken: usize,
+    has_bib: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Seen {
+            numbers: [0; MAX_BLOCKS],
+            taken: 1,
+            has_bib: false,
+        }
     }
-    Ok(())
+}
+
+impl Seen {
+    /// How many, the primary block included.
+    pub fn taken(&self) -> u64 {
+        self.taken as u64
+    }
+
+    pub fn add(&mut self, kind: u64, number: u64) -> Result<(), Malformed> {
+        if self.taken == MAX_BLOCKS {
+            return Err(Malformed::TooManyBlocks);
+        }
+        if self.numbers[..self.taken].contains(&number) {
+            return Err(Malformed::Repeated(number));
+        }
+        self.numbers[self.taken] = number;
+        self.taken += 1;
+        self.has_bib |= kind == block_type::BIB;
+        Ok(())
+    }
+
+    /// Errors where nothing covers the primary block and something must.
+    pub fn covers_primary(&self, crc: CrcKind, limits: &DecodeLimits) -> Result<(), Malformed> {
+        match crc == CrcKind::None && !self.has_bib && !limits.allow_missing_primary_crc {
+            true => Err(Malformed::MissingPrimaryCrc),
+            false => Ok(()),
+        }
+    }
 }
 
 /// One canonical block as it was read (RFC 9171 §4.3.2).
@@ -420,8 +487,8 @@ pub(super) struct Block<'a> {
     pub flags: u64,
     pub crc: CrcKind,
     pub data: &'a [u8],
-    start: usize,
-    data_at: usize,
+    pub start: usize,
+    pub data_at: usize,
 }
 
 pub(super) fn read_block<'a>(

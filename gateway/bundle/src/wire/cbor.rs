@@ -158,6 +158,11 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
+    /// The length of a definite-length byte string whose bytes follow elsewhere.
+    pub fn byte_string_head(&mut self) -> Result<u64, CborError> {
+        self.definite(BYTES)
+    }
+
     /// A definite-length text string.
     pub fn text(&mut self) -> Result<&'a str, CborError> {
         let length = self.definite(TEXT)?;

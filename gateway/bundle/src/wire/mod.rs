@@ -7,6 +7,7 @@ mod custody;
 mod eid;
 mod extensions;
 mod inspect;
+mod long;
 mod record;
 mod seal;
 
@@ -21,6 +22,7 @@ pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
 pub use eid::{Eid, ipn, ipn_parts, is_null, names_node, read_eid, write_eid};
 pub(crate) use extensions::whole;
 pub use inspect::{Block, Inspection, inspect};
+pub use long::LongDecoder;
 pub use record::{
     ACCEPTED, Disposition, MAX_RECORD_BYTES, REFUSED, Record, Sequence, SequenceName,
     decode_record, encode_signal, encode_status_report,
@@ -28,5 +30,5 @@ pub use record::{
 pub use seal::encode_primary;
 pub(crate) use seal::{
     HopBlocks, is_order_block, is_replicated, is_security, order_block, seal_fragment,
-    seal_payload, seal_primary, write_header, write_trailer,
+    seal_payload, seal_payload_of, seal_primary, write_header, write_trailer,
 };

@@ -7,6 +7,7 @@ use bp7::dtntime::CreationTimestamp;
 use bp7::flags::{BundleControlFlags, BundleControlFlagsType};
 use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
 use bytes::Bytes;
+use underpass_payloads::PayloadFile;
 
 use super::bundle::{Extension, block_flag, block_type};
 use super::cbor::{ARRAY, BYTES, UNSIGNED, write_head};
@@ -106,6 +107,34 @@ pub fn encode_primary(primary: &PrimaryBlock, crc: CrcKind) -> Bytes {
 /// The payload block around a payload: what stands before it and after it.
 pub(crate) fn seal_payload(payload: &[Bytes], crc: CrcKind) -> (Bytes, Bytes) {
     let length: u64 = payload.iter().map(|piece| piece.len() as u64).sum();
+    let (head, mut tail) = payload_ends(length, crc);
+    if crc != CrcKind::None {
+        let before = std::iter::once(&head[..])
+            .chain(payload.iter().map(|piece| &piece[..]))
+            .chain(std::iter::once(&tail[..]));
+        let value = crc.over(before, &[]);
+        tail.extend(value.as_slice());
+    }
+    (head.into(), tail.into())
+}
+
+/// The same around a payload on disk, with a CRC-32C, which is computed from
+/// that of the payload.
+pub(crate) fn seal_payload_of(file: &PayloadFile) -> (Bytes, Bytes) {
+    let (head, mut tail) = payload_ends(file.len(), CrcKind::Crc32c);
+    let length = usize::try_from(file.len()).unwrap_or(usize::MAX);
+    let crc = crc32c::crc32c_combine(crc32c::crc32c(&head), file.crc32c(), length);
+    // The value itself counts as zeros (RFC 9171 §4.3.2).
+    let crc = [&tail[..], &[0; 4]]
+        .into_iter()
+        .fold(crc, crc32c::crc32c_append);
+    tail.extend(crc.to_be_bytes());
+    (head.into(), tail.into())
+}
+
+/// What stands before a payload of so many bytes, and what after it up to the
+/// CRC's value.
+fn payload_ends(length: u64, crc: CrcKind) -> (Vec<u8>, Vec<u8>) {
     let mut head = Vec::with_capacity(16);
     let elements = if crc == CrcKind::None { 5 } else { 6 };
     write_head(&mut head, ARRAY, elements);
@@ -117,13 +146,8 @@ pub(crate) fn seal_payload(payload: &[Bytes], crc: CrcKind) -> (Bytes, Bytes) {
     let mut tail = Vec::with_capacity(8);
     if crc != CrcKind::None {
         write_head(&mut tail, BYTES, crc.size() as u64);
-        let before = std::iter::once(&head[..])
-            .chain(payload.iter().map(|piece| &piece[..]))
-            .chain(std::iter::once(&tail[..]));
-        let value = crc.over(before, &[]);
-        tail.extend(value.as_slice());
     }
-    (head.into(), tail.into())
+    (head, tail)
 }
 
 /// What stands before a payload, as far as it changes from hop to hop.

@@ -114,6 +114,7 @@ pub fn info(class: u8, incarnation: u64) -> SessionInfo {
         incarnation: Some(incarnation),
         resumes: true,
         transfer_mru_bytes: 1 << 20,
+        takes_files: false,
         tls: true,
         exported_key: None,
         convergence_layer: "tcpcl",

@@ -135,6 +135,7 @@ impl Node {
             incarnation: None,
             resumes: true,
             transfer_mru_bytes: MRU,
+            takes_files: false,
             tls: true,
             exported_key: None,
             convergence_layer: "tcpcl",

@@ -63,7 +63,7 @@ fn send(node: &mut Node) {
         label: 0,
         reports: None,
     };
-    let sent = node.engine.send_for_application(node.now, send);
+    let sent = node.engine.send_for_application(node.now, send, None);
     assert!(sent.is_ok(), "{sent:?}");
 }
 

@@ -200,6 +200,7 @@ pub fn session_info(
         incarnation,
         resumes: true,
         transfer_mru_bytes,
+        takes_files: false,
         tls: true,
         exported_key: None,
         convergence_layer: "tcpcl",

@@ -192,6 +192,7 @@ impl World {
             incarnation: None,
             resumes: true,
             transfer_mru_bytes: 1 << 20,
+            takes_files: false,
             tls: true,
             exported_key: None,
             convergence_layer: "tcpcl",

@@ -56,6 +56,9 @@ pub struct Status {
     pub contact_plan: Option<ContactPlanView>,
     /// What is in custody.
     pub custody: CustodyView,
+    /// Payloads on disk; null where there are none.
+    #[serde(default)]
+    pub payloads: Option<PayloadsView>,
     /// What came of the rules of `[bpsec]`.
     #[serde(default)]
     pub bpsec: BpsecView,
@@ -76,6 +79,17 @@ pub struct Status {
     /// What its process may still do.
     #[serde(default)]
     pub confinement: Confinement,
+}
+
+/// Payloads that are too long for memory.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PayloadsView {
+    /// How many there are.
+    pub count: usize,
+    /// Their bytes, those that are still to come included.
+    pub bytes: u64,
+    /// The most there may be, bytes.
+    pub quota_bytes: u64,
 }
 
 /// Bundles that the rules of `[bpsec]` were applied to.
@@ -439,6 +453,7 @@ impl ApiState {
             plans: self.plans_view(),
             contact_plan: self.contact_plan(),
             custody: self.custody(),
+            payloads: self.payloads(),
             bpsec: BpsecView::of(&self.bpsec),
             edge: self.switches(),
             control: self.control(),
@@ -448,6 +463,16 @@ impl ApiState {
             mptcp: self.mptcp.state().map(MptcpView::of),
             confinement: self.confinement.clone(),
         }
+    }
+
+    pub(super) fn payloads(&self) -> Option<PayloadsView> {
+        let payloads = self.shell.payloads()?;
+        let (count, bytes) = payloads.used();
+        Some(PayloadsView {
+            count,
+            bytes,
+            quota_bytes: payloads.quota_bytes(),
+        })
     }
 
     pub(super) fn paths(&self) -> Vec<PathView> {

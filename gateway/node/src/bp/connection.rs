@@ -17,10 +17,10 @@ use crate::client;
 const MOST_PAYLOAD_BYTES: u32 = 64 << 20;
 
 /// For how long a bundle is of use that does not say it, s.
-const LIFETIME_S: f64 = 3600.0;
+pub const LIFETIME_S: f64 = 3600.0;
 
 /// How soon a bundle for which there was no room is tried again.
-const ROOM_PAUSE: Duration = Duration::from_millis(100);
+pub const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection on which a service is registered.
 pub struct Connection {
@@ -30,8 +30,10 @@ pub struct Connection {
     early: VecDeque<(Event, Bytes)>,
     next_id: u64,
     json: bool,
-    /// The largest payload that the node takes.
+    /// The largest payload that the node takes in one frame.
     pub max_payload_bytes: u64,
+    /// The largest payload that it takes in parts; 0 for none.
+    pub max_file_bytes: u64,
     /// The service.
     pub service: u64,
     /// Its endpoint.
@@ -59,13 +61,19 @@ impl Connection {
             next_id: 0,
             json: common.json,
             max_payload_bytes: 0,
+            max_file_bytes: 0,
             service: 0,
             endpoint: String::new(),
         };
         match connection.read().await?.0 {
             Event::Hello {
-                max_payload_bytes, ..
-            } => connection.max_payload_bytes = max_payload_bytes,
+                max_payload_bytes,
+                max_file_bytes,
+                ..
+            } => {
+                connection.max_payload_bytes = max_payload_bytes;
+                connection.max_file_bytes = max_file_bytes;
+            }
             other => return Err(unexpected(other)),
         }
         let id = connection.id();
@@ -165,7 +173,7 @@ impl Connection {
         self.json
     }
 
-    fn id(&mut self) -> u64 {
+    pub(super) fn id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
     }
@@ -176,15 +184,38 @@ impl Connection {
         request: &Request,
         payload: &[u8],
     ) -> Result<Event, BpError> {
+        self.say(request, payload).await?;
+        Ok(self.answer(asked).await?.0)
+    }
+
+    /// Writes a request.
+    pub(super) async fn say(&mut self, request: &Request, payload: &[u8]) -> Result<(), BpError> {
         let head = encode_head(request, payload.len());
         self.socket.write_all(&head).await?;
-        self.socket.write_all(payload).await?;
+        Ok(self.socket.write_all(payload).await?)
+    }
+
+    /// Whether the node has answered something that was not asked for.
+    pub(super) fn has_word(&mut self) -> Result<bool, BpError> {
+        match self.socket.try_read_buf(self.frames.buffer()) {
+            Ok(0) => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The answer to a request.
+    pub(super) async fn answer(&mut self, asked: u64) -> Result<(Event, Bytes), BpError> {
         loop {
             let (event, payload) = self.read().await?;
             match event {
-                Event::Registered { id, .. } | Event::Sent { id, .. } if id == asked => {
-                    return Ok(event);
+                Event::Registered { id, .. } | Event::Sent { id, .. } | Event::Begun { id }
+                    if id == asked =>
+                {
+                    return Ok((event, payload));
                 }
+                Event::Data { id } if id == asked => return Ok((event, payload)),
                 Event::Error {
                     id: Some(id),
                     code,
@@ -216,7 +247,7 @@ impl Connection {
     }
 }
 
-fn unexpected(event: Event) -> BpError {
+pub(super) fn unexpected(event: Event) -> BpError {
     use underpass_applications::wire::FrameError;
     FrameError::Malformed(format!("{event:?} is not due")).into()
 }

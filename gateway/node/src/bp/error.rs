@@ -35,8 +35,8 @@ pub enum BpError {
     },
     /// The payload does not fit into a bundle of this node.
     #[error(
-        "{bytes} bytes are above {most}, the largest payload that this node takes \
-         (applications.max_payload_bytes); files are not split into several bundles"
+        "{bytes} bytes are above {most}, the largest payload that this node takes in memory \
+         (applications.max_payload_bytes); longer ones are sent from a file"
     )]
     TooLarge {
         /// The payload's bytes; it may have more.
@@ -44,6 +44,34 @@ pub enum BpError {
         /// The limit.
         most: u64,
     },
+    /// The payload would wait on disk, and the node has no room for such ones.
+    #[error(
+        "{bytes} bytes are above {most}, the largest payload that this node takes on disk \
+         (payloads.max_payload_bytes); files are not split into several bundles"
+    )]
+    TooLong {
+        /// The payload's bytes.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// The payload would wait on disk, where nothing is in custody.
+    #[error(
+        "a file of {bytes} bytes goes without custody, since it is above {most} \
+         (applications.max_payload_bytes): say so with --no-custody"
+    )]
+    Custody {
+        /// The payload's bytes.
+        bytes: u64,
+        /// The largest payload that can be in custody.
+        most: u64,
+    },
+    /// The user has ended it.
+    #[error("interrupted; nothing was sent")]
+    Interrupted,
+    /// The user has ended it while a payload was received.
+    #[error("interrupted; the bundle waits at the node")]
+    Stopped,
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
     File {

@@ -7,10 +7,12 @@ mod echo;
 mod error;
 mod inspect;
 mod ping;
+mod progress;
 mod receive;
 mod security;
 mod send;
 mod trace;
+mod upload;
 
 pub use command::BpCommand;
 pub use error::BpError;

@@ -11,6 +11,7 @@ use underpass_applications::wire::Event;
 use super::command::ReceiveCommand;
 use super::connection::{Connection, seconds};
 use super::error::BpError;
+use super::upload;
 
 pub async fn execute(command: ReceiveCommand) -> Result<(), BpError> {
     let timeout = command.timeout.map(|s| seconds("timeout", s)).transpose()?;
@@ -27,13 +28,17 @@ pub async fn execute(command: ReceiveCommand) -> Result<(), BpError> {
             time_ms,
             sequence,
             age_ms,
+            file_bytes,
             ..
         } = event
         else {
             continue;
         };
-        let file = write(&command, delivery, &payload)?;
-        let bytes = payload.len();
+        let bytes = file_bytes.unwrap_or(payload.len() as u64);
+        let file = match file_bytes {
+            Some(bytes) => read_long(&command, &mut connection, delivery, bytes).await?,
+            None => write(&command, delivery, &payload)?,
+        };
         let received = json!({
             "source": source, "time_ms": time_ms, "sequence": sequence, "age_ms": age_ms,
             "bytes": bytes, "file": file,
@@ -75,13 +80,61 @@ fn write(
     Ok(Some(path))
 }
 
+/// Reads a long payload part by part to where it is wanted; its file, if it has
+/// one. A part of a file is not left behind when the user ends it.
+async fn read_long(
+    command: &ReceiveCommand,
+    connection: &mut Connection,
+    delivery: u64,
+    bytes: u64,
+) -> Result<Option<PathBuf>, BpError> {
+    let Some(folder) = &command.folder else {
+        let path = Path::new("standard output");
+        let mut out: Box<dyn Write> = match command.common.json {
+            true => Box::new(std::io::sink()),
+            false => Box::new(std::io::stdout()),
+        };
+        upload::receive(connection, delivery, bytes, &mut *out, path).await?;
+        let flushed = out.flush();
+        flushed.map_err(|source| BpError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        return Ok(None);
+    };
+    let path = folder.join(format!("bundle-{delivery}"));
+    let part = path.with_extension("part");
+    let wrong = |source| BpError::File {
+        path: path.clone(),
+        source,
+    };
+    std::fs::create_dir_all(folder).map_err(wrong)?;
+    let mut file = std::fs::File::create(&part).map_err(wrong)?;
+    let read = tokio::select! {
+        read = upload::receive(connection, delivery, bytes, &mut file, &path) => read,
+        _ = tokio::signal::ctrl_c() => Err(BpError::Stopped),
+    };
+    let named = read.and_then(|()| named(folder, &path, &part, &file).map_err(wrong));
+    if let Err(error) = named {
+        // What cannot be deleted is overwritten the next time.
+        let _ = std::fs::remove_file(&part);
+        return Err(error);
+    }
+    Ok(Some(path))
+}
+
+/// Gives a file that is whole its name, on the disk.
+fn named(folder: &Path, path: &Path, part: &Path, file: &std::fs::File) -> std::io::Result<()> {
+    file.sync_all()?;
+    std::fs::rename(part, path)?;
+    std::fs::File::open(folder)?.sync_all()
+}
+
 /// Writes a file that is whole, and on the disk, once it has its name.
 fn safely(folder: &Path, path: &Path, payload: &[u8]) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let part = path.with_extension("part");
     let mut file = std::fs::File::create(&part)?;
     file.write_all(payload)?;
-    file.sync_all()?;
-    std::fs::rename(&part, path)?;
-    std::fs::File::open(folder)?.sync_all()
+    named(folder, path, &part, &file)
 }

@@ -1,7 +1,7 @@
 //! `underpass bp send`.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -18,6 +18,15 @@ pub async fn execute(command: SendCommand) -> Result<(), BpError> {
         file,
     } = command;
     let mut connection = Connection::open(&common, sending.service).await?;
+    let long = file.as_deref().map(|file| long_file(file, &connection));
+    if let Some(long) = long.transpose()?.flatten() {
+        let reports: Vec<_> = reports.into_iter().map(Into::into).collect();
+        let upload = super::upload::send(&mut connection, &destination, &sending, reports, long);
+        return tokio::select! {
+            sent = upload => sent,
+            _ = tokio::signal::ctrl_c() => Err(BpError::Interrupted),
+        };
+    }
     // One byte more tells that it is too large, without reading all of it.
     let payload = read_some(file.as_deref(), connection.max_payload_bytes + 1)?;
     let reports: Vec<_> = reports.into_iter().map(Into::into).collect();
@@ -32,6 +41,24 @@ pub async fn execute(command: SendCommand) -> Result<(), BpError> {
     });
     let text = format!("{bytes} bytes from {source} to {destination}");
     connection.tell(&sent, &text)
+}
+
+/// A file that is longer than the node takes in one frame, with its bytes.
+fn long_file(
+    path: &Path,
+    connection: &Connection,
+) -> Result<Option<(std::fs::File, PathBuf, u64)>, BpError> {
+    if path == Path::new("-") {
+        return Ok(None);
+    }
+    let wrong = |source| BpError::File {
+        path: path.to_owned(),
+        source,
+    };
+    let file = std::fs::File::open(path).map_err(wrong)?;
+    let metadata = file.metadata().map_err(wrong)?;
+    let long = metadata.is_file() && metadata.len() > connection.max_payload_bytes;
+    Ok(long.then(|| (file, path.to_owned(), metadata.len())))
 }
 
 /// The first bytes of a file, or of standard input.

@@ -22,6 +22,7 @@ mod meter;
 mod modem;
 mod mptcp;
 mod node;
+mod payloads;
 mod positions;
 mod reports;
 mod route;
@@ -57,6 +58,7 @@ pub use ltp::LtpConfig;
 pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
 pub use modem::ModemConfig;
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
+pub use payloads::PayloadsConfig;
 pub use positions::{PositionsConfig, Source};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
@@ -175,6 +177,9 @@ pub struct Config {
     /// Programs that send and receive bundles.
     #[serde(default)]
     pub applications: Option<ApplicationsConfig>,
+    /// Payloads that are too long for memory.
+    #[serde(default)]
+    pub payloads: PayloadsConfig,
     /// What this node says of itself to another.
     #[serde(default)]
     pub reports: Option<ReportsConfig>,
@@ -255,6 +260,7 @@ impl Config {
         self.streams.check(&self.classes, &mut problems);
         self.custody.check(&mut problems);
         self.deferred.check(&mut problems);
+        self.payloads.check(&mut problems);
         if let Some(applications) = &self.applications {
             applications.check(&self.classes, &mut problems);
         }

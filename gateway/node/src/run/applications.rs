@@ -14,6 +14,7 @@ use underpass_applications::{
 use underpass_bundle::wire::{ipn, ipn_parts};
 use underpass_bundle::{Applications, Delivery, ReportRequest, Send, SendError};
 use underpass_cla::Class;
+use underpass_payloads::Payloads;
 
 use crate::api::{ApiError, unix_socket};
 use crate::config::{ApplicationsConfig, Config, class_named};
@@ -32,6 +33,7 @@ pub(super) fn open(
     config: &Config,
     services: Option<&Arc<Applications>>,
     shell: &Arc<Shell>,
+    payloads: Option<&Arc<Payloads>>,
 ) -> Result<Option<Service>, MailboxError> {
     let (Some(of), Some(services)) = (&config.applications, services) else {
         return Ok(None);
@@ -39,7 +41,7 @@ pub(super) fn open(
     let confirming = shell.clone();
     let confirm = Box::new(move |ticket| confirming.confirm(ticket));
     let mailbox = of.mailbox(&config.node.state_dir);
-    let service = Service::start(&mailbox, services.clone(), confirm)?;
+    let service = Service::start(&mailbox, services.clone(), payloads, confirm)?;
     let number = config.node.number;
     let echo = of.echo().map(|echo| Echo::new(number, echo, of.echo_per_s));
     let desk: Arc<dyn ApplicationDesk> = Arc::new(Desk {
@@ -62,6 +64,7 @@ pub(super) fn serve(
     service: &Service,
     shell: &Arc<Shell>,
     sockets: &Sockets,
+    payloads: Option<Arc<Payloads>>,
 ) -> Result<Option<AbortOnDropHandle<()>>, ApiError> {
     let Some(of) = &config.applications else {
         return Ok(None);
@@ -77,6 +80,7 @@ pub(super) fn serve(
         sender,
         limit: Arc::new(Semaphore::new(of.max_clients)),
         max_payload_bytes: of.max_payload_bytes,
+        payloads,
     };
     Ok(Some(super::background(clients.accept(listener))))
 }
@@ -92,6 +96,7 @@ struct Clients {
     sender: Arc<Sender>,
     limit: Arc<Semaphore>,
     max_payload_bytes: u32,
+    payloads: Option<Arc<Payloads>>,
 }
 
 impl Clients {
@@ -117,9 +122,10 @@ impl Clients {
                 continue;
             };
             let (service, sender) = (self.service.clone(), self.sender.clone());
-            let most = self.max_payload_bytes;
+            let (most, payloads) = (self.max_payload_bytes, self.payloads.clone());
             clients.spawn(async move {
-                if let Err(error) = serve_client(socket, &service, &*sender, most).await {
+                let served = serve_client(socket, &service, &*sender, most, payloads);
+                if let Err(error) = served.await {
                     tracing::debug!(%error, "an application is cut off");
                 }
                 drop(permit);
@@ -161,7 +167,9 @@ impl Node for Sender {
             label: 0,
             reports,
         };
-        let sent = self.shell.send_for_application(node, send)?;
+        let sent = self
+            .shell
+            .send_for_application(node, send, bundle.file.as_ref())?;
         Ok(sent.created)
     }
 }
@@ -192,7 +200,7 @@ impl ApplicationDesk for Desk {
         let Some((node, _)) = ipn_parts(&answer.destination) else {
             return;
         };
-        if let Err(error) = self.shell.send_for_application(node, answer) {
+        if let Err(error) = self.shell.send_for_application(node, answer, None) {
             tracing::debug!(node, %error, "a ping is not answered");
         }
     }

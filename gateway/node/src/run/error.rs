@@ -43,6 +43,9 @@ pub enum RunError {
     /// The custody store cannot be used.
     #[error("custody: {0}")]
     Custody(#[from] OpenError),
+    /// The folder of long payloads cannot be used.
+    #[error("payloads on disk: {0}; payloads.quota_bytes = 0 does without")]
+    Payloads(std::io::Error),
     /// The mailbox of applications cannot be used.
     #[error(transparent)]
     Mailbox(#[from] underpass_applications::MailboxError),

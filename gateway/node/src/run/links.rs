@@ -276,7 +276,8 @@ impl Sessions {
         let mut session = SessionDefaults::new(name, node_id, self.ids.clone());
         session.incarnation = self.incarnation;
         session.keepalive_s = config.tcp.keepalive_s;
-        session.transfer_mru_bytes = config.custody.quota_bytes / 4;
+        session.transfer_mru_bytes = config.transfer_mru_bytes();
+        session.whole_mru_bytes = config.whole_mru_bytes();
         session.partial = self.partial.clone();
         session
     }

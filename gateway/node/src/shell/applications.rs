@@ -5,6 +5,7 @@ use std::sync::Arc;
 use underpass_applications::Report;
 use underpass_bundle::{Delivery, Event, Send, SendError};
 use underpass_engine::SentBundle;
+use underpass_payloads::PayloadFile;
 
 use super::directory::outside;
 use super::{Effect, Inner, Shell};
@@ -27,15 +28,21 @@ impl Shell {
         }
     }
 
-    /// Sends a bundle of an application to a node.
+    /// Sends a bundle of an application to a node, with the payload of `file` if
+    /// there is one.
     ///
     /// # Errors
     /// When there is no room for it at present, or no way at all.
-    pub fn send_for_application(&self, node: u64, send: Send) -> Result<SentBundle, SendError> {
+    pub fn send_for_application(
+        &self,
+        node: u64,
+        send: Send,
+        file: Option<&Arc<PayloadFile>>,
+    ) -> Result<SentBundle, SendError> {
         let shard = self.directory().of_bundles_to(node);
         let send_by = |shard: usize, send: Send| {
             self.with_inner(shard, |inner, now| {
-                let sent = inner.engine.send_for_application(now, send);
+                let sent = inner.engine.send_for_application(now, send, file.cloned());
                 (sent, inner.engine.shard_to(node))
             })
         };

@@ -18,6 +18,7 @@ mod conduit;
 mod directory;
 mod figures;
 mod handover;
+mod intake;
 mod links;
 mod listings;
 mod measuring;
@@ -33,7 +34,7 @@ mod timer;
 mod transport;
 
 use std::ops::Range;
-use std::sync::{Arc, MutexGuard, OnceLock, RwLock, RwLockReadGuard};
+use std::sync::{Arc, MutexGuard, OnceLock, RwLock, RwLockReadGuard, Weak};
 use std::time::Instant;
 
 use tokio::sync::{broadcast, mpsc};
@@ -54,6 +55,7 @@ pub use services::Service;
 pub use timer::drivers;
 pub use transport::TransportTotals;
 
+use intake::LongPayloads;
 use shard::{Effect, Inner, Shard};
 
 /// A stream that a peer has opened, to be dialled by the edge.
@@ -75,6 +77,10 @@ pub struct Shell {
     inbound: mpsc::UnboundedSender<Inbound>,
     link_events: broadcast::Sender<LinkEvent>,
     beacons: OnceLock<LinkBeacons>,
+    /// Where long payloads are, if this node has any.
+    long: OnceLock<LongPayloads>,
+    /// Itself, for those who take bundles piece by piece.
+    this: Weak<Shell>,
 }
 
 /// Hops or peers that are looked at under a lock at one time.
@@ -93,13 +99,16 @@ impl Shell {
         let decoder = engines[0].decoder();
         let shards = Sharding::all(count).zip(engines);
         let shards = shards.map(|(own, engine)| Shard::new(own, engine, link_events.clone()));
-        Arc::new(Shell {
-            shards: shards.collect(),
+        let shards = shards.collect();
+        Arc::new_cyclic(|this| Shell {
+            shards,
             directory: RwLock::new(Directory::new(config, count)),
             decoder,
             inbound,
             link_events,
             beacons: OnceLock::new(),
+            long: OnceLock::new(),
+            this: this.clone(),
         })
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use underpass_bundle::Sharding;
-use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo};
+use underpass_bundle::{Decoded, Sharding};
+use underpass_cla::{Down, Intake, Node, Outcome, Refusal, Session, SessionId, SessionInfo};
 use underpass_engine::{EngineConfig, EngineError};
 
 use super::Shell;
@@ -34,8 +34,19 @@ impl Shell {
         Ok(())
     }
 
-    fn of_session(&self, id: SessionId) -> usize {
+    pub(super) fn of_session(&self, id: SessionId) -> usize {
         of_session(self.shards.len(), id)
+    }
+
+    /// Takes a bundle that has come on a session.
+    pub(super) fn receive(&self, id: SessionId, bundle: Decoded) -> Result<(), Refusal> {
+        self.with_inner(self.of_session(id), |inner, now| {
+            let outcome = inner.engine.receive(now, id, bundle);
+            if outcome.is_err() {
+                inner.counts.refused_bundles += 1;
+            }
+            outcome
+        })
     }
 }
 
@@ -95,20 +106,22 @@ impl Node for Shell {
     }
 
     fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal> {
+        // A payload on disk has room of its own.
+        let in_memory = length.filter(|length| !self.is_long(*length));
         let shard = self.of_session(id);
-        self.with_inner(shard, |inner, now| inner.engine.admit(now, id, length))
+        self.with_inner(shard, |inner, now| inner.engine.admit(now, id, in_memory))
+    }
+
+    fn intake(&self, id: SessionId, length: u64) -> Result<Option<Box<dyn Intake>>, Refusal> {
+        match self.is_long(length) {
+            true => self.long_intake(id, length),
+            false => Ok(None),
+        }
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
         // Many sessions decode at once; their engine serves one after the other.
-        let bundle = self.decoder.decode(&bundle);
-        self.with_inner(self.of_session(id), |inner, now| {
-            let outcome = inner.engine.receive(now, id, bundle);
-            if outcome.is_err() {
-                inner.counts.refused_bundles += 1;
-            }
-            outcome
-        })
+        self.receive(id, self.decoder.decode(&bundle))
     }
 
     fn progress(&self, id: SessionId, key: u64, acknowledged: u64) {

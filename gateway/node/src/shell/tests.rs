@@ -154,6 +154,7 @@ fn info(peer: u64) -> SessionInfo {
         incarnation: Some(1),
         resumes: true,
         transfer_mru_bytes: 64 << 20,
+        takes_files: false,
         tls: true,
         exported_key: None,
         convergence_layer: "tcpcl",

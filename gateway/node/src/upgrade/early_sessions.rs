@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_cla::{
-    Class, Down, ExportedKey, Node, Outcome, Refusal, Session, SessionId, SessionInfo,
+    Class, Down, ExportedKey, Intake, Node, Outcome, Refusal, Session, SessionId, SessionInfo,
 };
 
 /// Numbers of sessions that wait, above those that a node gives.
@@ -192,6 +192,11 @@ impl Node for EarlySessions {
         node.admit(id, length)
     }
 
+    fn intake(&self, id: SessionId, length: u64) -> Result<Option<Box<dyn Intake>>, Refusal> {
+        let node = self.node.get().ok_or(Refusal::NoResources)?;
+        node.intake(id, length)
+    }
+
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
         let node = self.node.get().ok_or(Refusal::NoResources)?;
         node.received(id, bundle)
@@ -286,6 +291,7 @@ mod tests {
             incarnation: Some(1),
             resumes: true,
             transfer_mru_bytes: 1 << 20,
+            takes_files: false,
             tls: true,
             exported_key: Some(ExportedKey([class; 32])),
             convergence_layer: "tcpcl",

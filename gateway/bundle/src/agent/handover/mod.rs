@@ -87,6 +87,8 @@ impl Agent {
             Some("bundles are under way between shards")
         } else if !self.transmissions.is_empty() {
             Some("bundles are in transmission")
+        } else if each(self.bundles.values()).any(|stored| stored.file.is_some()) {
+            Some("bundles wait whose payloads are on disk")
         } else {
             None
         }

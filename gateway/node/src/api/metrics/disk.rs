@@ -88,3 +88,22 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     }
     Ok(())
 }
+
+/// Payloads that are too long for memory.
+pub fn encode_payloads(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let Some(payloads) = state.payloads() else {
+        return Ok(());
+    };
+    families.gauge(
+        "long_payloads",
+        "Payloads on the disk, those that are coming in included",
+        None,
+        [(vec![], payloads.count as u64)],
+    )?;
+    families.gauge(
+        "long_payload",
+        "Room that payloads on the disk have, those that are coming in included",
+        Some(&Unit::Bytes),
+        [(vec![], payloads.bytes)],
+    )
+}

@@ -73,6 +73,7 @@ impl Collector for NodeCollector {
         links::encode(&self.state, &mut families)?;
         traffic::encode(&self.state, &mut families)?;
         disk::encode(&self.state, &mut families)?;
+        disk::encode_payloads(&self.state, &mut families)?;
         bpsec::encode(&self.state, &mut families)?;
         reports::encode(&self.state, &mut families)?;
         control::encode(&self.state, &mut families)?;

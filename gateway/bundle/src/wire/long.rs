@@ -1,0 +1,413 @@
+//! Decoding a bundle whose payload is too long for memory, piece by piece.
+//!
+//! What stands before the payload is kept until it is whole, and is bounded as
+//! [`super::decode`] bounds it; the payload is given back at once; what follows
+//! it is a few bytes. The payload block's CRC is computed as it passes.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use crc::{Crc, Digest, Table};
+use underpass_payloads::PayloadFile;
+
+use super::bundle::{
+    Bundle, DecodeError, DecodeLimits, MAX_HEADER_BYTES, Malformed, Seen, begin, block_type,
+    read_block, read_crc_kind,
+};
+use super::cbor::{CborError, Reader};
+use super::crc::CrcKind;
+use super::custody::CodePoints;
+use super::extensions::sort_extension;
+
+static CRC_16: Crc<u16, Table<16>> = bp7::crc::X25;
+
+/// The payload block's CRC and the breaks of the block and the bundle.
+const MAX_TAIL_BYTES: usize = 16;
+
+/// Elements of the payload block but its CRC (RFC 9171 §4.3.2).
+const BEFORE_CRC: u64 = 5;
+
+/// A bundle that comes in piece by piece.
+#[derive(Debug)]
+pub struct LongDecoder {
+    limits: DecodeLimits,
+    codes: CodePoints,
+    /// What has come before the payload, then what has come behind it.
+    kept: BytesMut,
+    opened: Option<Opened>,
+}
+
+/// A bundle of which all before the payload has come.
+struct Opened {
+    bundle: Bundle,
+    /// Blocks of the bundle, where it tells.
+    blocks: Option<u64>,
+    taken: u64,
+    /// Elements of the payload block, where it tells.
+    elements: Option<u64>,
+    crc: CrcKind,
+    running: Running,
+    payload_bytes: u64,
+    /// Bytes of the payload that are still to come.
+    left: u64,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut opened = f.debug_struct("Opened");
+        opened
+            .field("bundle", &self.bundle)
+            .field("left", &self.left);
+        opened.finish_non_exhaustive()
+    }
+}
+
+enum Running {
+    None,
+    Crc16(Digest<'static, u16, Table<16>>),
+    Crc32c(u32),
+}
+
+impl Running {
+    fn new(kind: CrcKind) -> Running {
+        match kind {
+            CrcKind::None => Running::None,
+            CrcKind::Crc16 => Running::Crc16(CRC_16.digest()),
+            CrcKind::Crc32c => Running::Crc32c(0),
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Running::None => {}
+            Running::Crc16(digest) => digest.update(bytes),
+            Running::Crc32c(crc) => *crc = crc32c::crc32c_append(*crc, bytes),
+        }
+    }
+
+    fn is(self, value: &[u8]) -> bool {
+        match self {
+            Running::None => true,
+            Running::Crc16(digest) => digest.finalize().to_be_bytes() == value,
+            Running::Crc32c(crc) => crc.to_be_bytes() == value,
+        }
+    }
+}
+
+impl LongDecoder {
+    /// A bundle of which nothing has come. The limit on payloads that are held
+    /// in memory is not one here.
+    pub fn new(limits: DecodeLimits, codes: CodePoints) -> LongDecoder {
+        LongDecoder {
+            limits: DecodeLimits {
+                max_payload_bytes: u64::MAX,
+                ..limits
+            },
+            codes,
+            kept: BytesMut::new(),
+            opened: None,
+        }
+    }
+
+    /// What has come before the payload, once that is whole: the bundle without
+    /// its payload, and the payload's bytes.
+    pub fn opened(&self) -> Option<(&Bundle, u64)> {
+        let opened = self.opened.as_ref()?;
+        Some((&opened.bundle, opened.payload_bytes))
+    }
+
+    /// Takes the next piece of the bundle, and gives back what of it is payload.
+    ///
+    /// # Errors
+    /// When the bundle is malformed.
+    pub fn take(&mut self, mut piece: Bytes) -> Result<Bytes, DecodeError> {
+        if self.opened.is_none() {
+            self.kept.extend_from_slice(&piece);
+            let raw = self.kept.split().freeze();
+            let Some((opened, at)) = self.open(&raw)? else {
+                self.kept.extend_from_slice(&raw);
+                return Ok(Bytes::new());
+            };
+            self.opened = Some(opened);
+            piece = raw.slice(at..);
+        }
+        let Some(opened) = &mut self.opened else {
+            return Ok(Bytes::new());
+        };
+        let here = usize::try_from(opened.left).unwrap_or(usize::MAX);
+        let payload = piece.split_to(here.min(piece.len()));
+        opened.running.update(&payload);
+        opened.left -= payload.len() as u64;
+        if self.kept.len() + piece.len() > MAX_TAIL_BYTES {
+            return Err(self.fail(CborError::Trailing.into()));
+        }
+        self.kept.extend_from_slice(&piece);
+        Ok(payload)
+    }
+
+    /// The bundle, of which all has come, with its payload.
+    ///
+    /// # Errors
+    /// When it is malformed, or is not all there.
+    pub fn finish(mut self, file: Arc<PayloadFile>) -> Result<Bundle, DecodeError> {
+        let Some(opened) = self.opened.take() else {
+            return Err(self.fail(CborError::Truncated.into()));
+        };
+        let (whole, tail) = (file.len() == opened.payload_bytes, self.kept.freeze());
+        let Opened {
+            bundle, left: 0, ..
+        } = &opened
+        else {
+            let primary = Some(Box::new(opened.bundle.primary));
+            let reason = CborError::Truncated.into();
+            return Err(DecodeError { reason, primary });
+        };
+        debug_assert!(whole, "the payload was written as it came");
+        let primary = Box::new(bundle.primary.clone());
+        opened.close(&tail, file).map_err(|reason| DecodeError {
+            reason,
+            primary: Some(primary),
+        })
+    }
+
+    /// Reads what stands before the payload, and tells where that begins; none
+    /// while it is not all there.
+    fn open(&self, raw: &Bytes) -> Result<Option<(Opened, usize)>, DecodeError> {
+        let truncated = Malformed::Cbor(CborError::Truncated);
+        let bounded = raw.len() <= 2 * MAX_HEADER_BYTES;
+        let mut reader = Reader::new(raw);
+        let (bundle, blocks, primary_crc) = match begin(&mut reader, raw) {
+            Ok(begun) => begun,
+            Err(error) if error.reason == truncated && bounded => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let primary = bundle.primary.clone();
+        match self.read_to_payload(&mut reader, raw, bundle, blocks, primary_crc) {
+            Ok(opened) => Ok(Some((opened, reader.position()))),
+            Err(reason) if reason == truncated && bounded => Ok(None),
+            Err(reason) => Err(DecodeError {
+                reason,
+                primary: Some(Box::new(primary)),
+            }),
+        }
+    }
+
+    fn read_to_payload(
+        &self,
+        reader: &mut Reader<'_>,
+        raw: &Bytes,
+        mut bundle: Bundle,
+        blocks: Option<u64>,
+        primary_crc: CrcKind,
+    ) -> Result<Opened, Malformed> {
+        let mut seen = Seen::default();
+        while reader.more(blocks, seen.taken())? {
+            let start = reader.position();
+            let mut ahead = *reader;
+            let elements = ahead.array()?;
+            if ahead.unsigned()? != block_type::PAYLOAD {
+                let block = read_block(reader, raw, &self.limits)?;
+                seen.add(block.kind, block.number)?;
+                if reader.position() > MAX_HEADER_BYTES {
+                    return Err(Malformed::HeaderTooLarge);
+                }
+                let whole = raw.slice(start..reader.position());
+                sort_extension(&mut bundle, &self.codes, &block, whole)?;
+                continue;
+            }
+            if ahead.unsigned()? != 1 {
+                return Err(Malformed::Payload);
+            }
+            ahead.unsigned()?;
+            let crc = read_crc_kind(&mut ahead)?;
+            let payload_bytes = ahead.byte_string_head()?;
+            seen.add(block_type::PAYLOAD, 1)?;
+            seen.covers_primary(primary_crc, &self.limits)?;
+            bundle.payload_head = raw.slice(start..ahead.position());
+            let mut running = Running::new(crc);
+            running.update(&bundle.payload_head);
+            *reader = ahead;
+            return Ok(Opened {
+                bundle: bundle.detached(),
+                blocks,
+                taken: seen.taken(),
+                elements,
+                crc,
+                running,
+                payload_bytes,
+                left: payload_bytes,
+            });
+        }
+        Err(Malformed::Payload)
+    }
+
+    fn fail(&mut self, reason: Malformed) -> DecodeError {
+        let opened = self.opened.take();
+        let primary = opened.map(|opened| Box::new(opened.bundle.primary));
+        DecodeError { reason, primary }
+    }
+}
+
+impl Opened {
+    /// Reads what follows the payload, and compares the CRC.
+    fn close(mut self, tail: &Bytes, file: Arc<PayloadFile>) -> Result<Bundle, Malformed> {
+        let mut reader = Reader::new(tail);
+        let value = match self.crc {
+            CrcKind::None => &[],
+            _ => reader.byte_string()?,
+        };
+        let at = reader.position();
+        let elements = BEFORE_CRC + u64::from(self.crc != CrcKind::None);
+        reader.array_end(self.elements, elements)?;
+        let end = reader.position();
+        if value.len() != self.crc.size() {
+            return Err(Malformed::Crc(1));
+        }
+        // The value itself counts as zeros (RFC 9171 §4.3.2).
+        self.running.update(&tail[..at - value.len()]);
+        self.running.update(&[0; 4][..value.len()]);
+        self.running.update(&tail[at..end]);
+        if !self.running.is(value) {
+            return Err(Malformed::Crc(1));
+        }
+        if reader.more(self.blocks, self.taken)? {
+            return Err(Malformed::Payload);
+        }
+        reader.end()?;
+        Ok(Bundle {
+            file: Some(file),
+            payload_tail: tail.slice(..end),
+            ..self.bundle
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use underpass_payloads::{Limits, Payloads};
+
+    use super::super::write_trailer;
+    use super::super::{HopBlocks, decode, ipn, seal_payload, seal_primary, write_header};
+    use super::*;
+
+    fn bundle(crc: CrcKind, payload: &[u8]) -> Vec<u8> {
+        let timestamp = bp7::CreationTimestamp::with_time_and_seq(1, 2);
+        let (to, from) = (ipn(3, 40), ipn(1, 40));
+        let hour = Duration::from_hours(1);
+        let (_, primary) = seal_primary(to, from.clone(), from, timestamp, hour, 0);
+        let piece = [Bytes::copy_from_slice(payload)];
+        let (head, tail) = seal_payload(&piece, crc);
+        let hop = HopBlocks {
+            previous_node: (2, &ipn(1, 0)),
+            age_ms: (3, 500),
+            hop_count: Some((4, 30, 1)),
+            cteb: None,
+            creb: None,
+        };
+        let header = write_header(&CodePoints::default(), &primary, &hop, &[], &head);
+        [&header[..], payload, &write_trailer(&tail)].concat()
+    }
+
+    /// Decodes in pieces; the payload as it was given back is in the file.
+    fn decode_long(raw: &[u8], piece: usize) -> Result<(Bundle, Vec<u8>), Malformed> {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits {
+            quota_bytes: 1 << 20,
+            payload_bytes: 1 << 20,
+        };
+        let payloads = Payloads::open(folder.path(), limits).unwrap();
+        let mut decoder = LongDecoder::new(DecodeLimits::default(), CodePoints::default());
+        let mut payload = Vec::new();
+        for piece in raw.chunks(piece) {
+            let part = decoder.take(Bytes::copy_from_slice(piece));
+            payload.extend_from_slice(&part.map_err(|error| error.reason)?);
+        }
+        let writer = payloads.reserve(1, payload.len() as u64).unwrap();
+        let mut writer = writer.begin(payload.len() as u64).unwrap();
+        writer.write(&payload).unwrap();
+        let bundle = decoder.finish(writer.finish().unwrap());
+        bundle.map(|b| (b, payload)).map_err(|error| error.reason)
+    }
+
+    #[test]
+    fn pieces_of_any_size_give_what_the_whole_gives() {
+        let payload: Vec<u8> = (0..2000).map(|i| (i % 251) as u8).collect();
+        for crc in [CrcKind::None, CrcKind::Crc16, CrcKind::Crc32c] {
+            let raw = bundle(crc, &payload);
+            let whole = Bytes::from(raw.clone());
+            let whole = decode(&whole, &DecodeLimits::default(), &CodePoints::default()).unwrap();
+            for piece in [1, 7, 100, 1999, raw.len()] {
+                let (long, read) = decode_long(&raw, piece).unwrap();
+                assert_eq!(read, payload);
+                assert_eq!(long.payload_bytes(), 2000);
+                assert_eq!(long.primary_raw, whole.primary_raw);
+                assert_eq!(long.payload_head, whole.payload_head);
+                assert_eq!(long.payload_tail, whole.payload_tail);
+                assert_eq!(
+                    (long.age_ms, long.hop_count),
+                    (whole.age_ms, whole.hop_count)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_whole_decoder_refuses_is_refused() {
+        let payload = [7; 300];
+        for crc in [CrcKind::None, CrcKind::Crc16, CrcKind::Crc32c] {
+            let good = bundle(crc, &payload);
+            for at in 0..good.len() {
+                for change in [0x01, 0x80] {
+                    let mut bad = good.clone();
+                    bad[at] ^= change;
+                    let whole = Bytes::from(bad.clone());
+                    let limits = DecodeLimits::default();
+                    let whole = decode(&whole, &limits, &CodePoints::default());
+                    let long = decode_long(&bad, 50);
+                    assert_eq!(
+                        whole.is_err(),
+                        long.is_err(),
+                        "{crc:?}, byte {at}: {long:?}"
+                    );
+                }
+            }
+            assert!(decode_long(&good[..good.len() - 1], 50).is_err());
+            assert!(decode_long(&[&good[..], &[0]].concat(), 50).is_err());
+        }
+    }
+
+    #[test]
+    fn a_header_without_end_is_not_kept() {
+        let mut decoder = LongDecoder::new(DecodeLimits::default(), CodePoints::default());
+        let mut raw = bundle(CrcKind::None, b"");
+        // An unknown block that announces 4 GiB follows the primary block.
+        let at = raw.len() - 7;
+        raw.truncate(at);
+        raw.extend([
+            0x85, 0x18, 0xC8, 0x09, 0x00, 0x00, 0x5A, 0xFF, 0xFF, 0xFF, 0xFF,
+        ]);
+        let mut taken = decoder.take(raw.into());
+        for _ in 0..100 {
+            if taken.is_err() {
+                break;
+            }
+            taken = decoder.take(Bytes::from(vec![0; 1024]));
+        }
+        assert!(taken.is_err());
+        assert!(decoder.kept.len() <= 2 * MAX_HEADER_BYTES + 1024);
+    }
+
+    #[test]
+    fn a_payload_length_that_lies_is_told_before_its_bytes_come() {
+        let mut raw = bundle(CrcKind::None, &[0; 300]);
+        let at = raw.len() - 300 - 1 - 3;
+        assert_eq!(raw[at..at + 3], [0x59, 1, 44]);
+        raw.splice(at..at + 3, [0x5B, 0x7F, 0, 0, 0, 0, 0, 0, 0]);
+        let mut decoder = LongDecoder::new(DecodeLimits::default(), CodePoints::default());
+        decoder.take(raw.into()).unwrap();
+        let announced = decoder.opened().unwrap().1;
+        assert_eq!(announced, 0x7F << 56);
+    }
+}

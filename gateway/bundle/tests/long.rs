@@ -1,0 +1,184 @@
+//! Payloads on disk: bundles that are sent and received with a handle instead of
+//! the bytes.
+
+mod net;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use net::{BULK, Net, SERVICE, node};
+use underpass_bundle::wire::ipn;
+use underpass_bundle::{
+    Agent, Amount, Applications, Decoded, DeleteReason, Event, NeighbourId, Offer, Send, SendError,
+};
+use underpass_cla::Outcome;
+use underpass_payloads::{Limits, PayloadFile, Payloads};
+
+const APPLICATION: u64 = 40;
+const BYTES: usize = 100_000;
+
+struct Files {
+    payloads: Arc<Payloads>,
+    _folder: tempfile::TempDir,
+}
+
+fn files() -> Files {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        quota_bytes: 1 << 20,
+        payload_bytes: 1 << 20,
+    };
+    Files {
+        payloads: Payloads::open(folder.path(), limits).unwrap(),
+        _folder: folder,
+    }
+}
+
+impl Files {
+    fn write(&self, content: &[u8]) -> Arc<PayloadFile> {
+        let bytes = content.len() as u64;
+        let mut writer = self.payloads.reserve(1, bytes).unwrap().begin(bytes);
+        writer.as_mut().unwrap().write(content).unwrap();
+        writer.unwrap().finish().unwrap()
+    }
+}
+
+fn content() -> Vec<u8> {
+    (0..BYTES).map(|i| (i % 255) as u8).collect()
+}
+
+fn read(file: &PayloadFile) -> Vec<u8> {
+    let mut content = vec![0; BYTES];
+    file.read_at(&mut content, 0).unwrap();
+    content
+}
+
+/// Two nodes; the second one has applications.
+fn pair() -> Net {
+    let mut second = node(2);
+    let most = Amount {
+        bytes: 1 << 20,
+        bundles: 10,
+    };
+    let services = vec![APPLICATION..=APPLICATION];
+    let applications = Applications::new(services, [SERVICE].into(), None, most);
+    second.applications = Some(Arc::new(applications));
+    Net::new(vec![Agent::new(node(1)), Agent::new(second)])
+}
+
+fn to(node: u64, service: u64) -> Send {
+    Send {
+        destination: ipn(node, service),
+        service: SERVICE,
+        class: BULK,
+        payload: Vec::new(),
+        lifetime: None,
+        custody: true,
+        last: false,
+        label: 0,
+        reports: None,
+    }
+}
+
+/// The first node's next bundle by a session that takes files, or not.
+fn offer(net: &mut Net, takes_files: bool) -> Option<Offer> {
+    net.agents[0].set_takes_files(NeighbourId(2), BULK, takes_files);
+    net.offer(0, 2)
+}
+
+/// The bundle as it is sent.
+fn raw(offer: &Offer) -> Bytes {
+    let file = offer.file.as_ref().map(|file| read(file));
+    let (head, tail) = offer.chunks.split_first().unwrap();
+    [&head[..], &file.unwrap(), &tail.concat()].concat().into()
+}
+
+/// Has the second node take a bundle as it takes long ones.
+fn arrive(net: &mut Net, files: &Files, raw: &Bytes) {
+    let mut decoder = net.agents[1].decoder().long().unwrap();
+    let mut payload = Vec::new();
+    for piece in raw.chunks(30_000) {
+        payload.extend(decoder.take(raw.slice_ref(piece)).unwrap());
+    }
+    let bundle = decoder.finish(files.write(&payload));
+    let decoded = Decoded::long(raw.len() as u64, bundle);
+    let taken = net.agents[1].receive_decoded(net.now, NeighbourId(1), BULK, decoded);
+    taken.unwrap();
+}
+
+#[test]
+fn a_payload_on_disk_is_offered_only_where_it_can_be_sent_and_arrives_as_a_file() {
+    let (mut net, files) = (pair(), files());
+    let before = net.agents[0].quota_left_bytes(NeighbourId(2));
+    let file = files.write(&content());
+    let sent = net.agents[0].send_file(net.now, to(2, APPLICATION), file);
+    let sent = sent.unwrap();
+    assert!(before - net.agents[0].quota_left_bytes(NeighbourId(2)) < 10_000);
+    assert!(offer(&mut net, false).is_none());
+    // One behind it that is in memory does not wait for it.
+    net.send(0, 2, b"short").unwrap();
+    let short = offer(&mut net, false).unwrap();
+    assert!(short.file.is_none());
+    net.finish(0, &short, Outcome::Acknowledged);
+    let long = offer(&mut net, true).unwrap();
+    arrive(&mut net, &files, &raw(&long));
+    let delivery = net.deliveries(1).pop().unwrap();
+    assert!(delivery.payload.is_empty() && delivery.ticket.is_none(), "no custody");
+    assert!(read(&delivery.file.unwrap()) == content());
+    net.finish(0, &long, Outcome::Acknowledged);
+    drop(long);
+    assert_eq!(net.released(0), [sent]);
+    assert_eq!(files.payloads.used(), (0, 0));
+}
+
+#[test]
+fn it_is_the_same_bundle_on_the_wire_as_one_from_memory() {
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    let send = to(2, APPLICATION);
+    net.agents[0].send_file(net.now, send, file).unwrap();
+    let raw = raw(&offer(&mut net, true).unwrap());
+    // The decoder of whole bundles verifies its CRCs.
+    let taken = net.agents[1].receive(net.now, NeighbourId(1), BULK, raw);
+    taken.unwrap();
+    assert!(net.deliveries(1).pop().unwrap().payload[..] == content());
+}
+
+#[test]
+fn a_broken_transfer_is_offered_again() {
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    let send = to(2, APPLICATION);
+    net.agents[0].send_file(net.now, send, file).unwrap();
+    let first = offer(&mut net, true).unwrap();
+    let broken = Outcome::Broken {
+        acknowledged: 50_000,
+    };
+    net.finish(0, &first, broken);
+    let again = offer(&mut net, true).unwrap();
+    assert_eq!(again.resume.unwrap().offset, 50_000);
+    assert!(raw(&again) == raw(&first));
+}
+
+#[test]
+fn what_cannot_be_done_with_it_is_refused() {
+    let (mut net, files) = (pair(), files());
+    let own = net.agents[0].send_file(net.now, to(1, SERVICE), files.write(b"own"));
+    assert_eq!(own, Err(SendError::OnDisk));
+    // A service of the node takes what is in memory.
+    let file = files.write(&content());
+    net.agents[0].send_file(net.now, to(2, SERVICE), file).unwrap();
+    assert!(net.agents[0].handover_obstacle().is_some());
+    let long = offer(&mut net, true).unwrap();
+    arrive(&mut net, &files, &raw(&long));
+    let refused = net.events(1).into_iter().any(|event| {
+        let reason = DeleteReason::DepletedStorage;
+        matches!(event, Event::Deleted { reason: told, .. } if told == reason)
+    });
+    assert!(refused);
+    net.finish(0, &long, Outcome::Acknowledged);
+    drop(long);
+    net.events(0);
+    assert!(net.agents[0].handover_obstacle().is_none());
+    assert_eq!(files.payloads.used(), (0, 0));
+}

@@ -1,0 +1,109 @@
+//! Payloads that are too long for memory.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use underpass_bundle::wire::MAX_HEADER_BYTES;
+use underpass_payloads::Limits;
+
+use super::Config;
+
+/// Bundles that are longer go to the disk, bytes.
+const MOST_IN_MEMORY: u64 = 16 << 20;
+
+/// `[payloads]`: payloads that are too long for memory are files.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PayloadsConfig {
+    /// Bytes of all of them on disk; 0 for none at all. Default 32 GiB.
+    pub quota_bytes: u64,
+    /// The largest one, bytes. Default 16 GiB.
+    pub max_payload_bytes: u64,
+}
+
+impl Default for PayloadsConfig {
+    fn default() -> Self {
+        PayloadsConfig {
+            quota_bytes: 32 << 30,
+            max_payload_bytes: 16 << 30,
+        }
+    }
+}
+
+impl PayloadsConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        let (quota, most) = (self.quota_bytes, self.max_payload_bytes);
+        if quota > 0 && !(MOST_IN_MEMORY..=quota).contains(&most) {
+            problems.push(format!(
+                "payloads.max_payload_bytes = {most}: must be {MOST_IN_MEMORY} to \
+                 payloads.quota_bytes, {quota}"
+            ));
+        }
+        if i64::try_from(quota).is_err() {
+            problems.push("payloads.quota_bytes: must be below 2^63".to_owned());
+        }
+    }
+
+    /// Where they are.
+    pub fn folder(&self, state_dir: &Path) -> PathBuf {
+        state_dir.join("payloads")
+    }
+}
+
+impl Config {
+    /// What may be on disk; none where nothing may. Bundles that are secured
+    /// need their whole payload in memory.
+    pub fn long_payloads(&self) -> Option<Limits> {
+        let PayloadsConfig {
+            quota_bytes,
+            max_payload_bytes,
+        } = self.payloads;
+        let secured = !self.bpsec.rules.is_empty();
+        (quota_bytes > 0 && !secured).then_some(Limits {
+            quota_bytes,
+            payload_bytes: max_payload_bytes,
+        })
+    }
+
+    /// The largest bundle that is taken into memory, bytes.
+    pub fn whole_mru_bytes(&self) -> u64 {
+        self.custody.quota_bytes / 4
+    }
+
+    /// Bundles that announce more bytes go to the disk, where any do.
+    pub fn long_above_bytes(&self) -> u64 {
+        self.whole_mru_bytes().min(MOST_IN_MEMORY)
+    }
+
+    /// The largest bundle that is taken, bytes.
+    pub fn transfer_mru_bytes(&self) -> u64 {
+        let store = self.whole_mru_bytes();
+        let beside = 2 * MAX_HEADER_BYTES as u64;
+        let long = self.long_payloads();
+        long.map_or(store, |limits| store.max(limits.payload_bytes + beside))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_fits_into_the_quota_and_is_longer_than_memory_takes() {
+        let problems = |quota_bytes, max_payload_bytes| {
+            let mut problems = Vec::new();
+            let payloads = PayloadsConfig {
+                quota_bytes,
+                max_payload_bytes,
+            };
+            payloads.check(&mut problems);
+            problems.len()
+        };
+        let usual = PayloadsConfig::default();
+        assert_eq!(problems(usual.quota_bytes, usual.max_payload_bytes), 0);
+        assert_eq!(problems(0, usual.max_payload_bytes), 0);
+        assert_eq!(problems(1 << 30, (1 << 30) + 1), 1);
+        assert_eq!(problems(1 << 30, 1 << 20), 1);
+        assert_eq!(problems(u64::MAX, 1 << 30), 1);
+    }
+}

@@ -1,0 +1,174 @@
+//! Bundles with long payloads, which go to the disk as they come in.
+//!
+//! Each is decoded and written by a thread of its own, which may wait for the
+//! disk: a few pieces wait for it, then the session reads no more. Nobody can
+//! have many such threads, since each has taken room for its payload before.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio_util::sync::PollSender;
+use underpass_bundle::Decoded;
+use underpass_bundle::wire::LongDecoder;
+use underpass_cla::{Intake, Refusal, SessionId};
+use underpass_payloads::{Payloads, Refused, Room, WriteError};
+
+use super::Shell;
+
+/// Pieces that wait for the disk.
+const PIECES: usize = 2;
+
+/// Where long payloads are.
+pub(super) struct LongPayloads {
+    payloads: Arc<Payloads>,
+    /// Bundles that are longer are long, bytes.
+    above_bytes: u64,
+}
+
+impl Shell {
+    /// Has bundles that are longer than `above_bytes` go to the disk from now
+    /// on.
+    pub fn attach_payloads(&self, payloads: Arc<Payloads>, above_bytes: u64) {
+        let long = LongPayloads {
+            payloads,
+            above_bytes,
+        };
+        // Attached once, at the start.
+        let _ = self.long.set(long);
+    }
+
+    /// The folder of long payloads, if this node has any.
+    pub fn payloads(&self) -> Option<&Payloads> {
+        self.long.get().map(|long| &*long.payloads)
+    }
+
+    /// Whether a bundle of so many bytes goes to the disk.
+    pub(super) fn is_long(&self, bytes: u64) -> bool {
+        let long = self.long.get();
+        long.is_some_and(|long| bytes > long.above_bytes)
+    }
+
+    /// Takes a long bundle piece by piece, if there is room for it.
+    pub(super) fn long_intake(
+        &self,
+        id: SessionId,
+        length: u64,
+    ) -> Result<Option<Box<dyn Intake>>, Refusal> {
+        let decoder = self.decoder.long();
+        let (Some(long), Some(decoder), Some(shell)) =
+            (self.long.get(), decoder, self.this.upgrade())
+        else {
+            return Ok(None);
+        };
+        let neighbour = self
+            .lock(self.of_session(id))
+            .engine
+            .session_neighbour(id)
+            .ok_or(Refusal::NoResources)?;
+        let room = long.payloads.reserve(neighbour, length).map_err(refusal)?;
+        let (sender, pieces) = mpsc::channel(PIECES);
+        let writing = spawn_blocking(move || write(room, decoder, length, pieces));
+        Ok(Some(Box::new(LongIntake {
+            shell,
+            id,
+            pieces: PollSender::new(sender),
+            writing,
+        })))
+    }
+}
+
+struct LongIntake {
+    shell: Arc<Shell>,
+    id: SessionId,
+    pieces: PollSender<Bytes>,
+    writing: JoinHandle<Result<Decoded, Refusal>>,
+}
+
+impl LongIntake {
+    /// What has become of the bundle, once the thread has ended.
+    fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        let written = ready!(Pin::new(&mut self.writing).poll(cx));
+        let decoded = written.unwrap_or(Err(Refusal::NoResources));
+        Poll::Ready(decoded.and_then(|decoded| self.shell.receive(self.id, decoded)))
+    }
+}
+
+impl Intake for LongIntake {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        match ready!(self.pieces.poll_reserve(cx)) {
+            Ok(()) => Poll::Ready(Ok(())),
+            // The thread has ended before the bundle has.
+            Err(_) => {
+                let verdict = ready!(self.poll_verdict(cx));
+                Poll::Ready(verdict.and(Err(Refusal::NotAcceptable)))
+            }
+        }
+    }
+
+    fn take(&mut self, piece: Bytes) {
+        // Fails where the thread has ended: that is heard of next.
+        let _ = self.pieces.send_item(piece);
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        self.pieces.close();
+        self.poll_verdict(cx)
+    }
+}
+
+/// Decodes a bundle of so many bytes and writes its payload. `Ok` has a bundle,
+/// or says why it is none.
+fn write(
+    room: Room,
+    mut decoder: LongDecoder,
+    length: u64,
+    mut pieces: mpsc::Receiver<Bytes>,
+) -> Result<Decoded, Refusal> {
+    let (mut room, mut writer) = (Some(room), None);
+    while let Some(piece) = pieces.blocking_recv() {
+        let part = match decoder.take(piece) {
+            Ok(part) => part,
+            Err(malformed) => return Ok(Decoded::long(length, Err(malformed))),
+        };
+        if let Some((_, bytes)) = decoder.opened()
+            && let Some(room) = room.take()
+        {
+            // Other bytes than the transfer has are refused as too many.
+            writer = Some(room.begin(bytes).map_err(refusal)?);
+        }
+        if let Some(writer) = &mut writer {
+            writer.write(&part).map_err(failure)?;
+        }
+    }
+    // A session that has broken off ends here, too.
+    let writer = writer.filter(|writer| writer.left() == 0);
+    let file = writer.ok_or(Refusal::NotAcceptable)?.finish();
+    let file = file.map_err(failure)?;
+    Ok(Decoded::long(length, decoder.finish(file)))
+}
+
+fn refusal(refused: Refused) -> Refusal {
+    match refused {
+        Refused::TooLong { .. } => Refusal::NotAcceptable,
+        Refused::Quota => Refusal::NoResources,
+        Refused::Disk(error) => {
+            tracing::warn!(%error, "there is no room for a payload on the disk");
+            Refusal::NoResources
+        }
+    }
+}
+
+fn failure(error: WriteError) -> Refusal {
+    match error {
+        WriteError::Length { .. } => Refusal::NotAcceptable,
+        WriteError::Disk(error) => {
+            tracing::warn!(%error, "a payload cannot be written");
+            Refusal::NoResources
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The folder, and who has how much in it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, OFlag, fallocate, open};
+use nix::sys::stat::Mode;
+use nix::sys::statvfs::fstatvfs;
+use thiserror::Error;
+
+use crate::file::PayloadFile;
+use crate::writer::Writer;
+
+/// Payloads at once at most: each is an open file.
+const MOST_PAYLOADS: usize = 256;
+
+/// What may be in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// All payloads together, bytes.
+    pub quota_bytes: u64,
+    /// One payload, bytes.
+    pub payload_bytes: u64,
+}
+
+/// Why a payload is not begun.
+#[derive(Debug, Error)]
+pub enum Refused {
+    /// It is longer than a payload may be.
+    #[error("{bytes} bytes are above {most}, the longest payload (payloads.max_payload_bytes)")]
+    TooLong {
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// The quota, the owner's share of it, or the number of payloads is used up.
+    #[error("no room: the quota of payloads on disk is used up at present (payloads.quota_bytes)")]
+    Quota,
+    /// The disk has no room, or fails.
+    #[error("the disk does not take the payload: {0}")]
+    Disk(#[from] io::Error),
+}
+
+/// A folder of payloads.
+#[derive(Debug)]
+pub struct Payloads {
+    pub(crate) folder: PathBuf,
+    limits: Limits,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: Held,
+    of: HashMap<u64, Held>,
+}
+
+/// What somebody has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    payloads: usize,
+    bytes: u64,
+}
+
+impl Held {
+    fn add(&mut self, bytes: u64) {
+        self.payloads += 1;
+        self.bytes += bytes;
+    }
+
+    fn subtract(&mut self, bytes: u64) {
+        self.payloads -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+impl Payloads {
+    /// Opens or makes a folder.
+    ///
+    /// # Errors
+    /// When that fails, or its file system has no files without a name.
+    pub fn open(folder: &Path, limits: Limits) -> io::Result<Arc<Payloads>> {
+        std::fs::create_dir_all(folder)?;
+        let payloads = Payloads {
+            folder: folder.to_owned(),
+            limits,
+            taken: Mutex::default(),
+        };
+        payloads.nameless()?;
+        Ok(Arc::new(payloads))
+    }
+
+    /// The longest payload, bytes.
+    pub fn max_payload_bytes(&self) -> u64 {
+        self.limits.payload_bytes
+    }
+
+    /// All payloads together at most, bytes.
+    pub fn quota_bytes(&self) -> u64 {
+        self.limits.quota_bytes
+    }
+
+    /// Payloads that are here, and their bytes.
+    pub fn used(&self) -> (usize, u64) {
+        let taken = self.lock();
+        (taken.all.payloads, taken.all.bytes)
+    }
+
+    /// Takes room for a payload of up to so many bytes; does not wait for the
+    /// disk. `owner` is who is to answer for it: the number of the node that
+    /// sends it here.
+    ///
+    /// # Errors
+    /// When it is too long, or the owner has no room for it.
+    pub fn reserve(self: &Arc<Self>, owner: u64, bytes: u64) -> Result<Room, Refused> {
+        let most = self.limits.payload_bytes;
+        if bytes > most {
+            return Err(Refused::TooLong { bytes, most });
+        }
+        self.take_room(owner, bytes, false).ok_or(Refused::Quota)
+    }
+
+    /// Takes up a payload that an earlier run has saved, whether or not there
+    /// is room.
+    ///
+    /// # Errors
+    /// When it is not there or has another length.
+    pub fn take_up(
+        self: &Arc<Self>,
+        name: &str,
+        owner: u64,
+        bytes: u64,
+    ) -> io::Result<Arc<PayloadFile>> {
+        let file = File::open(self.folder.join(name))?;
+        let there = file.metadata()?.len();
+        if there != bytes {
+            let lies = format!("{name} has {there} bytes and not {bytes}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, lies));
+        }
+        let room = self.take_room(owner, bytes, true);
+        let room = room.ok_or(io::ErrorKind::QuotaExceeded)?;
+        Ok(PayloadFile::saved(file, bytes, room, name))
+    }
+
+    /// Deletes what is saved in the folder, but for these names.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or a file not be deleted.
+    pub fn keep_only(&self, names: &BTreeSet<String>) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let known = entry
+                .file_name()
+                .to_str()
+                .is_some_and(|n| names.contains(n));
+            if !known {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn nameless(&self) -> io::Result<File> {
+        let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
+        let opened = open(&self.folder, flags, Mode::S_IRUSR | Mode::S_IWUSR);
+        opened.map(File::from).map_err(|errno| {
+            let folder = self.folder.display();
+            let why = match errno {
+                Errno::EOPNOTSUPP | Errno::EISDIR => {
+                    "its file system has no unnamed files (O_TMPFILE)"
+                }
+                other => other.desc(),
+            };
+            io::Error::new(io::Error::from(errno).kind(), format!("{folder}: {why}"))
+        })
+    }
+
+    fn take_room(self: &Arc<Self>, owner: u64, bytes: u64, anyway: bool) -> Option<Room> {
+        let mut taken = self.lock();
+        let own = taken.of.get(&owner).copied().unwrap_or_default();
+        let free = Held {
+            payloads: MOST_PAYLOADS.saturating_sub(taken.all.payloads),
+            bytes: self.limits.quota_bytes.saturating_sub(taken.all.bytes),
+        };
+        let fits = own.bytes.saturating_add(bytes) <= free.bytes && own.payloads < free.payloads;
+        if !fits && !anyway {
+            return None;
+        }
+        taken.all.bytes.checked_add(bytes)?;
+        taken.all.add(bytes);
+        taken.of.entry(owner).or_default().add(bytes);
+        Some(Room {
+            payloads: self.clone(),
+            owner,
+            bytes,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        // Nothing that runs with the lock can panic half-way.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes room on the disk for a whole file: at most half of what is free, so that
+/// custody and whatever else is on the disk can go on.
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    let disk = fstatvfs(file)?;
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    if bytes > free / 2 {
+        let short = format!("{bytes} bytes are more than half of the {free} that are free");
+        return Err(io::Error::new(io::ErrorKind::StorageFull, short));
+    }
+    let length = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    if length == 0 {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length) {
+        Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Room in a folder for one payload; given back when it is dropped.
+#[derive(Debug)]
+pub struct Room {
+    pub(crate) payloads: Arc<Payloads>,
+    owner: u64,
+    bytes: u64,
+}
+
+impl Room {
+    /// Begins a payload of so many bytes. Waits for the disk.
+    ///
+    /// # Errors
+    /// When that is more than was reserved, or the disk has no room for it.
+    pub fn begin(self, bytes: u64) -> Result<Writer, Refused> {
+        if bytes > self.bytes {
+            let most = self.bytes;
+            return Err(Refused::TooLong { bytes, most });
+        }
+        let file = self.payloads.nameless()?;
+        reserve(&file, bytes)?;
+        Ok(Writer::new(file, bytes, self))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut taken = self.payloads.lock();
+        taken.all.subtract(self.bytes);
+        if let Some(own) = taken.of.get_mut(&self.owner) {
+            own.subtract(self.bytes);
+            if own.payloads == 0 {
+                taken.of.remove(&self.owner);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payloads(quota_bytes: u64, payload_bytes: u64) -> (tempfile::TempDir, Arc<Payloads>) {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits {
+            quota_bytes,
+            payload_bytes,
+        };
+        let payloads = Payloads::open(&folder.path().join("payloads"), limits).unwrap();
+        (folder, payloads)
+    }
+
+    fn begin(payloads: &Arc<Payloads>, owner: u64, bytes: u64) -> Result<Writer, Refused> {
+        payloads.reserve(owner, bytes)?.begin(bytes)
+    }
+
+    fn names(payloads: &Payloads) -> Vec<String> {
+        let entries = std::fs::read_dir(&payloads.folder).unwrap();
+        let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
+        names.collect()
+    }
+
+    fn written(payloads: &Arc<Payloads>, owner: u64, bytes: &[u8]) -> Arc<PayloadFile> {
+        let mut writer = begin(payloads, owner, bytes.len() as u64).unwrap();
+        for piece in bytes.chunks(7) {
+            writer.write(piece).unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn a_payload_reads_back_and_its_room_is_free_again() {
+        let (_folder, payloads) = payloads(1000, 500);
+        let content = b"a payload of some length";
+        let file = written(&payloads, 1, content);
+        assert_eq!(payloads.used(), (1, content.len() as u64));
+        assert_eq!(file.crc32c(), crc32c::crc32c(content));
+        let mut end = [0; 6];
+        file.read_at(&mut end, 18).unwrap();
+        assert_eq!(&end, b"length");
+        assert!(file.read_at(&mut end, 19).is_err());
+        drop(file);
+        assert_eq!(payloads.used(), (0, 0));
+        assert!(names(&payloads).is_empty());
+    }
+
+    #[test]
+    fn who_fills_the_quota_leaves_room_for_the_others() {
+        let (_folder, payloads) = payloads(1000, 500);
+        let first = begin(&payloads, 1, 500).unwrap();
+        assert!(matches!(begin(&payloads, 1, 1), Err(Refused::Quota)));
+        let other = begin(&payloads, 2, 250).unwrap();
+        assert!(matches!(begin(&payloads, 3, 251), Err(Refused::Quota)));
+        drop((first, other));
+        assert!(begin(&payloads, 1, 500).is_ok());
+        assert!(matches!(
+            begin(&payloads, 1, 501),
+            Err(Refused::TooLong { .. })
+        ));
+    }
+
+    #[test]
+    fn payloads_of_no_byte_cannot_take_all_descriptors() {
+        let (_folder, payloads) = payloads(1000, 500);
+        let writers: Vec<_> = std::iter::from_fn(|| begin(&payloads, 1, 0).ok()).collect();
+        assert_eq!(writers.len(), MOST_PAYLOADS / 2);
+        assert!(begin(&payloads, 2, 0).is_ok());
+    }
+
+    #[test]
+    fn what_is_saved_outlives_the_process_and_nothing_else_does() {
+        let (_folder, payloads) = payloads(1000, 500);
+        let kept = written(&payloads, 1, b"kept");
+        let name = kept.save().unwrap();
+        assert_eq!(kept.save().unwrap(), name);
+        let forgotten = written(&payloads, 1, b"forgotten").save().unwrap();
+        let _nameless = written(&payloads, 1, b"nameless");
+        assert_eq!(names(&payloads).len(), 2);
+        // The next process.
+        let next = Payloads::open(&payloads.folder, payloads.limits).unwrap();
+        next.keep_only(&[name.clone()].into()).unwrap();
+        assert_eq!(names(&payloads), [name.clone()]);
+        let file = next.take_up(&name, 1, 4).unwrap();
+        assert_eq!(next.used(), (1, 4));
+        let mut all = [0; 4];
+        file.read_at(&mut all, 0).unwrap();
+        assert_eq!(&all, b"kept");
+        assert!(next.take_up(&name, 1, 5).is_err(), "another length");
+        assert!(next.take_up(&forgotten, 1, 9).is_err());
+        file.delete().unwrap();
+        assert!(names(&payloads).is_empty());
+    }
+
+    #[test]
+    fn a_payload_has_the_announced_length_or_is_none() {
+        let (_folder, payloads) = payloads(1000, 500);
+        let mut short = begin(&payloads, 1, 10).unwrap();
+        short.write(b"nine byte").unwrap();
+        assert!(short.finish().is_err());
+        let mut long = begin(&payloads, 1, 10).unwrap();
+        long.write(b"nine byte").unwrap();
+        assert!(long.write(b"s.").is_err());
+        drop(long);
+        assert_eq!(payloads.used(), (0, 0));
+    }
+
+    #[test]
+    fn a_disk_without_room_refuses_before_the_first_byte() {
+        let (_folder, payloads) = payloads(u64::MAX, u64::MAX);
+        // More than any disk has: 4 EiB.
+        let refused = begin(&payloads, 1, 1 << 62);
+        assert!(matches!(refused, Err(Refused::Disk(_))), "{refused:?}");
+        assert_eq!(payloads.used(), (0, 0));
+    }
+}

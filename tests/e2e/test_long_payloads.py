@@ -1,0 +1,140 @@
+"""Payloads that are too long for memory: sent, relayed by the disk, received, broken off."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.testbed.applications import applications, bp, socket_of
+from tests.testbed.loopback import Loopback
+from tests.testbed.node import HUB_NODE, Node, Options, Pair
+from tests.testbed.programs import built
+
+pytestmark = pytest.mark.node
+
+_HUB = "ipn:1.40"
+_BYTES = 300 << 20
+_MOST_KIB = 100 << 10
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair[Loopback]]:
+    with Loopback() as testbed:
+        hub, terminal = (
+            {
+                **applications(testbed.dir, name),
+                "payloads": {"quota_bytes": 1 << 30, "max_payload_bytes": 1 << 29},
+            }
+            for name in ("hub", testbed.terminals[0].name)
+        )
+        yield Pair(testbed, Options(terminal=terminal, hub=hub))
+
+
+def _file(folder: Path, size: int) -> tuple[Path, str]:
+    path = folder / f"file-{size}"
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        left = size
+        while left > 0:
+            part = os.urandom(min(left, 1 << 20))
+            digest.update(part)
+            file.write(part)
+            left -= len(part)
+    return path, digest.hexdigest()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _peak_kib(node: Node) -> int:
+    """Return the most memory of its own that the process had since the start."""
+    status = Path(f"/proc/{node.process.pid}/status").read_text()
+    lines = (line.split() for line in status.splitlines())
+    return next(int(words[1]) for words in lines if words[0] == "VmHWM:")
+
+
+def _send(node: Node, path: Path) -> None:
+    bp(node, "send", "--no-custody", "--lifetime", "600", _HUB, str(path), timeout_s=300)
+
+
+def _receive(node: Node, folder: Path, timeout_s: int = 120) -> list[Path]:
+    received = bp(
+        node,
+        *("receive", "--service", "40", "--folder", str(folder), "--count", "1"),
+        *("--timeout", str(timeout_s)),
+        timeout_s=300,
+    )
+    return [Path(bundle["file"]) for bundle in received]
+
+
+def test_a_long_file_arrives_whole_and_neither_node_has_it_in_memory(
+    pair: Pair[Loopback], tmp_path: Path
+) -> None:
+    path, digest = _file(tmp_path, _BYTES)
+    _send(pair.terminal, path)
+    (received,) = _receive(pair.hub, tmp_path / "received")
+    assert _digest(received) == digest
+    assert max(_peak_kib(pair.terminal), _peak_kib(pair.hub)) < _MOST_KIB
+
+
+def test_custody_of_a_long_file_is_refused_with_what_to_do(
+    pair: Pair[Loopback], tmp_path: Path
+) -> None:
+    path, _ = _file(tmp_path, 2 << 20)
+    with pytest.raises(RuntimeError, match="--no-custody"):
+        bp(pair.terminal, "send", _HUB, str(path))
+    too_long = tmp_path / "sparse"
+    with too_long.open("wb") as file:
+        file.truncate((1 << 29) + 1)
+    with pytest.raises(RuntimeError, match=r"payloads\.max_payload_bytes"):
+        bp(pair.terminal, "send", "--no-custody", _HUB, str(too_long))
+
+
+def test_ctrl_c_in_the_middle_of_sending_leaves_nothing_behind(
+    pair: Pair[Loopback], tmp_path: Path
+) -> None:
+    pipe, _ = _file(tmp_path, _BYTES)
+    command = [built("underpass"), "bp", "send", "--socket", str(socket_of(pair.terminal))]
+    sending = subprocess.Popen(
+        [*command, "--no-custody", _HUB, str(pipe)], stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(0.2)
+    sending.send_signal(signal.SIGINT)
+    _, said = sending.communicate(timeout=60)
+    assert sending.returncode != 0
+    assert "interrupted" in said
+    assert _receive(pair.hub, tmp_path / "received", timeout_s=3) == []
+    # What waited at the terminal, or was under way, has given its room back.
+    path, digest = _file(tmp_path, 20 << 20)
+    _send(pair.terminal, path)
+    (received,) = _receive(pair.hub, tmp_path / "received")
+    assert _digest(received) == digest
+
+
+def test_what_waits_for_an_application_outlives_a_kill_and_nothing_else_does(
+    pair: Pair[Loopback], tmp_path: Path
+) -> None:
+    path, digest = _file(tmp_path, 20 << 20)
+    _send(pair.terminal, path)
+    waiting = pair.testbed.dir / f"state-{HUB_NODE}" / "payloads"
+    deadline = time.monotonic() + 60
+    while not list(waiting.iterdir()):
+        assert time.monotonic() < deadline, "it does not arrive"
+        time.sleep(0.05)
+    pair.hub.process.kill()
+    (waiting / "0123456789abcdef").write_bytes(b"left by a crash")
+    pair.hub.start()
+    (received,) = _receive(pair.hub, tmp_path / "received")
+    assert _digest(received) == digest
+    while list(waiting.iterdir()):
+        assert time.monotonic() < deadline + 60, "the payload stays"
+        time.sleep(0.05)
