@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
 from tests.interop import dtn7
+from tests.interop.bed import LoopbackBed, paths, sessions
 from tests.testbed.applications import applications, bp
-from tests.testbed.namespace import Namespace, command, instance_prefix
+from tests.testbed.namespace import command
 from tests.testbed.node import Node
-from tests.testbed.process import Process
-from tests.testbed.profile import PERFECT, Profile
 from tests.testbed.programs import built
-from tests.testbed.topology import Terminal
 
 pytestmark = [
     pytest.mark.node,
@@ -35,21 +30,14 @@ _DTN7 = f"ipn:{dtn7.NODE}.{dtn7.SERVICE}"
 _SIZES = (1, 100, 10_000, 60_000)
 
 
-class World:
+class World(LoopbackBed):
     """One namespace with a node of ours that dials the daemon."""
 
-    profile = PERFECT
-    terrestrial_profile: Profile | None = None
-    terminals: list[Terminal]
-
     def __init__(self) -> None:
-        self._stack = contextlib.ExitStack()
-        self.terminals = []
-        self.dir = Path(tempfile.mkdtemp(prefix="underpass-dtn7-"))
+        super().__init__("dtn7")
 
     def __enter__(self) -> Self:
-        self.hub = Namespace(instance_prefix() + "dtn7", forwarding=False)
-        self._stack.callback(self.hub.delete)
+        super().__enter__()
         self.daemon = dtn7.Dtn7(self, self.hub)
         pki = self.dir / "pki"
         command([built("underpass"), "pki", "init", "--dir", str(pki)])
@@ -76,32 +64,16 @@ class World:
         self.wait_until_up()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-        shutil.rmtree(self.dir)
-
-    def start(self, name: str, argv: Sequence[str], namespace: Namespace | None = None) -> Process:
-        """Start a program that ends with it."""
-        process = Process(name, argv, log_dir=self.dir, namespace=namespace)
-        self._stack.callback(process.stop)
-        return process
-
-    def paths(self) -> list[dict[str, Any]]:
-        """Return the path to the daemon; none while the node starts."""
-        try:
-            paths: list[dict[str, Any]] = self.node.status()["paths"]
-        except OSError:
-            return []
-        return paths
-
     def sessions(self) -> list[dict[str, Any]]:
         """Return the sessions with the daemon."""
-        return [session for path in self.paths() for session in path["sessions"]]
+        return sessions(self.node)
 
     def wait_until_up(self) -> None:
         """Wait until there is a session."""
         self.node.process.wait_until(
-            lambda: any(path["without_items"] for path in self.paths()) and bool(self.sessions())
+            lambda: (
+                any(path["without_items"] for path in paths(self.node)) and bool(self.sessions())
+            )
         )
 
     def arrived(self, count: int, timeout_s: float = 40.0) -> list[bytes]:

@@ -265,7 +265,8 @@ impl Session<'_> {
 
 fn outcome(reason: Reason, by_peer: bool) -> Outcome {
     match (by_peer, reason) {
-        (true, Reason::Client | Reason::Unreachable) => Outcome::Refused(Refusal::NotAcceptable),
+        (true, Reason::Client) => Outcome::Refused(Refusal::NotAcceptable),
+        // Unreachable among them: the neighbour's bundle agent is down, or not up yet.
         (true, _) => Outcome::Refused(Refusal::NoResources),
         (false, _) => Outcome::Broken { acknowledged: 0 },
     }
