@@ -295,6 +295,7 @@ async fn a_bundle_is_not_lost_while_the_peer_has_no_bundle_agent() {
         .await
         .expect("free");
     let (first, _, session) = one.up().await;
+    one.ready(first).await;
     // Why the peer cancels (RFC 5326, 3.2.4), and what that means.
     let answers = [
         (0, Refusal::NotAcceptable),
@@ -302,7 +303,6 @@ async fn a_bundle_is_not_lost_while_the_peer_has_no_bundle_agent() {
         (4, Refusal::NoResources),
     ];
     for (reason, refusal) in answers {
-        one.ready(first).await;
         session.offer(transfer(1, 100).0);
         let mut segment = [0; 2_000];
         let count = peer.recv(&mut segment).await.expect("a segment");
