@@ -10,12 +10,16 @@ from typing import Any, Self
 
 import pytest
 
+from tests.e2e.conftest import NEAR
 from tests.interop import dtn7
 from tests.interop.bed import LoopbackBed, paths, sessions
+from tests.testbed import addresses
 from tests.testbed.applications import applications, bp
+from tests.testbed.client.transfer import download, upload
 from tests.testbed.namespace import command
-from tests.testbed.node import Node
+from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
 from tests.testbed.programs import built
+from tests.testbed.topology import Testbed
 
 pytestmark = [
     pytest.mark.node,
@@ -28,6 +32,8 @@ pytestmark = [
 _NODE = 1
 _DTN7 = f"ipn:{dtn7.NODE}.{dtn7.SERVICE}"
 _SIZES = (1, 100, 10_000, 60_000)
+_RATE_BPS = 20_000_000
+_STREAM_BYTES = 1_000_000
 
 
 class World(LoopbackBed):
@@ -131,3 +137,36 @@ def test_what_is_sent_while_the_daemon_is_down_arrives_when_it_is_back(world: Wo
     bp(world.node, "send", _DTN7, stdin=b"meanwhile")
     world.daemon.start()
     assert world.arrived(1) == [b"meanwhile"]
+
+
+def test_streams_of_clients_pass_the_daemon_with_custody_from_end_to_end() -> None:
+    path = {
+        "name": "dtn7",
+        "neighbour": dtn7.NODE,
+        "remote": f"{addresses.HUB_SAT}:{dtn7.TCPCL_PORT}",
+        "plain": True,
+        "send_rate_bps": _RATE_BPS,
+        "receive_rate_bps": _RATE_BPS,
+    }
+    with Testbed(NEAR) as bed:
+        dtn7.Dtn7(bed, bed.hub, addresses.HUB_SAT)
+        pair = Pair(
+            bed,
+            Options(
+                tls=False,
+                terminal={"path": [path], "route": [{"node": HUB_NODE, "via": dtn7.NODE}]},
+                hub={
+                    "listener": [],
+                    "terminal": [],
+                    "path": [path],
+                    "route": [{"node": terminal_node(0), "via": dtn7.NODE}],
+                },
+            ),
+        )
+        for transfer in (download, upload):
+            done = transfer(pair.client, addresses.ORIGIN, _STREAM_BYTES, route=pair.socks5())
+            assert done.error is None
+            assert done.complete
+        # Nothing is left in the custody of either end: the other one has signalled all of it.
+        for node in (pair.terminal, pair.hub):
+            node.process.wait_until(lambda node=node: node.api.get("/v1/custody")["bundles"] == 0)
