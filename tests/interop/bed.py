@@ -57,3 +57,8 @@ def paths(node: Node) -> list[dict[str, Any]]:
 def sessions(node: Node) -> list[dict[str, Any]]:
     """Return a node's sessions on all its paths."""
     return [session for path in paths(node) for session in path["sessions"]]
+
+
+def wait_until_released(node: Node) -> None:
+    """Wait until a node has nothing in custody: others have signalled all of it."""
+    node.process.wait_until(lambda: node.api.get("/v1/custody")["bundles"] == 0)

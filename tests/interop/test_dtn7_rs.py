@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.conftest import NEAR
 from tests.interop import dtn7
-from tests.interop.bed import LoopbackBed, paths, sessions
+from tests.interop.bed import LoopbackBed, paths, sessions, wait_until_released
 from tests.testbed import addresses
 from tests.testbed.applications import applications, bp
 from tests.testbed.client.transfer import download, upload
@@ -169,4 +169,4 @@ def test_streams_of_clients_pass_the_daemon_with_custody_from_end_to_end() -> No
             assert done.complete
         # Nothing is left in the custody of either end: the other one has signalled all of it.
         for node in (pair.terminal, pair.hub):
-            node.process.wait_until(lambda node=node: node.api.get("/v1/custody")["bundles"] == 0)
+            wait_until_released(node)

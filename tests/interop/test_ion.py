@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.conftest import NEAR
 from tests.interop import ion
-from tests.interop.bed import LoopbackBed, sessions
+from tests.interop.bed import LoopbackBed, sessions, wait_until_released
 from tests.interop.ion import Ion, Layer, Neighbour
 from tests.testbed import addresses
 from tests.testbed.applications import applications, bp
@@ -72,8 +72,9 @@ class World(LoopbackBed):
             self.far = self._node("far", _FAR_NODE, self._far, far, _NODE)
         self.ion = Ion(self, self.hub, _ION, neighbours, aggregate_bytes=self._aggregate_bytes)
         self.stack.callback(self.ion.kill)
-        for node in [self.node, *([self.far] if self._far else [])]:
-            node.process.wait_until(lambda node=node: node.carries(1))
+        self.node.process.wait_until(lambda: self.node.carries(1))
+        if self._far:
+            self.far.process.wait_until(lambda: self.far.carries(1))
         return self
 
     def _node(self, name: str, number: int, layer: Layer, to: Neighbour, beyond: int) -> Node:
@@ -193,9 +194,7 @@ def test_ion_relays_between_two_of_our_nodes_with_custody_from_end_to_end(far: L
             folder = world.dir / f"files-{number}"
             assert _receive(destination, len(payloads), folder) == sorted(payloads)
             # The signals of the far end have come back by way of ION.
-            source.process.wait_until(
-                lambda source=source: source.api.get("/v1/custody")["bundles"] == 0
-            )
+            wait_until_released(source)
 
 
 def test_a_bundle_sent_while_ion_is_down_arrives_when_it_is_back() -> None:
@@ -242,4 +241,4 @@ def test_streams_of_clients_pass_ion(satellite: Layer, terrestrial: Layer) -> No
             assert done.complete
         # Nothing is left in the custody of either end: the other one has signalled all of it.
         for node in (pair.terminal, pair.hub):
-            node.process.wait_until(lambda node=node: node.api.get("/v1/custody")["bundles"] == 0)
+            wait_until_released(node)
