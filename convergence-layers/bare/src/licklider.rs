@@ -11,8 +11,8 @@ use tokio::net::UdpSocket;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
-use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId};
-use underpass_ltp::{BUNDLE_PROTOCOL, Event, Reason, Span};
+use underpass_cla::{Down, LtpFigures, Node, Outcome, PathFigures, Refusal, SessionId};
+use underpass_ltp::{BUNDLE_PROTOCOL, Event, Figures, Reason, Span};
 
 use crate::aggregated::Bundles;
 use crate::config::Config;
@@ -258,7 +258,25 @@ impl Session<'_> {
             segments_sent: figures.sent_segments,
             data_segments_sent: figures.sent_data_segments,
             received_bytes: figures.received_bytes,
+            ltp: self.ltp_figures(figures),
             ..PathFigures::default()
+        }
+    }
+
+    fn ltp_figures(&self, figures: Figures) -> LtpFigures {
+        let (sending, receiving) = self.span.sessions();
+        let refused = self.span.refused();
+        LtpFigures {
+            sending_blocks: sending as u64,
+            receiving_blocks: receiving as u64,
+            receiving_bytes: self.span.receive_bytes() as u64,
+            cancelled_sent_blocks: figures.cancelled_sent,
+            cancelled_received_blocks: figures.cancelled_received,
+            malformed_segments: refused.malformed,
+            foreign_segments: refused.foreign,
+            closed_segments: refused.closed,
+            impossible_segments: refused.impossible,
+            no_room_segments: refused.no_room,
         }
     }
 }

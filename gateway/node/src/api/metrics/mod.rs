@@ -10,6 +10,7 @@ mod deferred;
 mod disk;
 mod families;
 mod links;
+mod ltp;
 mod plans;
 mod positions;
 mod reports;
