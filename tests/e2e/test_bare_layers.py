@@ -42,6 +42,7 @@ def test_transfers_go_both_ways_and_status_names_the_layer(
         (path,) = node.status()["paths"]
         assert [session["convergence_layer"] for session in path["sessions"]] == [layer]
         assert not path["sessions"][0]["tls"]
+        assert (path["sessions"][0]["ltp"] is not None) == (layer == "ltp")
 
 
 @pytest.mark.parametrize("layer", ["stcp", "ltp"])
@@ -70,6 +71,25 @@ def test_a_stranger_is_turned_away_and_harms_nobody(
         with contextlib.suppress(ConnectionResetError):
             assert stream.recv(1) == b""
     assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
+
+
+def test_what_ltp_has_refused_is_in_status_and_metrics(start_pair: StartPair) -> None:
+    pair = start_pair(options=_options("ltp"))
+    # From the neighbour's host: no segment, and one of a session between two others.
+    with pair.testbed.terminal.node.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        for segment in (b"\xff", bytes([3, 99, 9, 0, 1, 0, 1, 5, 0, 7])):
+            datagrams.sendto(segment, (addresses.HUB_SAT, bare_paths.PORT))
+
+    def refused() -> dict[str, int]:
+        (path,) = pair.hub.status()["paths"]
+        reasons: dict[str, int] = path["sessions"][0]["ltp"]["refused_segments"]
+        return reasons
+
+    pair.hub.process.wait_until(lambda: refused()["malformed"] >= 1 and refused()["foreign"] >= 1)
+    counted = 'underpass_ltp_refused_segments_total{path="satellite",reason="foreign"}'
+    pair.hub.process.wait_until(lambda: pair.hub.api.metrics().get(counted, 0) >= 1)
+    blocks = 'underpass_ltp_blocks{path="satellite",direction="sent"}'
+    assert blocks in pair.hub.api.metrics()
 
 
 def test_a_blockage_amid_a_transfer_over_ltp_costs_its_time_and_no_byte(

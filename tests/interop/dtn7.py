@@ -32,7 +32,8 @@ def program(name: str) -> Path | None:
 class Dtn7:
     """A daemon that is node 20, with an endpoint `ipn:20.5`."""
 
-    def __init__(self, bed: Bed, namespace: Namespace) -> None:
+    def __init__(self, bed: Bed, namespace: Namespace, address: str = "127.0.0.1") -> None:
+        self._address = address
         self._bed = bed
         self._namespace = namespace
         self.start()
@@ -42,7 +43,7 @@ class Dtn7:
         argv = [
             str(program("dtnd")),
             *("--nodeid", str(NODE), "--endpoint", str(SERVICE)),
-            *("--cla", f"tcp:port={TCPCL_PORT}:bind=127.0.0.1", "--routing", "epidemic"),
+            *("--cla", f"tcp:port={TCPCL_PORT}:bind={self._address}", "--routing", "epidemic"),
             *("--db", "mem", "--workdir", str(self._bed.dir), "--web-port", str(_WEB_PORT)),
             # A peer that has dialled is forgotten after this time, whatever it sends.
             *("--disable_nd", "--peer-timeout", "1day", "--janitor", "1s"),

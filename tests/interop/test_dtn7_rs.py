@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
+from tests.e2e.conftest import NEAR
 from tests.interop import dtn7
+from tests.interop.bed import LoopbackBed, paths, sessions, wait_until_released
+from tests.testbed import addresses
 from tests.testbed.applications import applications, bp
-from tests.testbed.namespace import Namespace, command, instance_prefix
-from tests.testbed.node import Node
-from tests.testbed.process import Process
-from tests.testbed.profile import PERFECT, Profile
+from tests.testbed.client.transfer import download, upload
+from tests.testbed.namespace import command
+from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
 from tests.testbed.programs import built
-from tests.testbed.topology import Terminal
+from tests.testbed.topology import Testbed
 
 pytestmark = [
     pytest.mark.node,
@@ -33,23 +32,18 @@ pytestmark = [
 _NODE = 1
 _DTN7 = f"ipn:{dtn7.NODE}.{dtn7.SERVICE}"
 _SIZES = (1, 100, 10_000, 60_000)
+_RATE_BPS = 20_000_000
+_STREAM_BYTES = 1_000_000
 
 
-class World:
+class World(LoopbackBed):
     """One namespace with a node of ours that dials the daemon."""
 
-    profile = PERFECT
-    terrestrial_profile: Profile | None = None
-    terminals: list[Terminal]
-
     def __init__(self) -> None:
-        self._stack = contextlib.ExitStack()
-        self.terminals = []
-        self.dir = Path(tempfile.mkdtemp(prefix="underpass-dtn7-"))
+        super().__init__("dtn7")
 
     def __enter__(self) -> Self:
-        self.hub = Namespace(instance_prefix() + "dtn7", forwarding=False)
-        self._stack.callback(self.hub.delete)
+        super().__enter__()
         self.daemon = dtn7.Dtn7(self, self.hub)
         pki = self.dir / "pki"
         command([built("underpass"), "pki", "init", "--dir", str(pki)])
@@ -76,32 +70,16 @@ class World:
         self.wait_until_up()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-        shutil.rmtree(self.dir)
-
-    def start(self, name: str, argv: Sequence[str], namespace: Namespace | None = None) -> Process:
-        """Start a program that ends with it."""
-        process = Process(name, argv, log_dir=self.dir, namespace=namespace)
-        self._stack.callback(process.stop)
-        return process
-
-    def paths(self) -> list[dict[str, Any]]:
-        """Return the path to the daemon; none while the node starts."""
-        try:
-            paths: list[dict[str, Any]] = self.node.status()["paths"]
-        except OSError:
-            return []
-        return paths
-
     def sessions(self) -> list[dict[str, Any]]:
         """Return the sessions with the daemon."""
-        return [session for path in self.paths() for session in path["sessions"]]
+        return sessions(self.node)
 
     def wait_until_up(self) -> None:
         """Wait until there is a session."""
         self.node.process.wait_until(
-            lambda: any(path["without_items"] for path in self.paths()) and bool(self.sessions())
+            lambda: (
+                any(path["without_items"] for path in paths(self.node)) and bool(self.sessions())
+            )
         )
 
     def arrived(self, count: int, timeout_s: float = 40.0) -> list[bytes]:
@@ -159,3 +137,36 @@ def test_what_is_sent_while_the_daemon_is_down_arrives_when_it_is_back(world: Wo
     bp(world.node, "send", _DTN7, stdin=b"meanwhile")
     world.daemon.start()
     assert world.arrived(1) == [b"meanwhile"]
+
+
+def test_streams_of_clients_pass_the_daemon_with_custody_from_end_to_end() -> None:
+    path = {
+        "name": "dtn7",
+        "neighbour": dtn7.NODE,
+        "remote": f"{addresses.HUB_SAT}:{dtn7.TCPCL_PORT}",
+        "plain": True,
+        "send_rate_bps": _RATE_BPS,
+        "receive_rate_bps": _RATE_BPS,
+    }
+    with Testbed(NEAR) as bed:
+        dtn7.Dtn7(bed, bed.hub, addresses.HUB_SAT)
+        pair = Pair(
+            bed,
+            Options(
+                tls=False,
+                terminal={"path": [path], "route": [{"node": HUB_NODE, "via": dtn7.NODE}]},
+                hub={
+                    "listener": [],
+                    "terminal": [],
+                    "path": [path],
+                    "route": [{"node": terminal_node(0), "via": dtn7.NODE}],
+                },
+            ),
+        )
+        for transfer in (download, upload):
+            done = transfer(pair.client, addresses.ORIGIN, _STREAM_BYTES, route=pair.socks5())
+            assert done.error is None
+            assert done.complete
+        # Nothing is left in the custody of either end: the other one has signalled all of it.
+        for node in (pair.terminal, pair.hub):
+            wait_until_released(node)

@@ -2,10 +2,11 @@
 //! UDP. They serve configured neighbours at configured addresses, and nobody
 //! else: what comes from another address is dropped.
 //!
-//! From the bytes upwards: [`framing`] takes streams apart; `pace` tells when
-//! bytes may go; `stream`, `datagrams` and `licklider` are the sessions over
+//! From the bytes upwards: [`framing`] takes streams apart, [`aggregated`]
+//! blocks of LTP; `pace` tells when bytes may go; `stream`, `datagrams` and `licklider` are the sessions over
 //! TCP, UDP and LTP; a [`Neighbour`] keeps one of them.
 
+pub mod aggregated;
 mod config;
 mod datagrams;
 pub mod framing;

@@ -1,17 +1,20 @@
 //! A session of LTP over UDP (RFC 7122): a segment in each datagram, a bundle
-//! in each block, all of it red.
+//! in each block that is sent, all of it red; in one that comes there may be
+//! several.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::net::UdpSocket;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
-use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId};
-use underpass_ltp::{BUNDLE_PROTOCOL, Event, Reason, Span};
+use underpass_cla::{Down, LtpFigures, Node, Outcome, PathFigures, Refusal, SessionId};
+use underpass_ltp::{BUNDLE_PROTOCOL, Event, Figures, Reason, Span};
 
+use crate::aggregated::Bundles;
 use crate::config::Config;
 use crate::datagrams::HEADER_BYTES;
 use crate::handle::{self, Command, Orders};
@@ -202,12 +205,7 @@ impl Session<'_> {
                     self.end(id, key, outcome(reason, by_peer));
                 }
                 Event::Received { session, block, .. } => {
-                    let verdict = match self.node.received(id, block) {
-                        // A bundle that is here already is as good as taken.
-                        Ok(()) | Err(Refusal::Completed) => Ok(()),
-                        Err(Refusal::NoResources) => Err(Reason::System),
-                        Err(Refusal::NotAcceptable) => Err(Reason::Client),
-                    };
+                    let verdict = self.take(id, block);
                     self.span.answer(Instant::now(), session, verdict);
                 }
                 Event::ReceptionCancelled { session, reason } => {
@@ -220,6 +218,25 @@ impl Session<'_> {
                 }
             }
         }
+    }
+
+    /// Gives the node the bundles of a block. The peer is told of all of them at
+    /// once: it sends the block again if there is no room for one, and those
+    /// that are here are known by then; one that is not acceptable is lost
+    /// where another one is taken.
+    fn take(&self, id: SessionId, block: Bytes) -> Result<(), Reason> {
+        let mut verdict = Err(Reason::Client);
+        for bundle in Bundles::of(block) {
+            match self.node.received(id, bundle) {
+                // A bundle that is here already is as good as taken.
+                Ok(()) | Err(Refusal::Completed) => verdict = Ok(()),
+                Err(Refusal::NoResources) => return Err(Reason::System),
+                Err(refusal @ Refusal::NotAcceptable) => {
+                    debug!(path = self.config.path, %refusal, "a bundle is not taken");
+                }
+            }
+        }
+        verdict
     }
 
     fn end(&mut self, id: SessionId, key: u64, outcome: Outcome) {
@@ -241,14 +258,33 @@ impl Session<'_> {
             segments_sent: figures.sent_segments,
             data_segments_sent: figures.sent_data_segments,
             received_bytes: figures.received_bytes,
+            ltp: self.ltp_figures(figures),
             ..PathFigures::default()
+        }
+    }
+
+    fn ltp_figures(&self, figures: Figures) -> LtpFigures {
+        let (sending, receiving) = self.span.sessions();
+        let refused = self.span.refused();
+        LtpFigures {
+            sending_blocks: sending as u64,
+            receiving_blocks: receiving as u64,
+            receiving_bytes: self.span.receive_bytes() as u64,
+            cancelled_sent_blocks: figures.cancelled_sent,
+            cancelled_received_blocks: figures.cancelled_received,
+            malformed_segments: refused.malformed,
+            foreign_segments: refused.foreign,
+            closed_segments: refused.closed,
+            impossible_segments: refused.impossible,
+            no_room_segments: refused.no_room,
         }
     }
 }
 
 fn outcome(reason: Reason, by_peer: bool) -> Outcome {
     match (by_peer, reason) {
-        (true, Reason::Client | Reason::Unreachable) => Outcome::Refused(Refusal::NotAcceptable),
+        (true, Reason::Client) => Outcome::Refused(Refusal::NotAcceptable),
+        // Unreachable among them: the neighbour's bundle agent is down, or not up yet.
         (true, _) => Outcome::Refused(Refusal::NoResources),
         (false, _) => Outcome::Broken { acknowledged: 0 },
     }

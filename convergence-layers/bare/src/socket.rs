@@ -37,10 +37,33 @@ pub(crate) fn udp(config: &Config) -> io::Result<UdpSocket> {
     if config.listen.is_ipv6() {
         socket.set_only_v6(false)?;
     }
-    socket.set_recv_buffer_size(UDP_BUFFER_BYTES)?;
-    socket.set_send_buffer_size(UDP_BUFFER_BYTES)?;
+    set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)?;
+    set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)?;
     socket.bind(&config.listen.into())?;
     UdpSocket::from_std(socket.into())
+}
+
+/// Beyond the system's limit if this process may (CAP_NET_ADMIN), else up to it.
+fn set_buffer(socket: &Socket, force: libc::c_int, plain: libc::c_int) -> io::Result<()> {
+    set(socket, force).or_else(|_| set(socket, plain))
+}
+
+fn set(socket: &Socket, option: libc::c_int) -> io::Result<()> {
+    let bytes = UDP_BUFFER_BYTES as libc::c_int;
+    // SAFETY: the option's value is one int that outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Sends a datagram now or not at all; the runtime need not have heard yet that

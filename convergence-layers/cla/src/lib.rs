@@ -21,6 +21,6 @@ pub use class::Class;
 pub use key::ExportedKey;
 pub use node::{Intake, Node, Outcome, Refusal};
 pub use session::{
-    BUNDLE_OVERHEAD_BYTES, CodedFigures, Down, EXPRESS_ROOM_BYTES, PathFigures, Resume,
+    BUNDLE_OVERHEAD_BYTES, CodedFigures, Down, EXPRESS_ROOM_BYTES, LtpFigures, PathFigures, Resume,
     SHORT_BUNDLE_BYTES, Session, SessionId, SessionInfo, Transfer,
 };

@@ -142,6 +142,8 @@ pub struct PathFigures {
     pub subflows: Option<u32>,
     /// What coding has done, where the session codes.
     pub coded: CodedFigures,
+    /// What LTP has under way and has refused, where the session is one of it.
+    pub ltp: LtpFigures,
     /// How long ago data or an acknowledgement last came, if that is known.
     pub heard_ago: Option<Duration>,
     /// Whether they are *still*: all of them hold, but for `heard_ago`, which
@@ -160,6 +162,31 @@ pub struct CodedFigures {
     pub asked_symbols_sent: u64,
     /// Symbols that repair has given here without a round trip.
     pub symbols_recovered: u64,
+}
+
+/// What a neighbour over LTP has under way, and what was refused to it or by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LtpFigures {
+    /// Blocks under way to the neighbour, at present.
+    pub sending_blocks: u64,
+    /// Blocks under way from it, at present.
+    pub receiving_blocks: u64,
+    /// Memory for incomplete blocks from it, bytes, at present.
+    pub receiving_bytes: u64,
+    /// Blocks to it that were given up, by either side, in all.
+    pub cancelled_sent_blocks: u64,
+    /// Blocks from it that were given up, by either side, in all.
+    pub cancelled_received_blocks: u64,
+    /// Datagrams from it that are no segments, in all.
+    pub malformed_segments: u64,
+    /// Segments from it of sessions that are not with this node, in all.
+    pub foreign_segments: u64,
+    /// Segments from it of sessions that are over, in all.
+    pub closed_segments: u64,
+    /// Segments from it that contradict others, in all.
+    pub impossible_segments: u64,
+    /// Segments from it beyond a bound, in all: sessions, memory, gaps, reports.
+    pub no_room_segments: u64,
 }
 
 /// Why a session ended.

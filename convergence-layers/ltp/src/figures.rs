@@ -21,6 +21,10 @@ pub struct Figures {
     pub received_bytes: u64,
     /// Red bytes that the peer has reported.
     pub delivered_bytes: u64,
+    /// Blocks to the peer that were cancelled, by either side.
+    pub cancelled_sent: u64,
+    /// Blocks from the peer that were cancelled, by either side.
+    pub cancelled_received: u64,
 }
 
 /// Segments from the peer that were not taken, by their reasons.

@@ -260,7 +260,13 @@ impl Span {
 
     /// The next thing to tell the client.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        match event {
+            Some(Event::Cancelled { .. }) => self.figures.cancelled_sent += 1,
+            Some(Event::ReceptionCancelled { .. }) => self.figures.cancelled_received += 1,
+            _ => {}
+        }
+        event
     }
 
     /// When [`Span::handle_timeout`] is to be called, if at all.

@@ -282,3 +282,41 @@ async fn nothing_is_sent_at_a_rate_of_zero_or_while_the_link_is_blocked() {
         assert_eq!(one.finished().await, (1, Outcome::Acknowledged));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_is_not_lost_while_the_peer_has_no_bundle_agent() {
+    let addresses = [free("127.0.0.1"), free("127.0.0.2")];
+    let mut one = TestNode::new();
+    let _kept = Neighbour::spawn(
+        config(ltp(1, 2), addresses[0], addresses[1]),
+        one.node.clone(),
+    );
+    let peer = tokio::net::UdpSocket::bind(addresses[1])
+        .await
+        .expect("free");
+    let (first, _, session) = one.up().await;
+    one.ready(first).await;
+    // Why the peer cancels (RFC 5326, 3.2.4), and what that means.
+    let answers = [
+        (0, Refusal::NotAcceptable),
+        (1, Refusal::NoResources),
+        (4, Refusal::NoResources),
+    ];
+    for (reason, refusal) in answers {
+        session.offer(transfer(1, 100).0);
+        let mut segment = [0; 2_000];
+        let count = peer.recv(&mut segment).await.expect("a segment");
+        // Engine number 1, and the session's: of the bytes of a number, the last
+        // one alone has no high bit.
+        let length = segment[2..count].iter().position(|byte| byte & 0x80 == 0);
+        let number = segment[2..3 + length.expect("a number")].to_vec();
+        let cancelled = [&[14, 1], &number[..], &[0, reason]].concat();
+        peer.send_to(&cancelled, addresses[0])
+            .await
+            .expect("it is sent");
+        assert_eq!(one.finished().await, (1, Outcome::Refused(refusal)));
+        // It acknowledges that.
+        let count = peer.recv(&mut segment).await.expect("a segment");
+        assert_eq!((segment[0], count), (15, 3 + number.len()));
+    }
+}

@@ -25,6 +25,8 @@ fn the_sender_cancels_and_both_sides_know() {
             "seed {seed}"
         );
         assert!(world.ends[1].received.is_empty());
+        assert_eq!(world.ends[0].span.figures().cancelled_sent, 1);
+        assert_eq!(world.ends[1].span.figures().cancelled_received, 1);
         world.assert_idle();
     }
 }

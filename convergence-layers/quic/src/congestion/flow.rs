@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use quinn::PathStats;
-use underpass_cla::{Activity, CodedFigures, PathFigures};
+use underpass_cla::{Activity, CodedFigures, LtpFigures, PathFigures};
 use underpass_hybla::arithmetic::allocated_window;
 
 use super::Algorithm;
@@ -320,6 +320,7 @@ impl Flow {
             received_bytes: state.received,
             out_of_order_segments: 0,
             coded: CodedFigures::default(),
+            ltp: LtpFigures::default(),
             heard_ago: state.heard.map(|at| now.saturating_duration_since(at)),
             subflows: None,
             still: is_still && unsent_bytes == 0,

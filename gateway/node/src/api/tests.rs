@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tower::ServiceExt;
 use underpass_bundle::MemoryStore;
 use underpass_cla::{
-    Class, CodedFigures, Node, PathFigures, Session, SessionId, SessionInfo, Transfer,
+    Class, CodedFigures, LtpFigures, Node, PathFigures, Session, SessionId, SessionInfo, Transfer,
 };
 use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
@@ -264,6 +264,11 @@ impl Session for Recorded {
                 symbols_recovered: 3,
                 ..CodedFigures::default()
             },
+            ltp: LtpFigures {
+                cancelled_sent_blocks: 2,
+                no_room_segments: 6,
+                ..LtpFigures::default()
+            },
             ..PathFigures::default()
         }
     }
@@ -351,6 +356,8 @@ async fn metrics_are_read_at_each_scrape() {
         r#"underpass_transport_sent_bytes_total{path="sat",class="normal"} 5000"#,
         r#"underpass_transport_retransmitted_bytes_total{path="sat",class="normal"} 40"#,
         r#"underpass_coded_symbols_recovered_total{path="sat",class="normal"} 3"#,
+        r#"underpass_ltp_cancelled_blocks_total{path="sat",direction="sent"} 2"#,
+        r#"underpass_ltp_refused_segments_total{path="sat",reason="no-room"} 6"#,
         r#"underpass_sessions{path="sat",class="normal",state="carrying"} 1"#,
         r#"underpass_congestion_control_info{path="sat",class="normal",algorithm="hybla"} 1"#,
         r#"underpass_session_rtt_seconds{path="sat",class="normal"} 0.612"#,

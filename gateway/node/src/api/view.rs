@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use underpass_bpsec::{Guard, Operation, Outcome};
-use underpass_cla::{Class, PathFigures};
+use underpass_cla::{Class, LtpFigures, PathFigures};
 use underpass_engine::{
     HopSnapshot, LinkSnapshot, MeasuredLink, PlannedBlockage, SessionSnapshot, Source,
 };
@@ -272,6 +272,59 @@ pub struct SessionView {
     pub asked_symbols_sent: u64,
     /// Lost symbols that repair has given here without a round trip.
     pub symbols_recovered: u64,
+    /// With LTP: what is under way, and what was given up or refused.
+    pub ltp: Option<LtpView>,
+}
+
+/// What a neighbour over LTP has under way, and what was given up or refused.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct LtpView {
+    /// Blocks under way to the neighbour.
+    pub sending_blocks: u64,
+    /// Blocks under way from it.
+    pub receiving_blocks: u64,
+    /// Memory for incomplete blocks from it, bytes.
+    pub receiving_bytes: u64,
+    /// Blocks to it that either side has given up, in all.
+    pub cancelled_sent_blocks: u64,
+    /// Blocks from it that either side has given up, in all.
+    pub cancelled_received_blocks: u64,
+    /// Segments from it that were refused, by reason, in all.
+    pub refused_segments: RefusedSegmentsView,
+}
+
+/// Segments that were refused, by reason.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct RefusedSegmentsView {
+    /// No segment.
+    pub malformed: u64,
+    /// Of a session that is not with this node.
+    pub foreign: u64,
+    /// Of a session that is over.
+    pub closed: u64,
+    /// Contradicts others.
+    pub impossible: u64,
+    /// Beyond a bound of `[ltp]`.
+    pub no_room: u64,
+}
+
+impl LtpView {
+    fn of(measured: LtpFigures) -> LtpView {
+        LtpView {
+            sending_blocks: measured.sending_blocks,
+            receiving_blocks: measured.receiving_blocks,
+            receiving_bytes: measured.receiving_bytes,
+            cancelled_sent_blocks: measured.cancelled_sent_blocks,
+            cancelled_received_blocks: measured.cancelled_received_blocks,
+            refused_segments: RefusedSegmentsView {
+                malformed: measured.malformed_segments,
+                foreign: measured.foreign_segments,
+                closed: measured.closed_segments,
+                impossible: measured.impossible_segments,
+                no_room: measured.no_room_segments,
+            },
+        }
+    }
 }
 
 /// The streams of one class.
@@ -523,6 +576,7 @@ impl ApiState {
             carrying: session.carrying,
             remote: session.remote,
             tls: session.tls,
+            ltp: (session.convergence_layer == "ltp").then(|| LtpView::of(measured.ltp)),
             convergence_layer: session.convergence_layer.to_owned(),
             congestion_control: session.congestion_control,
             subflows: measured.subflows,

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use underpass_cla::{Class, CodedFigures, PathFigures, SessionId};
+use underpass_cla::{Class, CodedFigures, LtpFigures, PathFigures, SessionId};
 use underpass_engine::HopId;
 
 use super::{SessionReading, Shell};
@@ -19,6 +19,10 @@ pub struct TransportTotals {
     pub received_bytes: u64,
     /// What coding has done.
     pub coded: CodedFigures,
+    /// What LTP has given up and refused; what it has under way is no sum.
+    pub ltp: LtpFigures,
+    /// Whether a session of LTP was among them.
+    pub speaks_ltp: bool,
     /// What was sent, headers of TCP and IP and pure ACKs included.
     pub sent_ip_bytes: u64,
 }
@@ -55,6 +59,18 @@ impl TransportLedger {
         sum.repair_symbols_sent += step(now.repair_symbols_sent, then.repair_symbols_sent);
         sum.asked_symbols_sent += step(now.asked_symbols_sent, then.asked_symbols_sent);
         sum.symbols_recovered += step(now.symbols_recovered, then.symbols_recovered);
+        total.speaks_ltp |= new.ltp != LtpFigures::default();
+        let (sum, now, then) = (&mut total.ltp, new.ltp, old.ltp);
+        sum.cancelled_sent_blocks += step(now.cancelled_sent_blocks, then.cancelled_sent_blocks);
+        sum.cancelled_received_blocks += step(
+            now.cancelled_received_blocks,
+            then.cancelled_received_blocks,
+        );
+        sum.malformed_segments += step(now.malformed_segments, then.malformed_segments);
+        sum.foreign_segments += step(now.foreign_segments, then.foreign_segments);
+        sum.closed_segments += step(now.closed_segments, then.closed_segments);
+        sum.impossible_segments += step(now.impossible_segments, then.impossible_segments);
+        sum.no_room_segments += step(now.no_room_segments, then.no_room_segments);
         let segments = step(new.segments_sent, old.segments_sent);
         let sacks = new.out_of_order_segments > old.out_of_order_segments;
         let ack_bytes = reading.place.ack_bytes + if sacks { SACK_BYTES } else { 0 };
@@ -106,6 +122,8 @@ mod tests {
         ledger.observe(&reading(1, 150));
         let mut coding = reading(1, 150);
         coding.figures.coded.symbols_recovered = 7;
+        coding.figures.ltp.no_room_segments = 5;
+        coding.figures.ltp.sending_blocks = 2;
         ledger.observe(&coding);
         ledger.observe(&reading(1, 0));
         ledger.forget(SessionId(1));
@@ -113,6 +131,12 @@ mod tests {
         let total = ledger.totals[&(HopId(0), Some(Class(1)))];
         assert_eq!(total.sent_bytes, 180);
         assert_eq!(total.coded.symbols_recovered, 7);
+        let refused = LtpFigures {
+            no_room_segments: 5,
+            ..LtpFigures::default()
+        };
+        assert_eq!(total.ltp, refused);
+        assert!(total.speaks_ltp);
         assert_eq!(total.sent_ip_bytes, 180 + 18 * 52);
     }
 

@@ -11,6 +11,7 @@ use super::super::ApiState;
 use super::super::migrations::MigrationView;
 use super::super::view::{PathView, SessionView};
 use super::families::{Families, Labels};
+use super::ltp;
 use crate::shell::TransportTotals;
 
 /// A class' name, or that of sessions that carry all.
@@ -368,7 +369,7 @@ fn transports(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         });
         families.counter(name, help, unit, rows)?;
     }
-    Ok(())
+    ltp::counts(&names, &totals, families)
 }
 
 fn mptcp(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
@@ -425,6 +426,7 @@ fn sessions(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
         .filter(|(_, view)| view.carrying)
         .map(|(path, view)| (labels(path, view), view))
         .collect();
+    ltp::present(paths, families)?;
     figures(&carrying, families)
 }
 

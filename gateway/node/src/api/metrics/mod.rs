@@ -11,6 +11,7 @@ mod deferred;
 mod disk;
 mod families;
 mod links;
+mod ltp;
 mod plans;
 mod positions;
 mod reports;

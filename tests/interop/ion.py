@@ -1,0 +1,217 @@
+"""A node of ION-DTN, where an installation is named by ION_PREFIX.
+
+It has namespaces of its own for processes, System V memory, and semaphores in /dev/shm: several
+nodes do not meet, and the end of the namespaces' first process is the end of all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from tests.testbed.namespace import Namespace
+from tests.testbed.node import Bed
+from tests.testbed.process import Process
+
+Layer = Literal["stcp", "udp", "ltp"]
+
+# The endpoints that a node has besides the administrative one: the numbers of their services.
+SERVICES = (1, 2, 3, 4)
+# Starting takes each of its daemons about a second.
+_START_S = 60.0
+_TOOL_S = 60.0
+# Reaps ION's daemons, whose parents leave them.
+_FIRST_PROCESS = "mount -t tmpfs tmpfs /dev/shm && touch ready && while sleep 3600; do :; done"
+
+
+def prefix() -> Path | None:
+    """Return where ION is installed; None if nowhere."""
+    folder = os.environ.get("ION_PREFIX")
+    return Path(folder) if folder and (Path(folder) / "bin" / "ionadmin").exists() else None
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A node that it exchanges bundles with, by addresses `HOST:PORT`."""
+
+    number: int
+    layer: Layer
+    # Where the neighbour takes bundles, and where ION takes its own.
+    remote: str
+    listen: str
+
+
+class Ion:
+    """A node of ION with the endpoints `ipn:NUMBER.1` to `.4`."""
+
+    def __init__(
+        self,
+        bed: Bed,
+        namespace: Namespace,
+        number: int,
+        neighbours: Sequence[Neighbour],
+        *,
+        beyond: Sequence[tuple[int, int]] = (),
+        aggregate_bytes: int = 1,
+    ) -> None:
+        """Start it; `beyond` are other nodes, each with the neighbour that leads there.
+
+        LTP sends a block when it has `aggregate_bytes` of bundles, or after a second.
+        """
+        self.number = number
+        self._bed = bed
+        self._namespace = namespace
+        self._neighbours = neighbours
+        self._beyond = beyond
+        self._aggregate_bytes = aggregate_bytes
+        self.dir = bed.dir / f"ion-{number}"
+        self.dir.mkdir()
+        self.start()
+
+    def start(self) -> None:
+        """Start it with nothing in custody."""
+        for file in self.dir.iterdir():
+            file.unlink()
+        argv = [
+            *("unshare", "--pid", "--ipc", "--mount", "--mount-proc", "--fork", "--kill-child"),
+            *("env", "-C", str(self.dir), "bash", "-c", _FIRST_PROCESS),
+        ]
+        self.process: Process = self._bed.start(f"ion-{self.number}", argv, self._namespace)
+        self.process.wait_until(lambda: (self.dir / "ready").exists())
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        (self._first,) = children.read_text().split()
+        self._configure()
+        # Its daemons say so in its log; until then LTP cancels what comes.
+        running = [f"{each.layer}cli is running" for each in self._neighbours]
+        self.process.wait_until(lambda: all(said in self.log(1000) for said in running))
+
+    def kill(self) -> None:
+        """End all its processes; what it has in memory is gone."""
+        # `unshare` hands no SIGTERM on; its child dies with it.
+        self.process.kill()
+
+    def tool(self, name: str, *args: str, timeout_s: float = _TOOL_S) -> str:
+        """Run one of its programs to the end and return what it prints.
+
+        Raises:
+            RuntimeError: It fails or takes too long; the text has what it and `ion.log` say.
+        """
+        with tempfile.TemporaryFile("w+") as out:
+            running = self.background(name, *args, out=out)
+            try:
+                code: int | str = running.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                code = f"not at its end after {timeout_s} s"
+                running.kill()
+                running.wait()
+            out.seek(0)
+            said = out.read()
+        # They end with 0 when they fail, too, and say where in their source.
+        if code != 0 or re.search(r"^at line \d+ of ", said, re.MULTILINE):
+            raise RuntimeError(f"{name}: {code}: {said}{self.log()}")
+        return said
+
+    def background(
+        self, name: str, *args: str, out: IO[str] | int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
+        """Start one of its programs; it ends with the node at the latest.
+
+        What it prints goes to a file, since the daemons that it starts keep a pipe open.
+        """
+        installation = prefix()
+        assert installation is not None
+        inside = ["nsenter", "--target", self._first, "--pid", "--ipc", "--mount", "--net"]
+        # Its log and `testfile1` go to the folder where it runs.
+        there = ["env", "-C", str(self.dir)]
+        return subprocess.Popen(
+            [*inside, *there, str(installation / "bin" / name), *args],
+            env={
+                **os.environ,
+                "LD_LIBRARY_PATH": str(installation / "lib"),
+                "PATH": f"{installation / 'bin'}:{os.environ['PATH']}",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+
+    def endpoint(self, service: int) -> str:
+        """Return the id of one of its endpoints."""
+        return f"ipn:{self.number}.{service}"
+
+    def log(self, lines: int = 30) -> str:
+        """Return the end of its log."""
+        path = self.dir / "ion.log"
+        said = path.read_text(errors="replace").splitlines() if path.exists() else []
+        return "\n".join(said[-lines:])
+
+    def _configure(self) -> None:
+        own = self.number
+        by_ltp = [each for each in self._neighbours if each.layer == "ltp"]
+        others = [each for each in self._neighbours if each.layer != "ltp"]
+        # Memory: 160 MB for bundles (words of 8 bytes), 20 MB for tables.
+        config = self._write(
+            "ionconfig",
+            *("wmSize 20000000", "heapWords 20000000", "configFlags 1", f"pathName {self.dir}"),
+        )
+        numbers = [own, *(each.number for each in self._neighbours)]
+        ways = [(own, own), *((a, b) for n in numbers[1:] for a, b in ((own, n), (n, own)))]
+        self._admin(
+            "ionadmin",
+            *(f"1 {own} {config}", "s"),
+            *(f"a range +0 +86400 {a} {b} 1" for a, b in ways if a <= b),
+            *(f"a contact +0 +86400 {a} {b} 100000000" for a, b in ways),
+        )
+        if by_ltp:
+            (listen,) = {each.listen for each in by_ltp}
+            self._admin(
+                "ltpadmin",
+                "1 32",
+                *(
+                    f"a span {each.number} 16 64 1400 {self._aggregate_bytes} 1 "
+                    f"'udplso {each.remote}'"
+                    for each in by_ltp
+                ),
+                f"s 'udplsi {listen}'",
+            )
+        layers = sorted({each.layer for each in self._neighbours})
+        self._admin(
+            "bpadmin",
+            *("1", "a scheme ipn 'ipnfw' 'ipnadminep'"),
+            *(f"a endpoint {self.endpoint(service)} q" for service in SERVICES),
+            *(f"a protocol {layer}" for layer in layers),
+            *([f"a induct ltp {own} ltpcli"] if by_ltp else []),
+            *(f"a induct {each.layer} {each.listen} {each.layer}cli" for each in others),
+            *(f"a outduct ltp {each.number} ltpclo" for each in by_ltp),
+            *(f"a outduct {each.layer} {each.remote} {each.layer}clo" for each in others),
+            "s",
+        )
+        self._admin(
+            "ipnadmin",
+            *(f"a plan {each.number} ltp/{each.number}" for each in by_ltp),
+            *(f"a plan {each.number} {each.layer}/{each.remote}" for each in others),
+            *(f"a exit {node} {node} ipn:{by}.0" for node, by in self._beyond),
+        )
+
+    def _admin(self, program: str, *commands: str) -> None:
+        """Have one of its administration programs carry out commands."""
+        self.tool(program, str(self._write(f"{program}.rc", *commands)), timeout_s=_START_S)
+
+    def _write(self, name: str, *lines: str) -> Path:
+        path = self.dir / name
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return path
+
+
+def missing_reason() -> str | None:
+    """Say why tests with ION cannot run; None if they can."""
+    if prefix() is None:
+        return "ION-DTN is not here: set ION_PREFIX to where it is installed"
+    return None if shutil.which("unshare") and shutil.which("nsenter") else "no unshare, nsenter"

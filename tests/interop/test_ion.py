@@ -1,0 +1,244 @@
+"""Bundles between Underpass and ION-DTN, over STCP, UDP and LTP, with ION's own programs."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tests.e2e.conftest import NEAR
+from tests.interop import ion
+from tests.interop.bed import LoopbackBed, sessions, wait_until_released
+from tests.interop.ion import Ion, Layer, Neighbour
+from tests.testbed import addresses
+from tests.testbed.applications import applications, bp
+from tests.testbed.client.transfer import download, upload
+from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
+from tests.testbed.topology import Testbed
+
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.skipif(ion.missing_reason() is not None, reason=str(ion.missing_reason())),
+]
+
+_NODE = 1
+_FAR_NODE = 2
+_ION = 30
+_RECEIVING = 40
+_SAT = addresses.HUB_SAT
+# Slow enough for the socket buffer that ION leaves to the system.
+_RATE_BPS = 20_000_000
+_LAYERS: list[Layer] = ["stcp", "udp", "ltp"]
+# What fits a datagram of UDP, and what does not.
+_SIZES = {
+    "stcp": (1, 100, 10_000, 60_000, 1_000_000),
+    "udp": (1, 100, 10_000, 60_000),
+    "ltp": (1, 100, 10_000, 60_000, 1_000_000),
+}
+
+
+def _path(layer: Layer, listen: str, remote: str) -> dict[str, object]:
+    return {
+        "name": "ion",
+        "neighbour": _ION,
+        "convergence_layer": layer,
+        "remote": remote,
+        "listen": listen,
+        "send_rate_bps": _RATE_BPS,
+        "rtt_ms": 20,
+    }
+
+
+class World(LoopbackBed):
+    """A node of ours beside ION; with `far`, another one that ION alone leads to."""
+
+    def __init__(self, layer: Layer, *, far: Layer | None = None, aggregate_bytes: int = 1) -> None:
+        super().__init__("ion")
+        self.layer = layer
+        self._far = far
+        self._aggregate_bytes = aggregate_bytes
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        neighbours = [Neighbour(_NODE, self.layer, "127.0.0.1:4701", "127.0.0.1:4711")]
+        self.node = self._node("near", _NODE, self.layer, neighbours[0], _FAR_NODE)
+        if self._far:
+            far = Neighbour(_FAR_NODE, self._far, "127.0.0.1:4702", "127.0.0.1:4712")
+            neighbours.append(far)
+            self.far = self._node("far", _FAR_NODE, self._far, far, _NODE)
+        self.ion = Ion(self, self.hub, _ION, neighbours, aggregate_bytes=self._aggregate_bytes)
+        self.stack.callback(self.ion.kill)
+        self.node.process.wait_until(lambda: self.node.carries(1))
+        if self._far:
+            self.far.process.wait_until(lambda: self.far.carries(1))
+        return self
+
+    def _node(self, name: str, number: int, layer: Layer, to: Neighbour, beyond: int) -> Node:
+        return Node(
+            self,
+            name,
+            self.hub,
+            {
+                "node": {
+                    "number": number,
+                    "role": "relay",
+                    "state_dir": self.dir / f"state-{name}",
+                    "drain_s": 1,
+                },
+                "tls": {"plain": True},
+                "path": [_path(layer, to.remote, to.listen)],
+                "route": [
+                    {"node": _ION, "via": _ION, "custody": False},
+                    {"node": beyond, "via": _ION},
+                ],
+                **applications(self.dir, name),
+            },
+        )
+
+    def received(self, count: int) -> list[bytes]:
+        """Return the files that `bprecvfile` makes of so many bundles, in any order."""
+        files = [self.ion.dir / f"testfile{number}" for number in range(1, count + 1)]
+        return sorted(file.read_bytes() for file in files)
+
+
+@pytest.fixture(scope="module", params=_LAYERS, ids=_LAYERS)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    with World(request.param) as world:
+        yield world
+
+
+def _payload(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+def _receive(node: Node, count: int, folder: Path, timeout_s: int = 40) -> list[bytes]:
+    """Return the payloads of so many bundles that come for our service."""
+    received = bp(
+        node,
+        *("receive", "--service", str(_RECEIVING), "--count", str(count)),
+        *("--timeout", str(timeout_s), "--folder", str(folder)),
+    )
+    return sorted(Path(each["file"]).read_bytes() for each in received)
+
+
+def _bpsendfile(world: World, payloads: list[bytes], destination: str) -> None:
+    for number, payload in enumerate(payloads):
+        file = world.ion.dir / f"sent-{number}"
+        file.write_bytes(payload)
+        world.ion.tool("bpsendfile", world.ion.endpoint(1), destination, str(file))
+
+
+def test_bundles_of_all_sizes_arrive_from_bpsendfile(world: World) -> None:
+    payloads = [_payload(size) for size in _SIZES[world.layer]]
+    _bpsendfile(world, payloads, f"ipn:{_NODE}.{_RECEIVING}")
+    assert _receive(world.node, len(payloads), world.dir / "files") == sorted(payloads)
+
+
+def test_bundles_of_all_sizes_arrive_at_bprecvfile(world: World) -> None:
+    payloads = [_payload(size) for size in _SIZES[world.layer]]
+    for payload in payloads:
+        bp(world.node, "send", world.ion.endpoint(2), stdin=payload)
+    world.ion.tool("bprecvfile", world.ion.endpoint(2), str(len(payloads)))
+    assert world.received(len(payloads)) == sorted(payloads)
+
+
+def test_bping_is_answered_by_our_echo(world: World) -> None:
+    said = world.ion.tool(
+        "bping", "-c", "3", "-i", "1", "-q", "10", world.ion.endpoint(1), f"ipn:{_NODE}.7"
+    )
+    assert said.count("bytes from") == 3, said
+
+
+def test_bpecho_answers_our_ping(world: World) -> None:
+    echo = world.ion.background("bpecho", world.ion.endpoint(4))
+    try:
+        answers = bp(world.node, "ping", world.ion.endpoint(4), "--count", "3")
+    finally:
+        # The node inside its namespaces ends what this does not.
+        echo.kill()
+        echo.wait()
+    assert sum("round_trip_ms" in answer for answer in answers) == 3, answers
+
+
+def test_bptrace_is_told_of_reception_and_delivery(world: World) -> None:
+    said = world.ion.tool(
+        "bptrace",
+        *("-v", "-ttl", "6", "-msg", "trace", "-flags", "rcv,dlv"),
+        *(world.ion.endpoint(1), f"ipn:{_NODE}.7", world.ion.endpoint(3)),
+    )
+    assert said.count(f"ipn:{_NODE}.0") >= 2, said
+
+
+def test_bundles_that_ion_gathers_in_one_block_all_arrive() -> None:
+    payloads = [_payload(size) for size in (1, 500, 1_000, 2_000, 5_000)]
+    with World("ltp", aggregate_bytes=100_000) as world:
+        _bpsendfile(world, payloads, f"ipn:{_NODE}.{_RECEIVING}")
+        assert _receive(world.node, len(payloads), world.dir / "files") == sorted(payloads)
+
+
+@pytest.mark.parametrize("far", ["stcp", "ltp"])
+def test_ion_relays_between_two_of_our_nodes_with_custody_from_end_to_end(far: Layer) -> None:
+    near: Layer = "ltp" if far == "stcp" else "stcp"
+    payloads = [_payload(size) for size in (1, 1_000, 100_000)]
+    with World(near, far=far) as world:
+        for source, destination, number in (
+            (world.node, world.far, _FAR_NODE),
+            (world.far, world.node, _NODE),
+        ):
+            for payload in payloads:
+                bp(source, "send", f"ipn:{number}.{_RECEIVING}", stdin=payload)
+            folder = world.dir / f"files-{number}"
+            assert _receive(destination, len(payloads), folder) == sorted(payloads)
+            # The signals of the far end have come back by way of ION.
+            wait_until_released(source)
+
+
+def test_a_bundle_sent_while_ion_is_down_arrives_when_it_is_back() -> None:
+    with World("stcp") as world:
+        world.ion.kill()
+        world.node.process.wait_until(lambda: not sessions(world.node))
+        bp(world.node, "send", world.ion.endpoint(2), stdin=b"meanwhile")
+        world.ion.start()
+        world.ion.tool("bprecvfile", world.ion.endpoint(2), "1")
+        assert world.received(1) == [b"meanwhile"]
+
+
+def _over_ion(path: dict[str, object], beyond: int) -> dict[str, object]:
+    return {"path": [path], "route": [{"node": beyond, "via": _ION}]}
+
+
+@pytest.mark.parametrize(("satellite", "terrestrial"), [("ltp", "stcp"), ("stcp", "ltp")])
+def test_streams_of_clients_pass_ion(satellite: Layer, terrestrial: Layer) -> None:
+    by_terminal = Neighbour(
+        terminal_node(0), satellite, f"{addresses.terminal_sat(0)}:4700", f"{_SAT}:4710"
+    )
+    by_hub = Neighbour(HUB_NODE, terrestrial, f"{_SAT}:4701", f"{_SAT}:4711")
+    with contextlib.ExitStack() as stack:
+        bed = stack.enter_context(Testbed(NEAR))
+        relay = Ion(bed, bed.hub, _ION, [by_terminal, by_hub])
+        stack.callback(relay.kill)
+        pair = Pair(
+            bed,
+            Options(
+                tls=False,
+                terminal=_over_ion(
+                    _path(satellite, by_terminal.remote, by_terminal.listen), HUB_NODE
+                ),
+                hub={
+                    "listener": [],
+                    "terminal": [],
+                    **_over_ion(_path(terrestrial, by_hub.remote, by_hub.listen), terminal_node(0)),
+                },
+            ),
+        )
+        for transfer in (download, upload):
+            done = transfer(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5())
+            assert done.error is None
+            assert done.complete
+        # Nothing is left in the custody of either end: the other one has signalled all of it.
+        for node in (pair.terminal, pair.hub):
+            wait_until_released(node)
