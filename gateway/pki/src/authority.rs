@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use nix::fcntl::Flock;
-use rcgen::{Issuer, KeyPair};
+use rcgen::{Issuer, KeyPair, PublicKeyData};
 use time::OffsetDateTime;
 
 use crate::certificate;
@@ -45,9 +45,9 @@ pub struct Issued {
 /// An open authority; while it is open, no other process can open it.
 #[derive(Debug)]
 pub struct Authority {
-    dir: PathBuf,
-    issuer: Issuer<'static, KeyPair>,
-    not_after: OffsetDateTime,
+    pub(crate) dir: PathBuf,
+    pub(crate) issuer: Issuer<'static, KeyPair>,
+    pub(crate) not_after: OffsetDateTime,
     revocations: RevocationList,
     /// Held until the authority is dropped.
     _lock: Flock<File>,
@@ -111,9 +111,7 @@ impl Authority {
     /// Makes a key and a certificate for a node that has none, or whose
     /// certificate is revoked. It ends with the authority's if `days` are more.
     pub fn issue(&mut self, node: u64, days: u64, now: SystemTime) -> Result<Issued, PkiError> {
-        if node == 0 || node == u64::from(u32::MAX) {
-            return Err(PkiError::NodeNumber(node));
-        }
+        check_number(node)?;
         let present = self.present(node)?;
         if present.is_some_and(|serial| !self.revocations.revoked.contains_key(&serial)) {
             return Err(PkiError::AlreadyIssued(node));
@@ -175,7 +173,7 @@ impl Authority {
     }
 
     /// The serial number of the certificate in a node's folder.
-    fn present(&self, node: u64) -> Result<Option<Serial>, PkiError> {
+    pub(crate) fn present(&self, node: u64) -> Result<Option<Serial>, PkiError> {
         let path = self.node_dir(node).join(NODE_CERTIFICATE);
         if !path.exists() {
             return Ok(None);
@@ -184,14 +182,43 @@ impl Authority {
         Ok(Some(serial_and_end(&path, &certificates[0])?.0))
     }
 
-    fn node_dir(&self, node: u64) -> PathBuf {
+    pub(crate) fn node_dir(&self, node: u64) -> PathBuf {
         self.dir.join(NODES).join(node.to_string())
+    }
+
+    pub(crate) fn is_revoked(&self, serial: &Serial) -> bool {
+        self.revocations.revoked.contains_key(serial)
+    }
+
+    /// A file of the authority, as it is given to nodes.
+    pub(crate) fn public_file(&self, name: &str) -> Result<String, PkiError> {
+        let path = self.dir.join(name);
+        files::read(&path)?.ok_or(PkiError::Missing(path))
     }
 
     fn certify(
         &mut self,
         node: u64,
         key: RenewKey,
+        days: u64,
+        now: SystemTime,
+    ) -> Result<Issued, PkiError> {
+        let dir = self.node_dir(node);
+        let pair = match key {
+            RenewKey::Keep => read_key(&dir.join(NODE_KEY))?,
+            RenewKey::New => KeyPair::generate()?,
+        };
+        let pem = (key == RenewKey::New).then(|| pair.serialize_pem());
+        self.certify_key(node, &pair, pem, days, now)
+    }
+
+    /// Makes a certificate for a key, and puts it into the node's folder; the
+    /// private key `pem` as well, if it is given.
+    pub(crate) fn certify_key(
+        &mut self,
+        node: u64,
+        key: &impl PublicKeyData,
+        pem: Option<String>,
         days: u64,
         now: SystemTime,
     ) -> Result<Issued, PkiError> {
@@ -202,12 +229,8 @@ impl Authority {
         let dir = self.node_dir(node);
         files::make_dir(&dir)?;
         let serial = Serial::random()?;
-        let pair = match key {
-            RenewKey::Keep => read_key(&dir.join(NODE_KEY))?,
-            RenewKey::New => KeyPair::generate()?,
-        };
         let params = certificate::node(node, &serial, now, not_after);
-        let certificate = params.signed_by(&pair, &self.issuer)?;
+        let certificate = params.signed_by(key, &self.issuer)?;
         let mut record = Record::load(&self.dir)?;
         record.add(Entry {
             node,
@@ -217,8 +240,8 @@ impl Authority {
         record.store(&self.dir)?;
         self.copy(CA_CERTIFICATE, &dir)?;
         self.copy(REVOCATION_LIST, &dir)?;
-        if key == RenewKey::New {
-            files::write(&dir, NODE_KEY, &pair.serialize_pem(), Readers::Owner)?;
+        if let Some(pem) = pem {
+            files::write(&dir, NODE_KEY, &pem, Readers::Owner)?;
         }
         files::write(
             &dir,
@@ -235,8 +258,13 @@ impl Authority {
     }
 
     fn copy(&self, name: &str, to: &Path) -> Result<(), PkiError> {
-        let path = self.dir.join(name);
-        let text = files::read(&path)?.ok_or(PkiError::Missing(path))?;
-        files::write(to, name, &text, Readers::Everybody)
+        files::write(to, name, &self.public_file(name)?, Readers::Everybody)
     }
+}
+
+pub(crate) fn check_number(node: u64) -> Result<(), PkiError> {
+    if node == 0 || node == u64::from(u32::MAX) {
+        return Err(PkiError::NodeNumber(node));
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SerialNumber,
+    ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType, SerialNumber,
 };
 use time::OffsetDateTime;
 use yasna::Tag;
@@ -81,6 +81,23 @@ pub(crate) fn node(
     ];
     params.use_authority_key_identifier_extension = true;
     params.custom_extensions = vec![node_id_name(&node_id)];
+    params
+}
+
+/// A certificate for HTTPS.
+pub(crate) fn server(
+    name: &str,
+    alternatives: Vec<SanType>,
+    serial: &Serial,
+    now: SystemTime,
+    end: OffsetDateTime,
+) -> CertificateParams {
+    let mut params = params(name.to_owned(), serial, now, end);
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    params.subject_alt_names = alternatives;
     params
 }
 
