@@ -7,6 +7,7 @@
 
 mod error;
 mod files;
+mod renewal;
 mod token;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ use underpass_pki::Delivered;
 
 pub use error::EnrolError;
 use files::Place;
+pub use renewal::Renewal;
 use token::EnrolmentToken;
 
 use crate::check;

@@ -1,0 +1,327 @@
+"""A bare node becomes one of the fleet, by one token, over HTTPS that the token vouches for.
+
+Everything is on the loopback of this machine: the control service with its own certificate, a hub,
+and a terminal that begins as an empty folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import socketserver
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.testbed.node import LocalApi
+from tests.testbed.process import Process
+from tests.testbed.programs import built
+
+pytestmark = pytest.mark.node
+
+HUB, TERMINAL = 1, 10
+_HOST = "127.0.0.1"
+_ROOT = Path(__file__).parents[2]
+_PYTHON = str(_ROOT / ".venv" / "bin" / "python")
+_HELLO = b"the first bytes of an origin"
+_HUB = """\
+[node]
+number = {node}
+role = "hub"
+state_dir = "{dir}/state"
+[api]
+socket = "{dir}/api.sock"
+[tls]
+pki_dir = "{dir}/state/pki"
+[tcp]
+congestion_control = ["cubic"]
+[[listener]]
+name = "beam"
+listen = "127.0.0.1:{tcpcl}"
+[edge.dial]
+allow_networks = ["127.0.0.0/8"]
+"""
+_TERMINAL = """\
+[node]
+number = ${node}
+role = "terminal"
+state_dir = "${dir}/state"
+[api]
+socket = "${dir}/api.sock"
+[tls]
+pki_dir = "${dir}/state/pki"
+[tcp]
+congestion_control = ["cubic"]
+[[path]]
+name = "satellite"
+neighbour = 1
+remote = "127.0.0.1:${tcpcl}"
+[[outlet]]
+node = 1
+[edge]
+client_networks = ["127.0.0.0/8"]
+[[edge.listener]]
+name = "socks"
+protocol = "socks5"
+address = "127.0.0.1:${socks}"
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind((_HOST, 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+class _Hello(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.sendall(_HELLO)
+
+
+class Fleet:
+    """Authority, control service and hub."""
+
+    def __init__(self, folder: Path) -> None:
+        self.dir = folder
+        self.authority = folder / "authority"
+        self.ports = {name: free_port() for name in ("https", "tcpcl", "socks")}
+        self.url = f"https://{_HOST}:{self.ports['https']}"
+        self.hub_dir, self.bare = folder / "hub", folder / "bare"
+        self.hub_dir.mkdir()
+        self._running: list[Process] = []
+        self._origin = socketserver.ThreadingTCPServer((_HOST, 0), _Hello)
+        threading.Thread(target=self._origin.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        for process in reversed(self._running):
+            process.stop()
+        self._origin.shutdown()
+        self._origin.server_close()
+
+    def pki(self, verb: str, *arguments: str) -> str:
+        return run(built("underpass"), "pki", verb, "--dir", str(self.authority), *arguments)
+
+    def set_up(self) -> None:
+        """Make authority, service and hub, as docs/enrolment.md has it."""
+        self.pki("init")
+        self.pki("issue-server", "--name", _HOST)
+        self.pki("issue", "--node", str(HUB))
+        self.control("migrate", database=True)
+        self.token = self.control("token", "create", "ops", "--role", "operator", database=True)
+        self.token = self.token.strip()
+        self.start_service()
+        self.control("beam", "set", "east", "--name", "East", "--forward-capacity", "50M",
+                     "--return-capacity", "10M")  # fmt: skip
+        self.control("terminal", "set", str(TERMINAL), "--beam", "east", "--name", "Bus",
+                     "--gateway", str(HUB))  # fmt: skip
+        shutil.copytree(self.authority / "nodes" / str(HUB), self.hub_dir / "state" / "pki")
+        config = _HUB.format(node=HUB, dir=self.hub_dir, tcpcl=self.ports["tcpcl"])
+        (self.hub_dir / "node.toml").write_text(config)
+        (self.hub_dir / "conf.d").mkdir()
+        fragment = self.hub_dir / "conf.d" / "terminals.toml"
+        self.control("enrolment", "terminals", str(HUB), "--output", str(fragment))
+        self.hub = self.start_node("hub", self.hub_dir)
+
+    def start_service(self) -> None:
+        tls = self.authority / "servers" / _HOST
+        argv = [
+            *(_PYTHON, "-m", "underpass_control", "serve", "--database", self._database),
+            *("--host", _HOST, "--port", str(self.ports["https"])),
+            *("--tls-certificate", str(tls / "tls.crt"), "--tls-key", str(tls / "tls.key")),
+            *("--authority", str(self.authority), "--underpass", built("underpass")),
+        ]
+        self.service = self._start("service", argv)
+        self.service.wait_until(lambda: answers(self.ports["https"]))
+
+    def control(self, *arguments: str, database: bool = False) -> str:
+        where = ["--database", self._database]
+        if not database:
+            where = ["--url", self.url, "--token", self.token]
+        return run(_PYTHON, "-m", "underpass_control", *arguments, *where, env=self._environment)
+
+    def new_token(self) -> str:
+        template = self.dir / "terminal.toml"
+        template.write_text(_TERMINAL)
+        given = {"dir": self.bare, "tcpcl": self.ports["tcpcl"], "socks": self.ports["socks"]}
+        values = [text for name, value in given.items() for text in ("--set", f"{name}={value}")]
+        arguments = (str(TERMINAL), "--configuration", str(template), *values)
+        return self.control("enrolment", "create", *arguments).strip()
+
+    def start_node(self, name: str, folder: Path) -> Process:
+        node = self._start(name, [built("underpass"), "run", "--config", str(folder / "node.toml")])
+        node.wait_until((folder / "api.sock").exists)
+        return node
+
+    def enroll(self, token: str, *options: str) -> subprocess.CompletedProcess[str]:
+        config = ("--config", str(self.bare / "node.toml"))
+        command = [built("underpass"), "enroll", self.url, "--token-file", "-", *config, *options]
+        return subprocess.run(
+            command, input=token, capture_output=True, text=True, timeout=90, check=False
+        )
+
+    def first_bytes(self) -> bytes:
+        """Return what a client behind the terminal gets from the origin, by SOCKS5."""
+        with socket.create_connection((_HOST, self.ports["socks"]), timeout=30) as client:
+            client.settimeout(30)
+            client.sendall(b"\x05\x01\x00")
+            assert read(client, 2) == b"\x05\x00"
+            port = self._origin.server_address[1].to_bytes(2, "big")
+            client.sendall(b"\x05\x01\x00\x01" + socket.inet_aton(_HOST) + port)
+            assert read(client, 10)[:2] == b"\x05\x00"
+            return read(client, len(_HELLO))
+
+    def sessions(self) -> Any:
+        return LocalApi(self.hub_dir / "api.sock").get("/v1/status")["paths"]
+
+    @property
+    def left(self) -> list[str]:
+        """What is in the bare node's folder, but for what sockets and runs leave."""
+        return sorted(str(one.relative_to(self.bare)) for one in self.bare.rglob("*"))
+
+    @property
+    def _database(self) -> str:
+        return f"sqlite:///{self.dir / 'control.db'}"
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}",
+            "SSL_CERT_FILE": str(self.authority / "ca.crt"),
+        }
+
+    def _start(self, name: str, argv: list[str]) -> Process:
+        process = Process(name, argv, log_dir=self.dir, env=self._environment)
+        self._running.append(process)
+        return process
+
+
+def run(*command: str, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **(env or {})}, check=False
+    )
+    assert done.returncode == 0, (command, done.stderr)
+    return done.stdout
+
+
+def answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
+        return True
+    return False
+
+
+def read(client: socket.socket, size: int) -> bytes:
+    got = b""
+    while len(got) < size:
+        more = client.recv(size - len(got))
+        if not more:
+            break
+        got += more
+    return got
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A service and a hub that live through all tests of this file."""
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
+    try:
+        fleet.set_up()
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@pytest.fixture(autouse=True)
+def _bare(fleet: Fleet) -> None:
+    shutil.rmtree(fleet.bare, ignore_errors=True)
+    fleet.bare.mkdir()
+
+
+def test_one_command_makes_a_bare_node_a_terminal_whose_clients_reach_origins(
+    fleet: Fleet,
+) -> None:
+    token = fleet.new_token()
+    done = fleet.enroll(token)
+    assert done.returncode == 0, done.stderr
+    assert fleet.left == [
+        "node.toml",
+        "state",
+        "state/pki",
+        *(f"state/pki/{name}" for name in ("ca.crl", "ca.crt", "node.crt", "node.key")),
+    ]
+    assert (fleet.bare / "state/pki/node.key").stat().st_mode & 0o777 == 0o600
+    key = (fleet.bare / "state/pki/node.key").read_text().splitlines()[1]
+    log_and_database = (fleet.dir / "control.db", fleet.dir / "service.log")
+    assert not any(key.encode() in one.read_bytes() for one in log_and_database)
+    assert not list(fleet.authority.rglob(f"nodes/{TERMINAL}/node.key"))
+    terminal = fleet.start_node("terminal", fleet.bare)
+    assert fleet.first_bytes() == _HELLO
+    terminal.stop()
+    # The token has been used: another machine gets nothing by it.
+    shutil.rmtree(fleet.bare)
+    again = fleet.enroll(token)
+    assert again.returncode != 0
+    assert "another key" in again.stderr
+    assert fleet.left == []
+
+
+def test_a_service_without_the_tokens_fingerprint_is_not_shown_the_token(fleet: Fleet) -> None:
+    token = fleet.new_token()
+    # A character in the middle of the fingerprint.
+    wrong = token[:20] + ("A" if token[20] != "A" else "B") + token[21:]
+    done = fleet.enroll(wrong)
+    assert done.returncode != 0
+    assert "fingerprint" in done.stderr
+    assert not (fleet.bare / "node.toml").exists()
+    listed = fleet.control("enrolment", "list", "--json")
+    assert "used" not in json.loads(listed)[-1]
+    assert fleet.enroll(token).returncode == 0
+
+
+def test_nothing_that_is_there_is_replaced_without_force(fleet: Fleet) -> None:
+    (fleet.bare / "node.toml").write_text("mine\n")
+    refused = fleet.enroll(fleet.new_token())
+    assert refused.returncode != 0
+    assert "--force" in refused.stderr
+    assert fleet.left == ["node.toml"]
+    assert (fleet.bare / "node.toml").read_text() == "mine\n"
+    forced = fleet.enroll(fleet.new_token(), "--force")
+    assert forced.returncode == 0, forced.stderr
+
+
+def test_a_service_that_is_away_costs_another_try_and_no_token(fleet: Fleet) -> None:
+    token = fleet.new_token()
+    fleet.service.stop()
+    away = fleet.enroll(token)
+    assert away.returncode != 0
+    assert not (fleet.bare / "node.toml").exists()
+    fleet.start_service()
+    done = fleet.enroll(token)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_node_that_was_cut_short_is_completed_by_the_same_command(fleet: Fleet) -> None:
+    token = fleet.new_token()
+    assert fleet.enroll(token).returncode == 0
+    whole = fleet.left
+    # As a kill leaves it before the configuration and the certificate are written: the key is
+    # still the pending one.
+    key = fleet.bare / "state/pki/node.key"
+    (fleet.bare / "node.toml").unlink()
+    (fleet.bare / "state/pki/node.crt").unlink()
+    shutil.copy(key, fleet.bare / pending(token))
+    done = fleet.enroll(token)
+    assert done.returncode == 0, done.stderr
+    assert fleet.left == whole
+
+
+def pending(token: str) -> str:
+    return f".enrolment-{sha256(token.encode()).hexdigest()[:16]}.key"
