@@ -17,17 +17,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.testbed.node import LocalApi
 from tests.testbed.process import Process
 from tests.testbed.programs import built
+from tests.testbed.wrong_clock import clock_that_shows
+from tests.testbed.wrong_clock import missing as missing_clock
 
 pytestmark = pytest.mark.node
 
 HUB, TERMINAL = 1, 10
+# Two thirds of a certificate of one day are 16 hours.
+_PAST_S = 20 * 3600
 _HOST = "127.0.0.1"
 _ROOT = Path(__file__).parents[2]
 _PYTHON = str(_ROOT / ".venv" / "bin" / "python")
@@ -48,6 +51,9 @@ name = "beam"
 listen = "127.0.0.1:{tcpcl}"
 [edge.dial]
 allow_networks = ["127.0.0.0/8"]
+[enrolment]
+url = "{url}"
+interval_s = 5
 """
 _TERMINAL = """\
 [node]
@@ -60,6 +66,9 @@ socket = "${dir}/api.sock"
 pki_dir = "${dir}/state/pki"
 [tcp]
 congestion_control = ["cubic"]
+[enrolment]
+url = "${url}"
+interval_s = 5
 [[path]]
 name = "satellite"
 neighbour = 1
@@ -83,8 +92,12 @@ def free_port() -> int:
 
 
 class _Hello(socketserver.BaseRequestHandler):
+    """Says hello, then what it is told."""
+
     def handle(self) -> None:
         self.request.sendall(_HELLO)
+        while told := self.request.recv(1000):
+            self.request.sendall(told)
 
 
 class Fleet:
@@ -99,6 +112,7 @@ class Fleet:
         self.hub_dir.mkdir()
         self._running: list[Process] = []
         self._origin = socketserver.ThreadingTCPServer((_HOST, 0), _Hello)
+        self._origin.daemon_threads = True
         threading.Thread(target=self._origin.serve_forever, daemon=True).start()
 
     def close(self) -> None:
@@ -124,7 +138,8 @@ class Fleet:
         self.control("terminal", "set", str(TERMINAL), "--beam", "east", "--name", "Bus",
                      "--gateway", str(HUB))  # fmt: skip
         shutil.copytree(self.authority / "nodes" / str(HUB), self.hub_dir / "state" / "pki")
-        config = _HUB.format(node=HUB, dir=self.hub_dir, tcpcl=self.ports["tcpcl"])
+        tcpcl = self.ports["tcpcl"]
+        config = _HUB.format(node=HUB, dir=self.hub_dir, tcpcl=tcpcl, url=self.url)
         (self.hub_dir / "node.toml").write_text(config)
         (self.hub_dir / "conf.d").mkdir()
         fragment = self.hub_dir / "conf.d" / "terminals.toml"
@@ -137,10 +152,22 @@ class Fleet:
             *(_PYTHON, "-m", "underpass_control", "serve", "--database", self._database),
             *("--host", _HOST, "--port", str(self.ports["https"])),
             *("--tls-certificate", str(tls / "tls.crt"), "--tls-key", str(tls / "tls.key")),
-            *("--authority", str(self.authority), "--underpass", built("underpass")),
+            *("--authority", str(self.authority), "--underpass", str(self._program())),
+            *("--certificate-days", "1"),
         ]
         self.service = self._start("service", argv)
         self.service.wait_until(lambda: answers(self.ports["https"]))
+
+    def _program(self) -> Path:
+        """Return the service's `underpass`, whose clock is behind while there is a file `past`."""
+        program, past = self.dir / "underpass", self.dir / "past"
+        behind = " ".join(clock_that_shows(f"-{_PAST_S}"))
+        program.write_text(
+            f'#!/bin/sh\n[ -e {past} ] && exec {behind} {built("underpass")} "$@"\n'
+            f'exec {built("underpass")} "$@"\n'
+        )
+        program.chmod(0o755)
+        return program
 
     def control(self, *arguments: str, database: bool = False) -> str:
         where = ["--database", self._database]
@@ -151,7 +178,7 @@ class Fleet:
     def new_token(self) -> str:
         template = self.dir / "terminal.toml"
         template.write_text(_TERMINAL)
-        given = {"dir": self.bare, "tcpcl": self.ports["tcpcl"], "socks": self.ports["socks"]}
+        given = {"dir": self.bare, "url": self.url, **self.ports}
         values = [text for name, value in given.items() for text in ("--set", f"{name}={value}")]
         arguments = (str(TERMINAL), "--configuration", str(template), *values)
         return self.control("enrolment", "create", *arguments).strip()
@@ -168,19 +195,26 @@ class Fleet:
             command, input=token, capture_output=True, text=True, timeout=90, check=False
         )
 
+    def connect(self) -> socket.socket:
+        """Return a client's connection to the origin, by the terminal's SOCKS5."""
+        client = socket.create_connection((_HOST, self.ports["socks"]), timeout=30)
+        client.settimeout(30)
+        client.sendall(b"\x05\x01\x00")
+        assert read(client, 2) == b"\x05\x00"
+        port = self._origin.server_address[1].to_bytes(2, "big")
+        client.sendall(b"\x05\x01\x00\x01" + socket.inet_aton(_HOST) + port)
+        assert read(client, 10)[:2] == b"\x05\x00"
+        return client
+
     def first_bytes(self) -> bytes:
-        """Return what a client behind the terminal gets from the origin, by SOCKS5."""
-        with socket.create_connection((_HOST, self.ports["socks"]), timeout=30) as client:
-            client.settimeout(30)
-            client.sendall(b"\x05\x01\x00")
-            assert read(client, 2) == b"\x05\x00"
-            port = self._origin.server_address[1].to_bytes(2, "big")
-            client.sendall(b"\x05\x01\x00\x01" + socket.inet_aton(_HOST) + port)
-            assert read(client, 10)[:2] == b"\x05\x00"
+        """Return what a client behind the terminal gets from the origin first."""
+        with self.connect() as client:
             return read(client, len(_HELLO))
 
-    def sessions(self) -> Any:
-        return LocalApi(self.hub_dir / "api.sock").get("/v1/status")["paths"]
+    def has_session(self) -> bool:
+        """Tell whether the hub has a session with the terminal."""
+        paths = LocalApi(self.hub_dir / "api.sock").get("/v1/status")["paths"]
+        return any(one["carrying"] for path in paths for one in path["sessions"])
 
     @property
     def left(self) -> list[str]:
@@ -321,6 +355,50 @@ def test_a_node_that_was_cut_short_is_completed_by_the_same_command(fleet: Fleet
     done = fleet.enroll(token)
     assert done.returncode == 0, done.stderr
     assert fleet.left == whole
+
+
+@pytest.mark.skipif(missing_clock() is not None, reason=missing_clock() or "")
+def test_a_node_renews_its_certificate_in_time_and_its_streams_live_on(fleet: Fleet) -> None:
+    past = fleet.dir / "past"
+    past.touch()
+    try:
+        assert fleet.enroll(fleet.new_token()).returncode == 0
+    finally:
+        past.unlink()
+    certificate = fleet.bare / "state/pki/node.crt"
+    before, key = certificate.read_text(), (fleet.bare / "state/pki/node.key").read_text()
+    # While the service is away, the node goes on by what it has.
+    fleet.service.stop()
+    terminal = fleet.start_node("terminal", fleet.bare)
+    with fleet.connect() as client:
+        assert read(client, len(_HELLO)) == _HELLO
+        told_before = terminal.log_path.read_text().count("certificates read again")
+        fleet.start_service()
+        terminal.wait_until(
+            lambda: terminal.log_path.read_text().count("certificates read again") > told_before
+        )
+        assert certificate.read_text() != before
+        assert (fleet.bare / "state/pki/node.key").read_text() == key
+        client.sendall(b"still there")
+        assert read(client, 11) == b"still there"
+    terminal.stop()
+
+
+def test_a_revoked_terminal_loses_its_sessions_and_is_enrolled_again_by_another_key(
+    fleet: Fleet,
+) -> None:
+    assert fleet.enroll(fleet.new_token()).returncode == 0
+    terminal = fleet.start_node("terminal", fleet.bare)
+    assert fleet.first_bytes() == _HELLO
+    assert fleet.has_session()
+    fleet.control("enrolment", "revoke-certificates", str(TERMINAL))
+    fleet.hub.wait_until(lambda: not fleet.has_session())
+    terminal.stop()
+    done = fleet.enroll(fleet.new_token(), "--force")
+    assert done.returncode == 0, done.stderr
+    terminal = fleet.start_node("terminal", fleet.bare)
+    assert fleet.first_bytes() == _HELLO
+    terminal.stop()
 
 
 def pending(token: str) -> str:

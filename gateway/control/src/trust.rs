@@ -1,6 +1,5 @@
 //! By what the service's certificate is judged.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,10 +10,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use crate::service::ConfigError;
 
@@ -73,17 +69,7 @@ fn authorities(path: &Path) -> Result<RootCertStore, ConfigError> {
     }
 }
 
-/// No certificate of the chain has the fingerprint.
-#[derive(Debug)]
-struct NotShown;
-
-impl fmt::Display for NotShown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("none of the certificates that the server shows has the expected fingerprint")
-    }
-}
-
-impl std::error::Error for NotShown {}
+const NOT_SHOWN: &str = "no certificate that the server shows has the expected fingerprint: it is another server, or somebody is in between; it was told nothing";
 
 /// Trusts one certificate, known by its fingerprint, and what it has signed.
 #[derive(Debug)]
@@ -112,8 +98,7 @@ impl ServerCertVerifier for Pinned {
             return Ok(ServerCertVerified::assertion());
         }
         let authority = intermediates.iter().find(|one| self.is_it(one));
-        let not_shown = || OtherError(Arc::new(NotShown));
-        let authority = authority.ok_or_else(|| CertificateError::Other(not_shown()))?;
+        let authority = authority.ok_or_else(|| Error::General(NOT_SHOWN.to_owned()))?;
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone().into_owned())?;
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), self.provider.clone())

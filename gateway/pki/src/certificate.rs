@@ -21,7 +21,7 @@ const BUNDLE_EID: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 8, 11];
 const BUNDLE_SECURITY: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 3, 35];
 
 /// How far a node's clock may be behind when its certificate is new.
-const CLOCK_SLACK: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const CLOCK_SLACK: Duration = Duration::from_secs(24 * 3600);
 
 const LONGEST_VALIDITY_DAYS: u64 = 36_500;
 

@@ -7,6 +7,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 use crate::authority::{Authority, Issued, check_number};
+use crate::certificate::CLOCK_SLACK;
 use crate::credentials::read_certificates;
 use crate::error::PkiError;
 use crate::files::{CA_CERTIFICATE, NODE_CERTIFICATE, REVOCATION_LIST};
@@ -28,10 +29,17 @@ pub struct Signed {
     pub revocations: String,
 }
 
-/// When a node asks for its next certificate: after two thirds of the validity.
+/// When a node asks for its next certificate: once two thirds of the time for
+/// which it was issued are over.
 pub fn renewal_due(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
-    let validity = not_after.duration_since(not_before).unwrap_or_default();
-    not_before + validity * 2 / 3
+    let (issued, lasts) = issued(not_before, not_after);
+    issued + lasts * 2 / 3
+}
+
+/// When a certificate was issued, and for how long.
+fn issued(not_before: SystemTime, not_after: SystemTime) -> (SystemTime, Duration) {
+    let issued = not_before + CLOCK_SLACK;
+    (issued, not_after.duration_since(issued).unwrap_or_default())
 }
 
 /// The certificate in a node's folder.
@@ -46,8 +54,8 @@ impl Present {
     /// Whether it is too young to be replaced. The authority is earlier than
     /// [`renewal_due`], so that no clock has to be right.
     fn is_fresh(&self, now: SystemTime) -> bool {
-        let validity = self.not_after.duration_since(self.not_before);
-        now < self.not_before + validity.unwrap_or(Duration::ZERO) / 2
+        let (issued, lasts) = issued(self.not_before, self.not_after);
+        now < issued + lasts / 2
     }
 }
 
