@@ -195,6 +195,13 @@ class Fleet:
             command, input=token, capture_output=True, text=True, timeout=90, check=False
         )
 
+    def enrolling(self, token: str) -> subprocess.Popen[bytes]:
+        """Return the command while it runs."""
+        config = ("--config", str(self.bare / "node.toml"))
+        command = [built("underpass"), "enroll", self.url, "--token", token, *config]
+        null = subprocess.DEVNULL
+        return subprocess.Popen(command, stdout=null, stderr=null)
+
     def connect(self) -> socket.socket:
         """Return a client's connection to the origin, by the terminal's SOCKS5."""
         client = socket.create_connection((_HOST, self.ports["socks"]), timeout=30)
@@ -355,6 +362,30 @@ def test_a_node_that_was_cut_short_is_completed_by_the_same_command(fleet: Fleet
     done = fleet.enroll(token)
     assert done.returncode == 0, done.stderr
     assert fleet.left == whole
+
+
+def test_wherever_it_is_killed_the_node_is_bare_or_whole_and_the_same_command_completes_it(
+    fleet: Fleet,
+) -> None:
+    token = fleet.new_token()
+    config = fleet.bare / "node.toml"
+    for delay_s in (0.02, 0.05, 0.1, 0.2, 0.3, 0.5):
+        with fleet.enrolling(token) as running:
+            with suppress(subprocess.TimeoutExpired):
+                running.wait(delay_s)
+            running.kill()
+        if config.exists():
+            run(built("underpass"), "check-config", "--config", str(config))
+    if not config.exists() or list(fleet.bare.glob(".enrolment-*")):
+        done = fleet.enroll(token)
+        assert done.returncode == 0, done.stderr
+    run(built("underpass"), "check-config", "--config", str(config))
+    (own,) = [
+        one
+        for one in json.loads(fleet.control("enrolment", "list", "--json"))[-1:]
+        if "used" in one
+    ]
+    assert own["node"] == TERMINAL
 
 
 @pytest.mark.skipif(missing_clock() is not None, reason=missing_clock() or "")

@@ -241,6 +241,13 @@ pub enum PkiCommand {
         /// The authority's name.
         #[arg(long, default_value = "Underpass")]
         name: String,
+        /// Instead of a new one: the certificate that another authority has issued
+        /// to this one, PEM.
+        #[arg(long, requires = "key", conflicts_with = "name")]
+        certificate: Option<PathBuf>,
+        /// Its private key, PEM.
+        #[arg(long, requires = "certificate")]
+        key: Option<PathBuf>,
     },
     /// Issue the certificate of a node.
     Issue {

@@ -19,9 +19,21 @@ const MOST_INPUT: u64 = 64 << 10;
 pub fn execute(command: PkiCommand) -> Result<(), PkiError> {
     let now = SystemTime::now();
     match command {
-        PkiCommand::Init { folder, name } => {
-            Authority::init(&folder.dir, &name, Authority::VALIDITY_DAYS, now)?;
-            println!("{}: authority {name:?} made", folder.dir.display());
+        PkiCommand::Init {
+            folder,
+            name,
+            certificate,
+            key,
+        } => {
+            match certificate.zip(key) {
+                Some((certificate, key)) => {
+                    Authority::adopt(&folder.dir, &certificate, &key, now)?;
+                }
+                None => {
+                    Authority::init(&folder.dir, &name, Authority::VALIDITY_DAYS, now)?;
+                }
+            }
+            println!("{}: authority made", folder.dir.display());
             println!("keep {} secret", folder.dir.join("ca.key").display());
         }
         PkiCommand::Issue { folder, node, days } => {

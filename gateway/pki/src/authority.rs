@@ -6,7 +6,10 @@ use std::time::SystemTime;
 
 use nix::fcntl::Flock;
 use rcgen::{Issuer, KeyPair, PublicKeyData};
+use rustls::pki_types::CertificateDer;
 use time::OffsetDateTime;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use crate::certificate;
 use crate::credentials::{read_certificates, read_key, serial_and_end};
@@ -78,6 +81,37 @@ impl Authority {
         // Last: with its key the authority is complete.
         files::write(dir, CA_KEY, &key_pem, Readers::Owner)?;
         Self::open_locked(dir, _lock)
+    }
+
+    /// Makes an authority in `dir` of a certificate and a key that another one
+    /// has issued, PEM each: nodes trust that certificate, and need no other.
+    ///
+    /// # Errors
+    /// When they do not belong together, or may not sign certificates and
+    /// revocation lists.
+    pub fn adopt(
+        dir: &Path,
+        certificate_file: &Path,
+        key_file: &Path,
+        now: SystemTime,
+    ) -> Result<Self, PkiError> {
+        let certificate = read_certificates(certificate_file)?.swap_remove(0);
+        let key = read_key(key_file)?;
+        check_authority(certificate_file, &certificate, &key)?;
+        let (_, not_after) = serial_and_end(certificate_file, &certificate)?;
+        let key_pem = key.serialize_pem();
+        let certificate_pem = first_certificate(certificate_file)?;
+        files::make_dir(dir)?;
+        let lock = files::lock(dir)?;
+        if dir.join(CA_KEY).exists() || dir.join(CA_CERTIFICATE).exists() {
+            return Err(PkiError::AuthorityExists(dir.to_owned()));
+        }
+        let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
+        let list = RevocationList::default().sign(&issuer, now.into(), not_after)?;
+        files::write(dir, REVOCATION_LIST, &list, Readers::Everybody)?;
+        files::write(dir, CA_CERTIFICATE, &certificate_pem, Readers::Everybody)?;
+        files::write(dir, CA_KEY, &key_pem, Readers::Owner)?;
+        Self::open_locked(dir, lock)
     }
 
     /// Opens the authority in `dir`.
@@ -260,6 +294,41 @@ impl Authority {
     fn copy(&self, name: &str, to: &Path) -> Result<(), PkiError> {
         files::write(to, name, &self.public_file(name)?, Readers::Everybody)
     }
+}
+
+/// The text of a file's first certificate: nodes are to trust no other one.
+fn first_certificate(path: &Path) -> Result<String, PkiError> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let missing = || PkiError::Missing(path.to_owned());
+    let text = files::read(path)?.ok_or_else(missing)?;
+    let begin = text.find(BEGIN).ok_or_else(missing)?;
+    let length = text[begin..].find(END).ok_or_else(missing)? + END.len();
+    Ok(format!("{}\n", &text[begin..begin + length]))
+}
+
+/// Whether a certificate is the key's, and may sign what an authority signs.
+fn check_authority(
+    path: &Path,
+    certificate: &CertificateDer<'_>,
+    key: &KeyPair,
+) -> Result<(), PkiError> {
+    let unusable = |reason: String| PkiError::Malformed {
+        path: path.to_owned(),
+        reason,
+    };
+    let (_, parsed) =
+        X509Certificate::from_der(certificate).map_err(|error| unusable(error.to_string()))?;
+    if parsed.public_key().raw != key.subject_public_key_info() {
+        return Err(unusable("it is of another key".to_owned()));
+    }
+    let usage = parsed.key_usage().ok().flatten();
+    let may_sign = usage.is_some_and(|usage| usage.value.key_cert_sign() && usage.value.crl_sign());
+    if !parsed.is_ca() || !may_sign {
+        let reason = "it is no authority that may sign certificates and revocation lists";
+        return Err(unusable(reason.to_owned()));
+    }
+    Ok(())
 }
 
 pub(crate) fn check_number(node: u64) -> Result<(), PkiError> {

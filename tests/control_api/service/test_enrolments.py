@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+from underpass_control.cli import app
+from underpass_control.commands.enrolments import fragment_of
 from underpass_control.enrolment.configuration import ConfigurationError, check, filled
 from underpass_control.enrolment.tokens import fingerprint_of, token_of
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
@@ -262,6 +266,41 @@ def test_a_template_takes_values_that_cannot_break_out_of_a_string() -> None:
     with pytest.raises(ConfigurationError):
         filled("5 $", {})
     check(filled(CONFIGURATION, {}), NODE)
+
+
+def test_a_hubs_terminals_are_written_as_its_configuration_has_them() -> None:
+    shown = [
+        {"node": 12, "name": 'Bus "12"', "weight": 3, "forward_maximum_bps": 8_000_000},
+        {"node": 11, "name": "Bus 11", "weight": 1, "return_maximum_bps": 500_000},
+    ]
+    assert tomllib.loads(fragment_of(1, shown)) == {
+        "terminal": [
+            {"node": 11, "receive_rate_bps": 500_000},
+            {"node": 12, "weight": 3, "send_rate_bps": 8_000_000},
+        ]
+    }
+
+
+def test_a_table_that_is_wrong_somewhere_makes_no_token(tmp_path: Path) -> None:
+    template = tmp_path / "terminal.toml"
+    template.write_text("x = '${name}'")
+    table = tmp_path / "vehicles.csv"
+    for text, why in (
+        ("node,name\n10,a\n10,b\n", "line 3: node 10 is there twice"),
+        ("node,name\n10,a\nx,b\n", "line 3: node = 'x' is no node number"),
+        ("node,name\n10\n", "line 2: it has not as many cells"),
+        ("node,name\n10,a,b\n", "line 2: it has not as many cells"),
+        ("name\na\n", "line 2: node = ''"),
+        ("node,name\n", "has no rows"),
+        ("node,other\n10,a\n", "${name} has no value"),
+        ("node,name\n10,'\n", "quotes"),
+    ):
+        table.write_text(text)
+        # Nobody listens there: it is not even asked.
+        verb = ["enrolment", "import", str(table), "--configuration", str(template)]
+        result = CliRunner().invoke(app, [*verb, "--url", "http://127.0.0.1:1"])
+        assert result.exit_code == 1
+        assert why in result.output, text
 
 
 def test_a_token_has_number_fingerprint_and_random_bytes(tmp_path: Path) -> None:

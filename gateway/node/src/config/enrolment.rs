@@ -56,3 +56,46 @@ impl EnrolmentConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str, pki_dir: Option<&Path>) -> Vec<String> {
+        let config: EnrolmentConfig = toml::from_str(text).unwrap();
+        let mut problems = Vec::new();
+        config.check(pki_dir, &mut problems);
+        problems
+    }
+
+    #[test]
+    fn only_https_is_asked_and_not_without_certificates_of_ones_own() {
+        let pki_dir = Path::new("/var/lib/underpass/pki");
+        let right = "url = \"https://control.example:8470/fleet\"";
+        assert!(problems(right, Some(pki_dir)).is_empty());
+        for wrong in [
+            "http://control.example",
+            "control.example",
+            "https://user@control.example",
+            "https://control.example?x=1",
+            "",
+        ] {
+            let told = problems(&format!("url = {wrong:?}"), Some(pki_dir));
+            assert!(told[0].contains("enrolment.url"), "{wrong}: {told:?}");
+        }
+        assert!(problems(right, None)[0].contains("tls.pki_dir"));
+        for seconds in [0, 4, 86_401] {
+            let told = problems(&format!("{right}\ninterval_s = {seconds}"), Some(pki_dir));
+            assert!(told[0].contains("interval_s"), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn the_nodes_own_authority_is_trusted_unless_another_is_named() {
+        let own: EnrolmentConfig = toml::from_str("url = \"https://a\"").unwrap();
+        assert_eq!(own.ca_file(Path::new("/p")), Path::new("/p/ca.crt"));
+        let named: EnrolmentConfig =
+            toml::from_str("url = \"https://a\"\nca_file = \"/c\"").unwrap();
+        assert_eq!(named.ca_file(Path::new("/p")), Path::new("/c"));
+    }
+}

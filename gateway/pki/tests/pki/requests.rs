@@ -231,6 +231,63 @@ fn a_revocation_list_is_replaced_by_a_newer_one_of_the_same_authority_only() {
     assert_eq!(Credentials::load(&own).unwrap().revoked.len(), 1);
 }
 
+/// Certificate and key of an intermediate authority, with its root's certificate
+/// behind.
+fn intermediate(dir: &TempDir, usages: Vec<rcgen::KeyUsagePurpose>) -> [std::path::PathBuf; 2] {
+    let params = |usages: Vec<rcgen::KeyUsagePurpose>, name: &str| {
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.key_usages = usages;
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        params
+    };
+    let root_key = rcgen::KeyPair::generate().unwrap();
+    let root = params(vec![rcgen::KeyUsagePurpose::KeyCertSign], "The operator's");
+    let root_pem = root.self_signed(&root_key).unwrap().pem();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let issuer = rcgen::Issuer::new(root, root_key);
+    let own = params(usages, "Of the fleet").signed_by(&key, &issuer);
+    let paths = ["own.crt", "own.key"].map(|name| dir.path().join(name));
+    fs::write(&paths[0], own.unwrap().pem() + &root_pem).unwrap();
+    fs::write(&paths[1], key.serialize_pem()).unwrap();
+    paths
+}
+
+#[test]
+fn an_authority_below_another_one_signs_and_nodes_trust_it_alone() {
+    use rcgen::KeyUsagePurpose::{CrlSign, DigitalSignature, KeyCertSign};
+    let dir = TempDir::new().unwrap();
+    let at = dir.path().join("pki");
+    let now = SystemTime::now();
+    let [certificate, key_file] = intermediate(&dir, vec![DigitalSignature, KeyCertSign]);
+    private(&key_file);
+    let refused = Authority::adopt(&at, &certificate, &key_file, now).unwrap_err();
+    assert!(refused.to_string().contains("no authority"), "{refused}");
+    let [certificate, key_file] = intermediate(&dir, vec![KeyCertSign, CrlSign]);
+    private(&key_file);
+    let other = dir.path().join("other.key");
+    fs::write(&other, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    private(&other);
+    let refused = Authority::adopt(&at, &certificate, &other, now).unwrap_err();
+    assert!(refused.to_string().contains("another key"), "{refused}");
+    assert!(!at.exists());
+    let mut authority = Authority::adopt(&at, &certificate, &key_file, now).unwrap();
+    let key = key(&dir, "key");
+    let signed = authority.sign(7, &request(&key, 7), 10, now).unwrap();
+    let own = dir.path().join("node");
+    let credentials = install(&own, 7, &key, &delivered(&signed), false).unwrap();
+    assert_eq!(credentials.roots.len(), 1);
+    let again = Authority::adopt(&at, &certificate, &key_file, now);
+    assert!(again.is_err());
+}
+
+fn private(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 #[test]
 fn a_server_certificate_names_its_server_and_ends_before_the_authority() {
     let (_dir, mut authority) = authority();
