@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from ipaddress import ip_network
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +20,7 @@ from underpass_control.commands.database import (
     open_database,
     with_database,
 )
+from underpass_control.commands.enrolments import enrolments
 from underpass_control.commands.fairness import fairness
 from underpass_control.commands.ledger import ledger
 from underpass_control.commands.observed import blockages, links
@@ -45,6 +48,7 @@ app = typer.Typer(
 app.add_typer(tokens, name="token")
 app.add_typer(users, name="user")
 app.add_typer(tenants, name="tenant")
+app.add_typer(enrolments, name="enrolment")
 app.add_typer(obstructions, name="obstruction")
 app.add_typer(beams, name="beam")
 app.add_typer(terminals, name="terminal")
@@ -164,6 +168,46 @@ def serve(
             help="Reverse proxies whose X-Forwarded-For counts: networks, with commas between.",
         ),
     ] = "",
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="UNDERPASS_TLS_CERTIFICATE",
+            help="Certificate with its chain, PEM: HTTPS without a reverse proxy.",
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(envvar="UNDERPASS_TLS_KEY", help="Its private key, PEM.")
+    ] = None,
+    authority: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="UNDERPASS_AUTHORITY",
+            help="Folder of `underpass pki init`: nodes are enrolled with it.",
+        ),
+    ] = None,
+    underpass_program: Annotated[
+        str,
+        typer.Option(
+            "--underpass", envvar="UNDERPASS_PROGRAM", help="The program that works on it."
+        ),
+    ] = "underpass",
+    enrolment_certificate: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="UNDERPASS_ENROLMENT_CERTIFICATE",
+            help="What new nodes know the service by: a certificate that its TLS shows. Default:"
+            " the authority's.",
+        ),
+    ] = None,
+    certificate_days: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=3650,
+            envvar="UNDERPASS_CERTIFICATE_DAYS",
+            help="Validity of the certificates of nodes.",
+        ),
+    ] = 365,
     log_format: Annotated[
         logs.Format, typer.Option(envvar="UNDERPASS_LOG_FORMAT", help="For people or programs.")
     ] = logs.Format.CONSOLE,
@@ -190,9 +234,14 @@ def serve(
         forgive_after_s=forgive_after_hours * 3_600 or None,
         token_requests_per_s=token_requests_per_s,
         address_requests_per_s=address_requests_per_s,
+        authority=authority,
+        underpass_program=underpass_program,
+        enrolment_certificate=enrolment_certificate,
+        certificate_days=certificate_days,
         trusted_proxies=_networks(trusted_proxies),
     )
     logs.configure(log_format)
+    context = _tls(tls_certificate, tls_key)
 
     async def application() -> web.Application:
         opened = open_database(database)
@@ -202,9 +251,22 @@ def serve(
         return Service(opened, settings).application()
 
     try:
-        web.run_app(application(), host=host, port=port, access_log=None)
+        web.run_app(application(), host=host, port=port, access_log=None, ssl_context=context)
     except (DatabaseLostError, schema.SchemaError) as error:
         _fail(str(error))
+
+
+def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if (certificate is None) != (key is None):
+        _fail("--tls-certificate and --tls-key belong together")
+    if certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        _fail(f"--tls-certificate {certificate}: {error}")
+    return context
 
 
 def _networks(text: str) -> tuple[Network, ...]:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from underpass_control.access.passwords import Passwords
 from underpass_control.access.vehicles import VehiclesOfTenants
+from underpass_control.enrolment.authority import Authority
 from underpass_control.events import Events
 from underpass_control.http import page
 from underpass_control.http.blockages import Blockages
@@ -17,6 +18,7 @@ from underpass_control.http.capacity import CapacityOfBeam
 from underpass_control.http.changes import LogOfChanges
 from underpass_control.http.console import ConsolePages
 from underpass_control.http.endpoint import route
+from underpass_control.http.enrolments import Enrolments
 from underpass_control.http.events import EventStreams
 from underpass_control.http.ledger import LedgerOfBeam
 from underpass_control.http.links import Links
@@ -95,6 +97,7 @@ class Service:
             *Users(database, self._callers, passwords).endpoints(),
             *Tokens(database, self._callers).endpoints(),
             *Tenants(database).endpoints(),
+            *Enrolments(database, _authority(settings)).endpoints(),
             *LogOfChanges(database).endpoints(),
             *self._plan_streams.endpoints(),
             *status.endpoints(),
@@ -135,3 +138,14 @@ class Service:
     async def _end_streams(self, _application: web.Application) -> None:
         self._events.close()
         self._plan_streams.close()
+
+
+def _authority(settings: Settings) -> Authority | None:
+    if settings.authority is None:
+        return None
+    return Authority(
+        settings.authority,
+        settings.underpass_program,
+        days=settings.certificate_days,
+        certificate=settings.enrolment_certificate,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -35,5 +36,13 @@ class Settings:
     token_requests_per_s: float = 500.0
     # The same for all without a known token, by the address that they come from.
     address_requests_per_s: float = 50.0
+    # The folder of the authority that signs nodes' certificates; without it none is enrolled.
+    authority: Path | None = None
+    # The program that works on it.
+    underpass_program: str = "underpass"
+    # What nodes know the service by when they are enrolled; None for the authority's certificate.
+    enrolment_certificate: Path | None = None
+    # For how long a node's certificate is good.
+    certificate_days: int = 365
     # Reverse proxies: they say which address a request comes from.
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()

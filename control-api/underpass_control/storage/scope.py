@@ -49,6 +49,7 @@ OF_USER = {"user_session": "user_id"}
 REFUSED = frozenset(
     {
         "acknowledgement",
+        "enrolment",
         "lease",
         "ledger_entry",
         "ledger_lot",

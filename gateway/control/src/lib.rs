@@ -14,6 +14,7 @@ mod poster;
 mod queue;
 mod service;
 mod spool;
+mod trust;
 
 pub use contact::{Contact, State};
 pub use follower::{Follower, Following, Planned};
@@ -21,3 +22,4 @@ pub use poster::{Poster, PosterConfig, Posting, Teller};
 pub use queue::{Figures, Lane, Taken};
 pub use service::{ConfigError, Service, ServiceConfig, ServiceError};
 pub use spool::SpoolError;
+pub use trust::Trust;

@@ -8,27 +8,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use thiserror::Error;
+
+use crate::trust::Trust;
 
 /// Where the service is, and how it lets this node in.
 #[derive(Clone, Debug)]
 pub struct ServiceConfig {
     /// Its address: `https://HOST[:PORT][/PREFIX]` or `http://…`.
     pub url: String,
-    /// The file with the token.
-    pub token_file: PathBuf,
-    /// The file with the authorities that its certificate is judged by; none
-    /// for the system's.
-    pub ca_file: Option<PathBuf>,
+    /// The file with the token; none for what needs no token.
+    pub token_file: Option<PathBuf>,
+    /// By what its certificate is judged.
+    pub trust: Trust,
     /// How long an answer may take.
     pub timeout: Duration,
 }
@@ -37,7 +35,7 @@ pub struct ServiceConfig {
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The address is none.
-    #[error("control.url = {0:?}: must be https://HOST[:PORT][/PREFIX]")]
+    #[error("{0:?} is no address of a control service: must be https://HOST[:PORT][/PREFIX]")]
     Url(String),
     /// The token cannot be read.
     #[error("control.token_file {path}: {reason}")]
@@ -48,7 +46,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// The authorities' certificates cannot be read.
-    #[error("control.ca_file {path}: {reason}")]
+    #[error("ca_file {path}: {reason}")]
     Authorities {
         /// The file.
         path: PathBuf,
@@ -56,7 +54,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// The system has no authorities' certificates.
-    #[error("control.ca_file is not set, and the system has no authorities: {0}")]
+    #[error("ca_file is not set, and the system has no authorities: {0}")]
     NoAuthorities(std::io::Error),
     /// TLS cannot be set up.
     #[error("TLS to the control service: {0}")]
@@ -107,14 +105,16 @@ impl Service {
     /// When the address, the token or the certificates cannot be used.
     pub fn new(config: ServiceConfig) -> Result<Service, ConfigError> {
         let base = base(&config.url).ok_or_else(|| ConfigError::Url(config.url.clone()))?;
-        token(&config.token_file)?;
+        if let Some(path) = &config.token_file {
+            token(path)?;
+        }
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(config.timeout));
         // A stream that is silent for good must end.
         http.set_keepalive(Some(Duration::from_secs(30)));
-        let tls = tls(config.ca_file.as_deref(), base.starts_with("https"))?;
+        let tls = config.trust.client_config(base.starts_with("https"))?;
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -149,6 +149,38 @@ impl Service {
         answer.map_err(|_| ServiceError::Late(timeout))?
     }
 
+    /// Gets what is at a path, at most `most` bytes; none if it still has `tag`.
+    /// Returns the tag that it has now, too.
+    ///
+    /// # Errors
+    /// When there is no answer, or another one than 200 and 304.
+    pub async fn get(
+        &self,
+        path: &str,
+        tag: Option<&HeaderValue>,
+        most: usize,
+    ) -> Result<Option<(Bytes, Option<HeaderValue>)>, ServiceError> {
+        let mut request = self.request(Method::GET, path)?;
+        if let Some(tag) = tag {
+            request = request.header(IF_NONE_MATCH, tag);
+        }
+        let request = request.body(Full::default());
+        let timeout = self.config.timeout;
+        let exchange = async {
+            let answer = match self.exchange(request).await {
+                Err(ServiceError::Status { status, .. }) if status == StatusCode::NOT_MODIFIED => {
+                    return Ok(None);
+                }
+                answer => answer?,
+            };
+            let tag = answer.headers().get(ETAG).cloned();
+            let body = whole(answer.into_body(), most).await?;
+            Ok(Some((body, tag)))
+        };
+        let answer = tokio::time::timeout(timeout, exchange).await;
+        answer.map_err(|_| ServiceError::Late(timeout))?
+    }
+
     /// Opens a stream of events, from behind the one with this id.
     ///
     /// # Errors
@@ -176,12 +208,15 @@ impl Service {
         method: Method,
         path: &str,
     ) -> Result<hyper::http::request::Builder, ServiceError> {
-        // Read anew each time: a token is replaced while the node runs.
-        let token = token(&self.config.token_file).map_err(ServiceError::Token)?;
-        Ok(Request::builder()
+        let request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.base))
-            .header(AUTHORIZATION, token))
+            .uri(format!("{}{path}", self.base));
+        let Some(file) = &self.config.token_file else {
+            return Ok(request);
+        };
+        // Read anew each time: a token is replaced while the node runs.
+        let token = token(file).map_err(ServiceError::Token)?;
+        Ok(request.header(AUTHORIZATION, token))
     }
 
     async fn exchange(
@@ -226,38 +261,6 @@ fn token(path: &Path) -> Result<HeaderValue, ConfigError> {
     let mut header = header.map_err(|error| failed(error.to_string()))?;
     header.set_sensitive(true);
     Ok(header)
-}
-
-fn tls(ca_file: Option<&Path>, needed: bool) -> Result<ClientConfig, ConfigError> {
-    let provider = rustls::crypto::ring::default_provider();
-    let config = ClientConfig::builder_with_provider(provider.into());
-    let config = config.with_safe_default_protocol_versions()?;
-    let config = match ca_file {
-        Some(path) => config.with_root_certificates(authorities(path)?),
-        None if needed => config
-            .with_native_roots()
-            .map_err(ConfigError::NoAuthorities)?,
-        None => config.with_root_certificates(RootCertStore::empty()),
-    };
-    Ok(config.with_no_client_auth())
-}
-
-fn authorities(path: &Path) -> Result<RootCertStore, ConfigError> {
-    let failed = |reason: String| ConfigError::Authorities {
-        path: path.to_owned(),
-        reason,
-    };
-    let mut roots = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(path);
-    for certificate in certificates.map_err(|error| failed(error.to_string()))? {
-        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
-        let added = roots.add(certificate);
-        added.map_err(|error| failed(error.to_string()))?;
-    }
-    match roots.is_empty() {
-        true => Err(failed("holds no certificate".to_owned())),
-        false => Ok(roots),
-    }
 }
 
 async fn whole(body: Incoming, most: usize) -> Result<Bytes, ServiceError> {
@@ -323,10 +326,10 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             path
         };
-        let config = |token_file: PathBuf, ca_file| ServiceConfig {
+        let config = |token_file: PathBuf, ca_file: Option<PathBuf>| ServiceConfig {
             url: "https://control.example".to_owned(),
-            token_file,
-            ca_file,
+            token_file: Some(token_file),
+            trust: ca_file.map_or(Trust::System, Trust::File),
             timeout: Duration::from_secs(1),
         };
         let token = file("token", "secret\n");
@@ -342,12 +345,12 @@ mod tests {
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         ] {
             let told = refused(config(token.clone(), Some(file("ca.pem", wrong))));
-            assert!(told.contains("control.ca_file"), "{told}");
+            assert!(told.contains("ca_file"), "{told}");
         }
         let error = refused(ServiceConfig {
             url: "control.example".to_owned(),
             ..config(token, None)
         });
-        assert!(error.contains("control.url"), "{error}");
+        assert!(error.contains("no address"), "{error}");
     }
 }

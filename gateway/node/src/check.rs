@@ -5,6 +5,7 @@ use std::error::Error;
 use std::path::Path;
 
 use crate::config::{Config, ConfigError, Document};
+use crate::enrolment::Renewal;
 use crate::known_time::KnownTime;
 use crate::{api, bpsec, run, security};
 
@@ -37,6 +38,9 @@ fn of_files(config: &Config) -> Vec<String> {
     let time = KnownTime::load(Some(&config.node.state_dir));
     if let Err(error) = security::Security::load(&config.tls, &time) {
         problems.push(told(&error));
+    }
+    if let Err(error) = Renewal::of(config, &time) {
+        problems.push(format!("enrolment: {}", told(&error)));
     }
     problems.extend(bpsec::problems(&config.bpsec).iter().map(|e| told(e)));
     if let Err(error) = api::check(&config.api) {

@@ -93,6 +93,8 @@ pub enum Command {
     Bp(BpCommand),
     /// Read a password from standard input, and print its hash for the configuration.
     HashPassword,
+    /// Have a bare node enrolled by the control service: key, certificates, configuration.
+    Enroll(EnrollCommand),
     /// Make and manage the nodes' certificates.
     #[command(subcommand)]
     Pki(PkiCommand),
@@ -107,6 +109,26 @@ pub enum Command {
         /// The folder, which has to exist.
         dir: PathBuf,
     },
+}
+
+/// Where, and by which token.
+#[derive(Debug, Args)]
+pub struct EnrollCommand {
+    /// The control service: https://HOST[:PORT][/PREFIX].
+    pub url: String,
+    /// The token that the operator has made; it is good for one key. While the
+    /// command runs, other users of the machine can see it: see --token-file.
+    #[arg(long, required_unless_present = "token_file")]
+    pub token: Option<String>,
+    /// File with the token; "-" is standard input.
+    #[arg(long, conflicts_with = "token")]
+    pub token_file: Option<PathBuf>,
+    /// Where the configuration is written.
+    #[arg(long, default_value = "/etc/underpass/node.toml")]
+    pub config: PathBuf,
+    /// Replace a configuration and certificates that are there.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// To which node.
@@ -219,6 +241,13 @@ pub enum PkiCommand {
         /// The authority's name.
         #[arg(long, default_value = "Underpass")]
         name: String,
+        /// Instead of a new one: the certificate that another authority has issued
+        /// to this one, PEM.
+        #[arg(long, requires = "key", conflicts_with = "name")]
+        certificate: Option<PathBuf>,
+        /// Its private key, PEM.
+        #[arg(long, requires = "certificate")]
+        key: Option<PathBuf>,
     },
     /// Issue the certificate of a node.
     Issue {
@@ -252,5 +281,37 @@ pub enum PkiCommand {
         /// The node's ipn node number.
         #[arg(long)]
         node: u64,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sign the request of a node that has made its own key (PEM on standard input).
+    /// Prints JSON, as the control service uses it.
+    Sign {
+        #[command(flatten)]
+        folder: PkiFolder,
+        /// The node that may ask.
+        #[arg(long, required_unless_present = "renewal")]
+        node: Option<u64>,
+        /// Sign for the key of the node's present certificate only.
+        #[arg(long, conflicts_with = "node")]
+        renewal: bool,
+        /// Only say whose request it is.
+        #[arg(long)]
+        check: bool,
+        /// Validity, days.
+        #[arg(long, default_value_t = Authority::NODE_VALIDITY_DAYS)]
+        days: u64,
+    },
+    /// Issue a certificate for HTTPS: of the control service, or of a node's API.
+    IssueServer {
+        #[command(flatten)]
+        folder: PkiFolder,
+        /// DNS name or IP address that clients use; may be repeated.
+        #[arg(long = "name", required = true)]
+        names: Vec<String>,
+        /// Validity, days.
+        #[arg(long, default_value_t = Authority::NODE_VALIDITY_DAYS)]
+        days: u64,
     },
 }

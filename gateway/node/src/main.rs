@@ -13,6 +13,7 @@ mod client;
 mod clock;
 mod config;
 mod confinement;
+mod enrolment;
 mod incarnation;
 mod interception;
 mod known_links;
@@ -81,6 +82,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Budget(command) => Ok(budget::execute(&command)?),
         Command::Migrate(command) => Ok(migrate::execute(&command)?),
         Command::HashPassword => Ok(password::print_hash()?),
+        Command::Enroll(command) => Ok(enrolment::execute(&command)?),
         Command::Pki(command) => Ok(pki::execute(command)?),
         Command::Completion { shell } => Ok(manual::print_completion(shell)?),
         Command::ManualPages { dir } => Ok(manual::write_pages(&dir)?),

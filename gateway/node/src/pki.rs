@@ -1,10 +1,16 @@
 //! `underpass pki`: the private certificate authority.
 
-use std::time::SystemTime;
+use std::io::Read;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use underpass_pki::{Authority, Issued, PkiError, RenewKey};
+use serde_json::{Value, json};
+use underpass_pki::{Authority, CertificateRequest, Issued, PkiError, RenewKey};
 
 use crate::cli::PkiCommand;
+
+/// More than any request has, bytes.
+const MOST_INPUT: u64 = 64 << 10;
 
 /// Does what the command line says, and says what was done.
 ///
@@ -13,9 +19,21 @@ use crate::cli::PkiCommand;
 pub fn execute(command: PkiCommand) -> Result<(), PkiError> {
     let now = SystemTime::now();
     match command {
-        PkiCommand::Init { folder, name } => {
-            Authority::init(&folder.dir, &name, Authority::VALIDITY_DAYS, now)?;
-            println!("{}: authority {name:?} made", folder.dir.display());
+        PkiCommand::Init {
+            folder,
+            name,
+            certificate,
+            key,
+        } => {
+            match certificate.zip(key) {
+                Some((certificate, key)) => {
+                    Authority::adopt(&folder.dir, &certificate, &key, now)?;
+                }
+                None => {
+                    Authority::init(&folder.dir, &name, Authority::VALIDITY_DAYS, now)?;
+                }
+            }
+            println!("{}: authority made", folder.dir.display());
             println!("keep {} secret", folder.dir.join("ca.key").display());
         }
         PkiCommand::Issue { folder, node, days } => {
@@ -36,12 +54,88 @@ pub fn execute(command: PkiCommand) -> Result<(), PkiError> {
             let issued = Authority::open(&folder.dir)?.renew(node, key, days, now)?;
             tell("renewed", &issued);
         }
-        PkiCommand::Revoke { folder, node } => {
+        PkiCommand::Revoke {
+            folder,
+            node,
+            json: true,
+        } => {
+            let revoked = Authority::open(&folder.dir)?.revoke(node, now);
+            print_or_refuse(revoked.map(|serials| {
+                let serials: Vec<String> = serials.iter().map(ToString::to_string).collect();
+                json!({ "revoked": serials })
+            }))?;
+        }
+        PkiCommand::Revoke { folder, node, .. } => {
             for serial in Authority::open(&folder.dir)?.revoke(node, now)? {
                 println!("revoked certificate {serial} of node {node}");
             }
             println!("copy ca.crl to the nodes that have their own copy of the folder");
         }
+        PkiCommand::Sign {
+            folder,
+            node,
+            renewal: _,
+            check,
+            days,
+        } => print_or_refuse(sign(&folder.dir, node, check, days, now))?,
+        PkiCommand::IssueServer {
+            folder,
+            names,
+            days,
+        } => {
+            let dir = Authority::open(&folder.dir)?.issue_server(&names, days, now)?;
+            println!("issued {}/tls.crt and tls.key", dir.display());
+        }
+    }
+    Ok(())
+}
+
+/// Signs, or only checks, the request on standard input; a renewal if no node
+/// is named.
+fn sign(
+    dir: &Path,
+    node: Option<u64>,
+    check: bool,
+    days: u64,
+    now: SystemTime,
+) -> Result<Value, PkiError> {
+    let mut text = String::new();
+    let read = std::io::stdin().take(MOST_INPUT).read_to_string(&mut text);
+    read.map_err(|error| PkiError::Request(error.to_string()))?;
+    let request = CertificateRequest::parse(&text)?;
+    if let Some(node) = node.filter(|node| *node != request.node) {
+        let named = request.node;
+        return Err(PkiError::OtherNode { named, node });
+    }
+    let key_sha256 = request.key_sha256();
+    if check {
+        return Ok(json!({ "node": request.node, "key_sha256": key_sha256 }));
+    }
+    let mut authority = Authority::open(dir)?;
+    let signed = match node {
+        Some(node) => authority.sign(node, &request, days, now)?,
+        None => authority.renew_by_request(&request, days, now)?,
+    };
+    let end = signed.issued.not_after.duration_since(UNIX_EPOCH);
+    Ok(json!({
+        "node": signed.issued.node,
+        "key_sha256": key_sha256,
+        "serial": signed.issued.serial.to_string(),
+        "not_after_ms": u64::try_from(end.unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
+        "is_new": signed.is_new,
+        "certificate": signed.certificate,
+        "authority": signed.authority,
+        "revocations": signed.revocations,
+    }))
+}
+
+/// Prints a result, or why the request is refused: that is an answer, too, and
+/// what is wrong with this machine is none.
+fn print_or_refuse(result: Result<Value, PkiError>) -> Result<(), PkiError> {
+    match result {
+        Ok(value) => println!("{value}"),
+        Err(error) if error.is_refusal() => println!("{}", json!({ "refused": error.to_string() })),
+        Err(error) => return Err(error),
     }
     Ok(())
 }

@@ -48,6 +48,7 @@ use crate::budgets::KeptBudgets;
 use crate::clock::{self, ControlClock};
 use crate::config::{Config, Current, Document, Role};
 use crate::confinement::{self, Confinement};
+use crate::enrolment::Renewal;
 use crate::incarnation;
 use crate::interception::{self, Interceptor};
 use crate::known_links::KnownLinks;
@@ -328,6 +329,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     };
     let links = Arc::new(links);
     tasks.push(background(security.clone().watch(links.clone())));
+    let renewal = Renewal::of(&config, &time).map_err(RunError::Enrolment)?;
+    tasks.extend(renewal.map(|renewal| background(renewal.follow())));
     tasks.push(background(time.clone().save_regularly()));
     tasks.push(background(
         known_links.clone().save_regularly(shell.clone()),

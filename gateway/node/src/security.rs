@@ -255,7 +255,7 @@ impl Loaded {
             Ok(left) if left > WARNING => {}
             Ok(left) => tracing::warn!(
                 days = left.as_secs() / 86_400,
-                "this node's certificate ends soon: run `underpass pki renew`"
+                "this node's certificate ends soon: renew it (docs/enrolment.md)"
             ),
             Err(_) => tracing::error!(
                 "this node's certificate has ended, or its clock is wrong: peers will refuse it"

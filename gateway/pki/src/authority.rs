@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use nix::fcntl::Flock;
-use rcgen::{Issuer, KeyPair};
+use rcgen::{Issuer, KeyPair, PublicKeyData};
+use rustls::pki_types::CertificateDer;
 use time::OffsetDateTime;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use crate::certificate;
 use crate::credentials::{read_certificates, read_key, serial_and_end};
@@ -45,9 +48,9 @@ pub struct Issued {
 /// An open authority; while it is open, no other process can open it.
 #[derive(Debug)]
 pub struct Authority {
-    dir: PathBuf,
-    issuer: Issuer<'static, KeyPair>,
-    not_after: OffsetDateTime,
+    pub(crate) dir: PathBuf,
+    pub(crate) issuer: Issuer<'static, KeyPair>,
+    pub(crate) not_after: OffsetDateTime,
     revocations: RevocationList,
     /// Held until the authority is dropped.
     _lock: Flock<File>,
@@ -78,6 +81,37 @@ impl Authority {
         // Last: with its key the authority is complete.
         files::write(dir, CA_KEY, &key_pem, Readers::Owner)?;
         Self::open_locked(dir, _lock)
+    }
+
+    /// Makes an authority in `dir` of a certificate and a key that another one
+    /// has issued, PEM each: nodes trust that certificate, and need no other.
+    ///
+    /// # Errors
+    /// When they do not belong together, or may not sign certificates and
+    /// revocation lists.
+    pub fn adopt(
+        dir: &Path,
+        certificate_file: &Path,
+        key_file: &Path,
+        now: SystemTime,
+    ) -> Result<Self, PkiError> {
+        let certificate = read_certificates(certificate_file)?.swap_remove(0);
+        let key = read_key(key_file)?;
+        check_authority(certificate_file, &certificate, &key)?;
+        let (_, not_after) = serial_and_end(certificate_file, &certificate)?;
+        let key_pem = key.serialize_pem();
+        let certificate_pem = first_certificate(certificate_file)?;
+        files::make_dir(dir)?;
+        let lock = files::lock(dir)?;
+        if dir.join(CA_KEY).exists() || dir.join(CA_CERTIFICATE).exists() {
+            return Err(PkiError::AuthorityExists(dir.to_owned()));
+        }
+        let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
+        let list = RevocationList::default().sign(&issuer, now.into(), not_after)?;
+        files::write(dir, REVOCATION_LIST, &list, Readers::Everybody)?;
+        files::write(dir, CA_CERTIFICATE, &certificate_pem, Readers::Everybody)?;
+        files::write(dir, CA_KEY, &key_pem, Readers::Owner)?;
+        Self::open_locked(dir, lock)
     }
 
     /// Opens the authority in `dir`.
@@ -111,9 +145,7 @@ impl Authority {
     /// Makes a key and a certificate for a node that has none, or whose
     /// certificate is revoked. It ends with the authority's if `days` are more.
     pub fn issue(&mut self, node: u64, days: u64, now: SystemTime) -> Result<Issued, PkiError> {
-        if node == 0 || node == u64::from(u32::MAX) {
-            return Err(PkiError::NodeNumber(node));
-        }
+        check_number(node)?;
         let present = self.present(node)?;
         if present.is_some_and(|serial| !self.revocations.revoked.contains_key(&serial)) {
             return Err(PkiError::AlreadyIssued(node));
@@ -175,7 +207,7 @@ impl Authority {
     }
 
     /// The serial number of the certificate in a node's folder.
-    fn present(&self, node: u64) -> Result<Option<Serial>, PkiError> {
+    pub(crate) fn present(&self, node: u64) -> Result<Option<Serial>, PkiError> {
         let path = self.node_dir(node).join(NODE_CERTIFICATE);
         if !path.exists() {
             return Ok(None);
@@ -184,14 +216,43 @@ impl Authority {
         Ok(Some(serial_and_end(&path, &certificates[0])?.0))
     }
 
-    fn node_dir(&self, node: u64) -> PathBuf {
+    pub(crate) fn node_dir(&self, node: u64) -> PathBuf {
         self.dir.join(NODES).join(node.to_string())
+    }
+
+    pub(crate) fn is_revoked(&self, serial: &Serial) -> bool {
+        self.revocations.revoked.contains_key(serial)
+    }
+
+    /// A file of the authority, as it is given to nodes.
+    pub(crate) fn public_file(&self, name: &str) -> Result<String, PkiError> {
+        let path = self.dir.join(name);
+        files::read(&path)?.ok_or(PkiError::Missing(path))
     }
 
     fn certify(
         &mut self,
         node: u64,
         key: RenewKey,
+        days: u64,
+        now: SystemTime,
+    ) -> Result<Issued, PkiError> {
+        let dir = self.node_dir(node);
+        let pair = match key {
+            RenewKey::Keep => read_key(&dir.join(NODE_KEY))?,
+            RenewKey::New => KeyPair::generate()?,
+        };
+        let pem = (key == RenewKey::New).then(|| pair.serialize_pem());
+        self.certify_key(node, &pair, pem, days, now)
+    }
+
+    /// Makes a certificate for a key, and puts it into the node's folder; the
+    /// private key `pem` as well, if it is given.
+    pub(crate) fn certify_key(
+        &mut self,
+        node: u64,
+        key: &impl PublicKeyData,
+        pem: Option<String>,
         days: u64,
         now: SystemTime,
     ) -> Result<Issued, PkiError> {
@@ -202,12 +263,8 @@ impl Authority {
         let dir = self.node_dir(node);
         files::make_dir(&dir)?;
         let serial = Serial::random()?;
-        let pair = match key {
-            RenewKey::Keep => read_key(&dir.join(NODE_KEY))?,
-            RenewKey::New => KeyPair::generate()?,
-        };
         let params = certificate::node(node, &serial, now, not_after);
-        let certificate = params.signed_by(&pair, &self.issuer)?;
+        let certificate = params.signed_by(key, &self.issuer)?;
         let mut record = Record::load(&self.dir)?;
         record.add(Entry {
             node,
@@ -217,8 +274,8 @@ impl Authority {
         record.store(&self.dir)?;
         self.copy(CA_CERTIFICATE, &dir)?;
         self.copy(REVOCATION_LIST, &dir)?;
-        if key == RenewKey::New {
-            files::write(&dir, NODE_KEY, &pair.serialize_pem(), Readers::Owner)?;
+        if let Some(pem) = pem {
+            files::write(&dir, NODE_KEY, &pem, Readers::Owner)?;
         }
         files::write(
             &dir,
@@ -235,8 +292,48 @@ impl Authority {
     }
 
     fn copy(&self, name: &str, to: &Path) -> Result<(), PkiError> {
-        let path = self.dir.join(name);
-        let text = files::read(&path)?.ok_or(PkiError::Missing(path))?;
-        files::write(to, name, &text, Readers::Everybody)
+        files::write(to, name, &self.public_file(name)?, Readers::Everybody)
     }
+}
+
+/// The text of a file's first certificate: nodes are to trust no other one.
+fn first_certificate(path: &Path) -> Result<String, PkiError> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let missing = || PkiError::Missing(path.to_owned());
+    let text = files::read(path)?.ok_or_else(missing)?;
+    let begin = text.find(BEGIN).ok_or_else(missing)?;
+    let length = text[begin..].find(END).ok_or_else(missing)? + END.len();
+    Ok(format!("{}\n", &text[begin..begin + length]))
+}
+
+/// Whether a certificate is the key's, and may sign what an authority signs.
+fn check_authority(
+    path: &Path,
+    certificate: &CertificateDer<'_>,
+    key: &KeyPair,
+) -> Result<(), PkiError> {
+    let unusable = |reason: String| PkiError::Malformed {
+        path: path.to_owned(),
+        reason,
+    };
+    let (_, parsed) =
+        X509Certificate::from_der(certificate).map_err(|error| unusable(error.to_string()))?;
+    if parsed.public_key().raw != key.subject_public_key_info() {
+        return Err(unusable("it is of another key".to_owned()));
+    }
+    let usage = parsed.key_usage().ok().flatten();
+    let may_sign = usage.is_some_and(|usage| usage.value.key_cert_sign() && usage.value.crl_sign());
+    if !parsed.is_ca() || !may_sign {
+        let reason = "it is no authority that may sign certificates and revocation lists";
+        return Err(unusable(reason.to_owned()));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_number(node: u64) -> Result<(), PkiError> {
+    if node == 0 || node == u64::from(u32::MAX) {
+        return Err(PkiError::NodeNumber(node));
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SerialNumber,
+    ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType, SerialNumber,
 };
 use time::OffsetDateTime;
 use yasna::Tag;
@@ -21,7 +21,7 @@ const BUNDLE_EID: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 8, 11];
 const BUNDLE_SECURITY: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 3, 35];
 
 /// How far a node's clock may be behind when its certificate is new.
-const CLOCK_SLACK: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const CLOCK_SLACK: Duration = Duration::from_secs(24 * 3600);
 
 const LONGEST_VALIDITY_DAYS: u64 = 36_500;
 
@@ -81,6 +81,23 @@ pub(crate) fn node(
     ];
     params.use_authority_key_identifier_extension = true;
     params.custom_extensions = vec![node_id_name(&node_id)];
+    params
+}
+
+/// A certificate for HTTPS.
+pub(crate) fn server(
+    name: &str,
+    alternatives: Vec<SanType>,
+    serial: &Serial,
+    now: SystemTime,
+    end: OffsetDateTime,
+) -> CertificateParams {
+    let mut params = params(name.to_owned(), serial, now, end);
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    params.subject_alt_names = alternatives;
     params
 }
 

@@ -88,4 +88,48 @@ pub enum PkiError {
         /// The serial number of its last certificate.
         last: Serial,
     },
+    /// A request cannot be signed.
+    #[error("the certificate request is refused: {0}")]
+    Request(String),
+    /// A request names another node than the one it is made for.
+    #[error("the certificate request names node {named}, and this is for node {node}")]
+    OtherNode {
+        /// The node of the request.
+        named: u64,
+        /// The node that may ask.
+        node: u64,
+    },
+    /// A renewal is asked for by a key without a present certificate.
+    #[error("this key has no certificate of node {0} in force; enrol the node again")]
+    KeyUnknown(u64),
+    /// What was delivered to a node is not for it.
+    #[error("the delivered {what} cannot be used: {reason}")]
+    Delivered {
+        /// Which part.
+        what: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Something else is in the way of what was delivered.
+    #[error("{} is there already; --force replaces it", .0.display())]
+    InTheWay(PathBuf),
+    /// A server cannot have this name.
+    #[error("{0:?} is neither a DNS name nor an IP address")]
+    ServerName(String),
+}
+
+impl PkiError {
+    /// Whether the request is at fault, and not this machine.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            PkiError::Request(_)
+                | PkiError::OtherNode { .. }
+                | PkiError::KeyUnknown(_)
+                | PkiError::NodeRevoked(_)
+                | PkiError::NotIssued(_)
+                | PkiError::NodeNumber(_)
+                | PkiError::AlreadyRevoked { .. }
+        )
+    }
 }

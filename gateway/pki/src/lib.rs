@@ -15,12 +15,17 @@
 //!     node.key      its key, mode 0600
 //!     ca.crt        copy of the above
 //!     ca.crl        copy of the above; brought up to date by a revocation
+//! servers/<name>/   tls.crt with its chain, tls.key: for HTTPS
 //! ```
 //!
 //! Every file is replaced as a whole (written beside, synced, renamed), so a
 //! running node never reads half of one. It watches its folder by
 //! [`Fingerprint`] and loads it anew, without a restart; after a revocation
 //! `ca.crl` has to reach the folders that were copied to other machines.
+//!
+//! A node that is enrolled makes its key itself: the authority signs its
+//! [`CertificateRequest`], and `nodes/<n>/` has no key then. The node puts what
+//! it is given into its own folder by [`install`].
 //!
 //! Keys are ECDSA P-256. Certificates name the node id `ipn:<n>.0` in a SAN
 //! otherName and are restricted to bundle security, and to both sides of TLS
@@ -32,12 +37,19 @@ mod credentials;
 mod error;
 mod files;
 mod fingerprint;
+mod installed;
 mod issued;
+mod request;
 mod revocation;
 mod serial;
+mod server;
+mod signing;
 
 pub use authority::{Authority, Issued, RenewKey};
 pub use credentials::Credentials;
 pub use error::PkiError;
 pub use fingerprint::Fingerprint;
+pub use installed::{Delivered, install, replace_revocation_list};
+pub use request::{CertificateRequest, NodeKey};
 pub use serial::Serial;
+pub use signing::{Signed, renewal_due};

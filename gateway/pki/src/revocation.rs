@@ -26,6 +26,11 @@ pub(crate) struct RevocationList {
 }
 
 impl RevocationList {
+    /// How many lists were before it.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Reads the lists in a PEM text as one, if each is signed by one of
     /// `issuers`.
     pub fn parse(

@@ -40,6 +40,8 @@ _NOTHING = {
     "user": "nobody",
     "token": "987654321",
     "tenant": "no-tenant",
+    "enrolment": "987654321",
+    "node": "987654321",
     "link": "forward",
     "version": "1",
 }

@@ -11,6 +11,7 @@ from underpass_control.storage.models.blockages import (
     Obstruction,
     PredictedBlockage,
 )
+from underpass_control.storage.models.enrolments import Enrolment
 from underpass_control.storage.models.ledger import (
     LedgerEntry,
     LedgerLot,
@@ -34,6 +35,7 @@ __all__ = [
     "Beam",
     "Blockage",
     "CapacityStep",
+    "Enrolment",
     "Lease",
     "LedgerEntry",
     "LedgerLot",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use underpass_control_client::{
-    Lane, Poster, PosterConfig, Posting, Service, ServiceConfig, State, Taken,
+    Lane, Poster, PosterConfig, Posting, Service, ServiceConfig, State, Taken, Trust,
 };
 
 use crate::service::{Control, T_MS, TOKEN, Told, until};
@@ -151,14 +151,14 @@ async fn answer(service: ServiceConfig) -> Result<Value, String> {
 async fn only_a_service_that_a_known_authority_vouches_for_is_trusted() {
     let control = Control::start_tls().await;
     let trusting = ServiceConfig {
-        ca_file: Some(control.file("ca.pem")),
+        trust: Trust::File(control.file("ca.pem")),
         ..control.config()
     };
     assert_eq!(answer(trusting.clone()).await.unwrap()["accepted"], 0);
     let elsewhere = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(control.file("other.pem"), elsewhere.cert.pem()).unwrap();
     let other = ServiceConfig {
-        ca_file: Some(control.file("other.pem")),
+        trust: Trust::File(control.file("other.pem")),
         ..trusting
     };
     let error = answer(other).await.unwrap_err();

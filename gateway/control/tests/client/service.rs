@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
-use underpass_control_client::{Planned, Service, ServiceConfig, Teller};
+use underpass_control_client::{Planned, Service, ServiceConfig, Teller, Trust};
 
 pub const TOKEN: &str = "up_secret";
 
@@ -135,8 +135,8 @@ impl Control {
     pub fn config(&self) -> ServiceConfig {
         ServiceConfig {
             url: format!("{}://localhost:{}", self.scheme, self.address.port()),
-            token_file: self.folder.path().join("token"),
-            ca_file: None,
+            token_file: Some(self.folder.path().join("token")),
+            trust: Trust::System,
             timeout: Duration::from_secs(5),
         }
     }

@@ -38,7 +38,17 @@ impl Document {
     /// # Errors
     /// When one cannot be read or is no TOML, or two contradict each other.
     pub fn read(path: &Path) -> Result<Document, ConfigError> {
-        let mut texts = vec![read(path)?];
+        let (path, text) = read(path)?;
+        Document::beside(&path, text)
+    }
+
+    /// A main file's text that is not written yet, with the fragments that are
+    /// there.
+    ///
+    /// # Errors
+    /// As for [`Document::read`].
+    pub fn beside(path: &Path, text: String) -> Result<Document, ConfigError> {
+        let mut texts = vec![(path.to_owned(), text)];
         for fragment in fragments(path)? {
             texts.push(read(&fragment)?);
         }

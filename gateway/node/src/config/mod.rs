@@ -16,6 +16,7 @@ mod custody;
 mod deferred;
 mod document;
 mod edge;
+mod enrolment;
 mod link;
 mod ltp;
 mod meter;
@@ -49,6 +50,7 @@ pub use current::Current;
 pub use custody::{CustodyConfig, CustodyDialect, Durability};
 pub use deferred::DeferredConfig;
 pub use document::{Document, FRAGMENTS, Place};
+pub use enrolment::EnrolmentConfig;
 pub use link::{
     AcceptedHop, BeamConfig, ConvergenceLayer, KnownLink, ListenerConfig, PathConfig, QuicConfig,
     QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig, TerminalConfig, TerminalPathConfig,
@@ -122,6 +124,9 @@ pub struct Config {
     /// How convergence-layer sessions are secured.
     #[serde(default)]
     pub tls: TlsConfig,
+    /// Where certificate and revocation list are kept up to date.
+    #[serde(default)]
+    pub enrolment: Option<EnrolmentConfig>,
     /// TCP options of convergence-layer sessions.
     #[serde(default)]
     pub tcp: TcpConfig,
@@ -273,6 +278,9 @@ impl Config {
                 "tls: convergence_layer = \"quic\" needs certificates (pki_dir): there is no plain QUIC"
                     .to_owned(),
             );
+        }
+        if let Some(enrolment) = &self.enrolment {
+            enrolment.check(self.tls.pki_dir.as_deref(), &mut problems);
         }
         self.tcp.check(&mut problems);
         self.beacons.check(&mut problems);

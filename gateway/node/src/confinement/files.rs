@@ -82,11 +82,13 @@ fn readable(config: &Config, file: &Path) -> Vec<PathBuf> {
     let users = config.edge.listener.iter().flat_map(|l| &l.users);
     let control = config.control.as_ref();
     let cdni = config.cdni.as_ref();
+    let enrolment = config.enrolment.as_ref();
     let files = [file.to_owned(), file.with_file_name(FRAGMENTS)]
         .into_iter()
         .chain(resolver)
         .chain(named.map(PathBuf::from))
         .chain(config.tls.pki_dir.clone())
+        .chain(enrolment.and_then(|enrolment| enrolment.ca_file.clone()))
         .chain(config.beacons.key_file.clone())
         .chain(config.routing.contact_plan.clone())
         .chain(config.bpsec.keys_dir.clone())
@@ -114,8 +116,12 @@ fn writable(config: &Config) -> Vec<PathBuf> {
         config.applications.as_ref().map(|a| a.socket.clone()),
     ];
     let folders = files.into_iter().flatten().map(|file| folder_of(&file));
+    // A renewed certificate is put there.
+    let certificates = config.tls.pki_dir.clone();
+    let certificates = certificates.filter(|_| config.enrolment.is_some());
     folders
         .chain([state_dir.clone(), config.custody.dir(state_dir)])
+        .chain(certificates)
         .collect()
 }
 

@@ -8,7 +8,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 use underpass_control_client::{
     ConfigError, Follower, Following, Lane, Planned, Poster, PosterConfig, Posting, Service,
-    ServiceConfig, SpoolError, Taken, Teller,
+    ServiceConfig, SpoolError, Taken, Teller, Trust,
 };
 use underpass_reports::Kind;
 
@@ -56,8 +56,8 @@ pub(crate) fn confirms(config: &Config) -> bool {
 pub(crate) fn service(config: &ControlConfig) -> Result<Service, ConfigError> {
     Service::new(ServiceConfig {
         url: config.url.clone(),
-        token_file: config.token_file.clone(),
-        ca_file: config.ca_file.clone(),
+        token_file: Some(config.token_file.clone()),
+        trust: config.ca_file.clone().map_or(Trust::System, Trust::File),
         timeout: Duration::from_secs(config.timeout_s),
     })
 }

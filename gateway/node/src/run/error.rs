@@ -104,6 +104,9 @@ pub enum RunError {
     /// The helper for what needs rights cannot start.
     #[error(transparent)]
     Helper(#[from] HelperError),
+    /// The service that renews the certificate cannot be asked.
+    #[error("enrolment: {0}")]
+    Enrolment(underpass_control_client::ConfigError),
     /// The control service cannot be worked with.
     #[error(transparent)]
     Control(#[from] ControlError),

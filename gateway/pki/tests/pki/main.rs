@@ -4,6 +4,7 @@ mod claims;
 mod faults;
 mod form;
 mod handshake;
+mod requests;
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};

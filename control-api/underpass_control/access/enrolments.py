@@ -1,0 +1,96 @@
+"""Leave for nodes to be enrolled: one key for each token."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.access.secrets import digest_of
+from underpass_control.enrolment.tokens import RANDOM_BYTES, token_of
+from underpass_control.storage.models import Enrolment
+
+# All but the hash and the configuration.
+_SHOWN = tuple(
+    column
+    for column in Enrolment.__table__.columns
+    if column.name not in ("digest", "configuration")
+)
+
+
+async def create_enrolment(
+    connection: AsyncConnection,
+    *,
+    node: int,
+    configuration: str,
+    fingerprint: bytes,
+    now_ms: int,
+    expires_ms: int,
+) -> tuple[int, str]:
+    """Make an enrolment; return its number and token, which is not stored."""
+    text = token_of(node, fingerprint, secrets.token_bytes(RANDOM_BYTES))
+    values = {
+        "digest": digest_of(text),
+        "node": node,
+        "configuration": configuration,
+        "created_ms": now_ms,
+        "expires_ms": expires_ms,
+    }
+    made = await connection.execute(insert(Enrolment).values(values).returning(Enrolment.id))
+    return made.scalar_one(), text
+
+
+async def get_enrolment(connection: AsyncConnection, enrolment: int) -> Row[Any] | None:
+    """Return what is shown of an enrolment."""
+    query = select(*_SHOWN).where(Enrolment.id == enrolment)
+    return (await connection.execute(query)).one_or_none()
+
+
+async def page_of_enrolments(
+    connection: AsyncConnection, *, after: int | None, limit: int
+) -> Sequence[Row[Any]]:
+    """Return enrolments behind a number, in order."""
+    query = select(*_SHOWN).order_by(Enrolment.id).limit(limit)
+    if after is not None:
+        query = query.where(Enrolment.id > after)
+    return (await connection.execute(query)).all()
+
+
+async def revoke_enrolment(connection: AsyncConnection, enrolment: int, now_ms: int) -> bool:
+    """Revoke an enrolment; return whether there was one in force."""
+    change = (
+        update(Enrolment)
+        .where(Enrolment.id == enrolment, Enrolment.revoked_ms.is_(None))
+        .values(revoked_ms=now_ms)
+    )
+    return (await connection.execute(change)).rowcount > 0
+
+
+async def find_enrolment(connection: AsyncConnection, text: str, now_ms: int) -> Row[Any] | None:
+    """Return the enrolment of a token, whole, if it is neither expired nor revoked."""
+    query = select(Enrolment.__table__).where(
+        Enrolment.digest == digest_of(text),
+        Enrolment.revoked_ms.is_(None),
+        Enrolment.expires_ms > now_ms,
+    )
+    return (await connection.execute(query)).one_or_none()
+
+
+async def use_enrolment(
+    connection: AsyncConnection, enrolment: int, key_sha256: str, now_ms: int
+) -> bool:
+    """Give an enrolment to a key, if no key has it; return whether it has been given."""
+    change = (
+        update(Enrolment)
+        .where(
+            Enrolment.id == enrolment,
+            Enrolment.key_sha256.is_(None),
+            Enrolment.revoked_ms.is_(None),
+        )
+        .values(key_sha256=key_sha256, used_ms=now_ms)
+    )
+    return (await connection.execute(change)).rowcount > 0

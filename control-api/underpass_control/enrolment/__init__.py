@@ -1,0 +1,1 @@
+"""Enrolment: how a bare node becomes one of the fleet."""

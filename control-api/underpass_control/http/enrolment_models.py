@@ -1,0 +1,91 @@
+"""What the API takes and gives of enrolments and certificates."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from underpass_control.enrolment.configuration import LONGEST_CONFIGURATION
+from underpass_control.enrolment.tokens import LONGEST_TOKEN
+from underpass_control.http.models import Instant, Model, NodeNumber
+
+EnrolmentToken = Annotated[str, Field(pattern=rf"^upe_[A-Za-z0-9_-]{{1,{LONGEST_TOKEN - 4}}}$")]
+# PEM (PKCS #10).
+CertificateRequest = Annotated[
+    str, Field(min_length=1, max_length=8_192, pattern=r"^[\x20-\x7e\r\n]+$")
+]
+
+
+class EnrolmentBody(Model):
+    """A node that may be enrolled."""
+
+    node: NodeNumber
+    # TOML, with `tls.pki_dir` in `node.state_dir`.
+    configuration: Annotated[
+        str,
+        Field(
+            min_length=1, max_length=LONGEST_CONFIGURATION, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]+$"
+        ),
+    ]
+    expires: Instant
+
+
+class Enrolment(Model):
+    """An enrolment, without its token and configuration."""
+
+    id: int
+    node: NodeNumber
+    created: Instant
+    expires: Instant
+    revoked: Instant | None = None
+    # When it was used, and by which key: the SHA-256 of its SubjectPublicKeyInfo.
+    used: Instant | None = None
+    key_sha256: str | None = None
+
+
+class NewEnrolment(Enrolment):
+    """An enrolment that has just been made: its token is not shown again."""
+
+    token: EnrolmentToken
+
+
+class EnrolmentList(Model):
+    """A page of enrolments."""
+
+    enrolments: list[Enrolment]
+    next: str | None = None
+
+
+class EnrolBody(Model):
+    """A node's request, with the token of its enrolment."""
+
+    token: EnrolmentToken
+    request: CertificateRequest
+
+
+class RenewBody(Model):
+    """A node's request, signed by the key of its present certificate."""
+
+    request: CertificateRequest
+
+
+class Certified(Model):
+    """A node's certificate, the authority's, and the revocation list: PEM each."""
+
+    node: NodeNumber
+    certificate: str
+    authority: str
+    revocations: str
+
+
+class Enrolled(Certified):
+    """What makes a bare node one of the fleet."""
+
+    configuration: str
+
+
+class Revoked(Model):
+    """Serial numbers of certificates, hexadecimal."""
+
+    revoked: list[str]

@@ -1,0 +1,317 @@
+"""Enrolments: made and revoked by operators, used by nodes; and the nodes' certificates."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from aiohttp import web
+from sqlalchemy.engine import Row
+
+from underpass_control.access import enrolments
+from underpass_control.access.audit import Actor, Changed
+from underpass_control.enrolment import configuration
+from underpass_control.enrolment.authority import (
+    Authority,
+    AuthorityError,
+    RefusedRequestError,
+    Signed,
+)
+from underpass_control.http import enrolment_models as models
+from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.endpoint import OPERATORS, Answer, Call, Endpoint
+from underpass_control.http.limits import Buckets
+from underpass_control.http.models import Page
+from underpass_control.http.problem import Problem
+from underpass_control.http.tenancy import Tenancy
+from underpass_control.instants import milliseconds, moment_of
+from underpass_control.storage.database import Database
+
+# An enrolment is for the near future: who finds a forgotten token finds it over.
+_LONGEST_MS = 90 * 86_400_000
+# A program is started for each request: of one address so many at once, and then one each 2 s. A
+# fleet may come from one address.
+_PER_S = 0.5
+_BURST = 40
+# A revocation list has some 50 bytes for each certificate.
+_LIST_TYPE = "application/x-pem-file"
+
+T = TypeVar("T")
+
+
+class Enrolments:
+    """The endpoints of enrolments and of the nodes' certificates."""
+
+    def __init__(self, database: Database, authority: Authority | None) -> None:
+        self._database = database
+        self._authority = authority
+        self._of_address = Buckets(_PER_S, _BURST)
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        away = [HTTPStatus.SERVICE_UNAVAILABLE]
+        return [
+            Endpoint(
+                "GET",
+                "/v1/enrolments",
+                "All enrolments, without their tokens",
+                self._page,
+                OPERATORS,
+                tenancy=Tenancy.WHOLE,
+                query=Page,
+                answers=models.EnrolmentList,
+            ),
+            Endpoint(
+                "POST",
+                "/v1/enrolments",
+                "Let a node be enrolled: the token is shown once",
+                self._create,
+                OPERATORS,
+                tenancy=Tenancy.WHOLE,
+                recorded=True,
+                body=models.EnrolmentBody,
+                answers=models.NewEnrolment,
+                status=HTTPStatus.CREATED,
+            ),
+            Endpoint(
+                "DELETE",
+                "/v1/enrolments/{enrolment}",
+                "Revoke an enrolment; certificates that it has led to stay",
+                self._revoke,
+                OPERATORS,
+                tenancy=Tenancy.WHOLE,
+                recorded=True,
+                status=HTTPStatus.NO_CONTENT,
+            ),
+            Endpoint(
+                "DELETE",
+                "/v1/nodes/{node}/certificates",
+                "Revoke all certificates of a node: its sessions end",
+                self._revoke_certificates,
+                OPERATORS,
+                tenancy=Tenancy.WHOLE,
+                recorded=True,
+                answers=models.Revoked,
+                problems=[HTTPStatus.CONFLICT],
+            ),
+            Endpoint(
+                "POST",
+                "/v1/node/enrolment",
+                "Become a node, by the token of an enrolment",
+                self._enrol,
+                None,
+                body=models.EnrolBody,
+                answers=models.Enrolled,
+                problems=[HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT, *away],
+            ),
+            Endpoint(
+                "POST",
+                "/v1/node/certificate",
+                "Renew a node's certificate, by a request that its key has signed",
+                self._renew,
+                None,
+                body=models.RenewBody,
+                answers=models.Certified,
+                problems=[HTTPStatus.FORBIDDEN, *away],
+            ),
+            Endpoint(
+                "GET",
+                "/v1/authority/revocations",
+                "The certificates that are revoked (RFC 5280), signed by the authority",
+                self._revocations,
+                None,
+                headers=["If-None-Match"],
+                others=[HTTPStatus.NOT_MODIFIED],
+                media_type=_LIST_TYPE,
+                problems=away,
+            ),
+        ]
+
+    async def _page(self, call: Call) -> models.EnrolmentList:
+        query = call.query(Page)
+        async with self._database.reading() as connection:
+            rows = await enrolments.page_of_enrolments(
+                connection, after=number_after(query.cursor), limit=query.limit
+            )
+        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        return models.EnrolmentList(enrolments=[_shown(row) for row in rows], next=last)
+
+    async def _create(self, call: Call) -> Answer:
+        body = call.body(models.EnrolmentBody)
+        now_ms, expires_ms = _now_ms(), milliseconds(body.expires)
+        if not now_ms < expires_ms <= now_ms + _LONGEST_MS:
+            detail = f"it must expire within {_LONGEST_MS // 86_400_000} days from now"
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        try:
+            configuration.check(body.configuration, body.node)
+        except configuration.ConfigurationError as error:
+            detail = f"the configuration: {error}"
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+        try:
+            fingerprint = self._working().fingerprint()
+        except AuthorityError as error:
+            raise _away(error) from error
+        async with self._database.transaction() as connection:
+            number, token = await enrolments.create_enrolment(
+                connection,
+                node=body.node,
+                configuration=body.configuration,
+                fingerprint=fingerprint,
+                now_ms=now_ms,
+                expires_ms=expires_ms,
+            )
+            row = await enrolments.get_enrolment(connection, number)
+            assert row is not None, "it has just been made"
+            made = _shown(row)
+            await call.record(connection, _changed("create", made))
+        shown = models.NewEnrolment(**made.model_dump(), token=token)
+        return Answer(shown, HTTPStatus.CREATED, {"Cache-Control": "no-store"})
+
+    async def _revoke(self, call: Call) -> Answer:
+        number = call.path_number("enrolment")
+        async with self._database.transaction() as connection:
+            if not await enrolments.revoke_enrolment(connection, number, _now_ms()):
+                raise Problem(HTTPStatus.NOT_FOUND, f"there is no enrolment {number} in force")
+            row = await enrolments.get_enrolment(connection, number)
+            assert row is not None, "it has just been revoked"
+            await call.record(connection, _changed("revoke", _shown(row)))
+        return Answer(None, HTTPStatus.NO_CONTENT)
+
+    async def _revoke_certificates(self, call: Call) -> models.Revoked:
+        node = call.path_number("node")
+        try:
+            revoked = await _answered(self._working().revoke(node))
+        except RefusedRequestError as error:
+            raise Problem(HTTPStatus.CONFLICT, str(error)) from error
+        target = f"/v1/nodes/{node}/certificates"
+        changed = Changed("revoke", target, None, None, {"revoked": revoked})
+        async with self._database.transaction() as connection:
+            await call.record(connection, changed)
+        return models.Revoked(revoked=revoked)
+
+    async def _enrol(self, call: Call) -> Answer:
+        body = call.body(models.EnrolBody)
+        authority = self._working()
+        self._admit(call)
+        async with self._database.reading() as connection:
+            row = await enrolments.find_enrolment(connection, body.token, _now_ms())
+        if row is None:
+            detail = "the token is unknown, expired or revoked: have another one made"
+            raise Problem(HTTPStatus.FORBIDDEN, detail)
+        try:
+            key = await _answered(authority.key_of(row.node, body.request))
+            await self._give(call, row, key)
+            # Only now: what is cut short here is completed when the node asks again.
+            signed = await _answered(authority.sign(row.node, body.request))
+        except RefusedRequestError as error:
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        shown = models.Enrolled(**_certified(signed), configuration=row.configuration)
+        return Answer(shown, headers={"Cache-Control": "no-store"})
+
+    async def _give(self, call: Call, row: Row[Any], key: str) -> None:
+        """Give an enrolment to a key; the same key may come again.
+
+        Raises:
+            Problem: 409, another key has it.
+        """
+        async with self._database.transaction() as connection:
+            if await enrolments.use_enrolment(connection, row.id, key, _now_ms()):
+                used = await enrolments.get_enrolment(connection, row.id)
+                assert used is not None, "it has just been used"
+                actor = Actor("enrolment", row.id, f"node {row.node}", call.address)
+                await call.record(connection, _changed("use", _shown(used)), actor)
+                return
+            found = await enrolments.get_enrolment(connection, row.id)
+        if found is None or found.revoked_ms is not None or found.key_sha256 != key:
+            detail = (
+                "the token has been used by another key: if that was not this node, revoke the"
+                " certificates of its number; then have another token made"
+            )
+            raise Problem(HTTPStatus.CONFLICT, detail)
+
+    async def _renew(self, call: Call) -> Answer:
+        body = call.body(models.RenewBody)
+        authority = self._working()
+        self._admit(call)
+        try:
+            signed = await _answered(authority.renew(body.request))
+        except RefusedRequestError as error:
+            raise Problem(HTTPStatus.FORBIDDEN, str(error)) from error
+        if signed.is_new:
+            end = moment_of(signed.not_after_ms).isoformat()
+            state = {"serial": signed.serial, "not_after": end}
+            target = f"/v1/nodes/{signed.node}/certificates"
+            actor = Actor("node", signed.node, f"node {signed.node}", call.address)
+            async with self._database.transaction() as connection:
+                await call.record(connection, Changed("renew", target, None, None, state), actor)
+        return Answer(models.Certified(**_certified(signed)))
+
+    async def _revocations(self, call: Call) -> web.Response | Answer:
+        try:
+            text, mark = await self._working().revocations()
+        except AuthorityError as error:
+            raise _away(error) from error
+        tag = f'"{mark}"'
+        if tag in call.request.headers.get("If-None-Match", "").split(", "):
+            return Answer(None, HTTPStatus.NOT_MODIFIED, {"ETag": tag})
+        return web.Response(text=text, content_type=_LIST_TYPE, headers={"ETag": tag})
+
+    def _working(self) -> Authority:
+        if self._authority is None:
+            detail = "this service has no authority: it is started with --authority"
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail)
+        return self._authority
+
+    def _admit(self, call: Call) -> None:
+        wait_s = self._of_address.take(call.address, time.monotonic())
+        if wait_s > 0:
+            later = {"Retry-After": str(math.ceil(wait_s))}
+            detail = "too many requests: try again later"
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
+
+
+async def _answered(work: Awaitable[T]) -> T:
+    """Return what the authority answers.
+
+    Raises:
+        Problem: 503, it cannot work.
+        RefusedRequestError: It refuses.
+    """
+    try:
+        return await work
+    except AuthorityError as error:
+        raise _away(error) from error
+
+
+def _away(error: AuthorityError) -> Problem:
+    later = {"Retry-After": "5"}
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), headers=later)
+
+
+def _certified(signed: Signed) -> dict[str, Any]:
+    return {
+        "node": signed.node,
+        "certificate": signed.certificate,
+        "authority": signed.authority,
+        "revocations": signed.revocations,
+    }
+
+
+def _shown(row: Row[Any]) -> models.Enrolment:
+    state: dict[str, Any] = {"id": row.id, "node": row.node, "key_sha256": row.key_sha256}
+    for name in ("created", "expires", "revoked", "used"):
+        ms = getattr(row, f"{name}_ms")
+        state[name] = None if ms is None else moment_of(ms)
+    return models.Enrolment.model_validate(state)
+
+
+def _changed(action: str, shown: models.Enrolment) -> Changed:
+    state = shown.model_dump(mode="json", exclude_none=True)
+    return Changed(action, f"/v1/enrolments/{shown.id}", None, None, state)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

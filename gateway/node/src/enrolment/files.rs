@@ -1,0 +1,191 @@
+//! The files of a node that is enrolled: all of them, or none.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use ring::digest::{SHA256, digest};
+use underpass_pki::{Delivered, NodeKey, PkiError, install};
+
+use super::error::EnrolError;
+use crate::config::{Config, Document};
+
+/// A token has a hundred bytes.
+const MOST_TOKEN_BYTES: u64 = 1024;
+
+/// Its files in the node's folder of certificates.
+const CERTIFICATES: [&str; 4] = ["ca.crt", "ca.crl", "node.key", "node.crt"];
+
+/// Where a node is set up.
+pub struct Place {
+    config: PathBuf,
+    /// The key of an enrolment that is not complete, by its token.
+    pending: PathBuf,
+    force: bool,
+}
+
+impl Place {
+    /// For a configuration's file and a token.
+    pub fn new(config: &Path, token: &str, force: bool) -> Place {
+        let hash = digest(&SHA256, token.as_bytes());
+        let hash: String = hash.as_ref()[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Place {
+            config: config.to_owned(),
+            pending: config.with_file_name(format!(".enrolment-{hash}.key")),
+            force,
+        }
+    }
+
+    /// Refuses to replace what another set-up has left.
+    pub fn check_free(&self) -> Result<(), EnrolError> {
+        if self.config.exists() && !self.force && !self.pending.exists() {
+            return Err(EnrolError::InTheWay(self.config.clone()));
+        }
+        Ok(())
+    }
+
+    /// The key of this enrolment, made at its first try.
+    pub fn key(&self) -> Result<NodeKey, EnrolError> {
+        let folder = folder_of(&self.pending);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o750)
+            .create(folder)
+            .map_err(failed("make", folder))?;
+        let name = self.pending.file_name().unwrap_or_default();
+        Ok(NodeKey::load_or_make(folder, &name.to_string_lossy())?)
+    }
+
+    /// Forgets the key of an enrolment that will never be.
+    pub fn forget_key(&self) {
+        let _ = fs::remove_file(&self.pending);
+    }
+
+    /// Writes certificates, key and configuration, after a look at all of them.
+    pub fn fill(
+        &self,
+        node: u64,
+        key: &NodeKey,
+        delivered: &Delivered,
+        configuration: &str,
+    ) -> Result<(), EnrolError> {
+        let config = self.examine(node, configuration)?;
+        let state_dir = &config.node.state_dir;
+        let unusable = |text: String| EnrolError::Configuration(text);
+        let pki_dir = config.tls.pki_dir.as_ref().ok_or_else(|| {
+            unusable("tls.pki_dir is not set; it belongs into the enrolment's configuration".into())
+        })?;
+        if !pki_dir.starts_with(state_dir) || pki_dir == state_dir || has_parents(pki_dir) {
+            return Err(unusable(format!(
+                "tls.pki_dir = {pki_dir:?} must be a folder in node.state_dir ({}), where the node can renew its certificate",
+                state_dir.display()
+            )));
+        }
+        let written = fs::read_to_string(&self.config).ok();
+        if !self.force && written.is_some_and(|written| written != configuration) {
+            return Err(EnrolError::InTheWay(self.config.clone()));
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(state_dir)
+            .map_err(failed("make", state_dir))?;
+        match install(pki_dir, node, key, delivered, self.force) {
+            Err(PkiError::InTheWay(path)) => return Err(EnrolError::InTheWay(path)),
+            installed => installed?,
+        };
+        // The node runs as whom its state belongs to.
+        let owner = fs::metadata(state_dir).map_err(failed("read", state_dir))?;
+        own(pki_dir, owner.uid(), owner.gid())?;
+        for name in CERTIFICATES {
+            own(&pki_dir.join(name), owner.uid(), owner.gid())?;
+        }
+        // Last: with it the node can be started.
+        self.write_configuration(configuration, owner.gid())?;
+        fs::remove_file(&self.pending).map_err(failed("remove", &self.pending))
+    }
+
+    /// The delivered configuration, with the fragments that are beside it.
+    fn examine(&self, node: u64, text: &str) -> Result<Config, EnrolError> {
+        let unusable = |text: String| EnrolError::Configuration(text);
+        let document = Document::beside(&self.config, text.to_owned())
+            .map_err(|error| unusable(error.to_string()))?;
+        let (config, problems) =
+            Config::examine(&document).map_err(|error| unusable(error.to_string()))?;
+        if !problems.is_empty() {
+            return Err(unusable(problems.join("; ")));
+        }
+        if config.node.number != node {
+            let number = config.node.number;
+            return Err(unusable(format!("it is for node {number}, not {node}")));
+        }
+        Ok(config)
+    }
+
+    fn write_configuration(&self, text: &str, group: u32) -> Result<(), EnrolError> {
+        let failed = failed("write", &self.config);
+        let folder = folder_of(&self.config);
+        let name = self.config.file_name().unwrap_or_default();
+        let beside = folder.join(format!(".new-{}", name.to_string_lossy()));
+        // What is left of a run that was killed.
+        let _ = fs::remove_file(&beside);
+        let mut file = File::create_new(&beside).map_err(&failed)?;
+        let private = fs::Permissions::from_mode(0o640);
+        file.set_permissions(private).map_err(&failed)?;
+        file.write_all(text.as_bytes()).map_err(&failed)?;
+        let uid = file.metadata().map_err(&failed)?.uid();
+        own(&beside, uid, group)?;
+        file.sync_all().map_err(&failed)?;
+        fs::rename(&beside, &self.config).map_err(&failed)?;
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(&failed)
+    }
+}
+
+/// Reads a token's file; "-" is standard input.
+pub fn read_token(path: &Path) -> Result<String, EnrolError> {
+    let mut text = String::new();
+    let read = match path == Path::new("-") {
+        true => io::stdin().take(MOST_TOKEN_BYTES).read_to_string(&mut text),
+        false => {
+            File::open(path).and_then(|file| file.take(MOST_TOKEN_BYTES).read_to_string(&mut text))
+        }
+    };
+    read.map_err(failed("read", path))?;
+    Ok(text)
+}
+
+/// Gives a file to somebody, as only root can.
+fn own(path: &Path, uid: u32, gid: u32) -> Result<(), EnrolError> {
+    let failed = failed("change the owner of", path);
+    let present = fs::metadata(path).map_err(&failed)?;
+    if (present.uid(), present.gid()) == (uid, gid) {
+        return Ok(());
+    }
+    chown(path, Some(uid), Some(gid)).map_err(&failed)
+}
+
+fn has_parents(path: &Path) -> bool {
+    path.components()
+        .any(|part| part == std::path::Component::ParentDir)
+}
+
+fn folder_of(file: &Path) -> &Path {
+    let folder = file.parent();
+    folder
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+fn failed<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> EnrolError + 'a {
+    move |source| EnrolError::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}

@@ -1,0 +1,105 @@
+//! `underpass enroll`: makes a bare node one of the fleet.
+//!
+//! The key is made here and stays. Until all is written it is kept beside the
+//! configuration, so that a run that was cut short, or whose answer was lost,
+//! is completed by the same command: the service gives the same key the same
+//! certificate again.
+
+mod error;
+mod files;
+mod renewal;
+mod token;
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+use underpass_control_client::{Service, ServiceConfig, Trust};
+use underpass_pki::Delivered;
+
+pub use error::EnrolError;
+use files::Place;
+pub use renewal::Renewal;
+use token::EnrolmentToken;
+
+use crate::check;
+use crate::cli::EnrollCommand;
+
+/// How long an answer may take, a round trip by satellite included.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The largest answer: the revocation list of a large fleet.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// What the service answers.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    node: u64,
+    certificate: String,
+    authority: String,
+    revocations: String,
+    /// The node's configuration, TOML.
+    configuration: String,
+}
+
+/// Enrols this node.
+///
+/// # Errors
+/// When something is there already, the service is not the one of the token,
+/// or it refuses. Nothing is left half done then that the same command, once
+/// the reason is gone, would not complete.
+pub fn execute(command: &EnrollCommand) -> Result<(), EnrolError> {
+    let text = match &command.token_file {
+        Some(path) => files::read_token(path)?,
+        None => command.token.clone().unwrap_or_default(),
+    };
+    let token = EnrolmentToken::parse(&text).ok_or(EnrolError::Token)?;
+    if !command.url.starts_with("https://") {
+        return Err(EnrolError::NotEncrypted(command.url.clone()));
+    }
+    let place = Place::new(&command.config, &token.text, command.force);
+    place.check_free()?;
+    let key = place.key()?;
+    let request = key.request(token.node)?;
+    let answer = match ask(&command.url, &token, &request) {
+        Err(error) if error.is_final() => {
+            place.forget_key();
+            return Err(error);
+        }
+        answer => answer?,
+    };
+    if answer.node != token.node {
+        return Err(EnrolError::OtherNode(answer.node, token.node));
+    }
+    let delivered = Delivered {
+        certificate: answer.certificate,
+        authority: answer.authority,
+        revocations: answer.revocations,
+    };
+    place.fill(token.node, &key, &delivered, &answer.configuration)?;
+    println!(
+        "node {} is enrolled: its key has not left this machine",
+        token.node
+    );
+    check::execute(&command.config)?;
+    println!("start it by: systemctl start underpass (or: underpass run)");
+    Ok(())
+}
+
+/// Shows the request to the service, which is known by the token's fingerprint
+/// before the token is shown.
+fn ask(url: &str, token: &EnrolmentToken, request: &str) -> Result<Answer, EnrolError> {
+    let service = Service::new(ServiceConfig {
+        url: url.to_owned(),
+        token_file: None,
+        trust: Trust::Fingerprint(token.fingerprint),
+        timeout: TIMEOUT,
+    })?;
+    let body = json!({ "token": token.text, "request": request }).to_string();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(EnrolError::Runtime)?;
+    let answer = runtime.block_on(service.post("/v1/node/enrolment", body, MAX_ANSWER_BYTES));
+    Ok(serde_json::from_slice(&answer?)?)
+}

@@ -1,0 +1,312 @@
+"""Enrolments over REST: who gets a certificate, and who does not."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+from underpass_control.cli import app
+from underpass_control.commands.enrolments import fragment_of
+from underpass_control.enrolment.configuration import ConfigurationError, check, filled
+from underpass_control.enrolment.tokens import fingerprint_of, token_of
+from underpass_control.instants import milliseconds_of, moment_of, rfc3339
+from underpass_control.settings import Settings
+
+from tests.control_api.service.api import Api, Reply, now_ms, served
+from tests.testbed import programs
+
+NODE = 10
+CONFIGURATION = """\
+[node]
+number = 10
+role = "terminal"
+[tls]
+pki_dir = "/var/lib/underpass/pki"
+"""
+# The node has the same text in its tests; it is nobody's.
+TOKEN = "upe_AQAAAAoAAQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAhIiMkJSYnKCkqKywt"  # noqa: S105
+TOKEN += "Li8wMTIzNDU2Nzg5Ojs8PT4_"
+needs_program = pytest.mark.skipif(
+    programs.missing("underpass") is not None, reason=programs.missing("underpass") or ""
+)
+
+
+class Keys:
+    """Nodes' keys, and requests that they sign."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def request(self, key: str, node: int = NODE) -> str:
+        """Return a request, signed anew each time."""
+        path = self._folder / f"{key}.pem"
+        if not path.exists():
+            curve = "ec_paramgen_curve:prime256v1"
+            _run("openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", curve, "-out", str(path))
+        subject = f"/CN=ipn:{node}.0"
+        return _run("openssl", "req", "-new", "-key", str(path), "-subj", subject)
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of an authority."""
+    path = tmp_path / "authority"
+    _run(programs.built("underpass"), "pki", "init", "--dir", str(path))
+    return path
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    """Keys of this test."""
+    return Keys(tmp_path)
+
+
+@pytest.fixture
+def enrolling(url: str, folder: Path) -> Iterator[Api]:
+    """The service with an authority."""
+    program = programs.built("underpass")
+    with served(url, Settings(authority=folder, underpass_program=program)) as api:
+        yield api
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    expires = rfc3339(moment_of(now_ms()) + timedelta(hours=1))
+    return {"node": NODE, "configuration": CONFIGURATION, "expires": expires, **changes}
+
+
+def made(api: Api) -> dict[str, Any]:
+    answer = api.call("POST", "/v1/enrolments", body())
+    assert answer.status == 201, answer.text
+    shown: dict[str, Any] = answer.json
+    return shown
+
+
+def enrol(api: Api, token: str, request: str) -> Reply:
+    given = {"token": token, "request": request}
+    return api.call("POST", "/v1/node/enrolment", given, caller=None)
+
+
+def renew(api: Api, request: str) -> Reply:
+    return api.call("POST", "/v1/node/certificate", {"request": request}, caller=None)
+
+
+def audit(api: Api) -> list[tuple[str, str]]:
+    entries = api.get("/v1/audit?limit=1000", caller="administrator").json["entries"]
+    return [(one["actor_kind"], one["action"]) for one in reversed(entries)]
+
+
+@needs_program
+def test_a_token_makes_one_key_a_node_and_a_lost_answer_is_given_again(
+    enrolling: Api, keys: Keys
+) -> None:
+    one = made(enrolling)
+    before = len(audit(enrolling))
+    first = enrol(enrolling, one["token"], keys.request("own"))
+    assert first.status == 200, first.text
+    assert first.headers["Cache-Control"] == "no-store"
+    assert first.json["node"] == NODE
+    assert first.json["configuration"] == CONFIGURATION
+    again = enrol(enrolling, one["token"], keys.request("own"))
+    assert again.json == first.json
+    other = enrol(enrolling, one["token"], keys.request("other"))
+    assert other.status == 409
+    assert "another key" in other.problem
+    assert audit(enrolling)[before:] == [("enrolment", "use")]
+    (shown,) = enrolling.get("/v1/enrolments").json["enrolments"]
+    assert shown["used"]
+    assert "token" not in shown
+
+
+@needs_program
+def test_a_token_is_not_stored_nor_told_again(enrolling: Api) -> None:
+    one = made(enrolling)
+    told = (
+        enrolling.get("/v1/enrolments").text
+        + enrolling.get("/v1/audit", caller="administrator").text
+    )
+    assert one["token"] not in told
+
+
+@needs_program
+def test_a_request_for_another_number_uses_no_token_up(enrolling: Api, keys: Keys) -> None:
+    one = made(enrolling)
+    for wrong in (keys.request("own", 11), "nonsense", keys.request("own")[:-40]):
+        answer = enrol(enrolling, one["token"], wrong)
+        assert answer.status == 422, answer.text
+    assert "names node 11" in enrol(enrolling, one["token"], keys.request("own", 11)).problem
+    assert enrol(enrolling, one["token"], keys.request("own")).status == 200
+
+
+@needs_program
+def test_a_token_that_is_revoked_expired_or_nobodys_is_refused(enrolling: Api, keys: Keys) -> None:
+    one = made(enrolling)
+    assert enrolling.call("DELETE", f"/v1/enrolments/{one['id']}").status == 204
+    assert enrolling.call("DELETE", f"/v1/enrolments/{one['id']}").status == 404
+    soon = rfc3339(moment_of(now_ms() + 300))
+    short = enrolling.call("POST", "/v1/enrolments", body(expires=soon)).json
+    while now_ms() <= milliseconds_of(short["expires"]):
+        pass
+    for token in (one["token"], short["token"], TOKEN):
+        answer = enrol(enrolling, token, keys.request("own"))
+        assert answer.status == 403
+        assert "unknown, expired or revoked" in answer.problem
+    assert enrolling.call("POST", "/v1/enrolments", body(expires=soon)).status == 422
+    late = rfc3339(moment_of(now_ms()) + timedelta(days=91))
+    assert enrolling.call("POST", "/v1/enrolments", body(expires=late)).status == 422
+
+
+@needs_program
+def test_a_revoked_node_is_on_the_list_and_neither_renewed_nor_enrolled_by_its_key(
+    enrolling: Api, keys: Keys
+) -> None:
+    one = made(enrolling)
+    before = enrolling.get("/v1/authority/revocations", caller=None)
+    assert enrol(enrolling, one["token"], keys.request("own")).status == 200
+    assert renew(enrolling, keys.request("own")).status == 200
+    gone = enrolling.call("DELETE", f"/v1/nodes/{NODE}/certificates")
+    assert len(gone.json["revoked"]) == 1
+    assert enrolling.call("DELETE", f"/v1/nodes/{NODE}/certificates").status == 409
+    assert enrolling.call("DELETE", "/v1/nodes/99/certificates").status == 409
+    tag = {"If-None-Match": before.headers["ETag"]}
+    after = enrolling.get("/v1/authority/revocations", caller=None, headers=tag)
+    assert after.status == 200
+    assert after.text != before.text
+    tag = {"If-None-Match": after.headers["ETag"]}
+    assert enrolling.get("/v1/authority/revocations", caller=None, headers=tag).status == 304
+    refused = renew(enrolling, keys.request("own"))
+    assert refused.status == 403
+    assert "revoked" in refused.problem
+    assert enrol(enrolling, one["token"], keys.request("own")).status == 422
+    assert enrol(enrolling, made(enrolling)["token"], keys.request("next")).status == 200
+
+
+@needs_program
+def test_nobody_renews_without_the_key_of_a_certificate(enrolling: Api, keys: Keys) -> None:
+    assert enrol(enrolling, made(enrolling)["token"], keys.request("own")).status == 200
+    for request in (keys.request("other"), keys.request("own", 11), "nonsense"):
+        assert renew(enrolling, request).status == 403
+
+
+@needs_program
+def test_whoever_asks_too_often_is_refused(enrolling: Api) -> None:
+    statuses = {enrol(enrolling, TOKEN, "nonsense").status for _ in range(60)}
+    assert statuses == {403, 429}
+
+
+@needs_program
+def test_an_authority_that_is_at_work_elsewhere_is_waited_for(
+    enrolling: Api, keys: Keys, folder: Path
+) -> None:
+    one = made(enrolling)
+    script = "import fcntl, os, sys, time; d = os.open(sys.argv[1], os.O_RDONLY);"
+    script += "fcntl.flock(d, fcntl.LOCK_EX); print(flush=True); time.sleep(float(sys.argv[2]))"
+
+    def held(for_s: float) -> subprocess.Popen[bytes]:
+        command = ["python3", "-c", script, str(folder), str(for_s)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    with held(60) as process:
+        away = enrol(enrolling, one["token"], keys.request("own"))
+        process.kill()
+    assert away.status == 503
+    assert away.headers["Retry-After"]
+    # The token is the key's by now, and does for it.
+    assert enrol(enrolling, one["token"], keys.request("other")).status == 409
+    with held(0.3):
+        assert enrol(enrolling, one["token"], keys.request("own")).status == 200
+
+
+def test_a_service_without_an_authority_says_so(api: Api) -> None:
+    for answer in (
+        api.call("POST", "/v1/enrolments", body()),
+        enrol(api, TOKEN, "x"),
+        renew(api, "x"),
+        api.get("/v1/authority/revocations", caller=None),
+    ):
+        assert answer.status == 503
+        assert "--authority" in answer.problem
+
+
+def test_a_configuration_is_for_its_node(api: Api) -> None:
+    for wrong, why in (
+        ("[node", "no TOML"),
+        ("x = 1", "node.number"),
+        (CONFIGURATION.replace("10", "11"), "node.number is 11"),
+        ("[node]\nnumber = 10\n", "pki_dir"),
+        ("node = 10", "node.number"),
+    ):
+        refused = api.call("POST", "/v1/enrolments", body(configuration=wrong))
+        assert refused.status == 422
+        assert why in refused.problem
+    deep = api.call("POST", "/v1/enrolments", body(configuration="x = " + "[" * 60_000))
+    assert deep.status == 422
+
+
+def test_a_template_takes_values_that_cannot_break_out_of_a_string() -> None:
+    template = 'a = "${name}"\nnumber = ${node}\nprice = "$$5"\n'
+    assert filled(template, {"name": "Ü 1", "node": "7"}) == 'a = "Ü 1"\nnumber = 7\nprice = "$5"\n'
+    for values in ({"node": "7"}, {"name": 'x"\nb = 1', "node": "7"}, {"name": "\\", "node": "7"}):
+        with pytest.raises(ConfigurationError):
+            filled(template, values)
+    with pytest.raises(ConfigurationError, match="no value"):
+        filled("${gone}", {})
+    with pytest.raises(ConfigurationError):
+        filled("5 $", {})
+    check(filled(CONFIGURATION, {}), NODE)
+
+
+def test_a_hubs_terminals_are_written_as_its_configuration_has_them() -> None:
+    shown = [
+        {"node": 12, "name": 'Bus "12"', "weight": 3, "forward_maximum_bps": 8_000_000},
+        {"node": 11, "name": "Bus 11", "weight": 1, "return_maximum_bps": 500_000},
+    ]
+    assert tomllib.loads(fragment_of(1, shown)) == {
+        "terminal": [
+            {"node": 11, "receive_rate_bps": 500_000},
+            {"node": 12, "weight": 3, "send_rate_bps": 8_000_000},
+        ]
+    }
+
+
+def test_a_table_that_is_wrong_somewhere_makes_no_token(tmp_path: Path) -> None:
+    template = tmp_path / "terminal.toml"
+    template.write_text("x = '${name}'")
+    table = tmp_path / "vehicles.csv"
+    for text, why in (
+        ("node,name\n10,a\n10,b\n", "line 3: node 10 is there twice"),
+        ("node,name\n10,a\nx,b\n", "line 3: node = 'x' is no node number"),
+        ("node,name\n10\n", "line 2: it has not as many cells"),
+        ("node,name\n10,a,b\n", "line 2: it has not as many cells"),
+        ("name\na\n", "line 2: node = ''"),
+        ("node,name\n", "has no rows"),
+        ("node,other\n10,a\n", "${name} has no value"),
+        ("node,name\n10,'\n", "quotes"),
+    ):
+        table.write_text(text)
+        # Nobody listens there: it is not even asked.
+        verb = ["enrolment", "import", str(table), "--configuration", str(template)]
+        result = CliRunner().invoke(app, [*verb, "--url", "http://127.0.0.1:1"])
+        assert result.exit_code == 1
+        assert why in result.output, text
+
+
+def test_a_token_has_number_fingerprint_and_random_bytes(tmp_path: Path) -> None:
+    random = bytes(range(32, 64))
+    assert token_of(NODE, bytes(range(32)), random) == TOKEN
+    empty = tmp_path / "empty.crt"
+    empty.write_text("")
+    with pytest.raises(ValueError, match="no certificate"):
+        fingerprint_of(empty)
