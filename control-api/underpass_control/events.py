@@ -81,7 +81,7 @@ class _Event:
                 tenant: frame(self.kind, {self.kind: ones}, self.id)
                 for tenant, ones in of_tenant.items()
             }
-        if self.kind != "terminal":
+        if self.kind not in _OF_ONE or "terminal" not in self.data:
             return {}
         node = self.data["terminal"]
         told: dict[str, bytes] = {}

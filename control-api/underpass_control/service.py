@@ -21,6 +21,7 @@ from underpass_control.http.events import EventStreams
 from underpass_control.http.ledger import LedgerOfBeam
 from underpass_control.http.links import Links
 from underpass_control.http.observed import observed
+from underpass_control.http.interventions import Interventions
 from underpass_control.http.obstructions import Obstructions
 from underpass_control.http.plan_stream import PlanStreams
 from underpass_control.http.plans import Plans

@@ -28,6 +28,28 @@ export interface Terminal {
   heard_by?: number | null;
 }
 
+export type InterventionKind = "freeze" | "rate" | "maintenance" | "withdrawal";
+
+/** What an operator has set against the planner for a time. */
+export interface Intervention {
+  id: number;
+  kind: InterventionKind;
+  state: "ahead" | "in force" | "ended";
+  beam: string;
+  terminal?: number | null;
+  from: string;
+  until: string;
+  forward_bps?: number | null;
+  return_bps?: number | null;
+  obstruction?: string | null;
+  entry?: string | null;
+  exit?: string | null;
+  note?: string | null;
+  set_by?: string | null;
+  set_at: string;
+  revision: number;
+}
+
 export interface Position {
   terminal: number;
   time: string;

@@ -14,6 +14,8 @@ export interface LogLine {
 }
 
 const MOST_LINES = 2000;
+/** What becomes of an intervention. */
+const ACTIONS: Record<string, string> = { create: "set by an operator", set: "changed by an operator", delete: "released" };
 
 export class EventLog {
   lines: LogLine[] = [];
@@ -89,6 +91,10 @@ function otherText(kind: string, data: Record<string, unknown>, fleet: Fleet): s
       return `${fleet.nameOf(Number(data.terminal))}: ${data.action}`;
     case "beam":
       return `beam ${data.beam}: ${data.action}`;
+    case "intervention": {
+      const what = `${data.what} ${ACTIONS[String(data.action)] ?? data.action}`;
+      return data.terminal ? `${fleet.nameOf(Number(data.terminal))}: ${what}` : `beam ${data.beam}: ${what}`;
+    }
     case "obstructions":
       return `map: ${data.count} ${data.action}`;
     case "announcements":

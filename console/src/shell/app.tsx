@@ -5,7 +5,7 @@ import type { Session } from "../api/types";
 import { ServerClock } from "../clock/server-clock";
 import { Live } from "../fleet/live";
 import { MapPage } from "../map/map-page";
-import { LiveContext } from "./context";
+import { LiveContext, SessionContext } from "./context";
 import { Header } from "./header";
 import { later, loadSmallParts } from "./later";
 import { routeOf, type Route } from "./route";
@@ -109,9 +109,11 @@ function SignedIn({ credential, onSignOut }: Props) {
         To the content
       </a>
       <Header page={route.page} session={session} onSignOut={leave} />
-      <main id="content" tabIndex={-1}>
-        <Page route={route} />
-      </main>
+      <SessionContext.Provider value={session}>
+        <main id="content" tabIndex={-1}>
+          <Page route={route} />
+        </main>
+      </SessionContext.Provider>
     </LiveContext.Provider>
   );
 }

@@ -23,6 +23,7 @@ from underpass_control.roles import Role
 KINDS = (
     "beam",
     "terminal",
+    "intervention",
     "positions",
     "links",
     "blockages",

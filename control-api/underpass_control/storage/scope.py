@@ -37,6 +37,7 @@ OF_TERMINAL = {
     "announcement": "terminal",
     "blockage": "terminal",
     "link_state": "terminal",
+    "intervention": "terminal",
     "link_usage": "terminal",
     "position_report": "terminal",
     "predicted_blockage": "terminal",

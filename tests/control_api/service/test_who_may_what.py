@@ -40,6 +40,7 @@ _NOTHING = {
     "user": "nobody",
     "token": "987654321",
     "tenant": "no-tenant",
+    "intervention": "987654321",
     "link": "forward",
     "version": "1",
 }

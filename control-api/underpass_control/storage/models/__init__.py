@@ -12,6 +12,7 @@ from underpass_control.storage.models.blockages import (
     PredictedBlockage,
 )
 from underpass_control.storage.models.ledger import (
+from underpass_control.storage.models.interventions import Intervention
     LedgerEntry,
     LedgerLot,
     LedgerOpening,
@@ -39,6 +40,7 @@ __all__ = [
     "LedgerLot",
     "LedgerOpening",
     "LedgerPosting",
+    "Intervention",
     "LinkState",
     "LinkUsage",
     "Obstruction",
