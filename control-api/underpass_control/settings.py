@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from underpass_control.alerts.mail import MailServer
 
 
 @dataclass(frozen=True)
@@ -35,5 +39,11 @@ class Settings:
     token_requests_per_s: float = 500.0
     # The same for all without a known token, by the address that they come from.
     address_requests_per_s: float = 50.0
+    # How often it is looked what is wrong by the rules of alerts.
+    look_for_alerts_every_s: float = 5.0
+    # Networks that are not public and that webhooks of alerts may go to all the same.
+    webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    # Where mails of alerts are handed in; None: none are sent.
+    mail_server: MailServer | None = None
     # Reverse proxies: they say which address a request comes from.
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()

@@ -36,7 +36,7 @@ def test_a_rate_is_set_told_to_others_changed_and_released(
     form.get_by_role("button", name="Set").click()
     table = card.get_by_role("table")
     expect(table).to_contain_text("Bus 12 has 1.5 Mbit/s forward", timeout=PATIENCE_MS)
-    expect(table).to_contain_text("an operator")
+    expect(table).to_contain_text("a operator")
     expect(table).to_contain_text("<b>live</b>")
     (one,) = listed(service)
     # Another operator is first.

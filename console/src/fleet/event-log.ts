@@ -1,6 +1,6 @@
 /** What has happened, as lines for people: the last ones, newest first. Positions are no news. */
 
-import type { Blockage, LinkState, ServerEvent } from "../api/types";
+import type { Alert, Blockage, LinkState, ServerEvent } from "../api/types";
 import { bits, bps, seconds } from "../shell/format";
 import type { Fleet } from "./fleet";
 
@@ -46,6 +46,11 @@ export class EventLog {
         const known = one.id ? fleet.vehicles.get(one.terminal)?.expected.get(one.id) : undefined;
         const text = blockageText(one, known);
         if (text) yield { text: `${fleet.nameOf(one.terminal)}: ${text}`, terminal: one.terminal };
+      }
+    } else if (kind === "alerts") {
+      for (const one of data.alerts as Alert[]) {
+        const what = one.resolved ? "resolved" : one.acknowledged ? "acknowledged" : "alert";
+        yield { text: `${fleet.nameOf(one.terminal)}: ${what}: ${one.text}`, terminal: one.terminal };
       }
     } else if (kind === "links") {
       for (const one of data.links as LinkState[]) {

@@ -16,6 +16,7 @@ import { SignIn } from "./sign-in";
 const BeamsPage = later(() => import("../beam/beams-page"), "the beams");
 const TerminalsPage = later(() => import("../terminal/terminals-page"), "the terminals");
 const EventsPage = later(() => import("../events/events-page"), "the events");
+const AlertsPage = later(() => import("../alerts/alerts-page"), "the alerts");
 const AccessPage = later(() => import("../access/access-page"), "users and tokens");
 
 const PAGES: Record<string, ComponentType<{ route: Route }>> = {
@@ -23,6 +24,7 @@ const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   beams: BeamsPage,
   terminals: TerminalsPage,
   events: EventsPage,
+  alerts: AlertsPage,
   access: AccessPage,
 };
 

@@ -28,6 +28,7 @@ KINDS = (
     "links",
     "blockages",
     "announcements",
+    "alerts",
     "obstructions",
     "ledger",
     "plans",

@@ -40,7 +40,8 @@ class InterventionBody(_Settable):
     @model_validator(mode="after")
     def _belongs_together(self) -> InterventionBody:
         needed, allowed = _MEMBERS[self.kind]
-        given = self.model_fields_set - {"kind", "note"}
+        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        given -= {"kind", "note"}
         names = {"from_": "from"}
         for name in sorted(needed - given):
             raise ValueError(f"a {self.kind} needs {names.get(name, name)}")

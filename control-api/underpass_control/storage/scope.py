@@ -34,10 +34,11 @@ OF_TENANT = {
 }
 # The column that has a terminal.
 OF_TERMINAL = {
+    "alert": "terminal",
     "announcement": "terminal",
     "blockage": "terminal",
-    "link_state": "terminal",
     "intervention": "terminal",
+    "link_state": "terminal",
     "link_usage": "terminal",
     "position_report": "terminal",
     "predicted_blockage": "terminal",
@@ -50,6 +51,9 @@ OF_USER = {"user_session": "user_id"}
 REFUSED = frozenset(
     {
         "acknowledgement",
+        "alert_message",
+        "alert_rule",
+        "alert_target",
         "lease",
         "ledger_entry",
         "ledger_lot",

@@ -101,15 +101,15 @@ def test_rates_beyond_the_capacity_shrink_in_proportion() -> None:
 
 def test_a_rate_is_kept_whatever_is_owed_and_guaranteed_no_longer_than_it_lasts() -> None:
     made = planner(rate(1, 1_000_000), minimum_bps=500_000)
-    owed = {1: 3_000_000, 2: -3_000_000, 3: 0, 4: 0}
+    owed = {1: 60_000_000, 2: -60_000_000, 3: 0, 4: 0}
     of = make(made, 0, owed)
     assert all(rates(of, at_ms)[1] == 1_000_000 for at_ms in range(0, 180_000, 1_000))
     # What it is owed is settled after.
-    assert moved(of, 60_000)[1] == 3_000_000
+    assert moved(of, 60_000)[1] == 60_000_000
     assert guaranteed_bps(of) == 500_000
     assert made.due(60_000)[LINK] is Reason.INTERVENTION
     after = make(made, 60_000, owed)
-    assert after.amounts(60_000, 120_000)["1"] == (60 * 2_000_000 + 3_000_000, 60 * 2_000_000)
+    assert after.amounts(60_000, 120_000)["1"] == (60 * 2_000_000 + 60_000_000, 60 * 2_000_000)
 
 
 def test_a_terminal_that_is_away_leaves_its_share_to_others_and_keeps_its_guarantee() -> None:

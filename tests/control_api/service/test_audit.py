@@ -52,6 +52,20 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
     first = {"kind": "maintenance", "terminal": FIRST, "until": later}
     assert api.call("POST", "/v1/interventions", first).status == 201
     tried = [
+        (
+            "POST",
+            "/v1/alert-rules",
+            "/v1/alert-rules",
+            {"name": "x", "kind": "unheard", "limit_s": 9},
+        ),
+        ("DELETE", "/v1/alert-rules/{rule}", "/v1/alert-rules/1", None),
+        (
+            "POST",
+            "/v1/alert-targets",
+            "/v1/alert-targets",
+            {"name": "x", "url": "https://example.com/"},
+        ),
+        ("DELETE", "/v1/alert-targets/{target}", "/v1/alert-targets/1", None),
         ("POST", "/v1/interventions", "/v1/interventions", intervention),
         ("PUT", "/v1/interventions/{intervention}", freeze, {}),
         ("DELETE", "/v1/interventions/{intervention}", freeze, None),
@@ -84,12 +98,14 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         answer = api.call(method, path, body, caller="administrator", headers=known)
         assert answer.status < 300, (path, answer.text)
         assert len(entries(api, "?limit=1000")) == before + 1, path
-    # Those of one's own session are tried in test_sessions.py, forgiving in test_ledger.py.
+    # Those of one's own session are tried in test_sessions.py, forgiving in test_ledger.py,
+    # acknowledging in test_alerts.py.
     others = {
         ("DELETE", "/v1/session"),
         ("DELETE", "/v1/sessions"),
         ("PUT", "/v1/session/password"),
         ("POST", "/v1/beams/{beam}/ledger/forgive"),
+        ("POST", "/v1/alerts/{alert}/acknowledgement"),
     }
     reported_or_without_effect = {
         ("POST", "/v1/positions"),

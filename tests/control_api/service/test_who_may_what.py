@@ -41,6 +41,9 @@ _NOTHING = {
     "token": "987654321",
     "tenant": "no-tenant",
     "intervention": "987654321",
+    "alert": "987654321",
+    "rule": "987654321",
+    "target": "987654321",
     "link": "forward",
     "version": "1",
 }

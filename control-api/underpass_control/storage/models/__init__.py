@@ -4,6 +4,7 @@ Times are integer milliseconds since the Unix epoch, rates bit/s, amounts bits, 
 degrees, speeds m/s, headings degrees from true north.
 """
 
+from underpass_control.storage.models.alerts import Alert, AlertMessage, AlertRule, AlertTarget
 from underpass_control.storage.models.base import Base
 from underpass_control.storage.models.blockages import (
     Announcement,
@@ -11,8 +12,8 @@ from underpass_control.storage.models.blockages import (
     Obstruction,
     PredictedBlockage,
 )
-from underpass_control.storage.models.ledger import (
 from underpass_control.storage.models.interventions import Intervention
+from underpass_control.storage.models.ledger import (
     LedgerEntry,
     LedgerLot,
     LedgerOpening,
@@ -29,18 +30,22 @@ from underpass_control.storage.models.users import AuditEntry, Tenant, User, Use
 
 __all__ = [
     "Acknowledgement",
+    "Alert",
+    "AlertMessage",
+    "AlertRule",
+    "AlertTarget",
     "Announcement",
     "AuditEntry",
     "Base",
     "Beam",
     "Blockage",
     "CapacityStep",
+    "Intervention",
     "Lease",
     "LedgerEntry",
     "LedgerLot",
     "LedgerOpening",
     "LedgerPosting",
-    "Intervention",
     "LinkState",
     "LinkUsage",
     "Obstruction",
