@@ -12,7 +12,7 @@ import hmac
 import random
 
 import structlog
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
+from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from underpass_control.alerts.addresses import AddressError, CheckedResolver, Networks, check_url
 from underpass_control.alerts.mail import MailError, MailServer, mail_address, mail_of, send
@@ -124,6 +124,9 @@ class Sending:
                 return f"it answers {answer.status}"
         except TimeoutError:
             return f"it does not answer within {_WITHIN_S:.0f} s"
+        except ClientConnectorError as error:
+            # The client's own words leave out why an address was refused.
+            return str(error.os_error) or type(error).__name__
         except (AddressError, ClientError, OSError, ValueError) as error:
             return str(error) or type(error).__name__
 
