@@ -37,6 +37,7 @@ from underpass_control.settings import Settings
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from underpass_control.alerts.mail import MailServer
     from underpass_control.storage.database import Database
 
 app = typer.Typer(
@@ -208,6 +209,24 @@ def serve(
             help="Validity of the certificates of nodes.",
         ),
     ] = 365,
+    webhook_networks: Annotated[
+        str,
+        typer.Option(
+            envvar="UNDERPASS_WEBHOOK_NETWORKS",
+            help="Networks, not public, that webhooks of alerts may go to: with commas between.",
+        ),
+    ] = "",
+    mail_server: Annotated[
+        str,
+        typer.Option(
+            envvar="UNDERPASS_MAIL_SERVER",
+            help="Where mails of alerts are handed in: smtp://HOST or smtps://USER:PASSWORD@HOST.",
+        ),
+    ] = "",
+    mail_from: Annotated[
+        str,
+        typer.Option(envvar="UNDERPASS_MAIL_FROM", help="The address that mails are from."),
+    ] = "",
     log_format: Annotated[
         logs.Format, typer.Option(envvar="UNDERPASS_LOG_FORMAT", help="For people or programs.")
     ] = logs.Format.CONSOLE,
@@ -238,7 +257,9 @@ def serve(
         underpass_program=underpass_program,
         enrolment_certificate=enrolment_certificate,
         certificate_days=certificate_days,
-        trusted_proxies=_networks(trusted_proxies),
+        trusted_proxies=_networks("--trusted-proxies", trusted_proxies),
+        webhook_networks=_networks("--webhook-networks", webhook_networks),
+        mail_server=_mail_server(mail_server, mail_from),
     )
     logs.configure(log_format)
     context = _tls(tls_certificate, tls_key)
@@ -269,11 +290,22 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     return context
 
 
-def _networks(text: str) -> tuple[Network, ...]:
+def _mail_server(url: str, sender: str) -> MailServer | None:
+    if not url:
+        return None
+    from underpass_control.alerts.mail import mail_server_of
+
+    try:
+        return mail_server_of(url, sender)
+    except ValueError as error:
+        raise typer.BadParameter(f"--mail-server, --mail-from: {error}") from error
+
+
+def _networks(option: str, text: str) -> tuple[Network, ...]:
     try:
         return tuple(ip_network(one.strip()) for one in text.split(",") if one.strip())
     except ValueError as error:
-        raise typer.BadParameter(f"--trusted-proxies: {error}") from error
+        raise typer.BadParameter(f"{option}: {error}") from error
 
 
 @app.command()

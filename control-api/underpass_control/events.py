@@ -17,7 +17,9 @@ from typing import Any, Protocol
 # An event has 8,000 bytes at most, and as much again if it is split by terminal.
 _RING = 1024
 # Kinds of changes that list many terminals, under a name equal to the kind.
-_LISTS = frozenset({"positions", "links", "blockages", "announcements"})
+_LISTS = frozenset({"positions", "links", "blockages", "announcements", "alerts"})
+# Kinds of changes that concern one terminal, or none.
+_OF_ONE = frozenset({"terminal", "intervention"})
 # Kinds of changes that every tenant is told of, as they concern no vehicle.
 _SHARED = frozenset({"obstructions"})
 
@@ -81,7 +83,7 @@ class _Event:
                 tenant: frame(self.kind, {self.kind: ones}, self.id)
                 for tenant, ones in of_tenant.items()
             }
-        if self.kind != "terminal":
+        if self.kind not in _OF_ONE or "terminal" not in self.data:
             return {}
         node = self.data["terminal"]
         told: dict[str, bytes] = {}

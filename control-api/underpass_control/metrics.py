@@ -43,6 +43,32 @@ class Metrics:
             "Entries of the log of changes deleted for their age",
             registry=self.registry,
         )
+        self.alerts_firing = Gauge(
+            "underpass_control_alerts_firing",
+            "Alerts that fire, as of the last look",
+            registry=self.registry,
+        )
+        self.alerts_fired = Counter(
+            "underpass_control_alerts_fired",
+            "Alerts that this process was the first to find",
+            registry=self.registry,
+        )
+        self.alert_messages = Counter(
+            "underpass_control_alert_messages",
+            "Messages of alerts to webhooks: sent, failed for now, given up, or without room",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self.alerts_pruned = Counter(
+            "underpass_control_alerts_pruned",
+            "Alerts deleted some time after they were resolved",
+            registry=self.registry,
+        )
+        self.interventions_pruned = Counter(
+            "underpass_control_interventions_pruned",
+            "Interventions of operators deleted some time after their end",
+            registry=self.registry,
+        )
         self.sessions_pruned = Counter(
             "underpass_control_sessions_pruned",
             "Sessions of users deleted after their end",

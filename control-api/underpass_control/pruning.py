@@ -18,7 +18,16 @@ from underpass_control.access.sessions import prune_sessions
 from underpass_control.metrics import Metrics
 from underpass_control.planning import stored as plans
 from underpass_control.settings import Settings
-from underpass_control.storage import habits, history, ledger, positions, settled_usage, usage
+from underpass_control.storage import (
+    alerts,
+    habits,
+    history,
+    interventions,
+    ledger,
+    positions,
+    settled_usage,
+    usage,
+)
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.portions import delete_all
 
@@ -61,6 +70,13 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
             metrics.acknowledgements_pruned,
         ),
         _Kind("plans", settings.keep_plans_s, [plans.prune], metrics.plans_pruned),
+        _Kind("alerts", settings.keep_audit_s, [alerts.prune], metrics.alerts_pruned),
+        _Kind(
+            "interventions",
+            settings.keep_plans_s,
+            [interventions.prune],
+            metrics.interventions_pruned,
+        ),
         _Kind("ledger", settings.keep_ledger_s, [ledger.prune], metrics.ledger_pruned),
         _Kind("changes", settings.keep_audit_s, [audit.prune], metrics.audit_pruned),
         _Kind("sessions", 0.0, [prune_sessions], metrics.sessions_pruned),

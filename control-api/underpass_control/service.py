@@ -9,9 +9,12 @@ from aiohttp import web
 
 from underpass_control.access.passwords import Passwords
 from underpass_control.access.vehicles import VehiclesOfTenants
+from underpass_control.alerts.sending import Sending
+from underpass_control.alerts.watch import watch_for_ever
 from underpass_control.enrolment.authority import Authority
 from underpass_control.events import Events
 from underpass_control.http import page
+from underpass_control.http.alerts import Alerts
 from underpass_control.http.blockages import Blockages
 from underpass_control.http.callers import Callers
 from underpass_control.http.capacity import CapacityOfBeam
@@ -20,6 +23,7 @@ from underpass_control.http.console import ConsolePages
 from underpass_control.http.endpoint import route
 from underpass_control.http.enrolments import Enrolments
 from underpass_control.http.events import EventStreams
+from underpass_control.http.interventions import Interventions
 from underpass_control.http.ledger import LedgerOfBeam
 from underpass_control.http.links import Links
 from underpass_control.http.observed import observed
@@ -87,6 +91,8 @@ class Service:
             *LedgerOfBeam(database, self._changes).endpoints(),
             *Links(database).endpoints(),
             *Blockages(database, self._changes).endpoints(),
+            *Interventions(database, self._changes).endpoints(),
+            *Alerts(database, self._changes, settings).endpoints(),
             *Routes(database, self._changes).endpoints(),
             *EventStreams(self._events, self._metrics, self._callers).endpoints(),
             *Plans(database).endpoints(),
@@ -123,10 +129,21 @@ class Service:
         self._station.start()
         self._callers.start()
         self._vehicles.start()
-        pruning = asyncio.create_task(prune_for_ever(self._database, self._settings, self._metrics))
+        settings, metrics = self._settings, self._metrics
+        sending = Sending(self._database, metrics, settings.webhook_networks, settings.mail_server)
+        every_s = settings.look_for_alerts_every_s
+        beside = [
+            asyncio.create_task(one)
+            for one in (
+                prune_for_ever(self._database, settings, metrics),
+                watch_for_ever(self._database, self._changes, metrics, every_s),
+                sending.send_for_ever(),
+            )
+        ]
         yield
-        pruning.cancel()
-        await asyncio.gather(pruning, return_exceptions=True)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
         await self._vehicles.close()
         await self._callers.close()
         await self._writer.close()

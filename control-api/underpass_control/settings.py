@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from underpass_control.alerts.mail import MailServer
 
 
 @dataclass(frozen=True)
@@ -44,5 +48,11 @@ class Settings:
     enrolment_certificate: Path | None = None
     # For how long a node's certificate is good.
     certificate_days: int = 365
+    # How often it is looked what is wrong by the rules of alerts.
+    look_for_alerts_every_s: float = 5.0
+    # Networks that are not public and that webhooks of alerts may go to all the same.
+    webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    # Where mails of alerts are handed in; None: none are sent.
+    mail_server: MailServer | None = None
     # Reverse proxies: they say which address a request comes from.
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,7 +49,11 @@ def plan(request: Request) -> Plan:
         PlanError: if the request has no plan, with what is wrong with it.
     """
     check(request)
-    net = network(request)
+    lent_for = tuple(one for one in request.blockages if one.is_lent_for)
+    otherwise = None
+    if len(lent_for) < len(request.blockages):
+        otherwise = plan(replace(request, blockages=lent_for))
+    net = network(request, otherwise)
     flow = _flow(net)
     return Plan(
         beam=request.beam,

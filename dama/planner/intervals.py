@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +27,7 @@ def by_terminal(request: Request) -> dict[str, list[Blockage]]:
         entry = max(blockage.entry_ms - request.shift_ms, request.start_ms)
         leave = min(blockage.exit_ms - request.shift_ms, request.end_ms)
         if blockage.confidence >= request.least_confidence and entry < leave:
-            found[blockage.terminal].append(
-                Blockage(blockage.terminal, entry, leave, blockage.confidence)
-            )
+            found[blockage.terminal].append(replace(blockage, entry_ms=entry, exit_ms=leave))
     return found
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -30,7 +30,8 @@ from dama.planner.intervals import (
     certainty,
     times,
 )
-from dama.planner.request import Request, Terminal
+from dama.planner.plan import Plan
+from dama.planner.request import Blockage, Request, Terminal
 
 # Members of a group owe or are owed alike, to this part of their fair share.
 _BALANCE_STEP = Fraction(1, 100)
@@ -99,8 +100,11 @@ class Network:
         return np.array(lines, dtype=np.int64).reshape(len(self.rows), len(self.capacity))
 
 
-def network(request: Request) -> Network:
-    """Make the network of a checked request."""
+def network(request: Request, otherwise: Plan | None = None) -> Network:
+    """Make the network of a checked request.
+
+    `otherwise` is the plan without the blockages that are not lent for, if there are any.
+    """
     blockages = by_terminal(request)
     bounds_ms = times(request, blockages)
     whole = capacity(request, bounds_ms)
@@ -114,7 +118,10 @@ def network(request: Request) -> Network:
         bounds = Bounds(group, bounds_ms, whole)
         for place, terminal in enumerate(group.members[: group.affected]):
             sure = certainty(blockages[terminal.id], bounds_ms)
-            rows.append(_affected(number, group, bounds, place, sure))
+            row = _affected(number, group, bounds, place, sure)
+            if otherwise is not None:
+                _borrow_nothing(row, terminal.id, blockages[terminal.id], bounds_ms, otherwise)
+            rows.append(row)
         for row in _unaffected(number, group, bounds):
             if group.content and row.owed >= 0:
                 left -= row.fair
@@ -123,6 +130,18 @@ def network(request: Request) -> Network:
     if request.settle_ms is not None:
         _end_lending(rows, bisect_left(bounds_ms, request.settle_ms))
     return Network(tuple(bounds_ms), tuple(groups), tuple(rows), left)
+
+
+def _borrow_nothing(
+    row: Row, terminal: str, blockages: Iterable[Blockage], bounds_ms: Sequence[int], given: Plan
+) -> None:
+    """Until a terminal's last blockage that is not lent for, give it no more than otherwise."""
+    entries_ms = [one.entry_ms for one in blockages if not one.is_lent_for]
+    line = given.line(terminal)
+    for column in range(bisect_left(bounds_ms, max(entries_ms, default=bounds_ms[0]))):
+        bits, _ = line.amounts(bounds_ms[column], bounds_ms[column + 1])
+        row.greatest[column] = min(int(row.greatest[column]), bits)
+        row.least[column] = min(int(row.least[column]), bits)
 
 
 def _end_lending(rows: Iterable[Row], column: int) -> None:

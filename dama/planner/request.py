@@ -121,12 +121,16 @@ class Blockage:
         entry_ms: UTC, ms since the Unix epoch, at the terminal's antenna.
         exit_ms: the same; the first ms with line of sight again.
         confidence: 0 to 1, how sure it is that it comes.
+        is_lent_for: whether the terminal may borrow for it. If not, it has before it what it
+            would have otherwise, is blocked all the same, and is repaid after it what it leaves
+            to others meanwhile.
     """
 
     terminal: str
     entry_ms: int
     exit_ms: int
     confidence: float = 1.0
+    is_lent_for: bool = True
 
 
 @dataclass(frozen=True, slots=True)

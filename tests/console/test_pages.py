@@ -20,7 +20,7 @@ from tests.console.service import ControlService
 _AXE = Path(__file__).parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
 _PAGES = (
     *("map/11", "beams", "beams/east", "beams/east?link=return", "beams/nowhere"),
-    *("terminals", "terminals/11", "events"),
+    *("terminals", "terminals/11", "events", "alerts"),
     *("access/users", "access/tokens", "access/changes"),
 )
 pytestmark = pytest.mark.console

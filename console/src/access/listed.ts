@@ -8,6 +8,8 @@ export interface Listed<T> {
   flaw: string | undefined;
   /** Changes something, and reads the list anew; tells whether it went well. */
   change: (work: () => Promise<unknown>) => Promise<boolean>;
+  /** Reads the list anew, as somebody else has changed it. */
+  reread: () => void;
 }
 
 export function useListed<T>(path: string, member: string): Listed<T> {
@@ -31,10 +33,12 @@ export function useListed<T>(path: string, member: string): Listed<T> {
       return true;
     } catch (error) {
       failed(error);
+      // Somebody else may have been first.
+      await read().catch(() => undefined);
       return false;
     }
   };
-  return { entries, flaw, change };
+  return { entries, flaw, change, reread: () => void read().catch(failed) };
 }
 
 /** What a form's fields hold, without the empty ones. */

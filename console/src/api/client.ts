@@ -39,14 +39,14 @@ export class Client {
     return this.send<T>("POST", path, body);
   }
 
-  /** Sends a body as JSON. */
-  send<T>(method: "POST" | "PUT", path: string, body: unknown): Promise<T> {
-    const headers = { "Content-Type": "application/json" };
+  /** Sends a body as JSON; with a revision, only if that is still the newest. */
+  send<T>(method: "POST" | "PUT", path: string, body: unknown, revision?: number): Promise<T> {
+    const headers = { "Content-Type": "application/json", ...ifStill(revision) };
     return this.ask<T>(path, { method, body: JSON.stringify(body), headers });
   }
 
-  delete<T>(path: string): Promise<T> {
-    return this.ask<T>(path, { method: "DELETE" });
+  delete<T>(path: string, revision?: number): Promise<T> {
+    return this.ask<T>(path, { method: "DELETE", headers: ifStill(revision) });
   }
 
   /** Reads all pages of a list, in order. */
@@ -104,6 +104,10 @@ export class Client {
 function headersOf(credential: Credential): Record<string, string> {
   if ("token" in credential) return { Authorization: `Bearer ${credential.token}` };
   return credential.csrf === "" ? {} : { "X-CSRF-Token": credential.csrf };
+}
+
+function ifStill(revision: number | undefined): Record<string, string> {
+  return revision === undefined ? {} : { "If-Match": `"${revision}"` };
 }
 
 function isTimeout(reason: unknown): boolean {

@@ -28,6 +28,62 @@ export interface Terminal {
   heard_by?: number | null;
 }
 
+export type AlertKind = "unheard" | "link-down" | "debt";
+
+/** Something that is wrong with a terminal by a rule, or was until it was resolved. */
+export interface Alert {
+  id: number;
+  rule: string;
+  kind: AlertKind;
+  terminal: number;
+  link?: LinkName | null;
+  text: string;
+  since: string;
+  resolved?: string | null;
+  acknowledged?: string | null;
+  acknowledged_by?: string | null;
+}
+
+export interface AlertRule {
+  id: number;
+  name: string;
+  kind: AlertKind;
+  limit_s: number;
+  beam?: string | null;
+}
+
+export interface AlertTarget {
+  id: number;
+  name: string;
+  url: string;
+  last?: string | null;
+  last_failure?: string | null;
+  /** Only in the answer to its making. */
+  secret?: string | null;
+}
+
+export type InterventionKind = "freeze" | "rate" | "maintenance" | "withdrawal";
+
+/** What an operator has set against the planner for a time. */
+export interface Intervention {
+  id: number;
+  kind: InterventionKind;
+  state: "ahead" | "in force" | "ended";
+  beam: string;
+  terminal?: number | null;
+  from: string;
+  until: string;
+  forward_bps?: number | null;
+  return_bps?: number | null;
+  obstruction?: string | null;
+  entry?: string | null;
+  exit?: string | null;
+  note?: string | null;
+  set_by?: string | null;
+  set_at: string;
+  revision: number;
+}
+
 export interface Position {
   terminal: number;
   time: string;

@@ -11,6 +11,7 @@ import { Accounts } from "./accounts";
 import "./beam.css";
 import { CapacityView } from "./capacity-view";
 import { type Composed, compose } from "./composed";
+import { Interventions } from "./interventions";
 import { PlanHistory } from "./plan-history";
 import { WhatIfView } from "./what-if";
 import { Why } from "./why";
@@ -58,6 +59,7 @@ export default function BeamView({ route }: { route: Route }) {
         <Accounts beam={beam.id} link={link} />
         <WhatIfView key={`${beam.id} ${link}`} beam={beam.id} link={link} />
       </div>
+      <Interventions beam={beam.id} />
       <h2>Its terminals</h2>
       <VehicleTable beam={beam.id} />
     </div>

@@ -3,7 +3,7 @@ import { useLive, useTick } from "../shell/context";
 import { utc } from "../shell/format";
 import { hashOf, type Route } from "../shell/route";
 
-const KINDS = ["blockages", "links", "plans", "ledger", "announcements", "terminal", "beam", "obstructions", "lease", "opensand"];
+const KINDS = ["blockages", "links", "plans", "ledger", "announcements", "alerts", "terminal", "intervention", "beam", "obstructions", "lease", "opensand"];
 /** So many lines are shown at once; the filter finds the others. */
 const MOST_SHOWN = 300;
 

@@ -1,6 +1,6 @@
 /** What has happened, as lines for people: the last ones, newest first. Positions are no news. */
 
-import type { Blockage, LinkState, ServerEvent } from "../api/types";
+import type { Alert, Blockage, LinkState, ServerEvent } from "../api/types";
 import { bits, bps, seconds } from "../shell/format";
 import type { Fleet } from "./fleet";
 
@@ -14,6 +14,8 @@ export interface LogLine {
 }
 
 const MOST_LINES = 2000;
+/** What becomes of an intervention. */
+const ACTIONS: Record<string, string> = { create: "set by an operator", set: "changed by an operator", delete: "released" };
 
 export class EventLog {
   lines: LogLine[] = [];
@@ -44,6 +46,11 @@ export class EventLog {
         const known = one.id ? fleet.vehicles.get(one.terminal)?.expected.get(one.id) : undefined;
         const text = blockageText(one, known);
         if (text) yield { text: `${fleet.nameOf(one.terminal)}: ${text}`, terminal: one.terminal };
+      }
+    } else if (kind === "alerts") {
+      for (const one of data.alerts as Alert[]) {
+        const what = one.resolved ? "resolved" : one.acknowledged ? "acknowledged" : "alert";
+        yield { text: `${fleet.nameOf(one.terminal)}: ${what}: ${one.text}`, terminal: one.terminal };
       }
     } else if (kind === "links") {
       for (const one of data.links as LinkState[]) {
@@ -89,6 +96,10 @@ function otherText(kind: string, data: Record<string, unknown>, fleet: Fleet): s
       return `${fleet.nameOf(Number(data.terminal))}: ${data.action}`;
     case "beam":
       return `beam ${data.beam}: ${data.action}`;
+    case "intervention": {
+      const what = `${data.what} ${ACTIONS[String(data.action)] ?? data.action}`;
+      return data.terminal ? `${fleet.nameOf(Number(data.terminal))}: ${what}` : `beam ${data.beam}: ${what}`;
+    }
     case "obstructions":
       return `map: ${data.count} ${data.action}`;
     case "announcements":

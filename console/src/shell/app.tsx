@@ -5,7 +5,7 @@ import type { Session } from "../api/types";
 import { ServerClock } from "../clock/server-clock";
 import { Live } from "../fleet/live";
 import { MapPage } from "../map/map-page";
-import { LiveContext } from "./context";
+import { LiveContext, SessionContext } from "./context";
 import { Header } from "./header";
 import { later, loadSmallParts } from "./later";
 import { routeOf, type Route } from "./route";
@@ -16,6 +16,7 @@ import { SignIn } from "./sign-in";
 const BeamsPage = later(() => import("../beam/beams-page"), "the beams");
 const TerminalsPage = later(() => import("../terminal/terminals-page"), "the terminals");
 const EventsPage = later(() => import("../events/events-page"), "the events");
+const AlertsPage = later(() => import("../alerts/alerts-page"), "the alerts");
 const AccessPage = later(() => import("../access/access-page"), "users and tokens");
 
 const PAGES: Record<string, ComponentType<{ route: Route }>> = {
@@ -23,6 +24,7 @@ const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   beams: BeamsPage,
   terminals: TerminalsPage,
   events: EventsPage,
+  alerts: AlertsPage,
   access: AccessPage,
 };
 
@@ -109,9 +111,11 @@ function SignedIn({ credential, onSignOut }: Props) {
         To the content
       </a>
       <Header page={route.page} session={session} onSignOut={leave} />
-      <main id="content" tabIndex={-1}>
-        <Page route={route} />
-      </main>
+      <SessionContext.Provider value={session}>
+        <main id="content" tabIndex={-1}>
+          <Page route={route} />
+        </main>
+      </SessionContext.Provider>
     </LiveContext.Provider>
   );
 }

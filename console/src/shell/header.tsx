@@ -11,6 +11,7 @@ const PAGES: [string, string][] = [
   ["beams", "Beams"],
   ["terminals", "Terminals"],
   ["events", "Events"],
+  ["alerts", "Alerts"],
 ];
 
 interface Props {

@@ -1,12 +1,13 @@
 /** One terminal: what both directions of its link do, its blockages, and the plans in force. */
 
+import { useState } from "preact/hooks";
 import type { Blockage, LinkName } from "../api/types";
 import "../beam/beam.css";
 import { PlanOf } from "../beam/why";
 import { countdown, nextBlockage } from "../fleet/blockage";
 import { healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
-import { useLive, useTick } from "../shell/context";
+import { useLive, useMayOperate, useTick } from "../shell/context";
 import { bps, bytes, seconds, speed, utc } from "../shell/format";
 import { NotHere } from "../shell/not-here";
 import { Failure, useRead } from "../shell/read";
@@ -133,10 +134,21 @@ function Blockages({ node }: { node: number }) {
     String(node),
     BLOCKAGES_MS,
   );
+  const mayOperate = useMayOperate();
+  const [said, setSaid] = useState<string>();
+  const withdraw = async (blockage: number) => {
+    try {
+      await live.client.post("v1/interventions", { kind: "withdrawal", blockage });
+      setSaid("Withdrawn: it is not predicted again for this passage. The beam's page releases that.");
+    } catch (failure) {
+      setSaid(failure instanceof Error ? failure.message : String(failure));
+    }
+  };
   return (
     <section class="card" aria-labelledby="blockages">
       <h2 id="blockages">Blockages</h2>
       <Failure of={found} />
+      <p role="status">{said}</p>
       {found.value?.blockages.length === 0 && <p>None is expected, and none was observed.</p>}
       <div class="scroll" tabIndex={0} role="region" aria-label="Blockages, the newest first">
         <table>
@@ -150,6 +162,7 @@ function Blockages({ node }: { node: number }) {
               <th scope="col" class="number">Sure</th>
               <th scope="col" class="number">Entry off by</th>
               <th scope="col" class="number">Exit off by</th>
+              {mayOperate && <th scope="col">Action</th>}
             </tr>
           </thead>
           <tbody>
@@ -165,6 +178,19 @@ function Blockages({ node }: { node: number }) {
                 <td class="number">{one.confidence === null || one.confidence === undefined ? "" : `${Math.round(100 * one.confidence)} %`}</td>
                 <td class="number">{error(one.entry_error_ms)}</td>
                 <td class="number">{error(one.exit_error_ms)}</td>
+                {mayOperate && (
+                  <td>
+                    {one.state === "predicted" && one.id && (
+                      <button
+                        type="button"
+                        aria-label={`Withdraw the blockage of ${utc(Date.parse(one.entry))} UTC`}
+                        onClick={() => void withdraw(Number(one.id))}
+                      >
+                        Withdraw
+                      </button>
+                    )}
+                  </td>
+                )}
               </tr>
             ))}
           </tbody>

@@ -95,12 +95,12 @@ async def _steps(connection: AsyncConnection, beam: str) -> dict[str, list[list[
 
 
 async def _shown(connection: AsyncConnection, beam: str, now_ms: int) -> models.Capacity:
-    terms = await terms_of(connection, beam)
+    terms = await terms_of(connection, beam, now_ms)
     assert terms is not None, "the beam has just been read"
     steps = {
         link.value: [
             models.Step.model_validate({"from": moment_of(one.from_ms), "rate_bps": one.rate_bps})
-            for one in terms.capacity[link][1:]
+            for one in terms.set_capacity[link][1:]
         ]
         for link in Link
     }

@@ -23,10 +23,12 @@ from underpass_control.roles import Role
 KINDS = (
     "beam",
     "terminal",
+    "intervention",
     "positions",
     "links",
     "blockages",
     "announcements",
+    "alerts",
     "obstructions",
     "ledger",
     "plans",

@@ -56,7 +56,7 @@ class WhatIf:
         link, now_ms = Link(body.link), self._database.clock.now_ms()
         async with self._database.reading() as connection:
             beam = await known_beam(connection, call)
-            terms = await terms_of(connection, beam)
+            terms = await terms_of(connection, beam, now_ms)
             assert terms is not None, "the beam has just been read"
             basis = await basis_of(connection, beam, link, terms, now_ms)
         request = request_of(beam, link, basis, _instead(body), now_ms)

@@ -1,6 +1,7 @@
 """When a beam is planned anew, and with what: the decisions, without I/O and clock.
 
-What is known goes in by `expect`, `set_terms`, `set_demands` and `see_balances`; `due` says which
+What is known goes in by `expect`, `set_terms`, `set_demands` and `see_balances`, and what
+operators set for a time by `intervene`; `due` says which
 links need a plan now, and why; `request` gives what to plan; `taken` says that it was stored. The
 lender's and the borrower's past is in the balances that `request` is given: what is settled, and
 what the plans since then have moved.
@@ -26,6 +27,7 @@ from dama.planner import (
 from dama.prediction import Blockage as Prediction
 from underpass_control.demand import Demand
 from underpass_control.planning.expected import Expectations, Expected, Planned
+from underpass_control.planning.interventions import InForce, Interventions, applied
 
 # A plan lasts at least HORIZON_MS. Debts are repaid within SETTLE_MS, or within SETTLE_MS of the
 # last exit; the rest of the plan is for the case that no other follows.
@@ -57,6 +59,7 @@ class Reason(StrEnum):
 
     FIRST = "first"
     TERMS = "terms"
+    INTERVENTION = "intervention"
     CAPACITY = "capacity"
     BLOCKAGES = "blockages"
     MOVED = "moved"
@@ -78,6 +81,7 @@ class Terms:
 
 
 _GREEDY = Demand(None, Fraction(1))
+_NOTHING_SET = InForce({}, None)
 
 
 @dataclass
@@ -87,6 +91,7 @@ class _LinkState:
     capacity: tuple[CapacityStep, ...] = ()
     terms: dict[int, Terms] = field(default_factory=dict)
     demands: dict[int, Demand] = field(default_factory=dict)
+    in_force: InForce = _NOTHING_SET
     # Whether the demands differ enough from those of the plan, and whether a terminal that has
     # little by the plan wants much more.
     demand_due: bool = False
@@ -101,6 +106,7 @@ class _LinkState:
     planned: Planned = field(default_factory=Planned)
     planned_capacity: tuple[CapacityStep, ...] = ()
     planned_terms: dict[int, Terms] = field(default_factory=dict)
+    planned_in_force: InForce = _NOTHING_SET
     planned_rates: dict[str, Fraction] = field(default_factory=dict)
     planned_efficiencies: dict[int, Fraction] = field(default_factory=dict)
 
@@ -109,19 +115,18 @@ class _LinkState:
         found = []
         for node, terms in self.terms.items():
             demand = self.demands.get(node, _GREEDY)
-            found.append(
-                Terminal(
-                    id=str(node),
-                    weight=terms.weight,
-                    minimum_bps=terms.minimum_bps,
-                    floor_bps=demand.floor_bps,
-                    maximum_bps=terms.maximum_bps,
-                    demand_bps=demand.demand_bps,
-                    efficiency=demand.efficiency,
-                    owed_bits=owed.get(node, 0),
-                    fair_share=terms.fair_share,
-                )
+            terminal = Terminal(
+                id=str(node),
+                weight=terms.weight,
+                minimum_bps=terms.minimum_bps,
+                floor_bps=demand.floor_bps,
+                maximum_bps=terms.maximum_bps,
+                demand_bps=demand.demand_bps,
+                efficiency=demand.efficiency,
+                owed_bits=owed.get(node, 0),
+                fair_share=terms.fair_share,
             )
+            found.append(applied(terminal, self.in_force.effects.get(node)))
         return tuple(found)
 
     def capacity_bps(self, now_ms: int) -> int:
@@ -137,6 +142,7 @@ class BeamPlanner:
         self._beam = beam
         self._one_way_delay_ms = 0
         self._expectations = Expectations()
+        self._interventions = Interventions()
         self._links = {link: _LinkState() for link in Link}
 
     def set_terms(
@@ -154,6 +160,23 @@ class BeamPlanner:
             self._expectations.forget(gone)
             state.demands.pop(gone, None)
         state.terms = dict(terms)
+
+    def intervene(self, interventions: Interventions, now_ms: int) -> None:
+        """Take what operators have set for a time, instead of what was set before.
+
+        The capacity that maintenance leaves is told by `set_terms`.
+        """
+        self._interventions = interventions
+        self._look_at_interventions(now_ms)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Tell whether nothing new is lent for on any link."""
+        return any(state.in_force.frozen_ms is not None for state in self._links.values())
+
+    def recall(self, terminal: int, said: Prediction, first_ms: int, now_ms: int) -> None:
+        """Take in what the process before has expected of a terminal since `first_ms`."""
+        self._expectations.recall(terminal, said, first_ms, now_ms)
 
     def capacity_bps(self, link: Link, now_ms: int) -> int:
         """Return the capacity of a link at a time."""
@@ -180,9 +203,9 @@ class BeamPlanner:
             more > matters_bps and 2 * more > rates[name] for name, more in changes.items()
         )
 
-    def expect(self, terminal: int, blockages: Iterable[Prediction], now_ms: int) -> None:
-        """Take in all that is predicted of a terminal now."""
-        self._expectations.take(terminal, blockages, now_ms)
+    def expect(self, terminal: int, blockages: Iterable[Prediction], now_ms: int) -> bool:
+        """Take in all that is predicted of a terminal now; tell whether to look at it again."""
+        return self._expectations.take(terminal, blockages, now_ms)
 
     def see_balances(self, link: Link, owed: Mapping[int, int], now_ms: int) -> None:
         """Take in the balances as they are now: settled, and moved by the plans since then."""
@@ -196,6 +219,7 @@ class BeamPlanner:
 
     def due(self, now_ms: int) -> dict[Link, Reason]:
         """Return the links that need a plan now."""
+        self._look_at_interventions(now_ms)
         found = {}
         for link, state in self._links.items():
             reason = self._reason(state, now_ms)
@@ -212,7 +236,7 @@ class BeamPlanner:
     ) -> Request:
         """Return what to plan: `owed` is what it will be at the plan's start."""
         state = self._links[link]
-        expected = self._expectations.blockages(now_ms, state.planned)
+        expected = self._expected(state, now_ms)
         last_ms = max((one.exit_ms for one in expected), default=now_ms)
         settle_ms = min(max(now_ms, last_ms) + SETTLE_MS, now_ms + _FURTHEST_MS)
         return Request(
@@ -223,7 +247,9 @@ class BeamPlanner:
             capacity=state.capacity,
             terminals=state.terminals(owed),
             blockages=tuple(
-                Blockage(str(one.terminal), one.entry_ms, one.exit_ms, one.confidence)
+                Blockage(
+                    str(one.terminal), one.entry_ms, one.exit_ms, one.confidence, one.is_lent_for
+                )
                 for one in expected
                 if one.terminal in state.terms and one.entry_ms < one.exit_ms
             ),
@@ -238,11 +264,12 @@ class BeamPlanner:
         state.plan = plan
         state.planned_ms = request.now_ms
         state.planned = Planned(
-            Expected(int(one.terminal), one.entry_ms, one.exit_ms, one.confidence)
+            Expected(int(one.terminal), one.entry_ms, one.exit_ms, one.confidence, one.is_lent_for)
             for one in request.blockages
         )
         state.planned_capacity = request.capacity
         state.planned_terms = dict(state.terms)
+        state.planned_in_force = state.in_force
         bare = tuple(replace(terminal, owed_bits=0) for terminal in request.terminals)
         state.planned_rates = fair_rates(state.capacity_bps(request.now_ms), bare)
         state.planned_efficiencies = {
@@ -265,13 +292,11 @@ class BeamPlanner:
             return Reason.FIRST
         if state.terms != state.planned_terms:
             return Reason.TERMS
+        if state.in_force != state.planned_in_force:
+            return Reason.INTERVENTION
         if _ahead(state.capacity, now_ms) != _ahead(state.planned_capacity, now_ms):
             return Reason.CAPACITY
-        expected = [
-            one
-            for one in self._expectations.blockages(now_ms, state.planned)
-            if one.terminal in state.terms
-        ]
+        expected = [one for one in self._expected(state, now_ms) if one.terminal in state.terms]
         if state.planned.appeared_or_vanished(expected, now_ms):
             return Reason.BLOCKAGES
         age_ms = now_ms - state.planned_ms
@@ -288,6 +313,14 @@ class BeamPlanner:
         if state.plan.end_ms - now_ms < RENEW_MS:
             return Reason.HORIZON
         return None
+
+    def _expected(self, state: _LinkState, now_ms: int) -> list[Expected]:
+        frozen_ms = state.in_force.frozen_ms
+        return self._expectations.blockages(now_ms, state.planned, frozen_ms)
+
+    def _look_at_interventions(self, now_ms: int) -> None:
+        for link, state in self._links.items():
+            state.in_force = self._interventions.in_force(link, now_ms)
 
 
 def _efficiency_due_ms(state: _LinkState, capacity_bps: int) -> int | None:

@@ -32,7 +32,7 @@ from underpass_control.planning.terms import terms_of
 from underpass_control.planning.wire import WirePlan
 from underpass_control.settings import Settings
 from underpass_control.settlement.settler import Settler
-from underpass_control.storage import expectations, habits, learned
+from underpass_control.storage import expectations, habits, interventions, learned
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 
@@ -98,6 +98,8 @@ class BeamController:
         # When the oldest waiting change came.
         self._heard: float | None = None
         self._stale_terms = self._stale_reports = True
+        # Whether what the process before has expected needs to be read no more.
+        self._recalled = False
         self._demands_told = 0.0
         # When the next plan may be made.
         self._rested = 0.0
@@ -105,7 +107,7 @@ class BeamController:
 
     def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change that concerns the beam or a terminal of it."""
-        if kind in ("beam", "terminal"):
+        if kind in ("beam", "terminal", "intervention"):
             self._stale_terms = True
             if data.get("action") == "route":
                 self._stale_reports = True
@@ -214,7 +216,8 @@ class BeamController:
 
     async def _read_terms(self) -> bool:
         async with self._tools.database.reading() as connection:
-            terms = await terms_of(connection, self.beam)
+            now_ms = self._tools.database.clock.now_ms()
+            terms = await terms_of(connection, self.beam, now_ms)
         if terms is None:
             return False
         nodes = frozenset(terms.terminals[Link.FORWARD])
@@ -227,8 +230,20 @@ class BeamController:
             self._planner.set_terms(
                 link, terms.capacity[link], terms.terminals[link], terms.one_way_delay_ms
             )
+        self._planner.intervene(terms.interventions, now_ms)
+        self._knowledge.withdraw(terms.interventions.withdrawn())
+        if self._planner.is_frozen and not self._recalled:
+            await self._recall_expected(now_ms)
+        self._recalled = True
         self._serves(self, nodes)
         return True
+
+    async def _recall_expected(self, now_ms: int) -> None:
+        """Take over since when blockages are expected: what was before a freeze is lent for."""
+        async with self._tools.database.reading() as connection:
+            standing = await expectations.standing(connection, self.beam, now_ms)
+        for terminal, first_ms, blockage in standing:
+            self._planner.recall(terminal, blockage, first_ms, now_ms)
 
     def _measure_fades(self) -> None:
         metrics = self._tools.metrics
@@ -333,7 +348,8 @@ class BeamController:
         expected = self._knowledge.expected(now_ms)
         predictions = self._knowledge.predictions
         lessons, driven = predictions.lessons(), predictions.habits(now_ms)
-        if expected == self._expected and not lessons and not driven:
+        moved = predictions.withdrawn_moved()
+        if expected == self._expected and not lessons and not driven and not moved:
             return
         async with self._tools.changes.transaction() as (connection, publish):
             await lease.check(connection, self.beam, self._tools.holder, self.fence)
@@ -342,8 +358,10 @@ class BeamController:
                 await learned.put(connection, publish, lessons)
             if driven:
                 await habits.put(connection, driven)
+            await interventions.withdrawal_moved(connection, moved)
         predictions.stored(len(lessons))
         predictions.habits_stored(driven)
+        predictions.withdrawn_stored(moved)
         self._expected = expected
 
     def _forget_metrics(self) -> None:

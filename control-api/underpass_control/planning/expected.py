@@ -40,6 +40,7 @@ class Expected:
     entry_ms: int
     exit_ms: int
     confidence: float
+    is_lent_for: bool = True
 
     @property
     def span(self) -> Span:
@@ -55,6 +56,8 @@ class SmoothedBlockage:
     entry_ms: float
     exit_ms: float
     confidence: float
+    # When it was first expected.
+    first_ms: int
     updated_ms: int
     seen_ms: int
 
@@ -82,8 +85,11 @@ class Expectations:
     def __init__(self) -> None:
         self._of: dict[int, list[SmoothedBlockage]] = {}
 
-    def take(self, terminal: int, said: Iterable[Blockage], now_ms: int) -> None:
-        """Take in all that is predicted of a terminal now."""
+    def take(self, terminal: int, said: Iterable[Blockage], now_ms: int) -> bool:
+        """Take in all that is predicted of a terminal now.
+
+        Tell whether it is to be looked at again: something is expected, or was a moment ago.
+        """
         known = self._of.get(terminal, [])
         kept: list[SmoothedBlockage] = []
         for blockage in said:
@@ -99,6 +105,7 @@ class Expectations:
                     blockage.confidence,
                     now_ms,
                     now_ms,
+                    now_ms,
                 )
             kept.append(nearest)
         # A present blockage that is no longer predicted is over.
@@ -109,13 +116,27 @@ class Expectations:
             self._of[terminal] = kept
         else:
             self._of.pop(terminal, None)
+        return bool(kept)
+
+    def recall(self, terminal: int, said: Blockage, first_ms: int, now_ms: int) -> None:
+        """Take in what another process has expected since `first_ms`."""
+        times = _to_plan(said, now_ms)
+        known = SmoothedBlockage(
+            said.obstruction_id, *times, said.confidence, first_ms, now_ms, now_ms
+        )
+        self._of.setdefault(terminal, []).append(known)
 
     def forget(self, terminal: int) -> None:
         """Forget a terminal that has left the beam."""
         self._of.pop(terminal, None)
 
-    def blockages(self, now_ms: int, planned: Planned) -> list[Expected]:
-        """Return what is to be planned with, given what was before."""
+    def blockages(
+        self, now_ms: int, planned: Planned, frozen_ms: int | None = None
+    ) -> list[Expected]:
+        """Return what is to be planned with, given what was before.
+
+        For what is expected since `frozen_ms` or later, nothing is lent.
+        """
         found = []
         for terminal, blockages in self._of.items():
             for one in blockages:
@@ -125,7 +146,8 @@ class Expectations:
                 if one.confidence >= least and one.exit_ms > now_ms:
                     confidence = min(1.0, max(one.confidence, LEAST_CONFIDENCE))
                     times = round(one.entry_ms), round(one.exit_ms)
-                    found.append(Expected(terminal, *times, confidence))
+                    is_lent_for = frozen_ms is None or one.first_ms < frozen_ms
+                    found.append(Expected(terminal, *times, confidence, is_lent_for))
         return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
-from dama.prediction import Blockage, ObstructionMap
+from dama.prediction import Blockage, ObstructionMap, Span
 from dama.prediction.learning import Learned
 from underpass_control.demand import Demands
 from underpass_control.planning import stored
@@ -62,6 +62,10 @@ class Knowledge:
         """Take another map."""
         self.predictions.set_map(obstructions, learned)
         self._changed |= self._nodes
+
+    def withdraw(self, said: Mapping[int, Mapping[int, Span]]) -> None:
+        """Take the blockages that operators have withdrawn, by terminal and number."""
+        self._changed |= self.predictions.withdraw(said) & self._nodes
 
     async def recall(self, connection: AsyncConnection, now_ms: int) -> None:
         """Read what was reported lately."""
@@ -127,8 +131,7 @@ class Knowledge:
         began = time.monotonic()
         for terminal in changed & self._nodes:
             expected = self.predictions.blockages_of(terminal, now_ms)
-            planner.expect(terminal, expected, now_ms)
-            if expected:
+            if planner.expect(terminal, expected, now_ms):
                 self._ahead.add(terminal)
             else:
                 self._ahead.discard(terminal)

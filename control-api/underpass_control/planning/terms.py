@@ -1,15 +1,17 @@
-"""What an operator has set for a beam: its capacity over time, and its terminals' terms."""
+"""What an operator has set for a beam: its capacity over time, its terminals' terms, and more."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import CapacityStep, FairShare, Link
 from underpass_control.planning.beam_planner import Terms
+from underpass_control.planning.interventions import Interventions
+from underpass_control.storage import interventions
 from underpass_control.storage.attachments import SERVED_BY
 from underpass_control.storage.models import Beam, Terminal
 from underpass_control.storage.models import CapacityStep as StepTable
@@ -21,12 +23,16 @@ class BeamTerms:
 
     one_way_delay_ms: int
     # The first step has long begun.
+    set_capacity: Mapping[Link, tuple[CapacityStep, ...]]
+    # What maintenance windows leave of it.
     capacity: Mapping[Link, tuple[CapacityStep, ...]]
     terminals: Mapping[Link, Mapping[int, Terms]]
+    # Those of the beam and its terminals that have not ended.
+    interventions: Interventions = field(default_factory=Interventions)
 
 
-async def terms_of(connection: AsyncConnection, beam: str) -> BeamTerms | None:
-    """Return what is set for a beam; None if there is none."""
+async def terms_of(connection: AsyncConnection, beam: str, now_ms: int) -> BeamTerms | None:
+    """Return what is set for a beam, as of now; None if there is none."""
     row = (await connection.execute(select(Beam.__table__).where(Beam.id == beam))).one_or_none()
     if row is None:
         return None
@@ -58,8 +64,12 @@ async def terms_of(connection: AsyncConnection, beam: str) -> BeamTerms | None:
                 gateway=one.serving,
                 fair_share=FairShare(row.fair_share),
             )
+    set_capacity = {link: tuple(steps) for link, steps in capacity.items()}
+    intervening = Interventions(await interventions.ahead(connection, beam, now_ms))
     return BeamTerms(
         one_way_delay_ms=row.one_way_delay_ms,
-        capacity={link: tuple(steps) for link, steps in capacity.items()},
+        set_capacity=set_capacity,
+        capacity={link: intervening.capacity(link, of) for link, of in set_capacity.items()},
         terminals=terminals,
+        interventions=intervening,
     )

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.planner import Blockage, CapacityStep, Link, Plan, Request, Terminal
 from underpass_control.planning.beam_planner import HORIZON_MS, SETTLE_MS, Terms, moved
 from underpass_control.planning.delays import DEFAULT_MS
+from underpass_control.planning.interventions import applied
 from underpass_control.planning.stored import current_plan
 from underpass_control.planning.terms import BeamTerms
 from underpass_control.storage.expectations import PREDICTED
@@ -42,8 +43,16 @@ async def basis_of(
             PredictedBlockage.exit_ms > now_ms,
         )
     )
+    frozen_ms = terms.interventions.in_force(link, now_ms).frozen_ms
     blockages = tuple(
-        Blockage(str(row.terminal), row.entry_ms, row.exit_ms, row.confidence) for row in rows
+        Blockage(
+            str(row.terminal),
+            row.entry_ms,
+            row.exit_ms,
+            row.confidence,
+            is_lent_for=frozen_ms is None or row.first_ms < frozen_ms,
+        )
+        for row in rows
     )
     return Basis(terms, None if plan is None else plan.made, blockages)
 
@@ -96,6 +105,7 @@ def request_of(beam: str, link: Link, basis: Basis, instead: Instead, now_ms: in
 
 def _terminals(basis: Basis, link: Link, now_ms: int) -> Iterable[Terminal]:
     terms: Mapping[int, Terms] = basis.terms.terminals[link]
+    effects = basis.terms.interventions.in_force(link, now_ms).effects
     known: dict[int, Terminal] = {}
     owed: dict[int, int] = {}
     if basis.present is not None:
@@ -104,7 +114,7 @@ def _terminals(basis: Basis, link: Link, now_ms: int) -> Iterable[Terminal]:
         owed = moved(basis.present, now_ms)
     for node, one in terms.items():
         present = known.get(node, Terminal(str(node)))
-        yield replace(
+        terminal = replace(
             present,
             weight=one.weight,
             fair_share=one.fair_share,
@@ -112,3 +122,4 @@ def _terminals(basis: Basis, link: Link, now_ms: int) -> Iterable[Terminal]:
             maximum_bps=one.maximum_bps,
             owed_bits=owed.get(node, 0),
         )
+        yield applied(terminal, effects.get(node))

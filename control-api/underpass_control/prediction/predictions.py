@@ -11,6 +11,7 @@ from dama.prediction import (
     Fix,
     ObstructionMap,
     Predictor,
+    Span,
     Track,
     reconcile,
 )
@@ -20,6 +21,7 @@ from dama.prediction.places import Line
 from dama.prediction.predictor import ENDED_SILENT_MS
 from underpass_control.prediction.lessons import Lesson, Lessons
 from underpass_control.prediction.observed import ObservedBlockage, as_observed, recognise
+from underpass_control.prediction.withdrawn import Withdrawn
 
 # Announcements of a terminal that are kept: the latest, while they are not over.
 _MOST_ANNOUNCEMENTS = 32
@@ -67,6 +69,7 @@ class Predictions:
         self._map = obstructions or ObstructionMap([])
         self._terminals: dict[int, _Ahead] = {}
         self._lessons = Lessons()
+        self._withdrawn = Withdrawn()
         # Terminals whose habits are not stored.
         self._unstored: set[int] = set()
         self._looked_ms = 0
@@ -143,6 +146,24 @@ class Predictions:
         if ahead.observed.exit_ms is not None:
             self._lessons.lost(terminal, ahead.observed)
 
+    def withdraw(self, said: Mapping[int, Mapping[int, Span]]) -> set[int]:
+        """Take the blockages that operators have withdrawn, by terminal and number.
+
+        What is observed counts all the same. Return the terminals for which it changes something.
+        """
+        changed = self._withdrawn.set(said)
+        for terminal in changed & self._terminals.keys():
+            self._terminals[terminal].found_ms = None
+        return changed
+
+    def withdrawn_moved(self) -> dict[int, Span]:
+        """Return by number the withdrawn blockages whose times are not as they are stored."""
+        return self._withdrawn.moved()
+
+    def withdrawn_stored(self, moved: Mapping[int, Span]) -> None:
+        """Take in that these times are stored."""
+        self._withdrawn.stored(moved)
+
     def is_blocked(self, terminal: int) -> bool:
         """Tell whether a terminal is in a blockage, as far as has been observed."""
         ahead = self._terminals.get(terminal)
@@ -171,7 +192,8 @@ class Predictions:
             ]
             expected = self._expected(ahead, now_ms)
             self._lessons.expect(terminal, expected)
-            ahead.found = as_observed(expected, ahead.observed, now_ms)
+            left = self._withdrawn.left(terminal, expected, now_ms)
+            ahead.found = as_observed(left, ahead.observed, now_ms)
             ahead.found_ms = now_ms
         return ahead.found
 

@@ -104,6 +104,32 @@ async def keep(
     return Kept(len(new), len(changed), passed, len(ended) - passed)
 
 
+async def standing(
+    connection: AsyncConnection, beam: str, now_ms: int
+) -> list[tuple[int, int, Blockage]]:
+    """Return what is expected of a beam's terminals: terminal, since when, and the blockage."""
+    rows = await connection.execute(
+        select(Table.__table__)
+        .join(Terminal, Terminal.node == Table.terminal)
+        .where(Terminal.beam_id == beam, Table.state == PREDICTED, Table.exit_ms > now_ms)
+    )
+    return [(row.terminal, row.first_ms, _blockage(row)) for row in rows]
+
+
+def _blockage(row: Any) -> Blockage:
+    entry, leave = (row.entry_p10_ms, row.entry_p90_ms), (row.exit_p10_ms, row.exit_p90_ms)
+    return Blockage(
+        row.obstruction,
+        row.entry_ms,
+        row.exit_ms,
+        row.confidence,
+        row.based_on_ms,
+        row.source,
+        None if None in entry else entry,
+        None if None in leave else leave,
+    )
+
+
 def _same(blockage: Blockage, rows: Iterable[Any], now_ms: int) -> Any:
     """Return the row that is about the same blockage."""
     near = [

@@ -34,8 +34,10 @@ OF_TENANT = {
 }
 # The column that has a terminal.
 OF_TERMINAL = {
+    "alert": "terminal",
     "announcement": "terminal",
     "blockage": "terminal",
+    "intervention": "terminal",
     "link_state": "terminal",
     "link_usage": "terminal",
     "position_report": "terminal",
@@ -50,6 +52,9 @@ REFUSED = frozenset(
     {
         "acknowledgement",
         "enrolment",
+        "alert_message",
+        "alert_rule",
+        "alert_target",
         "lease",
         "ledger_entry",
         "ledger_lot",

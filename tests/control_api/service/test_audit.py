@@ -46,7 +46,29 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
     token = api.call("POST", "/v1/tokens", {"name": "t", "role": "viewer"}, caller="administrator")
     user = {"role": "viewer", "password": PASSWORD}
     of_first = f"/v1/terminals/{FIRST}"
+    later = rfc3339(moment_of(now_ms() + 600_000))
+    freeze = "/v1/interventions/2"
+    intervention = {"kind": "freeze", "beam": "ku-1", "until": later}
+    first = {"kind": "maintenance", "terminal": FIRST, "until": later}
+    assert api.call("POST", "/v1/interventions", first).status == 201
     tried = [
+        (
+            "POST",
+            "/v1/alert-rules",
+            "/v1/alert-rules",
+            {"name": "x", "kind": "unheard", "limit_s": 9},
+        ),
+        ("DELETE", "/v1/alert-rules/{rule}", "/v1/alert-rules/1", None),
+        (
+            "POST",
+            "/v1/alert-targets",
+            "/v1/alert-targets",
+            {"name": "x", "url": "https://example.com/"},
+        ),
+        ("DELETE", "/v1/alert-targets/{target}", "/v1/alert-targets/1", None),
+        ("POST", "/v1/interventions", "/v1/interventions", intervention),
+        ("PUT", "/v1/interventions/{intervention}", freeze, {}),
+        ("DELETE", "/v1/interventions/{intervention}", freeze, None),
         ("PUT", "/v1/beams/{beam}", "/v1/beams/ka", BEAM),
         ("PUT", "/v1/beams/{beam}/capacity", "/v1/beams/ka/capacity", {}),
         ("DELETE", "/v1/beams/{beam}", "/v1/beams/ka", None),
@@ -72,10 +94,13 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
     ]
     for method, _, path, body in tried:
         before = len(entries(api, "?limit=1000"))
-        answer = api.call(method, path, body, caller="administrator")
+        # The freeze is changed before it is released.
+        known = {"If-Match": '"1"' if method == "PUT" else '"2"'} if path == freeze else None
+        answer = api.call(method, path, body, caller="administrator", headers=known)
         assert answer.status < 300, (path, answer.text)
         assert len(entries(api, "?limit=1000")) == before + 1, path
-    # Those of one's own session are tried in test_sessions.py, forgiving in test_ledger.py.
+    # Those of one's own session are tried in test_sessions.py, forgiving in test_ledger.py,
+    # acknowledging in test_alerts.py.
     others = {
         ("DELETE", "/v1/session"),
         ("DELETE", "/v1/sessions"),
@@ -85,6 +110,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("POST", "/v1/enrolments"),
         ("DELETE", "/v1/enrolments/{enrolment}"),
         ("DELETE", "/v1/nodes/{node}/certificates"),
+        ("POST", "/v1/alerts/{alert}/acknowledgement"),
     }
     reported_or_without_effect = {
         ("POST", "/v1/positions"),

@@ -173,7 +173,7 @@ def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> Non
             with_database(empty_url, fills[to])
         assert with_database(empty_url, known) == [("Ku 1", "van", 7.5)]
         if move is schema.migrate_down and to < "0011":
-            # Below that step, no token is left that would see more than before.
+            # Going down, no token is left that would see more than before.
             assert with_database(empty_url, tokens) == ["old"]
 
 

@@ -42,6 +42,10 @@ _NOTHING = {
     "tenant": "no-tenant",
     "enrolment": "987654321",
     "node": "987654321",
+    "intervention": "987654321",
+    "alert": "987654321",
+    "rule": "987654321",
+    "target": "987654321",
     "link": "forward",
     "version": "1",
 }

@@ -4,6 +4,7 @@ Times are integer milliseconds since the Unix epoch, rates bit/s, amounts bits, 
 degrees, speeds m/s, headings degrees from true north.
 """
 
+from underpass_control.storage.models.alerts import Alert, AlertMessage, AlertRule, AlertTarget
 from underpass_control.storage.models.base import Base
 from underpass_control.storage.models.blockages import (
     Announcement,
@@ -12,6 +13,7 @@ from underpass_control.storage.models.blockages import (
     PredictedBlockage,
 )
 from underpass_control.storage.models.enrolments import Enrolment
+from underpass_control.storage.models.interventions import Intervention
 from underpass_control.storage.models.ledger import (
     LedgerEntry,
     LedgerLot,
@@ -29,6 +31,10 @@ from underpass_control.storage.models.users import AuditEntry, Tenant, User, Use
 
 __all__ = [
     "Acknowledgement",
+    "Alert",
+    "AlertMessage",
+    "AlertRule",
+    "AlertTarget",
     "Announcement",
     "AuditEntry",
     "Base",
@@ -36,6 +42,7 @@ __all__ = [
     "Blockage",
     "CapacityStep",
     "Enrolment",
+    "Intervention",
     "Lease",
     "LedgerEntry",
     "LedgerLot",

@@ -1,0 +1,105 @@
+/** What is wrong by the rules, and was; for operators, the rules and who is told. */
+
+import { useEffect } from "preact/hooks";
+import { useListed } from "../access/listed";
+import type { Alert } from "../api/types";
+import { useLive, useMayOperate, useTick } from "../shell/context";
+import { seconds } from "../shell/format";
+import { Failure, useRead } from "../shell/read";
+import { hashOf, type Route } from "../shell/route";
+import { Rules } from "./rules";
+import { Targets } from "./targets";
+
+/** So many that are over are shown; the API has all. */
+const MOST_OVER = 50;
+const OVER_MS = 15_000;
+
+export default function AlertsPage(_: { route: Route }) {
+  const mayOperate = useMayOperate();
+  return (
+    <div class="page">
+      <h1>Alerts</h1>
+      <Firing mayOperate={mayOperate} />
+      {mayOperate && <Rules />}
+      {mayOperate && <Targets />}
+    </div>
+  );
+}
+
+function Firing({ mayOperate }: { mayOperate: boolean }) {
+  const live = useLive();
+  useTick(1000);
+  const { entries, flaw, change, reread } = useListed<Alert>("v1/alerts?firing=true", "alerts");
+  useEffect(() => live.listen(({ kind }) => void (kind === "alerts" && reread())), [live]);
+  const firing = entries;
+  const path = `v1/alerts?firing=false&limit=${MOST_OVER}`;
+  const resolved = useRead((signal) => live.client.get<{ alerts: Alert[] }>(path, signal), path, OVER_MS);
+  const over = resolved.value?.alerts;
+  const acknowledge = (one: Alert) => void change(() => live.client.post(`v1/alerts/${one.id}/acknowledgement`, undefined));
+  return (
+    <>
+      <p class="flaw" role="alert">
+        {flaw}
+      </p>
+      {firing?.length === 0 && <p>Nothing is wrong by the rules.</p>}
+      {firing && firing.length > 0 && (
+        <AlertTable label="What is wrong" alerts={firing} onAcknowledge={mayOperate ? acknowledge : undefined} nowMs={live.now()} />
+      )}
+      <Failure of={resolved} />
+      {over && over.length > 0 && (
+        <>
+          <h2>Resolved</h2>
+          <AlertTable label="What was wrong" alerts={over} onAcknowledge={undefined} nowMs={live.now()} />
+        </>
+      )}
+    </>
+  );
+}
+
+interface Props {
+  label: string;
+  alerts: Alert[];
+  onAcknowledge: ((one: Alert) => void) | undefined;
+  nowMs: number;
+}
+
+function AlertTable({ label, alerts, onAcknowledge, nowMs }: Props) {
+  const live = useLive();
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Terminal</th>
+            <th scope="col">What</th>
+            <th scope="col">Rule</th>
+            <th scope="col">Since, UTC</th>
+            <th scope="col">For</th>
+            <th scope="col">Known to</th>
+          </tr>
+        </thead>
+        <tbody>
+          {alerts.map((one) => (
+            <tr key={one.id}>
+              <th scope="row">
+                <a href={hashOf("terminals", one.terminal)}>{live.fleet.nameOf(one.terminal)}</a>
+              </th>
+              <td>{one.text}</td>
+              <td>{one.rule}</td>
+              <td>{one.since.slice(0, 19).replace("T", " ")}</td>
+              <td>{seconds((one.resolved ? Date.parse(one.resolved) : nowMs) - Date.parse(one.since))}</td>
+              <td>
+                {one.acknowledged && (one.acknowledged_by ?? "an operator")}
+                {!one.acknowledged && onAcknowledge && (
+                  <button type="button" aria-label={`Acknowledge: ${one.text}`} onClick={() => onAcknowledge(one)}>
+                    Acknowledge
+                  </button>
+                )}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

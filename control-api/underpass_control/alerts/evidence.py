@@ -1,0 +1,105 @@
+"""What the database has of all terminals, as the rules of alerts take it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.planner import Link
+from underpass_control.alerts.rules import Facts, Loss
+from underpass_control.planning.interventions import Kind
+from underpass_control.storage.models import (
+    Beam,
+    Blockage,
+    Intervention,
+    LedgerLot,
+    LinkState,
+    PredictedBlockage,
+    Terminal,
+)
+
+# The sources that observe a link: a plan or an operator only says that it is not to be used.
+_SENSED = ("modem", "probing")
+
+
+async def read(connection: AsyncConnection, now_ms: int) -> list[Facts]:
+    """Return the facts of all terminals now."""
+    heard = await _heard(connection)
+    losses = await _losses(connection)
+    owes = await _owes(connection)
+    quiet_beams, quiet_terminals = await _in_maintenance(connection, now_ms)
+    rows = await connection.execute(
+        select(
+            Terminal.node, Terminal.beam_id, Beam.forward_capacity_bps, Beam.return_capacity_bps
+        ).join(Beam, Beam.id == Terminal.beam_id)
+    )
+    return [
+        Facts(
+            row.node,
+            row.beam_id,
+            heard.get(row.node),
+            losses.get(row.node, {}),
+            owes.get((row.beam_id, row.node), {}),
+            {Link.FORWARD: row.forward_capacity_bps, Link.RETURN: row.return_capacity_bps},
+            row.beam_id in quiet_beams or row.node in quiet_terminals,
+        )
+        for row in rows
+    ]
+
+
+async def _heard(connection: AsyncConnection) -> dict[int, int]:
+    """Return when the last report of each terminal's own came."""
+    query = (
+        select(LinkState.terminal, func.max(LinkState.received_ms).label("heard_ms"))
+        .where(LinkState.node == LinkState.terminal)
+        .group_by(LinkState.terminal)
+    )
+    return {row.terminal: row.heard_ms for row in await connection.execute(query)}
+
+
+async def _losses(connection: AsyncConnection) -> dict[int, dict[Link, Loss]]:
+    expected = PredictedBlockage.__table__.alias()
+    rows = await connection.execute(
+        select(Blockage.terminal, Blockage.link, Blockage.entry_ms, expected.c.exit_ms)
+        .join(expected, expected.c.id == Blockage.predicted, isouter=True)
+        .where(Blockage.exit_ms.is_(None), Blockage.source.in_(_SENSED))
+        .order_by(Blockage.entry_ms)
+    )
+    found: dict[int, dict[Link, Loss]] = {}
+    for terminal, link, since_ms, exit_ms in rows:
+        # Of several paths, the one that was lost last.
+        found.setdefault(terminal, {})[Link(link)] = Loss(since_ms, exit_ms)
+    return found
+
+
+async def _owes(connection: AsyncConnection) -> dict[tuple[str, int], dict[Link, int]]:
+    lot = LedgerLot
+    total = func.sum(lot.bits)
+    rows = await connection.execute(
+        select(lot.beam_id, lot.terminal, lot.link, total)
+        .group_by(lot.beam_id, lot.terminal, lot.link)
+        .having(total < 0)
+    )
+    found: dict[tuple[str, int], dict[Link, int]] = {}
+    for beam, terminal, link, bits in rows:
+        found.setdefault((beam, terminal), {})[Link(link)] = -int(bits)
+    return found
+
+
+async def _in_maintenance(
+    connection: AsyncConnection, now_ms: int
+) -> tuple[Sequence[str], Sequence[int]]:
+    one = Intervention
+    rows = await connection.execute(
+        select(one.beam_id, one.terminal).where(
+            one.kind == Kind.MAINTENANCE.value,
+            one.from_ms <= now_ms,
+            one.until_ms > now_ms,
+            or_(one.beam_id.is_not(None), one.terminal.is_not(None)),
+        )
+    )
+    found = rows.all()
+    beams = [row.beam_id for row in found if row.beam_id is not None]
+    return beams, [row.terminal for row in found if row.terminal is not None]

@@ -1,0 +1,118 @@
+"""Sends messages of alerts by e-mail, over the operator's own mail server."""
+
+from __future__ import annotations
+
+import json
+import re
+import smtplib
+import ssl
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.utils import formatdate
+from urllib.parse import unquote, urlsplit
+
+_WITHIN_S = 10.0
+# The common form of an address (RFC 5321 § 4.1.2, a dot-string at a domain): no quoted ones, and
+# nothing that could be another header or recipient.
+_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,190}")
+_PORTS = {"smtp": 25, "smtps": 465}
+
+
+class MailError(Exception):
+    """A mail cannot be sent; the text says why."""
+
+
+@dataclass(frozen=True)
+class MailServer:
+    """Where mails are handed in, and from whom they are.
+
+    Attributes:
+        host: of the server.
+        port: of it.
+        is_tls: whether TLS is spoken from the first byte; else once the server offers STARTTLS.
+        sender: the address that mails are from.
+        user: who signs in; empty: nobody does.
+        password: of the user. It is sent over TLS only.
+    """
+
+    host: str
+    port: int
+    is_tls: bool
+    sender: str
+    user: str = ""
+    password: str = ""
+
+
+def mail_server_of(url: str, sender: str) -> MailServer:
+    """Return the server of an URL: `smtp://HOST`, `smtps://USER:PASSWORD@HOST:PORT`.
+
+    Raises:
+        ValueError: It is none, or the sender is no address.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname or parts.path.strip("/"):
+        raise ValueError("a mail server is smtp://HOST:PORT or smtps://USER:PASSWORD@HOST:PORT")
+    return MailServer(
+        parts.hostname,
+        parts.port or _PORTS[parts.scheme],
+        parts.scheme == "smtps",
+        mail_address(sender),
+        unquote(parts.username or ""),
+        unquote(parts.password or ""),
+    )
+
+
+def mail_address(text: str) -> str:
+    """Return an address, also one that is written as `mailto:`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    address = text.removeprefix("mailto:")
+    if _ADDRESS.fullmatch(address) is None:
+        raise ValueError(f"{address!r} is no address of the form name@example.com")
+    return address
+
+
+def mail_of(server: MailServer, recipient: str, number: int, body: str) -> EmailMessage:
+    """Return a message of an alert as a mail; what it says is in its body as JSON, too."""
+    told = json.loads(body)
+    alert = told["alert"]
+    mail = EmailMessage()
+    mail["From"], mail["To"] = server.sender, recipient
+    # A header has no line breaks, and the text none of its own.
+    mail["Subject"] = " ".join(f"Underpass: {told['event']}: {alert['text']}".split())[:200]
+    mail["Date"] = formatdate(usegmt=True)
+    # The same when it comes again, so that it can be recognised.
+    mail["Message-ID"] = f"<alert-message-{number}@{server.sender.rpartition('@')[2]}>"
+    mail["Auto-Submitted"] = "auto-generated"
+    lines = [f"{name}: {value}" for name, value in alert.items()]
+    mail.set_content("\n".join([f"event: {told['event']}", *lines, ""]))
+    return mail
+
+
+def send(server: MailServer, mail: EmailMessage) -> None:
+    """Hand a mail in; it blocks for some seconds at most per step.
+
+    Raises:
+        MailError: The server is not reached, or has refused it.
+    """
+    context = ssl.create_default_context()
+    try:
+        client = (
+            smtplib.SMTP_SSL(server.host, server.port, timeout=_WITHIN_S, context=context)
+            if server.is_tls
+            else smtplib.SMTP(server.host, server.port, timeout=_WITHIN_S)
+        )
+        with client:
+            client.ehlo()
+            if not server.is_tls and client.has_extn("starttls"):
+                client.starttls(context=context)
+                client.ehlo()
+            elif server.user and not server.is_tls:
+                raise MailError("the mail server offers no TLS: the password is not sent")
+            if server.user:
+                client.login(server.user, server.password)
+            client.send_message(mail)
+    except (OSError, smtplib.SMTPException) as error:
+        raise MailError(str(error) or type(error).__name__) from error

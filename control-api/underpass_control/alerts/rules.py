@@ -1,0 +1,124 @@
+"""What is wrong, by rules: pure, from facts of terminals and the time.
+
+Times are UTC in ms since the Unix epoch, amounts bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from dama.planner import Link
+
+
+class RuleKind(StrEnum):
+    """What a rule looks for; each has a limit in seconds."""
+
+    # Nothing has come of a terminal itself for longer.
+    UNHEARD = "unheard"
+    # A link is lost for longer than was predicted, by more.
+    LINK_DOWN = "link-down"
+    # A terminal owes more than its beam's link carries in so long.
+    DEBT = "debt"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule; `beam` is None where it is for all beams."""
+
+    id: int
+    name: str
+    kind: RuleKind
+    limit_ms: int
+    beam: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss of link that lasts, and when it was predicted to end, if it was predicted."""
+
+    since_ms: int
+    predicted_exit_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a terminal.
+
+    Attributes:
+        terminal: its node number.
+        beam: its beam.
+        heard_ms: when the last report of its own came; None: none has come yet.
+        losses: its links that are lost.
+        owes: by link, what it owes, bits.
+        capacity_bps: by link, what the beam carries.
+        is_quiet: it, or its beam, is in maintenance.
+    """
+
+    terminal: int
+    beam: str
+    heard_ms: int | None
+    losses: Mapping[Link, Loss]
+    owes: Mapping[Link, int]
+    capacity_bps: Mapping[Link, int]
+    is_quiet: bool = False
+
+
+class Subject(NamedTuple):
+    """What an alert is about: by which rule, of which terminal, on which link (empty: neither)."""
+
+    rule: int
+    terminal: int
+    link: str
+
+
+def wrong(rules: Iterable[Rule], facts: Iterable[Facts], now_ms: int) -> dict[Subject, str]:
+    """Return what is wrong now, in words."""
+    in_order = tuple(rules)
+    found: dict[Subject, str] = {}
+    for one in facts:
+        if one.is_quiet:
+            continue
+        for rule in in_order:
+            if rule.beam in (None, one.beam):
+                for link, text in _BY_KIND[rule.kind](one, rule.limit_ms, now_ms):
+                    found[Subject(rule.id, one.terminal, link)] = text
+    return found
+
+
+def _unheard(one: Facts, limit_ms: int, now_ms: int) -> Iterator[tuple[str, str]]:
+    if one.heard_ms is not None and now_ms - one.heard_ms > limit_ms:
+        # Said without the time that has passed: it would be another text each time.
+        yield "", f"nothing has come from terminal {one.terminal} for {_seconds(limit_ms)}"
+
+
+def _link_down(one: Facts, limit_ms: int, now_ms: int) -> Iterator[tuple[str, str]]:
+    for link, loss in one.losses.items():
+        expected_ms = loss.since_ms if loss.predicted_exit_ms is None else loss.predicted_exit_ms
+        if now_ms - max(expected_ms, loss.since_ms) > limit_ms:
+            what = "that was not predicted" if loss.predicted_exit_ms is None else "than predicted"
+            longer = "has lasted" if loss.predicted_exit_ms is None else "lasts longer"
+            yield (
+                link.value,
+                f"a loss of the {link.value} link of terminal {one.terminal} {longer} {what}, "
+                f"by {_seconds(limit_ms)}",
+            )
+
+
+def _debt(one: Facts, limit_ms: int, _now_ms: int) -> Iterator[tuple[str, str]]:
+    for link, bits in one.owes.items():
+        if bits * 1000 > limit_ms * one.capacity_bps[link] > 0:
+            yield (
+                link.value,
+                f"terminal {one.terminal} owes more than the {link.value} link of beam {one.beam} "
+                f"carries in {_seconds(limit_ms)}",
+            )
+
+
+_BY_KIND = {RuleKind.UNHEARD: _unheard, RuleKind.LINK_DOWN: _link_down, RuleKind.DEBT: _debt}
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:g} s"

@@ -1,0 +1,271 @@
+"""Alerts, their rules, and who is told of them: webhooks and mail addresses."""
+
+from __future__ import annotations
+
+import secrets
+from http import HTTPStatus
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.access.audit import Changed
+from underpass_control.access.caller import Caller
+from underpass_control.alerts.addresses import AddressError, check_url
+from underpass_control.alerts.mail import mail_address
+from underpass_control.http import alert_models as models
+from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
+from underpass_control.http.problem import Problem
+from underpass_control.http.tenancy import Tenancy
+from underpass_control.instants import moment_of
+from underpass_control.settings import Settings
+from underpass_control.storage import alerts, registry
+from underpass_control.storage.changes import Changes
+from underpass_control.storage.database import Database
+from underpass_control.storage.models import Alert, AlertRule, AlertTarget, Beam
+
+# Each rule is held against all terminals every few seconds; each alert is told to each target.
+MOST_RULES = 100
+MOST_TARGETS = 20
+_SECRET_BYTES = 32
+
+Table = type[AlertRule] | type[AlertTarget]
+
+
+class Alerts:
+    """The endpoints of alerts."""
+
+    def __init__(self, database: Database, changes: Changes, settings: Settings) -> None:
+        self._database = database
+        self._changes = changes
+        self._settings = settings
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        conflict, gone = HTTPStatus.CONFLICT, HTTPStatus.NO_CONTENT
+        return [
+            Endpoint(
+                "GET",
+                "/v1/alerts",
+                "What is wrong by the rules, or was, the newest first",
+                self._page,
+                READERS,
+                tenancy=Tenancy.ROWS,
+                query=models.AlertQuery,
+                answers=models.AlertList,
+            ),
+            Endpoint(
+                "POST",
+                "/v1/alerts/{alert}/acknowledgement",
+                "Say that one knows of an alert and sees to it",
+                self._acknowledge,
+                OPERATORS,
+                recorded=True,
+                answers=models.Alert,
+                problems=[conflict],
+            ),
+            Endpoint(
+                "GET",
+                "/v1/alert-rules",
+                "The rules by which alerts fire",
+                self._rules,
+                READERS,
+                answers=models.AlertRuleList,
+            ),
+            Endpoint(
+                "POST",
+                "/v1/alert-rules",
+                "Make a rule",
+                self._add_rule,
+                OPERATORS,
+                recorded=True,
+                body=models.AlertRuleBody,
+                answers=models.AlertRule,
+                status=HTTPStatus.CREATED,
+                problems=[conflict],
+            ),
+            Endpoint(
+                "DELETE",
+                "/v1/alert-rules/{rule}",
+                "Delete a rule: what fires by it is resolved",
+                self._delete_rule,
+                OPERATORS,
+                recorded=True,
+                status=gone,
+            ),
+            Endpoint(
+                "GET",
+                "/v1/alert-targets",
+                "The webhooks and mail addresses that are told of alerts",
+                self._targets,
+                OPERATORS,
+                answers=models.AlertTargetList,
+            ),
+            Endpoint(
+                "POST",
+                "/v1/alert-targets",
+                "Have a webhook, or an address (`mailto:`), told of alerts; the answer has the "
+                "secret that a webhook's messages are signed with",
+                self._add_target,
+                OPERATORS,
+                recorded=True,
+                body=models.AlertTargetBody,
+                answers=models.NewAlertTarget,
+                status=HTTPStatus.CREATED,
+                problems=[conflict],
+            ),
+            Endpoint(
+                "DELETE",
+                "/v1/alert-targets/{target}",
+                "Tell a target no more, of what waits to be sent either",
+                self._delete_target,
+                OPERATORS,
+                recorded=True,
+                status=gone,
+            ),
+        ]
+
+    async def _page(self, call: Call) -> models.AlertList:
+        query = call.query(models.AlertQuery)
+        async with self._database.reading() as connection:
+            rows = await alerts.page(
+                connection,
+                is_firing=query.firing,
+                before=number_after(query.cursor),
+                limit=query.limit,
+            )
+        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        return models.AlertList(alerts=[_alert(row, call.known_caller) for row in rows], next=last)
+
+    async def _acknowledge(self, call: Call) -> models.Alert:
+        number, by = call.path_number("alert"), call.known_caller.name
+        now_ms = self._database.clock.now_ms()
+        async with self._changes.transaction() as (connection, publish):
+            row = await alerts.acknowledge(connection, number, by, now_ms)
+            if row is None:
+                raise await _not_acknowledged(connection, number)
+            publish({"kind": "alerts", "alerts": [alerts.shown(row)]})
+            target = f"/v1/alerts/{number}/acknowledgement"
+            await call.record(connection, Changed("acknowledge", target, None, None, None))
+        return _alert(row, call.known_caller)
+
+    async def _rules(self, _call: Call) -> models.AlertRuleList:
+        async with self._database.reading() as connection:
+            rows = await connection.execute(select(AlertRule.__table__).order_by(AlertRule.id))
+        return models.AlertRuleList(rules=[_rule(row) for row in rows])
+
+    async def _add_rule(self, call: Call) -> Answer:
+        body = call.body(models.AlertRuleBody)
+        values = {
+            "name": body.name,
+            "kind": body.kind,
+            "limit_ms": max(round(body.limit_s * 1000), 1),
+            "beam_id": body.beam,
+        }
+        async with self._changes.transaction() as (connection, _):
+            if body.beam is not None and await registry.get(connection, Beam, body.beam) is None:
+                raise Problem(HTTPStatus.CONFLICT, f"there is no beam {body.beam}")
+            row = await _add(connection, AlertRule, values, MOST_RULES)
+            made = _rule(row)
+            await _record(call, connection, "create", "alert-rules", row.id, made)
+        return Answer(made, HTTPStatus.CREATED)
+
+    async def _delete_rule(self, call: Call) -> Answer:
+        return await self._delete(call, AlertRule, "rule")
+
+    async def _targets(self, _call: Call) -> models.AlertTargetList:
+        async with self._database.reading() as connection:
+            rows = await connection.execute(select(AlertTarget.__table__).order_by(AlertTarget.id))
+        return models.AlertTargetList(targets=[_target(row) for row in rows])
+
+    async def _add_target(self, call: Call) -> Answer:
+        body = call.body(models.AlertTargetBody)
+        try:
+            if body.url.startswith("mailto:"):
+                mail_address(body.url)
+            else:
+                check_url(body.url, self._settings.webhook_networks)
+        except (AddressError, ValueError) as error:
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        if body.url.startswith("mailto:") and self._settings.mail_server is None:
+            detail = "the service has no mail server: start it with --mail-server"
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        values = {"name": body.name, "url": body.url, "secret": secret}
+        async with self._changes.transaction() as (connection, _):
+            row = await _add(connection, AlertTarget, values, MOST_TARGETS)
+            made = _target(row)
+            await _record(call, connection, "create", "alert-targets", row.id, made)
+        new = models.NewAlertTarget(**made.model_dump(), secret=secret)
+        return Answer(new, HTTPStatus.CREATED)
+
+    async def _delete_target(self, call: Call) -> Answer:
+        return await self._delete(call, AlertTarget, "target")
+
+    async def _delete(self, call: Call, table: Table, what: str) -> Answer:
+        number = call.path_number(what)
+        async with self._changes.transaction() as (connection, _):
+            found = await connection.execute(delete(table).where(table.id == number))
+            if not found.rowcount:
+                raise Problem(HTTPStatus.NOT_FOUND, f"there is no {what} {number}")
+            await _record(call, connection, "delete", f"alert-{what}s", number, None)
+        return Answer(None, HTTPStatus.NO_CONTENT)
+
+
+async def _add(
+    connection: AsyncConnection, table: Table, values: dict[str, Any], most: int
+) -> Row[Any]:
+    made = insert(table).values(values).returning(*table.__table__.columns)
+    row = (await connection.execute(made)).one()
+    # Counted after the insertion: on SQLite, that has locked the file.
+    count = (await connection.execute(select(func.count(table.id)))).scalar_one()
+    if count > most:
+        raise Problem(HTTPStatus.CONFLICT, f"there are {most} already: delete one")
+    return row
+
+
+async def _record(
+    call: Call,
+    connection: AsyncConnection,
+    action: str,
+    collection: str,
+    number: int,
+    after: models.AlertRule | models.AlertTarget | None,
+) -> None:
+    state = None if after is None else after.model_dump(mode="json", exclude_none=True)
+    # A webhook's address is often a secret itself.
+    state = None if state is None else {k: v for k, v in state.items() if k != "url"}
+    await call.record(connection, Changed(action, f"/v1/{collection}/{number}", None, None, state))
+
+
+async def _not_acknowledged(connection: AsyncConnection, number: int) -> Problem:
+    query = select(Alert.acknowledged_by).where(Alert.id == number)
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        return Problem(HTTPStatus.NOT_FOUND, f"there is no alert {number}")
+    return Problem(HTTPStatus.CONFLICT, f"{row.acknowledged_by} has acknowledged it already")
+
+
+def _rule(row: Row[Any]) -> models.AlertRule:
+    return models.AlertRule(
+        id=row.id, name=row.name, kind=row.kind, limit_s=row.limit_ms / 1000, beam=row.beam_id
+    )
+
+
+def _target(row: Row[Any]) -> models.AlertTarget:
+    return models.AlertTarget(
+        id=row.id,
+        name=row.name,
+        url=row.url,
+        last=None if row.last_ms is None else moment_of(row.last_ms),
+        last_failure=row.last_failure,
+    )
+
+
+def _alert(row: Row[Any], caller: Caller) -> models.Alert:
+    shown = models.Alert.model_validate(alerts.shown(row))
+    if caller.tenant is None:
+        shown.acknowledged_by = row.acknowledged_by
+    return shown

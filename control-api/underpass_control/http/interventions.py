@@ -1,0 +1,378 @@
+"""Interventions: what operators set against the planner for a time, and release again.
+
+Whoever changes or releases one has to show that they know how it is (`If-Match`), and two of the
+same kind and target never overlap: of two operators at once, the second is told.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.planner import Link
+from underpass_control.access.audit import Changed
+from underpass_control.access.caller import Caller
+from underpass_control.http import intervention_models as models
+from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
+from underpass_control.http.problem import Problem
+from underpass_control.http.tenancy import Tenancy
+from underpass_control.instants import milliseconds, moment_of, rfc3339
+from underpass_control.planning.interventions import Kind
+from underpass_control.planning.terms import terms_of
+from underpass_control.storage import interventions, registry
+from underpass_control.storage.changes import Changes, Publish
+from underpass_control.storage.database import Database
+from underpass_control.storage.models import Terminal
+
+# Each is looked at with every plan of the beam.
+MOST_AHEAD = 50
+_FURTHEST_MS = 366 * 86_400_000
+
+
+class Interventions:
+    """The endpoints of interventions."""
+
+    def __init__(self, database: Database, changes: Changes) -> None:
+        self._database = database
+        self._changes = changes
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        one = "/v1/interventions/{intervention}"
+        conflict, gone = HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED
+        conditional = [gone, HTTPStatus.PRECONDITION_REQUIRED]
+        return [
+            Endpoint(
+                "GET",
+                "/v1/interventions",
+                "Freezes, rates, maintenance windows and withdrawn blockages",
+                self._page,
+                READERS,
+                tenancy=Tenancy.ROWS,
+                query=models.InterventionQuery,
+                answers=models.InterventionList,
+            ),
+            Endpoint(
+                "POST",
+                "/v1/interventions",
+                "Freeze a beam's lending, set a terminal's rate for a time, plan maintenance, or "
+                "withdraw a blockage",
+                self._add,
+                OPERATORS,
+                recorded=True,
+                body=models.InterventionBody,
+                answers=models.Intervention,
+                status=HTTPStatus.CREATED,
+                problems=[conflict],
+            ),
+            Endpoint(
+                "GET",
+                one,
+                "An intervention",
+                self._get,
+                READERS,
+                tenancy=Tenancy.ROWS,
+                answers=models.Intervention,
+            ),
+            Endpoint(
+                "PUT",
+                one,
+                "Change an intervention, if it is as `If-Match` says",
+                self._change,
+                OPERATORS,
+                recorded=True,
+                headers=["If-Match"],
+                body=models.InterventionChange,
+                answers=models.Intervention,
+                problems=[conflict, *conditional],
+            ),
+            Endpoint(
+                "DELETE",
+                one,
+                "Release an intervention, if it is as `If-Match` says",
+                self._release,
+                OPERATORS,
+                recorded=True,
+                headers=["If-Match"],
+                status=HTTPStatus.NO_CONTENT,
+                problems=conditional,
+            ),
+        ]
+
+    async def _page(self, call: Call) -> models.InterventionList:
+        query = call.query(models.InterventionQuery)
+        now_ms = self._database.clock.now_ms()
+        wanted = interventions.Wanted(
+            query.beam, query.terminal, query.kind, None if query.ended else now_ms
+        )
+        async with self._database.reading() as connection:
+            rows = await interventions.page(
+                connection, wanted, after=number_after(query.cursor), limit=query.limit
+            )
+        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        found = [_shown(row, now_ms, call.known_caller) for row in rows]
+        return models.InterventionList(interventions=found, next=last)
+
+    async def _get(self, call: Call) -> Answer:
+        number = call.path_number("intervention")
+        async with self._database.reading() as connection:
+            row = await _known(connection, number)
+        return self._answer(row, call)
+
+    async def _add(self, call: Call) -> Answer:
+        body = call.body(models.InterventionBody)
+        now_ms = self._database.clock.now_ms()
+        async with self._changes.transaction() as (connection, publish):
+            values = await _values(connection, body, now_ms)
+            beam = await _lock(connection, values)
+            await _check(connection, beam, values, now_ms)
+            if await interventions.count_ahead(connection, values, now_ms) >= MOST_AHEAD:
+                detail = f"there are {MOST_AHEAD} of it that have not ended: release some"
+                raise Problem(HTTPStatus.CONFLICT, detail)
+            number = await interventions.add(connection, _set(values, call, now_ms))
+            row = await _known(connection, number)
+            await self._tell(connection, publish, call, "create", None, row)
+        return self._answer(row, call, HTTPStatus.CREATED)
+
+    async def _change(self, call: Call) -> Answer:
+        number, body = call.path_number("intervention"), call.body(models.InterventionChange)
+        now_ms = self._database.clock.now_ms()
+        given = body.model_dump(exclude_unset=True)
+        if "until" in given:
+            until = body.until
+            given["until_ms"] = None if until is None else milliseconds(until)
+            del given["until"]
+        async with self._changes.transaction() as (connection, publish):
+            before = await _known(connection, number)
+            revision = _expected(call)
+            _check_changeable(before, given, now_ms)
+            beam = await _lock(connection, before._asdict())
+            values = {**before._asdict(), **given}
+            await _check(connection, beam, values, now_ms, but=number)
+            if not await interventions.change(
+                connection, number, revision, _set(given, call, now_ms)
+            ):
+                raise _changed_meanwhile(await _known(connection, number))
+            row = await _known(connection, number)
+            await self._tell(connection, publish, call, "set", before, row)
+        return self._answer(row, call)
+
+    async def _release(self, call: Call) -> Answer:
+        number = call.path_number("intervention")
+        async with self._changes.transaction() as (connection, publish):
+            before = await _known(connection, number)
+            if not await interventions.remove(connection, number, _expected(call)):
+                raise _changed_meanwhile(await _known(connection, number))
+            await self._tell(connection, publish, call, "delete", before, None)
+        return Answer(None, HTTPStatus.NO_CONTENT)
+
+    async def _tell(
+        self,
+        connection: AsyncConnection,
+        publish: Publish,
+        call: Call,
+        action: str,
+        before: Row[Any] | None,
+        after: Row[Any] | None,
+    ) -> None:
+        row = after or before
+        assert row is not None
+        event = {"kind": "intervention", "intervention": row.id, "beam": row.beam, "action": action}
+        if row.terminal is not None:
+            event["terminal"] = row.terminal
+        publish({**event, "what": row.kind})
+        was, now = (None if one is None else _state(one) for one in (before, after))
+        target = f"/v1/interventions/{row.id}"
+        await call.record(connection, Changed(action, target, row.tenant_id, was, now))
+
+    def _answer(self, row: Row[Any], call: Call, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+        shown = _shown(row, self._database.clock.now_ms(), call.known_caller)
+        return Answer(shown, status, {"ETag": f'"{row.revision}"'})
+
+
+async def _values(
+    connection: AsyncConnection, body: models.InterventionBody, now_ms: int
+) -> dict[str, Any]:
+    """Return the columns of what is to be made; a withdrawal's are those of its blockage."""
+    from_ms = now_ms if body.from_ is None else milliseconds(body.from_)
+    values: dict[str, Any] = {
+        "kind": body.kind,
+        "beam_id": body.beam,
+        "terminal": body.terminal,
+        "from_ms": max(from_ms, now_ms),
+        "forward_bps": body.forward_bps,
+        "return_bps": body.return_bps,
+        "note": body.note,
+    }
+    if body.blockage is None:
+        assert body.until is not None, "the model has made sure of it"
+        return {**values, "until_ms": milliseconds(body.until)}
+    row = await interventions.predicted(connection, body.blockage)
+    if row is None:
+        detail = f"no blockage {body.blockage} is expected now: it has come, or will not come"
+        raise Problem(HTTPStatus.CONFLICT, detail)
+    return {
+        **values,
+        "terminal": row.terminal,
+        "until_ms": max(interventions.withdrawn_until_ms(row.exit_ms), now_ms + 1),
+        "obstruction": row.obstruction,
+        "entry_ms": row.entry_ms,
+        "exit_ms": row.exit_ms,
+    }
+
+
+def _set(values: dict[str, Any], call: Call, now_ms: int) -> dict[str, Any]:
+    return {**values, "set_by": call.known_caller.name, "set_ms": now_ms}
+
+
+async def _lock(connection: AsyncConnection, values: dict[str, Any]) -> str:
+    """Have others who intervene on the same beam wait; return the beam."""
+    beam = values["beam_id"]
+    if beam is None:
+        terminal = await registry.get(connection, Terminal, values["terminal"])
+        if terminal is None:
+            raise Problem(HTTPStatus.CONFLICT, f"there is no terminal {values['terminal']}")
+        beam = terminal.beam_id
+    if not await interventions.lock(connection, beam):
+        raise Problem(HTTPStatus.CONFLICT, f"there is no beam {beam}")
+    return str(beam)
+
+
+async def _check(
+    connection: AsyncConnection,
+    beam: str,
+    values: dict[str, Any],
+    now_ms: int,
+    *,
+    but: int | None = None,
+) -> None:
+    """Make sure that an intervention may be as it is to be.
+
+    Raises:
+        Problem: 422, its times or rates cannot be; 409, another one has been set.
+    """
+    if values["until_ms"] <= max(values["from_ms"], now_ms):
+        detail = "`until` is not after `from`, or is past"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    if values["until_ms"] > now_ms + _FURTHEST_MS:
+        detail = f"`until` is further ahead than {_FURTHEST_MS // 86_400_000} days"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    if values["kind"] == Kind.WITHDRAWAL:
+        return
+    other = await interventions.overlapping(connection, values, but=but)
+    if other is not None:
+        until = rfc3339(moment_of(other.until_ms))
+        detail = (
+            f"{other.set_by} has set a {other.kind} of it until {until}: change or release that "
+            f"one, {other.id}"
+        )
+        raise Problem(HTTPStatus.CONFLICT, detail)
+    if values["kind"] == Kind.RATE:
+        await _check_rates(connection, beam, values, now_ms)
+
+
+async def _check_rates(
+    connection: AsyncConnection, beam: str, values: dict[str, Any], now_ms: int
+) -> None:
+    """Make sure that a rate leaves the others what they have for certain."""
+    terms = await terms_of(connection, beam, now_ms)
+    assert terms is not None, "the beam is locked"
+    for link in Link:
+        rate_bps = values[f"{link.value}_bps"]
+        if rate_bps is None:
+            continue
+        span_ms = values["from_ms"], values["until_ms"]
+        promised_bps = await interventions.promised_bps(
+            connection, beam, link, values["terminal"], span_ms
+        )
+        begun = [one for one in terms.set_capacity[link] if one.from_ms <= span_ms[0]]
+        left_bps = max(begun[-1].rate_bps - promised_bps, 0)
+        if rate_bps > left_bps:
+            detail = (
+                f"the beam's {link.value} link has at most {left_bps} bit/s for it: others have "
+                f"{promised_bps} bit/s guaranteed or set"
+            )
+            raise Problem(HTTPStatus.CONFLICT, detail)
+
+
+def _check_changeable(row: Row[Any], given: dict[str, Any], now_ms: int) -> None:
+    kind, of_terminal = row.kind, row.terminal is not None
+    detail = None
+    has_rates = any(given.get(name) is not None for name in ("forward_bps", "return_bps"))
+    after = {**row._asdict(), **given}
+    has_none = after["forward_bps"] is None and after["return_bps"] is None
+    if row.until_ms <= now_ms:
+        detail = "it has ended: make a new one"
+    elif given.get("until_ms", 0) is None:
+        detail = "`until` may be changed, and not be taken away"
+    elif kind == Kind.WITHDRAWAL and given.keys() - {"note"}:
+        detail = "of a withdrawal, only the note may be changed"
+    elif has_rates and (kind == Kind.FREEZE or (kind == Kind.MAINTENANCE and of_terminal)):
+        detail = f"a {kind} of this has no rates"
+    elif has_none and (kind == Kind.RATE or (kind == Kind.MAINTENANCE and not of_terminal)):
+        detail = f"a {kind} of this needs forward_bps, return_bps, or both"
+    if detail is not None:
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+
+
+async def _known(connection: AsyncConnection, number: int) -> Row[Any]:
+    row = await interventions.get(connection, number)
+    if row is None:
+        detail = f"there is no intervention {number}: it may have been released"
+        raise Problem(HTTPStatus.NOT_FOUND, detail)
+    return row
+
+
+def _expected(call: Call) -> int:
+    """Return the revision that the caller knows (RFC 9110 § 13.1.1, RFC 6585 § 3)."""
+    header = call.request.headers.get("If-Match")
+    if header is None:
+        detail = "show its ETag in If-Match: others may have changed it"
+        raise Problem(HTTPStatus.PRECONDITION_REQUIRED, detail)
+    text = header.strip('"')
+    # An ETag that was never given matches nothing.
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+def _changed_meanwhile(row: Row[Any]) -> Problem:
+    when = rfc3339(moment_of(row.set_ms))
+    detail = f"{row.set_by} has changed it at {when}: read it again"
+    return Problem(HTTPStatus.PRECONDITION_FAILED, detail)
+
+
+def _state(row: Row[Any]) -> dict[str, Any]:
+    """Return one as the log of changes shows it."""
+    names = ("kind", "beam", "terminal", "forward_bps", "return_bps", "obstruction", "note")
+    state: dict[str, Any] = {name: getattr(row, name) for name in names}
+    for name in ("from", "until", "entry", "exit"):
+        ms = getattr(row, f"{name}_ms")
+        state[name] = None if ms is None else rfc3339(moment_of(ms))
+    return {name: value for name, value in state.items() if value is not None}
+
+
+def _shown(row: Row[Any], now_ms: int, caller: Caller) -> models.Intervention:
+    state = "ended" if row.until_ms <= now_ms else "ahead" if row.from_ms > now_ms else "in force"
+    return models.Intervention.model_validate(
+        {
+            "id": row.id,
+            "kind": row.kind,
+            "state": state,
+            "beam": row.beam,
+            "terminal": row.terminal,
+            "from": moment_of(row.from_ms),
+            "until": moment_of(row.until_ms),
+            "forward_bps": row.forward_bps,
+            "return_bps": row.return_bps,
+            "obstruction": row.obstruction,
+            "entry": None if row.entry_ms is None else moment_of(row.entry_ms),
+            "exit": None if row.exit_ms is None else moment_of(row.exit_ms),
+            "note": row.note,
+            "set_by": row.set_by if caller.tenant is None else None,
+            "set_at": moment_of(row.set_ms),
+            "revision": row.revision,
+        }
+    )

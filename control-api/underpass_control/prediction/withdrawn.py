@@ -1,0 +1,80 @@
+"""Blockages that an operator has withdrawn: each stays so until its passage is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dama.prediction import Blockage, Span
+from dama.prediction.same import OBSERVED_MS, is_same
+
+# How far a withdrawn blockage has to move before its new times are worth a write.
+_MOVED_MS = 5_000
+
+
+class Withdrawn:
+    """The withdrawn blockages of a beam's terminals.
+
+    A vehicle that is held up on its way meets the same obstruction later. So the times of a
+    withdrawn blockage follow what is predicted of it; once they are past, the next passage is
+    another blockage.
+    """
+
+    def __init__(self) -> None:
+        # By terminal and number of the withdrawal: as it was last predicted.
+        self._spans: dict[int, dict[int, Span]] = {}
+        # As they are stored.
+        self._stored: dict[int, Span] = {}
+
+    def set(self, said: Mapping[int, Mapping[int, Span]]) -> set[int]:
+        """Take all that are withdrawn, instead of those before; return the terminals concerned."""
+        changed = {
+            terminal
+            for terminal in said.keys() | self._spans.keys()
+            if said.get(terminal, {}).keys() != self._spans.get(terminal, {}).keys()
+        }
+        self._stored = {number: span for of in said.values() for number, span in of.items()}
+        self._spans = {
+            terminal: {
+                number: self._spans.get(terminal, {}).get(number, span)
+                for number, span in of.items()
+            }
+            for terminal, of in said.items()
+        }
+        return changed
+
+    def left(
+        self, terminal: int, expected: tuple[Blockage, ...], now_ms: int
+    ) -> tuple[Blockage, ...]:
+        """Return what is expected of a terminal without what is withdrawn."""
+        spans = self._spans.get(terminal)
+        if not spans:
+            return expected
+        left = list(expected)
+        for number, span in spans.items():
+            if now_ms > span.exit_ms + OBSERVED_MS:
+                continue
+            found = _nearest(span, left, now_ms)
+            if found is not None:
+                left.remove(found)
+                name = found.obstruction_id or span.obstruction_id
+                spans[number] = Span(name, found.entry_ms, found.exit_ms)
+        return tuple(left)
+
+    def moved(self) -> dict[int, Span]:
+        """Return by number those whose times are no longer as they are stored."""
+        return {
+            number: span
+            for of in self._spans.values()
+            for number, span in of.items()
+            if abs(span.entry_ms - self._stored[number].entry_ms) >= _MOVED_MS
+            or abs(span.exit_ms - self._stored[number].exit_ms) >= _MOVED_MS
+        }
+
+    def stored(self, moved: Mapping[int, Span]) -> None:
+        """Take in that these times are stored."""
+        self._stored |= {number: span for number, span in moved.items() if number in self._stored}
+
+
+def _nearest(span: Span, expected: Iterable[Blockage], now_ms: int) -> Blockage | None:
+    same = [one for one in expected if is_same(span, one.span, now_ms)]
+    return min(same, key=lambda one: abs(one.entry_ms - span.entry_ms), default=None)

@@ -1,0 +1,45 @@
+"""What operators set against the planner for a time."""
+
+from __future__ import annotations
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from underpass_control.storage.models.base import Base, RowId
+
+
+class Intervention(Base):
+    """A freeze, a rate, a maintenance window or a withdrawn blockage: of a beam or a terminal."""
+
+    __tablename__ = "intervention"
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    # As `underpass_control.planning.interventions.Kind` has them.
+    kind: Mapped[str] = mapped_column(String(16))
+    beam_id: Mapped[str | None] = mapped_column(ForeignKey("beam.id", ondelete="CASCADE"))
+    terminal: Mapped[int | None] = mapped_column(ForeignKey("terminal.node", ondelete="CASCADE"))
+    from_ms: Mapped[int]
+    until_ms: Mapped[int]
+    # Of a rate: what the terminal has. Of a beam's maintenance: what is left of the beam.
+    forward_bps: Mapped[int | None]
+    return_bps: Mapped[int | None]
+    # Of a withdrawal: the blockage, as it was last predicted.
+    obstruction: Mapped[str | None] = mapped_column(String(128))
+    entry_ms: Mapped[int | None]
+    exit_ms: Mapped[int | None]
+    note: Mapped[str | None] = mapped_column(String(200))
+    # Who has set it, or has changed it last, and when.
+    set_by: Mapped[str] = mapped_column(String(200))
+    set_ms: Mapped[int]
+    # Rises with every change of an operator's, for conditional requests.
+    revision: Mapped[int] = mapped_column(default=1)
+
+    __table_args__ = (
+        CheckConstraint("(beam_id IS NULL) <> (terminal IS NULL)", "target"),
+        CheckConstraint("from_ms < until_ms", "times"),
+        Index("ix_intervention_beam_id", "beam_id", "until_ms"),
+        Index("ix_intervention_terminal", "terminal", "until_ms"),
+        Index("ix_intervention_until_ms", "until_ms"),
+        # A number is never given twice: somebody may still show the ETag of one that is gone.
+        {"sqlite_autoincrement": True},
+    )

@@ -1,0 +1,71 @@
+"""Alerts in the console: rules are made, what fires is seen and acknowledged."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.fleet import BEAM, DRIVER, Fleet
+from tests.console.pages import PATIENCE_MS, go, sign_in
+from tests.console.service import ControlService
+
+pytestmark = pytest.mark.console
+
+
+def test_a_rule_is_made_and_what_fires_by_it_is_acknowledged(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    # Whoever has ever said anything has not said anything for a millisecond.
+    del fleet
+    sign_in(page, service)
+    go(page, "alerts")
+    expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
+    form = page.get_by_role("form", name="Make a rule")
+    form.get_by_label("Name").fill("<i>silent</i>")
+    form.get_by_label("Limit").fill("0.001")
+    form.get_by_role("button", name="Make").click()
+    rule = page.get_by_role("button", name="Delete the rule <i>silent</i>")
+    expect(rule).to_be_visible(timeout=PATIENCE_MS)
+    table = page.get_by_role("region", name="What is wrong")
+    expect(table).to_contain_text(f"Bus {DRIVER}", timeout=PATIENCE_MS)
+    expect(table).to_contain_text("<i>silent</i>")
+    name = f"Acknowledge: nothing has come from terminal {DRIVER}"
+    table.get_by_role("button", name=name).click()
+    expect(table).to_contain_text("a operator", timeout=PATIENCE_MS)
+    rule.click()
+    expect(page.get_by_text("There are none: nothing fires.")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
+    assert service.call("GET", "/v1/alerts?firing=true")["alerts"] == []
+
+
+def test_a_webhook_is_refused_in_words_and_its_secret_shown_once(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    sign_in(page, service)
+    go(page, "alerts")
+    form = page.get_by_role("form", name="Have a webhook told")
+    form.get_by_label("Name").fill("chat")
+    form.get_by_label("URL").fill("http://127.0.0.1/hook")
+    form.get_by_role("button", name="Add").click()
+    expect(page.get_by_text("is no public address")).to_be_visible(timeout=PATIENCE_MS)
+    form.get_by_label("URL").fill("https://example.com/hook")
+    form.get_by_role("button", name="Add").click()
+    expect(page.get_by_text("It is not shown again.")).to_be_visible(timeout=PATIENCE_MS)
+    go(page, f"beams/{BEAM}")
+    go(page, "alerts")
+    stop = page.get_by_role("button", name="Tell chat no more")
+    expect(stop).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("It is not shown again.")).to_have_count(0)
+    stop.click()
+    expect(stop).to_have_count(0, timeout=PATIENCE_MS)
+
+
+def test_a_viewer_sees_alerts_and_neither_rules_nor_webhooks(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    sign_in(page, service, service.viewer)
+    go(page, "alerts")
+    expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_role("form")).to_have_count(0)

@@ -1,0 +1,85 @@
+"""What an operator sets for a time by the console, and what two of them at once are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.fleet import BEAM, DRIVER, Fleet
+from tests.console.pages import PATIENCE_MS, go, sign_in
+from tests.console.service import ControlService
+
+pytestmark = pytest.mark.console
+
+
+def listed(service: ControlService) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = service.call("GET", "/v1/interventions")["interventions"]
+    return found
+
+
+def test_a_rate_is_set_told_to_others_changed_and_released(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    sign_in(page, service)
+    go(page, f"beams/{BEAM}")
+    card = page.locator("section", has=page.get_by_role("heading", name="Set by operators"))
+    form = card.get_by_role("form", name="Set something for a time")
+    form.get_by_label("What").select_option("rate")
+    form.get_by_role("button", name="Set").click()
+    expect(form.get_by_role("alert")).to_have_text("choose a terminal")
+    form.get_by_label("Terminal").select_option("12")
+    form.get_by_label("forward").fill("1.5")
+    form.get_by_label("note").fill("<b>live</b>")
+    form.get_by_role("button", name="Set").click()
+    table = card.get_by_role("table")
+    expect(table).to_contain_text("Bus 12 has 1.5 Mbit/s forward", timeout=PATIENCE_MS)
+    expect(table).to_contain_text("a operator")
+    expect(table).to_contain_text("<b>live</b>")
+    (one,) = listed(service)
+    # Another operator is first.
+    headers = {"If-Match": '"1"', "Content-Type": "application/json"}
+    headers["Authorization"] = f"Bearer {service.operator}"
+    path = f"/v1/interventions/{one['id']}"
+    assert service.request("PUT", path, '{"forward_bps": 2500000}', headers)[0] == 200
+    expect(table).to_contain_text("2.5 Mbit/s forward", timeout=PATIENCE_MS)
+    card.get_by_role("button", name="Ten minutes more").click()
+    until = one["until"]
+    page.wait_for_timeout(500)
+    for _ in range(60):
+        (one,) = listed(service)
+        if one["until"] > until:
+            break
+        page.wait_for_timeout(500)
+    assert one["until"] > until
+    card.get_by_role("button", name="Release").click()
+    expect(card).to_contain_text("the planner decides alone", timeout=PATIENCE_MS)
+    assert listed(service) == []
+
+
+def test_a_foreseen_blockage_is_withdrawn_and_released(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    sign_in(page, service)
+    go(page, f"terminals/{DRIVER}")
+    page.get_by_role("button", name="Withdraw the blockage").first.click(timeout=PATIENCE_MS)
+    expect(page.get_by_text("not predicted again for this passage")).to_be_visible()
+    go(page, f"beams/{BEAM}")
+    card = page.locator("section", has=page.get_by_role("heading", name="Set by operators"))
+    expect(card).to_contain_text("is withdrawn", timeout=PATIENCE_MS)
+    card.get_by_role("button", name="Release").click()
+    expect(card).to_contain_text("the planner decides alone", timeout=PATIENCE_MS)
+
+
+def test_a_viewer_sees_what_is_set_and_no_form(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    sign_in(page, service, service.viewer)
+    go(page, f"beams/{BEAM}")
+    expect(page.get_by_role("heading", name="Set by operators")).to_be_visible()
+    expect(page.get_by_text("the planner decides alone")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_role("form", name="Set something for a time")).to_have_count(0)

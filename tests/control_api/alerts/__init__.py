@@ -1,0 +1,1 @@
+"""Alerts: rules, addresses of webhooks, and how messages are signed and sent again."""

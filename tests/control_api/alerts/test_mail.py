@@ -1,0 +1,138 @@
+"""Mails of alerts: handed in at a real server of SMTP, and nothing slipped into them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from email import message_from_bytes, policy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from underpass_control.alerts.mail import (
+    MailError,
+    MailServer,
+    mail_address,
+    mail_of,
+    mail_server_of,
+    send,
+)
+
+ALERT = {"id": 5, "rule": "silent", "terminal": 11, "text": "nothing has come from terminal 11"}
+BODY = json.dumps({"event": "firing", "alert": ALERT})
+
+
+class SmtpServer:
+    """So much of SMTP (RFC 5321) as a client needs to hand a mail in, without TLS."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.recipients: list[str] = []
+        self.mails: list[bytes] = []
+        self.commands: list[str] = []
+        self._refuses = refuses
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 test\r\n")
+        while line := (await reader.readline()).decode().strip():
+            verb = line.split(" ")[0].upper()
+            self.commands.append(verb)
+            if verb == self._refuses:
+                writer.write(b"550 no\r\n")
+            elif verb == "DATA":
+                writer.write(b"354 go on\r\n")
+                mail = await reader.readuntil(b"\r\n.\r\n")
+                self.mails.append(mail.removesuffix(b".\r\n"))
+                writer.write(b"250 taken\r\n")
+            elif verb == "QUIT":
+                writer.write(b"221 bye\r\n")
+                break
+            else:
+                if verb == "RCPT":
+                    self.recipients.append(line)
+                writer.write(b"250 ok\r\n")
+        writer.close()
+
+
+def hand_in(server: SmtpServer, user: str = "") -> None:
+    """Send the mail of the alert to a server."""
+
+    async def run() -> None:
+        listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        where = MailServer("127.0.0.1", port, False, "from@example.com", user, "secret")
+        try:
+            await asyncio.to_thread(send, where, mail_of(where, "ops@example.com", 7, BODY))
+        finally:
+            listening.close()
+
+    asyncio.run(run())
+
+
+def test_a_mail_says_what_has_happened_and_which_message_it_is() -> None:
+    server = SmtpServer()
+    hand_in(server)
+    assert [one.lower() for one in server.recipients] == ["rcpt to:<ops@example.com>"]
+    (raw,) = server.mails
+    mail = message_from_bytes(raw, policy=policy.default)
+    assert mail["Subject"] == "Underpass: firing: nothing has come from terminal 11"
+    assert mail["Message-ID"] == "<alert-message-7@example.com>"
+    assert mail["From"] == "from@example.com"
+    assert "terminal: 11" in mail.get_content()
+
+
+def test_what_the_server_refuses_is_told() -> None:
+    for verb in ("RCPT", "DATA", "MAIL"):
+        with pytest.raises(MailError, match="no"):
+            hand_in(SmtpServer(refuses=verb))
+
+
+def test_a_password_is_not_sent_without_tls() -> None:
+    server = SmtpServer()
+    with pytest.raises(MailError, match="no TLS"):
+        hand_in(server, user="ada")
+    assert "AUTH" not in server.commands
+    assert server.mails == []
+
+
+def test_a_server_that_is_not_there_is_told() -> None:
+    nowhere = MailServer("127.0.0.1", 1, False, "from@example.com")
+    with pytest.raises(MailError):
+        send(nowhere, mail_of(nowhere, "ops@example.com", 1, BODY))
+
+
+@given(st.text(max_size=400))
+def test_no_text_becomes_another_header_or_recipient(text: str) -> None:
+    server = MailServer("127.0.0.1", 1, False, "from@example.com")
+    body = json.dumps({"event": "firing", "alert": {**ALERT, "text": text}})
+    raw = mail_of(server, "ops@example.com", 1, body).as_bytes(policy=policy.SMTP)
+    head = message_from_bytes(raw.split(b"\r\n\r\n")[0] + b"\r\n\r\n", policy=policy.default)
+    assert {name.lower() for name in head} == {
+        *("from", "to", "subject", "date", "message-id", "auto-submitted"),
+        *("content-type", "content-transfer-encoding", "mime-version"),
+    }
+    assert head["To"] == "ops@example.com"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ops", "mailto:", "mailto:a@b?cc=c@d", "a@b,c@d", "a b@c", "a@b\r\nBcc: c@d", "a@[::1]"),
+        *("<a@b>", "a@b c@d", '"a b"@c', "@b", "a@"),
+    ],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no address"):
+        mail_address(text)
+
+
+def test_a_mail_server_is_an_url() -> None:
+    server = mail_server_of("smtps://ada:p%40ss@mail.example.com", "from@example.com")
+    assert server == MailServer("mail.example.com", 465, True, "from@example.com", "ada", "p@ss")
+    assert mail_server_of("smtp://mail.example.com:2525", "a@b").port == 2525
+    refused: list[tuple[str, str]] = [
+        *(("https://example.com", "a@b"), ("smtp://", "a@b"), ("smtp://host/path", "a@b")),
+        *(("smtp://host", ""), ("smtp://host:99999", "a@b")),
+    ]
+    for url, sender in refused:
+        with pytest.raises(ValueError, match=r".+"):
+            mail_server_of(url, sender)

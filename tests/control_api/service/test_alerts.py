@@ -1,0 +1,315 @@
+"""Alerts over REST: they fire, are told to webhooks, acknowledged, and resolved, once each."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from sqlalchemy import func, select, update
+from underpass_control.alerts.mail import mail_server_of
+from underpass_control.alerts.watch import look
+from underpass_control.metrics import Metrics
+from underpass_control.pruning import prune
+from underpass_control.roles import Role
+from underpass_control.settings import Settings
+from underpass_control.storage import alerts
+from underpass_control.storage.models import AlertMessage, LinkState
+
+from tests.control_api.service.api import FIRST, Api, now_ms, served
+from tests.control_api.service.test_interventions import add as intervene
+from tests.control_api.service.test_reports import entry, status, taken
+from tests.control_api.service.two_tenants import NORTH, settle
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+
+
+class Hook:
+    """A webhook's server, which answers what it is told to."""
+
+    def __init__(self, api: Api) -> None:
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.answers: list[int] = []
+        application = web.Application()
+        application.router.add_post("/hook", self._take)
+        application.router.add_post("/moved", self._move)
+        self.server = TestServer(application)
+        self._api = api
+        api.run(self.server.start_server())
+
+    async def _take(self, request: web.Request) -> web.Response:
+        self.got.append((dict(request.headers), await request.read()))
+        return web.Response(status=self.answers.pop(0) if self.answers else 204)
+
+    async def _move(self, _request: web.Request) -> web.Response:
+        raise web.HTTPTemporaryRedirect("/hook")
+
+    def url(self, path: str = "/hook") -> str:
+        return str(self.server.make_url(path))
+
+    def close(self) -> None:
+        self._api.run(self.server.close())
+
+
+def rule(api: Api, kind: str = "unheard", limit_s: float = 60, **more: object) -> Any:
+    made = api.call(
+        "POST", "/v1/alert-rules", {"name": kind, "kind": kind, "limit_s": limit_s, **more}
+    )
+    assert made.status == 201, made.text
+    return made.json
+
+
+def target(api: Api, url: str) -> Any:
+    made = api.call("POST", "/v1/alert-targets", {"name": "chat", "url": url})
+    assert made.status == 201, made.text
+    return made.json
+
+
+def looked(api: Api) -> list[dict[str, Any]]:
+    """Look what is wrong; return what fires."""
+    api.run(look(api.database, api.changes, Metrics()))
+    found: list[dict[str, Any]] = api.get("/v1/alerts?firing=true").json["alerts"]
+    return found
+
+
+def silent_since(api: Api, ms: int) -> None:
+    """Have the last word of the first terminal come at a time."""
+
+    async def put() -> None:
+        async with api.database.transaction() as connection:
+            await connection.execute(update(LinkState).values(received_ms=ms))
+
+    taken(api, entry(status()))
+    api.run(put())
+
+
+def make_due(api: Api) -> None:
+    async def run() -> None:
+        async with api.database.transaction() as connection:
+            await connection.execute(update(AlertMessage).values(next_ms=0))
+
+    api.run(run())
+
+
+def waiting(api: Api) -> int:
+    async def run() -> int:
+        async with api.database.reading() as connection:
+            count = await connection.execute(select(func.count(AlertMessage.id)))
+            return int(count.scalar_one())
+
+    return api.run(run())
+
+
+@pytest.fixture
+def quiet(url: str) -> Any:
+    """The service, which looks when the test says so, and sends to the loopback, too."""
+    settings = Settings(look_for_alerts_every_s=3_600, webhook_networks=LOOPBACK)
+    with served(url, settings) as running:
+        running.add_beam()
+        yield running
+
+
+def test_an_alert_fires_once_and_is_resolved_once_whoever_looks(quiet: Api) -> None:
+    api = quiet
+    rule(api)
+    silent_since(api, now_ms())
+    assert looked(api) == []
+    silent_since(api, now_ms() - 120_000)
+    api.run(_together(api))
+    (one,) = looked(api)
+    assert (one["terminal"], one["kind"], one["rule"]) == (FIRST, "unheard", "unheard")
+    assert "60 s" in one["text"]
+    silent_since(api, now_ms())
+    assert looked(api) == []
+    (over,) = api.get("/v1/alerts").json["alerts"]
+    assert over["id"] == one["id"]
+    assert over["resolved"] >= over["since"]
+    assert api.get("/v1/alerts?firing=false").json["alerts"] == [over]
+
+
+async def _together(api: Api) -> None:
+    await asyncio.gather(*(look(api.database, api.changes, Metrics()) for _ in range(4)))
+
+
+def test_a_rule_that_is_deleted_has_its_alerts_resolved(quiet: Api) -> None:
+    made = rule(quiet)
+    silent_since(quiet, 0)
+    assert len(looked(quiet)) == 1
+    assert quiet.call("DELETE", f"/v1/alert-rules/{made['id']}").status == 204
+    assert looked(quiet) == []
+    assert quiet.call("DELETE", f"/v1/alert-rules/{made['id']}").status == 404
+
+
+def test_maintenance_is_quiet(quiet: Api) -> None:
+    rule(quiet)
+    silent_since(quiet, 0)
+    intervene(quiet, "maintenance", terminal=FIRST)
+    assert looked(quiet) == []
+
+
+def test_who_acknowledges_second_is_told_who_was_first(quiet: Api) -> None:
+    api = quiet
+    rule(api)
+    silent_since(api, 0)
+    (one,) = looked(api)
+    path = f"/v1/alerts/{one['id']}/acknowledgement"
+    first = api.call("POST", path)
+    assert first.status == 200, first.text
+    assert first.json["acknowledged_by"] == "the tests' operator"
+    second = api.call("POST", path, caller="administrator")
+    assert second.status == 409
+    assert "the tests' operator has acknowledged it" in second.problem
+    assert api.call("POST", "/v1/alerts/987654/acknowledgement").status == 404
+    assert api.call("POST", path, caller="viewer").status == 403
+
+
+def test_a_webhook_is_told_signed_and_again_until_it_has_taken_it(quiet: Api) -> None:
+    api = quiet
+    hook = Hook(api)
+    hook.answers = [503, 302]
+    made = target(api, hook.url())
+    rule(api)
+    silent_since(api, 0)
+    looked(api)
+    until(api, lambda: failure(api) == "it answers 503")
+    make_due(api)
+    until(api, lambda: failure(api) == "it answers 302" or waiting(api) == 0)
+    make_due(api)
+    until(api, lambda: waiting(api) == 0)
+    assert failure(api) is None
+    assert len(hook.got) == 3
+    numbers = {headers["Underpass-Message"] for headers, _ in hook.got}
+    assert len(numbers) == 1
+    headers, body = hook.got[-1]
+    seconds, digest = (part.split("=")[1] for part in headers["Underpass-Signature"].split(","))
+    signed = hmac.new(made["secret"].encode(), seconds.encode() + b"." + body, hashlib.sha256)
+    assert signed.hexdigest() == digest
+    told = json.loads(body)
+    assert (told["event"], told["alert"]["terminal"]) == ("firing", FIRST)
+    silent_since(api, now_ms())
+    looked(api)
+    until(api, lambda: len(hook.got) == 4)
+    assert json.loads(hook.got[-1][1])["event"] == "resolved"
+    hook.close()
+
+
+def failure(api: Api) -> str | None:
+    """Return what went wrong with the last message to the only target."""
+    (shown,) = api.get("/v1/alert-targets").json["targets"]
+    found: str | None = shown.get("last_failure")
+    return found
+
+
+def test_a_redirect_is_not_followed(quiet: Api) -> None:
+    hook = Hook(quiet)
+    target(quiet, hook.url("/moved"))
+    rule(quiet)
+    silent_since(quiet, 0)
+    looked(quiet)
+    until(quiet, lambda: failure(quiet) == "it answers 307")
+    assert hook.got == []
+    hook.close()
+
+
+def test_the_service_itself_asks_nothing_within_its_own_network(url: str) -> None:
+    with served(url, Settings(look_for_alerts_every_s=0.2)) as api:
+        api.add_beam()
+        hook = Hook(api)
+        # A name is judged when it is connected to.
+        target(api, hook.url().replace("127.0.0.1", "localhost"))
+        rule(api)
+        silent_since(api, 0)
+        until(api, lambda: "no public address" in (failure(api) or ""))
+        assert hook.got == []
+        hook.close()
+
+
+def test_the_running_service_looks_and_sends(url: str) -> None:
+    settings = Settings(look_for_alerts_every_s=0.2, webhook_networks=LOOPBACK)
+    with served(url, settings) as api:
+        api.add_beam()
+        hook = Hook(api)
+        target(api, hook.url())
+        rule(api)
+        silent_since(api, 0)
+        until(api, lambda: bool(hook.got))
+        hook.close()
+
+
+def until(api: Api, happens: Callable[[], bool]) -> None:
+    end = time.monotonic() + 200
+    while not happens():
+        assert time.monotonic() < end
+        api.run(asyncio.sleep(0.1))
+
+
+def test_what_a_webhook_may_not_be_is_told(quiet: Api) -> None:
+    for url, detail in (
+        ("http://10.0.0.1:8470/", "--webhook-networks"),
+        ("ftp://example.com/", "begins with https"),
+        ("https://a:b@example.com/", "no user"),
+    ):
+        refused = quiet.call("POST", "/v1/alert-targets", {"name": "x", "url": url})
+        assert refused.status == 422
+        assert detail in refused.problem
+
+
+def test_there_are_bounds(quiet: Api) -> None:
+    for _ in range(20):
+        target(quiet, "https://example.com/")
+    full = quiet.call("POST", "/v1/alert-targets", {"name": "x", "url": "https://example.com/"})
+    assert full.status == 409
+    assert len(quiet.get("/v1/alert-targets").json["targets"]) == 20
+    nowhere = {"name": "x", "kind": "debt", "limit_s": 1, "beam": "no"}
+    assert quiet.call("POST", "/v1/alert-rules", nowhere).status == 409
+    for limit_s in (0, -1, 1e12):
+        refused = quiet.call("POST", "/v1/alert-rules", {**nowhere, "limit_s": limit_s})
+        assert refused.status == 422
+
+
+def test_the_secret_is_shown_once_and_written_down_nowhere(quiet: Api) -> None:
+    made = target(quiet, "https://example.com/a-secret-path")
+    for path in ("/v1/alert-targets", "/v1/audit"):
+        assert made["secret"] not in quiet.get(path, caller="administrator").text
+    assert "a-secret-path" not in quiet.get("/v1/audit", caller="administrator").text
+
+
+def test_a_tenant_sees_the_alerts_of_its_vehicles_only(quiet: Api) -> None:
+    settle(quiet)
+    rule(quiet)
+    silent_since(quiet, 0)
+    assert len(looked(quiet)) == 1
+    token = quiet.run(quiet.token(Role.VIEWER, tenant=NORTH))
+    assert quiet.get("/v1/alerts", caller=token).json["alerts"] == []
+    assert quiet.get("/v1/alert-rules", caller=token).status == 403
+
+
+def test_what_was_resolved_long_ago_is_deleted(quiet: Api) -> None:
+    rule(quiet)
+    silent_since(quiet, 0)
+    looked(quiet)
+    assert quiet.run(prune(quiet.database, alerts.prune, now_ms() + 1_000)) == 0
+    silent_since(quiet, now_ms())
+    looked(quiet)
+    assert quiet.run(prune(quiet.database, alerts.prune, now_ms() + 1_000)) == 1
+
+
+def test_mail_goes_to_addresses_only_where_a_mail_server_is_set(quiet: Api, url: str) -> None:
+    body = {"name": "ops", "url": "mailto:ops@example.com"}
+    refused = quiet.call("POST", "/v1/alert-targets", body)
+    assert refused.status == 422
+    assert "--mail-server" in refused.problem
+    server = mail_server_of("smtp://mail.example.com", "from@example.com")
+    with served(url, Settings(look_for_alerts_every_s=3_600, mail_server=server)) as api:
+        assert api.call("POST", "/v1/alert-targets", body).status == 201
+        wrong = api.call("POST", "/v1/alert-targets", {**body, "url": "mailto:a@b,c@d"})
+        assert wrong.status == 422
+        assert "no address" in wrong.problem
