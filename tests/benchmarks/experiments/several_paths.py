@@ -76,10 +76,11 @@ def run_bonding(settings: Settings) -> Result:
 
 
 def run_outage(settings: Settings) -> Result:
-    """Cut the terrestrial path at 15 s of a bonded download of 200 MB."""
+    """Cut the terrestrial path at 15 s of a download of 200 MB by both, bonded and by MPTCP."""
     result = Result("outage")
     with both_hops(settings) as on:
         on.add(Underpass(OURS, None, paths=_BOTH))
+        on.add(UnderpassOverMptcp(TERRESTRIAL, _SATELLITE))
         _failures(on, result, "outage", lambda hop, terminal: hop.block(terminal))
     return result
 
