@@ -614,7 +614,12 @@ mod tests {
         served.ask(&begin(10, 10), b"").await;
         served.event().await;
         served.ask(&Request::Part { id: 10 }, b"half").await;
-        let Served { socket, task, payloads, .. } = served;
+        let Served {
+            socket,
+            task,
+            payloads,
+            ..
+        } = served;
         drop(socket);
         task.await.unwrap().unwrap();
         assert_eq!(payloads.used(), (0, 0));

@@ -340,7 +340,8 @@ mod tests {
         let first = Connection::open(&path).unwrap();
         first.execute_batch(LAYOUT).unwrap();
         first.pragma_update(None, "user_version", 1).unwrap();
-        let row = "INSERT INTO waiting VALUES (5, 'name', 9, 'ipn:10.40', 10, 1, 2, 3, 9000, 'old')";
+        let row =
+            "INSERT INTO waiting VALUES (5, 'name', 9, 'ipn:10.40', 10, 1, 2, 3, 9000, 'old')";
         first.execute(row, []).unwrap();
         drop(first);
         let mailbox = Mailbox::open(&path, Instant::now()).unwrap();

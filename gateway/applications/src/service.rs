@@ -589,7 +589,10 @@ pub(crate) mod tests {
         };
         let open = || Payloads::open(&folder.path().join("payloads"), limits).unwrap();
         let written = |payloads: &Arc<Payloads>, content: &[u8]| {
-            let mut writer = payloads.reserve(10, 100).unwrap().begin(content.len() as u64);
+            let mut writer = payloads
+                .reserve(10, 100)
+                .unwrap()
+                .begin(content.len() as u64);
             writer.as_mut().unwrap().write(content).unwrap();
             writer.unwrap().finish().unwrap()
         };

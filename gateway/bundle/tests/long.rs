@@ -4,6 +4,7 @@
 mod net;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use net::{BULK, Net, SERVICE, node};
@@ -11,7 +12,7 @@ use underpass_bundle::wire::ipn;
 use underpass_bundle::{
     Agent, Amount, Applications, Decoded, DeleteReason, Event, NeighbourId, Offer, Send, SendError,
 };
-use underpass_cla::Outcome;
+use underpass_cla::{Outcome, Refusal};
 use underpass_payloads::{Limits, PayloadFile, Payloads};
 
 const APPLICATION: u64 = 40;
@@ -123,7 +124,10 @@ fn a_payload_on_disk_is_offered_only_where_it_can_be_sent_and_arrives_as_a_file(
     let long = offer(&mut net, true).unwrap();
     arrive(&mut net, &files, &raw(&long));
     let delivery = net.deliveries(1).pop().unwrap();
-    assert!(delivery.payload.is_empty() && delivery.ticket.is_none(), "no custody");
+    assert!(
+        delivery.payload.is_empty() && delivery.ticket.is_none(),
+        "no custody"
+    );
     assert!(read(&delivery.file.unwrap()) == content());
     net.finish(0, &long, Outcome::Acknowledged);
     drop(long);
@@ -161,13 +165,31 @@ fn a_broken_transfer_is_offered_again() {
 }
 
 #[test]
+fn a_neighbour_without_room_for_it_is_offered_other_bundles_meanwhile() {
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    let send = to(2, APPLICATION);
+    net.agents[0].send_file(net.now, send, file).unwrap();
+    let first = offer(&mut net, true).unwrap();
+    net.finish(0, &first, Outcome::Refused(Refusal::NoResources));
+    assert!(!net.agents[0].is_paused(NeighbourId(2)));
+    assert!(offer(&mut net, true).is_none(), "not at once");
+    net.send(0, 2, b"short").unwrap();
+    assert!(offer(&mut net, true).unwrap().file.is_none());
+    net.pass(Duration::from_secs(300));
+    assert!(offer(&mut net, true).unwrap().file.is_some());
+}
+
+#[test]
 fn what_cannot_be_done_with_it_is_refused() {
     let (mut net, files) = (pair(), files());
     let own = net.agents[0].send_file(net.now, to(1, SERVICE), files.write(b"own"));
     assert_eq!(own, Err(SendError::OnDisk));
     // A service of the node takes what is in memory.
     let file = files.write(&content());
-    net.agents[0].send_file(net.now, to(2, SERVICE), file).unwrap();
+    net.agents[0]
+        .send_file(net.now, to(2, SERVICE), file)
+        .unwrap();
     assert!(net.agents[0].handover_obstacle().is_some());
     let long = offer(&mut net, true).unwrap();
     arrive(&mut net, &files, &raw(&long));

@@ -44,7 +44,10 @@ fn what_is_taken_apart_waits_in_pieces_and_holds_the_peer_up() {
     let mut session = receiving();
     let bytes = segment(START | END, 7, &[length(LONG)], LONG);
     let mut given = give(&mut session, &bytes);
-    assert!(matches!(session.core.poll_event(), Some(Event::Admit { .. })));
+    assert!(matches!(
+        session.core.poll_event(),
+        Some(Event::Admit { .. })
+    ));
     session.core.take_apart();
     let mut received = 0;
     let last = loop {
@@ -154,7 +157,10 @@ fn a_payload_on_disk_is_sent_between_head_and_tail_as_it_is_read() {
     assert!(!session.core.can_take(), "its payload is to be read");
     read(&mut session);
     sent.extend(session.output());
-    let data: Vec<u8> = sent.into_iter().filter(|byte| b"hptail".contains(byte)).collect();
+    let data: Vec<u8> = sent
+        .into_iter()
+        .filter(|byte| b"hptail".contains(byte))
+        .collect();
     let expected = [&[b'h'; 50][..], &[b'p'; 900], b"tail"].concat();
     assert!(data == expected);
     session.hear(&ack(1, 0, 954));

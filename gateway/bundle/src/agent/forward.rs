@@ -300,6 +300,11 @@ impl Agent {
             Outcome::Refused(Refusal::NoResources) if stored.class == Class::SIGNALLING => {
                 self.try_later(now, id);
             }
+            // The neighbour has a quota of its own for payloads on disk: what is
+            // in memory it may well take.
+            Outcome::Refused(Refusal::NoResources) if stored.file.is_some() => {
+                self.try_later(now, id);
+            }
             Outcome::Refused(Refusal::NoResources) => {
                 let via = stored.neighbour;
                 self.pause(now, via);
