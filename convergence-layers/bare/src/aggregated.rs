@@ -12,6 +12,11 @@ const BEGIN: u8 = 0x9f;
 /// It ends.
 const BREAK: u8 = 0xff;
 
+/// No bundle is shorter: a primary block that names nobody and an empty payload
+/// block (RFC 9171, 4.3). A block of so many bytes for each makes the node do no
+/// more than bundles in datagrams would.
+const LEAST_BUNDLE_BYTES: usize = 24;
+
 /// The bundles of a block, each as it lies there. What cannot be told apart is
 /// the last one: whether it is a bundle is the node's to say.
 #[derive(Debug)]
@@ -33,7 +38,8 @@ impl Iterator for Bundles {
         if self.rest.is_empty() {
             return None;
         }
-        let length = bundle_bytes(&self.rest).unwrap_or(self.rest.len());
+        let length = bundle_bytes(&self.rest).filter(|length| *length >= LEAST_BUNDLE_BYTES);
+        let length = length.unwrap_or(self.rest.len());
         Some(self.rest.split_to(length))
     }
 }
