@@ -67,5 +67,7 @@ def test_a_viewer_sees_alerts_and_neither_rules_nor_webhooks(
     del fleet
     sign_in(page, service, service.viewer)
     go(page, "alerts")
-    expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_role("heading", name="Alerts")).to_be_visible(timeout=PATIENCE_MS)
+    assert service.call("POST", "/v1/alert-rules", {"name": "x", "kind": "debt", "limit_s": 1})
     expect(page.get_by_role("form")).to_have_count(0)
+    expect(page.get_by_role("button", name="Delete")).to_have_count(0)
