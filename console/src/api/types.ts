@@ -278,7 +278,7 @@ export interface Token {
 export interface AuditEntry {
   id: number;
   time: string;
-  actor_kind: "token" | "user" | "command line";
+  actor_kind: "token" | "user" | "command line" | "enrolment" | "node";
   actor: string;
   address: string;
   tenant?: string | null;

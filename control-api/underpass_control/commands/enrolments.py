@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -177,7 +177,7 @@ def terminals_of_hub(
         fail(f"cannot write {output}: {error}")
 
 
-def fragment_of(gateway: int, terminals: list[Mapping[str, Any]]) -> str:
+def fragment_of(gateway: int, terminals: Sequence[Mapping[str, Any]]) -> str:
     """Return a fragment of a hub's configuration with its terminals."""
     lines = [
         f"# The terminals of hub {gateway}, as the control service has them: written anew by",
