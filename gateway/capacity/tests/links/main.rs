@@ -1,6 +1,7 @@
 //! The estimator on links that are not as they were told to be.
 
 mod acks;
+mod beacons;
 mod model;
 mod way_back;
 
