@@ -266,13 +266,17 @@ impl Shell {
             .map(|(id, place, session)| SessionReading::of(id, place, session.figures()))
             .collect();
         let mut inner = self.lock(shard);
+        let now = timer::now();
         for reading in &mut readings {
             // One that ended meanwhile has been summed up for good.
             if inner.sessions.contains_key(&reading.id) {
-                reading.ack_bytes = inner.transport.observe(reading);
+                let seen = inner.transport.observe(reading);
+                reading.ack_bytes = seen.ack_bytes;
+                let class = reading.place.class;
+                let repeated = seen.repeated_bytes;
+                inner.engine.observe_repeated(now, hop, class, repeated);
             }
         }
-        let now = timer::now();
         let sending = inner.engine.sending(hop);
         let unsent = readings.iter().map(|reading| reading.figures.unsent_bytes);
         inner.engine.observe_unsent(now, hop, unsent.sum());
