@@ -1,11 +1,12 @@
 //! The estimate, and the rate that follows from it.
 
 mod judging;
+mod starting;
 
 use std::time::{Duration, Instant};
 
 use crate::base::BaseRtt;
-use crate::history::{DELIVERED_BITS, History, OTHER_BITS, REPEATED_BITS, SENT_BITS};
+use crate::history::{History, OTHER_BITS, REPEATED_BITS, SENT_BITS};
 use crate::probe::{Probing, Trip};
 use crate::told::Told;
 use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, View, excess, noticed};
@@ -35,10 +36,6 @@ const TOO_MUCH: f64 = 0.05;
 /// So many drains in a row that leave half of a queue at all times show that
 /// there is none of ours in it.
 const UNMOVED: u32 = 2;
-/// A queue of this part (1/n) of the base round trip on the way back holds up most
-/// acknowledgements of a first estimate, which waits for it, but not longer than this.
-const HELD_UP_PART: u32 = 4;
-const FIRST_WAITS: Duration = Duration::from_secs(5);
 /// What waits is no backlog unless this part of what was allowed was sent: little
 /// that waits for something else shows nothing of the link.
 const FILLED: f64 = 0.6;
@@ -102,6 +99,8 @@ pub struct Estimator {
     told: Told,
     /// When less than the least was last found.
     doubted: Option<Instant>,
+    /// A first flight has had no answer for too long.
+    unanswered: bool,
 }
 
 /// A queue is being drained.
@@ -135,6 +134,7 @@ impl Estimator {
             queue: Duration::ZERO,
             told: Told::default(),
             doubted: None,
+            unanswered: false,
         }
     }
 
@@ -176,7 +176,8 @@ impl Estimator {
         self.capacity.map(|_| self.reason)
     }
 
-    /// What may be sent at `now`, bit/s of IP packets; `None` is unlimited.
+    /// What may be sent at `now`, bit/s of IP packets; `None` is unlimited, but for
+    /// what [`Estimator::first_flight`] says.
     pub fn rate_bps(&self, now: Instant) -> Option<u64> {
         let rate = self.capacity.map(|capacity| {
             let probe = self.probing.sending(now);
@@ -253,7 +254,7 @@ impl Estimator {
             reading.rtt = measured.map(|_| base + told.late);
         }
         let since_last = self.history.since_last(now);
-        let held = self.drain_bits > 0.0;
+        let held = self.drain_bits > 0.0 || self.first_flight().is_some();
         if !self.history.push(now, reading, held, horizon) {
             return;
         }
@@ -267,6 +268,8 @@ impl Estimator {
         let Some(base) = self.base.get().filter(|base| *base >= LEAST_RTT) else {
             return;
         };
+        let flight = reading.in_flight_bits;
+        self.find_first(now, base, flight, way_back, steady);
         let window = self.window(now);
         let Some(mut view) = self.view(now, base, window, reading.allowed_bps) else {
             return;
@@ -306,7 +309,6 @@ impl Estimator {
                 drain.settling = Some(now);
             }
         }
-        self.find_first(now, &view);
         self.probe(now, &view);
         self.keep_below_ceiling();
         let least = self.limits.least_bps.unwrap_or(0) as f64;
@@ -358,13 +360,11 @@ impl Estimator {
         let sent = self.history.rate(SENT_BITS, sent_from, sent_to)
             + self.history.rate(OTHER_BITS, sent_from, sent_to);
         let filled = allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64);
-        let arrived = arrivals / (1.0 - self.loss) + other;
         Some(View {
             base,
             window,
             other,
-            carried: arrived,
-            arrived,
+            carried: arrivals / (1.0 - self.loss) + other,
             backlogged: filled && self.history.backlogged(sent_from, sent_to),
             steady: true,
             told: None,
@@ -443,7 +443,8 @@ impl Estimator {
 
     /// Whether more is sent than the link carries.
     fn find_excess(&mut self, now: Instant, view: &View) {
-        if !view.backlogged {
+        // A steep probe has a queue of its own, and its answer says more.
+        if !view.backlogged || self.probing.is_steep() {
             return;
         }
         let grows = self.history.rtt_grows(now, now - view.window, GROWS);
@@ -472,7 +473,7 @@ impl Estimator {
         // Losses of before may be over, and then what is carried is less.
         self.loss *= LOSS_KEPT;
         self.estimate(before.min(carried), Reason::Limit);
-        self.begin_drain(now, view);
+        self.begin_drain(now, view.latest);
         self.probing.step_back(now, view.base);
     }
 
@@ -481,9 +482,9 @@ impl Estimator {
         self.reason = reason;
     }
 
-    fn begin_drain(&mut self, now: Instant, view: &View) {
+    fn begin_drain(&mut self, now: Instant, rtt: Duration) {
         self.drain = Some(Drain {
-            rtt: view.latest,
+            rtt,
             began: now,
             settling: None,
         });
@@ -523,7 +524,7 @@ impl Estimator {
             // stands is another's, or the way has become longer.
             self.unmoved += 1;
             if self.unmoved < UNMOVED {
-                self.begin_drain(now, view);
+                self.begin_drain(now, view.latest);
             } else {
                 self.base.forget_before(since + drain.rtt);
                 self.end_drain(now, view);
@@ -532,9 +533,12 @@ impl Estimator {
                     self.probing.look_for(now, self.before / capacity - 1.0);
                 }
             }
-        } else {
+        } else if view.backlogged || view.told.is_some() {
             self.unmoved = 0;
             self.lower(now, view, view.carried);
+        } else {
+            // Too little was sent to show what the link carries.
+            self.end_drain(now, view);
         }
     }
 
@@ -543,26 +547,6 @@ impl Estimator {
         self.drain = None;
         self.drain_bits = 0.0;
         self.probing.pause(now, view.base);
-    }
-
-    /// Without hint and ceiling, what has arrived after some round trips is a
-    /// first estimate, and likely too low.
-    fn find_first(&mut self, now: Instant, view: &View) {
-        if self.capacity.is_some() || self.limits.ceiling_bps.is_some() {
-            return;
-        }
-        if let Some(since) = self.backlogged
-            && now >= since + 2 * view.base + view.window
-            && view.backlogged
-            && (view.way_back < view.base / HELD_UP_PART || now >= since + FIRST_WAITS)
-        {
-            // A queue on the way back may hold up nearly all acknowledgements of the last
-            // window; over all the time since the backlog began it can hide less.
-            let altogether = self.history.rate(DELIVERED_BITS, since + view.base, now);
-            let altogether = altogether / (1.0 - self.loss) + view.other;
-            self.estimate(view.arrived.max(altogether), Reason::Start);
-            self.probing.double(now);
-        }
     }
 
     fn probe(&mut self, now: Instant, view: &View) {
@@ -589,6 +573,9 @@ impl Estimator {
             };
             let recent = now.checked_sub(Duration::from_secs(1)).unwrap_or(now);
             let bunch = self.history.longest_gap(recent);
+            if !view.steady {
+                self.probing.flatten();
+            }
             self.probing.begin(now, capacity, most, trip, bunch);
         }
     }

@@ -19,7 +19,8 @@ struct Point {
     reading: Reading,
     /// Something has arrived since the one before.
     advanced: bool,
-    /// Less was sent meanwhile than there was to send, to drain a queue.
+    /// Less was sent meanwhile than there was to send: a queue was drained, or a first
+    /// flight was waited for.
     held: bool,
 }
 
@@ -38,7 +39,7 @@ pub(crate) const REPEATED_BITS: Total = |reading| reading.repeated_bits;
 pub(crate) const OTHER_BITS: Total = |reading| reading.other_bits;
 
 impl History {
-    /// Takes a reading, `held` if a queue is drained, and forgets those that are older than `horizon`.
+    /// Takes a reading, `held` if less is sent than there is, and forgets those that are older than `horizon`.
     /// Whether it counts.
     pub fn push(&mut self, now: Instant, reading: Reading, held: bool, horizon: Duration) -> bool {
         let last = self.points.back();
@@ -130,6 +131,20 @@ impl History {
         Some((bits as f64 / (end - first.at).as_secs_f64(), first.at))
     }
 
+    /// What has arrived since that time, bits: from the last reading before the first
+    /// of it to the reading with the last of it. `None` while nothing has.
+    pub fn arrived_since(&self, since: Instant) -> Option<(Instant, Instant, f64)> {
+        let first = self.points.partition_point(|point| point.at < since).max(1);
+        let arrivals = self.points.iter().enumerate().skip(first);
+        let mut arrivals = arrivals.filter(|(_, point)| point.advanced);
+        let (index, begins) = arrivals.next()?;
+        let (_, ends) = arrivals.last().unwrap_or((index, begins));
+        let before = self.points.get(index - 1)?;
+        let [from, to] = [before, ends].map(|point| point.reading.delivered_bits);
+        let bits = to.saturating_sub(from);
+        Some((before.at, ends.at, bits as f64))
+    }
+
     /// Whether nothing has arrived for so long.
     pub fn is_silent(&self, now: Instant, span: Duration) -> bool {
         let mut recent = self.points.iter().rev();
@@ -143,6 +158,12 @@ impl History {
     pub fn least_rtt(&self, since: Instant) -> Option<Duration> {
         let recent = self.points.iter().rev().take_while(|p| p.at >= since);
         recent.filter_map(|point| point.reading.rtt).min()
+    }
+
+    /// The longest smoothed round trip since that time.
+    pub fn longest_rtt(&self, since: Instant) -> Option<Duration> {
+        let recent = self.points.iter().rev().take_while(|p| p.at >= since);
+        recent.filter_map(|point| point.reading.rtt).max()
     }
 
     /// The last round trip that was told.

@@ -63,6 +63,17 @@ pub struct Reading {
     pub way_there: Option<WayThere>,
 }
 
+/// What may leave at first on a link of which nothing is known but its round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstFlight {
+    /// So much at once, bits of IP packets.
+    pub bits: u64,
+    /// Not faster than this, bit/s of IP packets.
+    pub bps: u64,
+    /// Behind it so much, until it has been answered, bit/s of IP packets.
+    pub then_bps: u64,
+}
+
 /// What the peer tells of the queue in this direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WayThere {

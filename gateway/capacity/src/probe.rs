@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 /// after others that found more; and at least, where the last one showed that
 /// there is little more.
 const FIRST_GAIN: f64 = 0.25;
-const MOST_GAIN: f64 = 1.0;
+pub(crate) const MOST_GAIN: f64 = 1.0;
 const LEAST_GAIN: f64 = 0.05;
+/// Behind a first flight. A probe is the shorter the more it sends.
+const STEEP_GAIN: f64 = 6.0;
 
 /// What is sent for a probe of the first gain: at least so long, and so many
 /// packets. A smaller one is sent for longer, since it shows less.
@@ -70,6 +72,24 @@ impl Probing {
     /// and doubles it.
     pub fn double(&mut self, now: Instant) {
         self.look_for(now, MOST_GAIN);
+    }
+
+    /// The estimate is what a short flight has shown, without a queue: the next probe is
+    /// due, and is for many times as much.
+    pub fn multiply(&mut self, now: Instant) {
+        self.gain = STEEP_GAIN;
+        self.current = None;
+        self.next_at = Some(now);
+    }
+
+    /// Whether a probe sends so much that it leaves a queue where it finds the link.
+    pub fn is_steep(&self) -> bool {
+        self.current.is_some_and(|probe| probe.gain > MOST_GAIN)
+    }
+
+    /// The next probe is no steep one.
+    pub fn flatten(&mut self) {
+        self.gain = self.gain.min(MOST_GAIN);
     }
 
     /// The next probe is due, and is for so much of the estimate, if that is within
@@ -144,7 +164,7 @@ impl Probing {
 
     /// More arrived: the next probe is due at once, and sends more.
     pub fn found(&mut self, now: Instant) {
-        self.gain = (2.0 * self.gain).min(MOST_GAIN);
+        self.gain = (2.0 * self.gain).min(self.gain.max(MOST_GAIN));
         self.current = None;
         self.next_at = Some(now);
     }

@@ -17,7 +17,10 @@ pub(crate) const NOTICED_TOLD: f64 = 1.5;
 
 /// What may be on its way beyond the link's own product while a queue is
 /// drained.
-const SLACK: Duration = Duration::from_millis(5);
+pub(crate) const SLACK: Duration = Duration::from_millis(5);
+
+/// And so many bits at any rate.
+pub(crate) const SOME_PACKETS: f64 = 4.0 * 12_000.0;
 
 /// No estimate is below this, bit/s: less cannot carry what measures it.
 pub(crate) const LEAST_CAPACITY: f64 = 8_000.0;
@@ -31,8 +34,6 @@ pub(crate) struct View {
     pub other: f64,
     /// What the link carries, if it carries as much as it can, bit/s.
     pub carried: f64,
-    /// The same by what arrived alone, bit/s.
-    pub arrived: f64,
     /// Whether as much was sent as was allowed when that was sent which arrives
     /// in the window.
     pub backlogged: bool,
@@ -62,6 +63,6 @@ pub(crate) fn excess(capacity: Option<f64>, view: &View, reading: &Reading) -> f
     };
     let of_data = (capacity - view.other).max(LEAST_CAPACITY);
     let way_back = view.told.map_or(Duration::ZERO, |_| view.way_back);
-    let held = of_data * (view.base + way_back + SLACK).as_secs_f64() + 4.0 * 12_000.0;
+    let held = of_data * (view.base + way_back + SLACK).as_secs_f64() + SOME_PACKETS;
     (reading.in_flight_bits as f64 - held).max(0.0)
 }

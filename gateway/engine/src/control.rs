@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use underpass_bundle::BundleId;
+use underpass_cla::Class;
+use underpass_scheduler::Leaf;
 
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
@@ -74,9 +76,15 @@ impl Engine {
 
     /// Puts a hop's rate into force.
     pub(crate) fn apply_rate(&mut self, now: Instant, id: HopId) {
-        if let Some(hop) = self.hops.get(&id) {
-            let rate_bps = hop.rate_bps();
-            self.scheduler.set_rate(now, id.terminal(), rate_bps);
+        if let Some(hop) = self.hops.get_mut(&id) {
+            let first = hop.first_flight();
+            self.scheduler
+                .set_rate(now, id.terminal(), hop.granted_bps());
+            if hop.flight != first {
+                let ip_bytes = first.map_or(0, |flight| flight.bits / 8);
+                self.scheduler.set_burst(now, id.terminal(), ip_bytes);
+                hop.flight = first;
+            }
             self.pace(id);
         }
     }
@@ -99,7 +107,7 @@ impl Engine {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
         };
-        let usable = hop.usable_bps();
+        let usable = hop.pace_bps();
         let before = hop.paced_bps.unwrap_or(u64::MAX);
         hop.lowered |= usable.is_some_and(|bps| bps < before - before / LOWERED_PART);
         hop.paced_bps = usable;
@@ -175,7 +183,7 @@ impl Engine {
         {
             hop.subtracted_bps = bps;
             let paced = hop.paced_bps.unwrap_or(0);
-            let moved = hop.usable_bps().unwrap_or(0).abs_diff(paced) > paced / PACING_STEPS;
+            let moved = hop.pace_bps().unwrap_or(0).abs_diff(paced) > paced / PACING_STEPS;
             self.scheduler.subtract(now, id.terminal(), bps);
             if moved {
                 self.pace(id);
@@ -193,6 +201,20 @@ impl Engine {
         {
             let ip_bytes = hop.wire.ip_bytes(bytes);
             self.scheduler.wait_for_unsent(now, id.terminal(), ip_bytes);
+        }
+    }
+
+    /// Takes how many bytes the transport of a hop's class has sent again by itself; of
+    /// all classes together where it has none. They use the rate like what is granted.
+    pub fn observe_repeated(&mut self, now: Instant, id: HopId, class: Option<Class>, bytes: u64) {
+        let last = self.classes.last().copied();
+        if let (Some(hop), Some(class)) = (self.hops.get(&id), class.or(last))
+            && bytes > 0
+        {
+            let ip_bytes = hop.wire.ip_bytes(bytes);
+            let terminal = id.terminal();
+            self.scheduler.sent(now, Leaf { terminal, class }, ip_bytes);
+            self.after_change(now);
         }
     }
 

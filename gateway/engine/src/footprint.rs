@@ -97,6 +97,7 @@ impl Hop {
             paced_bps: _,
             lowered: _,
             draining: _,
+            flight: _,
             traffic: _,
             ready,
             sent_by: _,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use underpass_capacity::FirstFlight;
 use underpass_cla::{Class, SessionId};
 use underpass_plans::{Direction, Segment, State};
 use underpass_scheduler::{TcpWire, TerminalId};
@@ -95,6 +96,8 @@ pub(crate) struct Hop {
     pub lowered: bool,
     /// What was sent too fast is being made up for.
     pub draining: bool,
+    /// The first flight that the scheduler knows of.
+    pub flight: Option<FirstFlight>,
     /// By class.
     pub traffic: Vec<HopTraffic>,
     /// Classes that the scheduler holds for ready, and whether it holds what
@@ -138,6 +141,7 @@ impl Hop {
             paced_bps: None,
             lowered: false,
             draining: false,
+            flight: None,
             traffic: vec![HopTraffic::default(); classes],
             ready: BTreeMap::new(),
             sent_by: now,
@@ -261,6 +265,23 @@ impl Hop {
     /// What the link's rate never exceeds, bit/s of IP bytes, plans apart.
     pub fn ceiling_bps(&self) -> Option<u64> {
         self.by_operator.unwrap_or(self.config.send_rate_bps)
+    }
+
+    /// What bounds the first that is sent, where nothing else does.
+    pub fn first_flight(&self) -> Option<FirstFlight> {
+        self.measured.first.filter(|_| self.rate_bps().is_none())
+    }
+
+    /// What the scheduler grants, bit/s of IP bytes.
+    pub fn granted_bps(&self) -> Option<u64> {
+        let first = self.first_flight().map(|flight| flight.then_bps);
+        self.rate_bps().or(first)
+    }
+
+    /// What the sessions may send, bit/s of IP bytes.
+    pub fn pace_bps(&self) -> Option<u64> {
+        let first = self.first_flight().map(|flight| flight.bps);
+        self.usable_bps().or(first)
     }
 
     /// What is left of the rate for the sessions, bit/s of IP bytes.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use underpass_capacity::Reason;
+use underpass_capacity::{FirstFlight, Reason};
 use underpass_plans::Direction;
 
 use crate::config::HopConfig;
@@ -19,6 +19,9 @@ pub struct MeasuredLink {
     pub capacity_bps: Option<u64>,
     /// What the capacity goes back to; `None` as above.
     pub reason: Option<Reason>,
+    /// What bounds the first that is sent, while nothing is known and no rate is in
+    /// force.
+    pub first: Option<FirstFlight>,
     /// The round trip without a queue, if it is known.
     pub base_rtt: Option<Duration>,
     /// How long its queue holds packets up.
@@ -91,10 +94,10 @@ impl Engine {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
         };
-        let before = (hop.rate_bps(), hop.draining);
+        let before = (hop.rate_bps(), hop.first_flight(), hop.draining);
         hop.measured = link;
         hop.draining = drain_bytes > 0;
-        if (hop.rate_bps(), hop.draining) != before {
+        if (hop.rate_bps(), hop.first_flight(), hop.draining) != before {
             self.apply_rate(now, id);
         }
         if drain_bytes > 0 {

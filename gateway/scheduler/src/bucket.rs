@@ -24,6 +24,8 @@ pub(crate) struct Bucket {
     rate_bps: u64,
     /// Bit × 10⁻⁹, so that rate × nanoseconds needs no rounding.
     level: i128,
+    /// What it holds at least, in the same unit.
+    burst: i128,
     at: Instant,
 }
 
@@ -32,6 +34,7 @@ impl Bucket {
         Bucket {
             rate_bps,
             level: 0,
+            burst: 0,
             at: now,
         }
     }
@@ -40,6 +43,16 @@ impl Bucket {
         self.fill(now);
         self.rate_bps = rate_bps;
         self.level = self.level.min(self.ceiling());
+    }
+
+    /// Has it hold `bytes`, if that is more than usual, and fills it with them.
+    pub fn set_burst(&mut self, now: Instant, bytes: u64) {
+        self.fill(now);
+        self.burst = units(bytes);
+        self.level = match bytes {
+            0 => self.level.min(self.ceiling()),
+            _ => self.level.max(self.burst),
+        };
     }
 
     pub fn charge(&mut self, now: Instant, bytes: u64) {
@@ -120,7 +133,9 @@ impl Bucket {
     }
 
     fn ceiling(&self) -> i128 {
-        self.earned(CREDIT).max(units(LEAST_BUNDLE_BYTES))
+        self.earned(CREDIT)
+            .max(units(LEAST_BUNDLE_BYTES))
+            .max(self.burst)
     }
 }
 
@@ -170,6 +185,28 @@ mod tests {
         let later = now + Duration::from_secs(60);
         bucket.charge(later, 60_000 + 1_000);
         assert_eq!(bucket.ready_at(), Some(later + Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn a_burst_leaves_at_once_and_is_earned_again_at_the_rate() {
+        let now = Instant::now();
+        let mut bucket = Bucket::new(now, 80_000);
+        bucket.set_burst(now, 100_000);
+        bucket.charge(now, 100_000);
+        assert!(bucket.is_ready(now));
+        bucket.charge(now, 10_000);
+        let paid = now + Duration::from_secs(1);
+        assert_eq!(bucket.ready_at(), Some(paid));
+        let again = now + Duration::from_secs(60);
+        bucket.charge(again, 100_000);
+        assert!(bucket.is_ready(again));
+        bucket.charge(again, 1);
+        assert!(!bucket.is_ready(again));
+        // Without it, no more is saved than usual.
+        let later = again + Duration::from_secs(60);
+        bucket.set_burst(later, 0);
+        bucket.charge(later, LEAST_BUNDLE_BYTES + 1);
+        assert!(!bucket.is_ready(later));
     }
 
     #[test]

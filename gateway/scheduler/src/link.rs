@@ -283,6 +283,18 @@ impl LinkScheduler {
         }
     }
 
+    /// Has a terminal with a rate of its own send `ip_bytes` at once after silence, and
+    /// now, instead of the line time of a bundle; 0 is as usual.
+    pub fn set_burst(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
+        if let Some(&number) = self.numbers.get(&id) {
+            self.update(number, |terminal| {
+                if let Some(bucket) = &mut terminal.bucket {
+                    bucket.set_burst(now, ip_bytes);
+                }
+            });
+        }
+    }
+
     /// Takes that so many `ip_bytes` too much have left for a terminal: nothing
     /// more is granted until they are made up for at its present rate.
     pub fn make_up_for(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::Estimator;
 use crate::Reason;
 use crate::history::{DELIVERED_BITS, OTHER_BITS, REPEATED_BITS, SENT_BITS};
-use crate::probe::Probe;
+use crate::probe::{MOST_GAIN, Probe};
 use crate::view::View;
 
 /// What a probe must bring of what it sends above the estimate.
@@ -24,6 +24,8 @@ const SENT: f64 = 0.5;
 /// queue counts. If the link carries less than the ceiling after all, a queue comes to
 /// stand, and shows it.
 const TOO_LITTLE_TO_COUNT: f64 = 0.03;
+/// So much is believed of what was seen to arrive of a steep probe.
+const KEPT_OF_STEEP: f64 = 0.9;
 
 impl Estimator {
     /// What a probe has shown.
@@ -57,20 +59,39 @@ impl Estimator {
             }
             (false, None) => best,
         };
+        let held_up = !view.steady && told.is_none() && arrived < probe.capacity;
+        if held_up && risen < view.noticed / 2 {
+            // Acknowledgements wait, and nothing shows a queue in this direction.
+            self.probing.pause(now, view.base);
+            return;
+        }
+        // Beside a queue on the way back, so short a probe shows less.
+        let most = match view.steady {
+            true => f64::INFINITY,
+            false => probe.capacity * (1.0 + MOST_GAIN),
+        };
         let ceiling = self.limits.ceiling_bps.map(|bps| bps as f64);
         let ceiling = ceiling.filter(|_| probe.gain < TOO_LITTLE_TO_COUNT);
         if (arrived >= wanted || ceiling.is_some()) && risen < view.noticed / 2 {
             let capacity = self.capacity.unwrap_or(0.0);
-            let found = ceiling.unwrap_or(arrived.min(sent));
+            let found = ceiling.unwrap_or(arrived.min(sent).min(most));
             self.estimate(capacity.max(found), Reason::Probe);
             self.probing.found(now);
         } else {
             self.reason = Reason::Limit;
+            if probe.gain > MOST_GAIN && view.steady {
+                // So short a probe, and so steep: what arrived is known, if not well.
+                let capacity = self.capacity.unwrap_or(0.0);
+                self.estimate(
+                    capacity.max(KEPT_OF_STEEP * arrived.min(sent)),
+                    Reason::Probe,
+                );
+            }
             let more = arrived / probe.capacity - 1.0;
             self.probing.found_less(now, view.base, more);
             if view.latest > view.base + probe.queue + view.noticed / 4 {
                 self.before = probe.capacity;
-                self.begin_drain(now, view);
+                self.begin_drain(now, view.latest);
             }
         }
     }

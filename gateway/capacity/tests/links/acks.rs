@@ -11,9 +11,7 @@ fn both(rates: [f64; 2], rtt_s: f64, beacon_noise_s: f64) -> [Course; 2] {
     let [there, back] = rates.map(|rate| Link {
         acknowledges: true,
         beacon_noise_s,
-        waits: true,
-        // TCP opens its window at first.
-        offered: Box::new(move |t| (120e3 * 2.0_f64.powf(t / rtt_s)).min(1e9)),
+        tcp: Some(rtt_s),
         ..Link::new(move |_| rate, rtt_s)
     });
     let first = Sender::Found(Limits::default());

@@ -1,13 +1,20 @@
 //! The estimator on links that are not as they were told to be.
 
 mod acks;
+mod beacons;
+mod course;
 mod model;
+mod random;
+mod start;
+mod tcp;
 mod way_back;
 
 use std::f64::consts::TAU;
 use std::time::{Duration, Instant};
 
-use model::{Course, Link, Random, Sender, run, run_both};
+use course::Course;
+use model::{Link, Sender, run, run_both};
+use random::Random;
 use underpass_capacity::{Estimator, Limits, Reading, Reason, WayThere};
 
 const EACH_MS: u64 = 25;

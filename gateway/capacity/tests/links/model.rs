@@ -3,22 +3,29 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use underpass_capacity::{Estimator, Limits, Reading, Reason, WayThere};
+use underpass_capacity::{Estimator, FirstFlight, Limits, Reading};
 use underpass_cla::SessionId;
 use underpass_scheduler::UnscheduledTraffic;
 
-const PACKET: u64 = 12_000;
+use crate::beacons::{Beacons, Exchanged, way_back};
+use crate::course::Course;
+use crate::random::Random;
+use crate::tcp::Tcp;
+
+pub const PACKET: u64 = 12_000;
 /// A pure ACK with timestamps, bytes of IP, and for how many packets of the other
 /// direction there is one.
 const ACK_BYTES: u64 = 52;
 const ACKED_PACKETS: u64 = 2;
-const STEP_S: f64 = 1e-3;
+pub const STEP_S: f64 = 1e-3;
 /// What the link scheduler leaves at least to data beside ACKs, bit/s.
 const LEAST_SCHEDULED_BPS: f64 = 8_000.0;
+/// What may be sent where nothing bounds it, bit/s.
+const UNLIMITED: f64 = 1e9;
 /// What the link scheduler uses of a rate.
 const UTILISATION: f64 = 0.985;
 
-type OverTime<T> = Box<dyn Fn(f64) -> T>;
+pub type OverTime<T> = Box<dyn Fn(f64) -> T>;
 
 /// What the link does over time, s.
 pub struct Link {
@@ -49,14 +56,12 @@ pub struct Link {
     pub beacon_noise_s: f64,
     /// What the other direction carries is acknowledged by packets in this one's queue.
     pub acknowledges: bool,
+    /// Between scheduler and link there is a TCP connection, with this round trip; else
+    /// what the scheduler grants leaves at once.
+    pub tcp: Option<f64>,
+    /// Nothing but TCP's window bounds what leaves before the first estimate.
+    pub opens_blindly: bool,
 }
-
-/// Time from one beacon to the next, s.
-const BEACON_S: f64 = 0.15;
-/// A sender's have at most this part (1/n) of its rate, but come as often as this, s.
-const BEACON_PART: f64 = 200.0;
-const BEACON_BITS: f64 = 720.0;
-const RAREST_BEACON_S: f64 = 0.8;
 
 impl Link {
     pub fn new(rate: impl Fn(f64) -> f64 + 'static, rtt_s: f64) -> Link {
@@ -75,51 +80,9 @@ impl Link {
             tells_there: None,
             beacon_noise_s: 0.0,
             acknowledges: false,
+            tcp: None,
+            opens_blindly: false,
         }
-    }
-}
-
-/// What a course showed from one time on.
-#[derive(Debug, Default)]
-pub struct Course {
-    /// Of each millisecond: bits that the link could carry beside others', bits
-    /// delivered of the sender's, the queue in s, the estimate.
-    pub steps: Vec<(f64, f64, f64, Option<f64>)>,
-    /// What the estimate goes back to at the end of each second.
-    pub reasons: Vec<Option<Reason>>,
-}
-
-impl Course {
-    fn part(&self, from_s: f64, to_s: f64) -> &[(f64, f64, f64, Option<f64>)] {
-        let index = |s: f64| ((s * 1e3) as usize).min(self.steps.len());
-        &self.steps[index(from_s)..index(to_s)]
-    }
-
-    /// Bits delivered for the first time, as a part of what the link could carry.
-    pub fn used(&self, from_s: f64, to_s: f64) -> f64 {
-        let part = self.part(from_s, to_s);
-        let could: f64 = part.iter().map(|step| step.0).sum();
-        part.iter().map(|step| step.1).sum::<f64>() / could
-    }
-
-    /// That quantile of the queue over time, s.
-    pub fn queue(&self, quantile: f64, from_s: f64, to_s: f64) -> f64 {
-        let mut queues: Vec<f64> = self.part(from_s, to_s).iter().map(|s| s.2).collect();
-        queues.sort_by(f64::total_cmp);
-        queues[((queues.len() - 1) as f64 * quantile) as usize]
-    }
-
-    /// The least estimate, bit/s; infinite where there was none.
-    pub fn least_estimate(&self, from_s: f64, to_s: f64) -> f64 {
-        let known = self.part(from_s, to_s).iter().filter_map(|step| step.3);
-        known.fold(f64::INFINITY, f64::min)
-    }
-
-    /// From when on the estimate is never below `bps`.
-    pub fn reaches(&self, bps: f64, from_s: f64) -> f64 {
-        let part = self.part(from_s, f64::MAX);
-        let first = part.iter().position(|s| s.3.is_none_or(|e| e >= bps));
-        first.map_or(f64::INFINITY, |steps| steps as f64 * STEP_S)
     }
 }
 
@@ -138,39 +101,18 @@ struct Packet {
     bits: u64,
 }
 
-/// A sequence that looks random and is the same each time.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// Below 1.
-    pub fn part(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
 /// Runs `link` for `seconds`.
 pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> Course {
     let start = Instant::now();
     let mut way = Way::new(link, sender);
-    // The ends do not send at the same moment.
-    let mut beacons = Beacons {
-        sent_back: -0.08,
-        ..Beacons::default()
-    };
+    let mut beacons = Beacons::new();
     for ms in 0..(seconds * 1e3) as u64 {
         let t = ms as f64 * STEP_S;
         let now = start + Duration::from_millis(ms);
         way.pass(t, now, 0.0);
         beacons.go_on(link, t, (way.queue_s(t), way.allowed(t, now)));
         if ms % reading_each_ms == 0 {
-            way.reading.way_there = beacons.told;
+            way.reading.way_there = beacons.told();
             let told_back = link.told_back.as_ref();
             way.reading.way_back = told_back.map(|queue| way_back(link, queue, t));
             way.read(now);
@@ -216,8 +158,8 @@ pub fn run_both(
 }
 
 /// One direction: its sender, and the link with its queue.
-struct Way<'a> {
-    link: &'a Link,
+pub struct Way<'a> {
+    pub link: &'a Link,
     sender: &'a Sender,
     estimator: Estimator,
     random: Random,
@@ -255,6 +197,11 @@ struct Way<'a> {
     unscheduled: Option<UnscheduledTraffic>,
     /// What the scheduler leaves to ACKs, bit/s.
     left_bps: f64,
+    tcp: Option<Tcp>,
+    /// What may leave at once at first, bits.
+    burst: f64,
+    /// When something was last acknowledged.
+    heard: f64,
 }
 
 impl<'a> Way<'a> {
@@ -263,6 +210,8 @@ impl<'a> Way<'a> {
             Sender::Found(limits) => *limits,
             Sender::Oracle(_) => Limits::default(),
         };
+        // Its handshake has shown the round trip, and is acknowledged.
+        let handshake = link.tcp.map_or(0, |_| PACKET);
         Way {
             link,
             sender,
@@ -285,28 +234,44 @@ impl<'a> Way<'a> {
             credit: 0.0,
             offered: 0.0,
             delivered: 0.0,
-            reading: Reading::default(),
-            srtt: 0.0,
-            fresh: false,
+            reading: Reading {
+                sent_bits: handshake,
+                delivered_bits: handshake,
+                ..Reading::default()
+            },
+            srtt: link.tcp.unwrap_or_default(),
+            fresh: link.tcp.is_some(),
             arrived: 0,
             to_acknowledge: 0,
             acks_sent: 0,
             ack_bits: 0,
             unscheduled: None,
             left_bps: 0.0,
+            tcp: link.tcp.map(Tcp::new),
+            burst: 0.0,
+            heard: 0.0,
         }
     }
 
-    fn queue_s(&self, t: f64) -> f64 {
+    pub fn queue_s(&self, t: f64) -> f64 {
         self.queue_bits / (self.link.rate)(t)
     }
 
     /// What may be sent, bit/s.
     fn allowed(&self, t: f64, now: Instant) -> f64 {
         match self.sender {
-            Sender::Found(_) => self.estimator.rate_bps(now).map_or(1e9, |bps| bps as f64),
+            Sender::Found(_) => {
+                let first = self.first_flight().map(|first| first.then_bps);
+                let rate = self.estimator.rate_bps(now).or(first);
+                rate.map_or(UNLIMITED, |bps| bps as f64)
+            }
             Sender::Oracle(late) => (self.link.rate)((t - late).max(0.0)),
         }
+    }
+
+    fn first_flight(&self) -> Option<FirstFlight> {
+        let first = self.estimator.first_flight();
+        first.filter(|_| !self.link.opens_blindly)
     }
 
     fn has_packets(&self) -> bool {
@@ -326,33 +291,39 @@ impl<'a> Way<'a> {
         {
             self.on_their_way.remove(&first);
             self.repairs.push_back(number);
+            if let Some(tcp) = &mut self.tcp {
+                tcp.lost(first, self.transmission);
+            }
         }
         self.reading.in_flight_bits = self.on_their_way.len() as u64 * PACKET;
         self.reading.lost_bits = self.repairs.len() as u64 * PACKET;
     }
 
     fn send(&mut self, t: f64, allowed: f64) {
-        let most = 4.0 * PACKET as f64 + allowed * 0.01;
+        let first = self.first_flight();
+        let burst = first.map_or(0.0, |flight| flight.bits as f64);
+        let most = (4.0 * PACKET as f64 + allowed * 0.01).max(burst);
+        if first.is_some() && std::mem::replace(&mut self.burst, burst) == 0.0 {
+            self.credit = burst;
+        }
         let scheduled = (allowed - self.left_bps).max(LEAST_SCHEDULED_BPS);
         self.credit = (self.credit + scheduled * UTILISATION * STEP_S).min(most);
         self.offered = (self.offered + (self.link.offered)(t) * STEP_S).min(1e9);
-        while self.credit >= 0.0 && self.has_packets() {
-            let (number, again) = match self.repairs.pop_front() {
-                Some(number) => (number, true),
-                None => {
-                    self.offered -= PACKET as f64;
-                    self.next += 1;
-                    (self.next, false)
+        match self.tcp.take() {
+            Some(mut tcp) => {
+                let told = first.map_or(scheduled, |flight| flight.bps as f64);
+                let rate = (allowed < UNLIMITED).then_some(told);
+                self.send_by(t, rate, &mut tcp);
+                self.reading.backlogged |= tcp.unsent >= PACKET as f64;
+                self.tcp = Some(tcp);
+            }
+            None => {
+                while self.credit >= 0.0 && self.has_packets() {
+                    let again = self.transmit(t);
+                    self.credit -= PACKET as f64;
+                    self.offered -= if again { 0.0 } else { PACKET as f64 };
                 }
-            };
-            self.transmission += 1;
-            self.outstanding.insert(number, self.transmission);
-            self.on_their_way.insert(self.transmission, number);
-            self.credit -= PACKET as f64;
-            self.reading.sent_bits += PACKET;
-            self.reading.repeated_bits += if again { PACKET } else { 0 };
-            let transmission = self.transmission;
-            self.enqueue(t, Some((number, transmission)), PACKET);
+            }
         }
         let held = self.credit < 0.0 && self.has_packets();
         self.reading.backlogged |= held || self.link.waits;
@@ -361,6 +332,56 @@ impl<'a> Way<'a> {
             self.others -= PACKET as f64;
             self.enqueue(t, None, PACKET);
         }
+    }
+
+    /// What TCP takes of what the scheduler grants, and what of it leaves.
+    fn send_by(&mut self, t: f64, rate: Option<f64>, tcp: &mut Tcp) {
+        while self.credit >= 0.0 && self.offered >= PACKET as f64 && tcp.is_writable(rate) {
+            self.credit -= PACKET as f64;
+            self.offered -= PACKET as f64;
+            tcp.unsent += PACKET as f64;
+        }
+        let srtt = if self.srtt == 0.0 {
+            (self.link.there)(t) + (self.link.back)(t)
+        } else {
+            self.srtt
+        };
+        tcp.pass(srtt, rate, self.estimator.drain_bits() > 0);
+        let has = |way: &Self, tcp: &Tcp| !way.repairs.is_empty() || tcp.unsent >= PACKET as f64;
+        while has(self, tcp) && tcp.may_send(self.on_their_way.len()) {
+            if self.on_their_way.is_empty() {
+                self.heard = t;
+            }
+            let again = self.transmit(t);
+            tcp.sent(again);
+            if again {
+                self.credit -= PACKET as f64;
+            }
+        }
+        if t > self.heard + 1.5 * srtt + 0.2 {
+            // The retransmission timeout.
+            self.heard = t;
+            self.repairs
+                .extend(std::mem::take(&mut self.on_their_way).into_values());
+        }
+    }
+
+    /// Sends a packet, of those that are lost if there are any. Whether it was one.
+    fn transmit(&mut self, t: f64) -> bool {
+        let (number, again) = match self.repairs.pop_front() {
+            Some(number) => (number, true),
+            None => {
+                self.next += 1;
+                (self.next, false)
+            }
+        };
+        self.transmission += 1;
+        self.outstanding.insert(number, self.transmission);
+        self.on_their_way.insert(self.transmission, number);
+        self.reading.sent_bits += PACKET;
+        self.reading.repeated_bits += if again { PACKET } else { 0 };
+        self.enqueue(t, Some((number, self.transmission)), PACKET);
+        again
     }
 
     /// Acknowledges `arrived` packets more of the other direction.
@@ -460,6 +481,11 @@ impl<'a> Way<'a> {
                 self.srtt + (sample - self.srtt) / 8.0
             };
             self.fresh = true;
+            self.heard = t;
+            if let Some(tcp) = &mut self.tcp {
+                let flight = (self.transmission, self.on_their_way.len());
+                tcp.acknowledged(t, sample, transmission, flight);
+            }
             if let Some(last) = self.outstanding.remove(&number) {
                 if self.on_their_way.remove(&last).is_none() {
                     self.repairs.retain(|repair| *repair != number);
@@ -475,7 +501,7 @@ impl<'a> Way<'a> {
         self.reading.allowed_bps = self.estimator.rate_bps(now);
         self.reading.rtt = self.fresh.then(|| Duration::from_secs_f64(self.srtt));
         self.estimator.read(now, self.reading);
-        let most = 4.0 * PACKET as f64 - self.estimator.drain_bits() as f64;
+        let most = (4.0 * PACKET as f64).max(self.burst) - self.estimator.drain_bits() as f64;
         self.credit = self.credit.min(most);
         self.fresh = false;
         self.reading.backlogged = false;
@@ -492,136 +518,6 @@ impl<'a> Way<'a> {
         let step = (could, self.delivered, self.queue_s(t), capacity);
         self.course.steps.push(step);
     }
-}
-
-/// Beacons in both directions; by the end that sends them.
-#[derive(Default)]
-struct Exchanged {
-    /// When each arrives, how late, and what it tells of those of the other end, s.
-    on_their_way: [VecDeque<(f64, f64, f64)>; 2],
-    /// When the last one left, and how far apart they are, s.
-    sent: [f64; 2],
-    each: [f64; 2],
-    /// By the end that hears them: how late the last ones were, and what they told, s.
-    late: [VecDeque<f64>; 2],
-    told: [Option<f64>; 2],
-}
-
-impl Exchanged {
-    /// A millisecond passes at `t` for what `end` sends, while so much is allowed.
-    fn go_on(&mut self, end: usize, t: f64, way: &Way, allowed: f64) {
-        let each = beacons_apart(allowed);
-        self.each[end] = each;
-        if t >= self.sent[end] + each {
-            self.sent[end] = t;
-            let late = way.queue_s(t) + beacon_noise(way.link, t);
-            let tells = stepped(self.late[end].back().copied().unwrap_or_default());
-            self.on_their_way[end].push_back((t + late + (way.link.there)(t), late, tells));
-        }
-        while let Some((at, late, tells)) = self.on_their_way[end].front().copied()
-            && at <= t
-        {
-            self.on_their_way[end].pop_front();
-            let other = 1 - end;
-            self.late[other].push_back(late);
-            if self.late[other].len() > 3 {
-                self.late[other].pop_front();
-            }
-            self.told[other] = Some(tells);
-        }
-    }
-
-    /// What an end knows of the way back to it, and of that to the other end.
-    fn heard(&self, end: usize) -> (Option<Duration>, Option<WayThere>) {
-        let back = self.late[end].iter().copied().reduce(f64::max);
-        let there = self.told[end].map(|late| WayThere {
-            late: Duration::from_secs_f64(late),
-            each: Duration::from_secs_f64(self.each[0] + self.each[1]),
-        });
-        (back.map(Duration::from_secs_f64), there)
-    }
-}
-
-/// How far apart a sender's beacons are while so much is allowed, s.
-fn beacons_apart(allowed: f64) -> f64 {
-    (BEACON_BITS * BEACON_PART / allowed).clamp(BEACON_S, RAREST_BEACON_S)
-}
-
-/// What keeps a beacon on its way by itself, s.
-fn beacon_noise(link: &Link, t: f64) -> f64 {
-    let noise = (t * 977.0).fract();
-    0.003 * noise + link.beacon_noise_s * (noise * 31.0).fract().powi(3)
-}
-
-/// How late, s, as beacons carry it: in steps of a seventh.
-fn stepped(late: f64) -> f64 {
-    let steps = ((late * 1e3).max(0.5).ln() / 1.14_f64.ln()).round();
-    1.14_f64.powf(steps) / 1e3
-}
-
-/// How late the sender's beacons are, and the peer's that tell it.
-#[derive(Default)]
-struct Beacons {
-    /// When each arrives, and how late, s.
-    there: VecDeque<(f64, f64)>,
-    /// When each of the peer's arrives, and what it tells, s.
-    back: VecDeque<(f64, f64)>,
-    /// What the peer knows, s.
-    known: f64,
-    told: Option<WayThere>,
-    /// When the sender's last one left, and the peer's, s.
-    sent: f64,
-    sent_back: f64,
-}
-
-impl Beacons {
-    /// A millisecond passes at `t`, with the queue as it is, while so much is allowed.
-    fn go_on(&mut self, link: &Link, t: f64, (queue_s, allowed): (f64, f64)) {
-        let Some(tells) = &link.tells_there else {
-            return;
-        };
-        let each = beacons_apart(allowed);
-        if t >= self.sent + each {
-            self.sent = t;
-            let late = queue_s + beacon_noise(link, t);
-            self.there.push_back((t + late + (link.there)(t), late));
-        }
-        while let Some(late) = come(&mut self.there, t) {
-            self.known = stepped(tells(t, late));
-        }
-        if t >= self.sent_back + BEACON_S {
-            self.sent_back = t;
-            self.back.push_back((t + (link.back)(t), self.known));
-        }
-        while let Some(late) = come(&mut self.back, t) {
-            self.told = Some(WayThere {
-                late: Duration::from_secs_f64(late),
-                each: Duration::from_secs_f64(each + BEACON_S),
-            });
-        }
-    }
-}
-
-/// What the next beacon tells, if it has come at `t`.
-fn come(beacons: &mut VecDeque<(f64, f64)>, t: f64) -> Option<f64> {
-    let (at, _) = beacons.front()?;
-    if *at > t {
-        return None;
-    }
-    beacons.pop_front().map(|(_, late)| late)
-}
-
-/// What the last beacons that have come at `t` tell, at the most.
-fn way_back(link: &Link, queue: &OverTime<f64>, t: f64) -> Duration {
-    let number = (t / BEACON_S) as u64;
-    let sent = (0..=number).rev().map(|number| number as f64 * BEACON_S);
-    let mut come = sent.filter(|sent| sent + (link.back)(*sent) <= t);
-    let Some(last) = come.next() else {
-        return Duration::ZERO;
-    };
-    let before = (1..3).map(|ago| (last - f64::from(ago) * BEACON_S).max(0.0));
-    let late = before.map(queue).fold(queue(last), f64::max);
-    Duration::from_secs_f64(late)
 }
 
 /// Takes what is due at `t`, by its time.

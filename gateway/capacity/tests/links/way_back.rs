@@ -125,8 +125,7 @@ fn a_first_start_beside_a_queue_on_the_way_back_finds_the_link() {
     for (rate, period_s, most_s) in [(10e6, 1.0, 0.05), (40e6, 0.7, 0.02), (2e6, 6.0, 0.5)] {
         let link = Link {
             beacon_noise_s: 0.02,
-            // TCP opens its window at first.
-            offered: Box::new(|t| (120e3 * 2.0_f64.powf(t / 0.56)).min(1e9)),
+            tcp: Some(0.56),
             ..told_of_both(rate, period_s, most_s)
         };
         let first = Sender::Found(Limits::default());
@@ -253,9 +252,7 @@ fn a_first_start_in_both_directions_at_once_finds_both() {
     for (there, back) in [(40e6, 2e6), (10e6, 10e6), (140e6, 20e6)] {
         let way = |rate: f64| Link {
             beacon_noise_s: 0.02,
-            // TCP opens its window at first, and more waits for that.
-            waits: true,
-            offered: Box::new(|t| (120e3 * 2.0_f64.powf(t / 0.56)).min(1e9)),
+            tcp: Some(0.56),
             ..Link::new(move |_| rate, 0.56)
         };
         let first = Sender::Found(Limits::default());

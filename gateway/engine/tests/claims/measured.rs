@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use underpass_capacity::FirstFlight;
 use underpass_engine::{HopId, MeasuredLink, SILENCE, Sign};
 
 use crate::bench::{BULK, Node, config, pair};
@@ -39,6 +40,43 @@ fn the_least_of_what_is_allowed_and_what_the_link_carries_is_sent() {
         .engine
         .measured(terminal.now, HOP, measured(None), 0);
     assert_eq!(rate(&terminal), Some(8_000_000));
+}
+
+#[test]
+fn a_first_flight_leaves_at_once_and_little_behind_it_until_it_is_answered() {
+    let (mut terminal, _hub) = pair();
+    let key = terminal.open(1, BULK);
+    let now = terminal.now;
+    terminal.engine.set_rate(now, HOP, None);
+    let unknown = MeasuredLink {
+        first: Some(FirstFlight {
+            bits: 768_000,
+            bps: 19_200_000,
+            then_bps: 320_000,
+        }),
+        ..MeasuredLink::default()
+    };
+    terminal.engine.measured(now, HOP, unknown, 0);
+    let rate = |node: &Node| node.engine.hop(HOP).and_then(|hop| hop.send_rate_bps);
+    assert_eq!(rate(&terminal), None);
+    terminal.write(key, 1_000_000);
+    let at_once = terminal.bytes_in(Duration::from_millis(250));
+    assert!((85_000..120_000).contains(&at_once), "{at_once}");
+    // The same again is no second one.
+    terminal.engine.measured(terminal.now, HOP, unknown, 0);
+    let then = terminal.bytes_in(Duration::from_secs(1));
+    assert!((30_000..60_000).contains(&then), "{then}");
+    let now = terminal.now;
+    terminal
+        .engine
+        .measured(now, HOP, measured(Some(2_000_000)), 0);
+    let answered = terminal.bytes_in(Duration::from_secs(1));
+    assert!((220_000..300_000).contains(&answered), "{answered}");
+    // A rate that is told bounds what is sent by itself.
+    terminal.engine.measured(terminal.now, HOP, unknown, 0);
+    terminal.engine.set_rate(terminal.now, HOP, Some(1_000_000));
+    let told = terminal.bytes_in(Duration::from_secs(2));
+    assert!((200_000..290_000).contains(&told), "{told}");
 }
 
 #[test]

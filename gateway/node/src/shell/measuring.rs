@@ -405,6 +405,7 @@ impl LinkMeter {
                 rate_bps: self.estimator.rate_bps(now),
                 capacity_bps: self.estimator.capacity_bps(),
                 reason: self.estimator.reason(),
+                first: self.estimator.first_flight(),
                 ..known
             },
             false => known,

@@ -1,0 +1,55 @@
+//! What a course has shown.
+
+use underpass_capacity::Reason;
+
+use crate::model::STEP_S;
+
+/// What a course showed from one time on.
+#[derive(Debug, Default)]
+pub struct Course {
+    /// Of each millisecond: bits that the link could carry beside others', bits
+    /// delivered of the sender's, the queue in s, the estimate.
+    pub steps: Vec<(f64, f64, f64, Option<f64>)>,
+    /// What the estimate goes back to at the end of each second.
+    pub reasons: Vec<Option<Reason>>,
+}
+
+impl Course {
+    fn part(&self, from_s: f64, to_s: f64) -> &[(f64, f64, f64, Option<f64>)] {
+        let index = |s: f64| ((s * 1e3) as usize).min(self.steps.len());
+        &self.steps[index(from_s)..index(to_s)]
+    }
+
+    /// Bits delivered for the first time, as a part of what the link could carry.
+    pub fn used(&self, from_s: f64, to_s: f64) -> f64 {
+        let part = self.part(from_s, to_s);
+        let could: f64 = part.iter().map(|step| step.0).sum();
+        part.iter().map(|step| step.1).sum::<f64>() / could
+    }
+
+    /// That quantile of the queue over time, s.
+    pub fn queue(&self, quantile: f64, from_s: f64, to_s: f64) -> f64 {
+        let mut queues: Vec<f64> = self.part(from_s, to_s).iter().map(|s| s.2).collect();
+        queues.sort_by(f64::total_cmp);
+        queues[((queues.len() - 1) as f64 * quantile) as usize]
+    }
+
+    /// The queue over time in the mean, s.
+    pub fn mean_queue(&self, from_s: f64, to_s: f64) -> f64 {
+        let part = self.part(from_s, to_s);
+        part.iter().map(|step| step.2).sum::<f64>() / part.len() as f64
+    }
+
+    /// The least estimate, bit/s; infinite where there was none.
+    pub fn least_estimate(&self, from_s: f64, to_s: f64) -> f64 {
+        let known = self.part(from_s, to_s).iter().filter_map(|step| step.3);
+        known.fold(f64::INFINITY, f64::min)
+    }
+
+    /// From when on the estimate is never below `bps`.
+    pub fn reaches(&self, bps: f64, from_s: f64) -> f64 {
+        let part = self.part(from_s, f64::MAX);
+        let first = part.iter().position(|s| s.3.is_none_or(|e| e >= bps));
+        first.map_or(f64::INFINITY, |steps| steps as f64 * STEP_S)
+    }
+}

@@ -1,0 +1,188 @@
+//! The first seconds of a link of which nothing was told.
+
+use super::*;
+
+/// When there is first something to send: the session is up before.
+const BEGINS_S: f64 = 1.0;
+
+/// A link with that rate, bit/s, round trip, s, and queue, s, with TCP in front.
+fn unknown(rate: f64, rtt_s: f64, queue_s: f64) -> Link {
+    Link {
+        queue_s,
+        tcp: Some(rtt_s),
+        offered: Box::new(|t| if t < BEGINS_S { 0.0 } else { 1e9 }),
+        ..Link::new(move |_| rate, rtt_s)
+    }
+}
+
+fn first() -> Sender {
+    Sender::Found(Limits::default())
+}
+
+fn show_start(name: &str, course: &Course) {
+    println!(
+        "{name}: queue mean to 4 s {:.3}, then {:.3} s, p95 from 2 s {:.3} s; used to 11 s {:.3}, then {:.3}",
+        course.mean_queue(BEGINS_S, 4.0),
+        course.mean_queue(4.0, 11.0),
+        course.queue(0.95, 2.0, 11.0),
+        course.used(1.3, 11.0),
+        course.used(11.0, 31.0),
+    );
+}
+
+/// Until the first acknowledgements come, a window can only guess: it is some seconds of
+/// a slow link, and what overflows is sent again into the queue that it has left.
+#[test]
+fn what_tcp_opens_blindly_stands_in_the_queue_and_a_first_flight_does_not() {
+    for (rate, rtt_s) in [(1e6, 0.3), (2e6, 0.3), (2e6, 0.56)] {
+        let blindly = Link {
+            opens_blindly: true,
+            ..unknown(rate, rtt_s, 1.0)
+        };
+        let [blind, bounded] =
+            [blindly, unknown(rate, rtt_s, 1.0)].map(|link| run(&link, &first(), 31.0, EACH_MS));
+        show_start(&format!("{rate}, blind"), &blind);
+        show_start(&format!("{rate}, bounded"), &bounded);
+        let stands = |course: &Course| course.mean_queue(BEGINS_S, 4.0);
+        assert!(stands(&bounded) < 0.2);
+        assert!(stands(&bounded) < stands(&blind) / 2.0);
+    }
+}
+
+#[test]
+fn a_first_start_fills_any_link_and_leaves_no_queue() {
+    for (rate, rtt_s) in [
+        (0.5e6, 0.1),
+        (0.5e6, 0.56),
+        (2e6, 0.03),
+        (2e6, 0.56),
+        (10e6, 0.1),
+        (10e6, 0.8),
+        (40e6, 0.03),
+        (40e6, 0.6),
+        (140e6, 0.03),
+        (140e6, 0.3),
+        (140e6, 0.8),
+    ] {
+        for queue_s in [0.25, 1.0, 3.0] {
+            let course = run(&unknown(rate, rtt_s, queue_s), &first(), 31.0, EACH_MS);
+            show_start(&format!("{rate}, {rtt_s} s, queue {queue_s} s"), &course);
+            // The flight itself is in the queue for as long as the link needs for it and
+            // for the little behind it.
+            let flight_s = 64.0 * 12_000.0 / rate;
+            let leaves_s = flight_s / (1.0 - 0.3e6 / rate);
+            let from = BEGINS_S + rtt_s + 0.3 + leaves_s;
+            assert!(course.queue(0.95, from, 11.0) < 0.15 + 0.25 * flight_s);
+            assert!(course.used(BEGINS_S + rtt_s / 2.0, 11.0) > 0.65);
+            assert!(course.used(11.0, 31.0) > 0.92);
+        }
+    }
+}
+
+/// 8 MB over 140 Mbit/s and 600 ms: two round trips show the rate.
+#[test]
+fn a_fast_link_is_found_in_few_round_trips() {
+    let course = run(&unknown(140e6, 0.6, 2.0), &first(), 11.0, EACH_MS);
+    let mut bits = 0.0;
+    let last = course.steps.iter().position(|step| {
+        bits += step.1;
+        bits >= 64e6
+    });
+    // The acknowledgements are half a round trip later than the bytes.
+    let took_s = last.unwrap() as f64 / 1e3 - BEGINS_S - 0.3;
+    println!("8 MB in {took_s:.2} s");
+    assert!(took_s < 2.4);
+}
+
+#[test]
+fn first_starts_in_both_directions_leave_no_queue_either() {
+    for rates in [[40e6, 2e6], [10e6, 10e6], [20e6, 0.8e6]] {
+        let [there, back] = rates.map(|rate| Link {
+            beacon_noise_s: 0.01,
+            acknowledges: true,
+            ..unknown(rate, 0.56, 1.0)
+        });
+        let courses = run_both([&there, &back], [&first(), &first()], 31.0, EACH_MS);
+        for (course, rate) in courses.iter().zip(rates) {
+            show_start(&format!("{rate} of {rates:?}"), course);
+            assert!(course.mean_queue(4.0, 11.0) < 0.15);
+            assert!(course.used(1.3, 11.0) > 0.5);
+            assert!(course.used(11.0, 31.0) > 0.93);
+        }
+    }
+}
+
+/// Readings of a hop that sends and delivers so many bits each 25 ms from 0.1 s on, and
+/// of which 560 ms are known before; what the estimator says each time.
+fn feed(delivered: impl Fn(u64) -> u64, sent: u64) -> Vec<(f64, Estimator)> {
+    let start = Instant::now();
+    let mut estimator = Estimator::new(Limits::default());
+    let mut reading = Reading {
+        sent_bits: 12_000,
+        delivered_bits: 12_000,
+        ..Reading::default()
+    };
+    (0..400)
+        .map(|step| {
+            let busy = step >= 4;
+            reading.sent_bits += if busy { sent } else { 0 };
+            reading.delivered_bits += if busy { delivered(step) } else { 0 };
+            reading.backlogged = busy;
+            let known = step == 0 || delivered(step) > 0;
+            reading.rtt = known.then_some(Duration::from_millis(560));
+            let t = Duration::from_millis(25 * step);
+            estimator.read(start + t, reading);
+            (t.as_secs_f64(), estimator.clone())
+        })
+        .collect()
+}
+
+#[test]
+fn a_link_that_never_acknowledges_is_not_bounded_for_long() {
+    let course = feed(|_| 0, 24_000);
+    let ends = course.iter().find(|(_, one)| one.first_flight().is_none());
+    let (at, estimator) = ends.unwrap();
+    assert!((5.0..7.0).contains(at), "{at}");
+    assert_eq!(estimator.capacity_bps(), None);
+}
+
+#[test]
+fn a_first_flight_that_was_not_sent_is_no_first_estimate() {
+    // 40 kbit/s of something that waits for something else.
+    let course = feed(|step| if step >= 27 { 1_000 } else { 0 }, 1_000);
+    for (at, one) in course.iter().filter(|(at, _)| *at < 5.0) {
+        assert_eq!(one.capacity_bps(), None, "{at}");
+        assert!(one.first_flight().is_some());
+    }
+}
+
+#[test]
+fn only_what_is_unknown_and_far_has_a_first_flight() {
+    let of = |limits: Limits, ms: u64| {
+        let mut estimator = Estimator::new(limits);
+        assert_eq!(estimator.first_flight(), None, "no round trip is known");
+        let reading = Reading {
+            rtt: Some(Duration::from_millis(ms)),
+            ..Reading::default()
+        };
+        estimator.read(Instant::now(), reading);
+        estimator.first_flight().map(|flight| flight.bits)
+    };
+    let rate = Some(2_000_000);
+    let unknown = Limits::default();
+    let hinted = Limits {
+        hint_bps: rate,
+        ..unknown
+    };
+    let told = Limits {
+        ceiling_bps: rate,
+        ..unknown
+    };
+    assert_eq!(of(hinted, 560), None);
+    assert_eq!(of(told, 560), None);
+    assert_eq!(of(unknown, 2), None);
+    // RFC 6928's ten packets, in proportion to the round trip, as TCP Hybla has it.
+    assert_eq!(of(unknown, 10), Some(120_000));
+    assert_eq!(of(unknown, 50), Some(240_000));
+    assert_eq!(of(unknown, 560), Some(768_000));
+}

@@ -1,0 +1,144 @@
+//! The kernel's TCP between the link scheduler and the link: a window as
+//! `hybla_dama` has it, pacing, and repairs that the scheduler does not grant.
+
+use crate::model::{PACKET, STEP_S};
+
+/// TCP Hybla's round trip of reference, s, and the initial window of RFC 6928.
+const REFERENCE_S: f64 = 0.025;
+const INITIAL_WINDOW: f64 = 10.0;
+const MOST_INITIAL_WINDOW: f64 = 1024.0;
+/// Until the rate is known, a window of so many times what a round has delivered.
+const BLIND_GROWTH: f64 = 8.0;
+/// Acknowledgements are watched in groups of this part (1/n) of the round trip, and of
+/// as many packets.
+const GROUP_PART: f64 = 16.0;
+const GROUP_PACKETS: u64 = 8;
+/// How much of what is written it takes before it has sent it: at a rate, s; and bits.
+const LOW_WATER_S: f64 = 0.02;
+const LEAST_LOW_WATER: f64 = 32_768.0;
+const UNLIMITED_LOW_WATER: f64 = 8.0 * 262_144.0;
+/// What it has of its rate (1/n) while a queue is drained.
+const DRAINING_PART: f64 = 4.0;
+
+/// One connection's sender.
+pub struct Tcp {
+    base_s: f64,
+    rho: f64,
+    /// Packets; `threshold` is where slow start ends.
+    window: f64,
+    threshold: Option<f64>,
+    /// Bits that were written and are not sent.
+    pub unsent: f64,
+    credit: f64,
+    delivered: u64,
+    /// When a group of acknowledgements began, what was delivered then, and its least
+    /// round trip, s.
+    group: (f64, u64, f64),
+    /// The transmission that ends a round, what was delivered when it began, and what
+    /// the last one delivered.
+    round: (u64, u64, u64),
+    /// Losses up to this transmission are of one recovery.
+    recovery: u64,
+}
+
+impl Tcp {
+    pub fn new(base_s: f64) -> Tcp {
+        let rho = (base_s / REFERENCE_S).max(1.0);
+        Tcp {
+            base_s,
+            rho,
+            window: (rho * INITIAL_WINDOW).min(MOST_INITIAL_WINDOW),
+            threshold: None,
+            unsent: 0.0,
+            credit: 0.0,
+            delivered: 0,
+            group: (0.0, 0, f64::INFINITY),
+            round: (0, 0, 0),
+            recovery: 0,
+        }
+    }
+
+    /// Whether it takes more.
+    pub fn is_writable(&self, rate: Option<f64>) -> bool {
+        let most = rate.map_or(UNLIMITED_LOW_WATER, |bps| {
+            (bps * LOW_WATER_S).max(LEAST_LOW_WATER)
+        });
+        self.unsent < most
+    }
+
+    /// A millisecond passes.
+    pub fn pass(&mut self, srtt: f64, rate: Option<f64>, drains: bool) {
+        let pace = match rate {
+            Some(bps) if drains => bps / DRAINING_PART,
+            Some(bps) => bps,
+            None => {
+                let gain = if self.threshold.is_none() { 2.0 } else { 1.2 };
+                gain * self.window * PACKET as f64 / srtt
+            }
+        };
+        if let Some(bps) = rate {
+            let rtt = srtt.clamp(self.base_s, 1.5 * self.base_s);
+            self.window = bps * (1.25 * rtt + 0.01) / PACKET as f64 + 10.0;
+        }
+        self.credit = (self.credit + pace * STEP_S).min(pace * STEP_S + PACKET as f64);
+    }
+
+    /// Whether it sends a packet now, if there is one.
+    pub fn may_send(&self, on_their_way: usize) -> bool {
+        self.credit >= 0.0 && (on_their_way as f64) < self.window
+    }
+
+    pub fn sent(&mut self, again: bool) {
+        self.credit -= PACKET as f64;
+        if !again {
+            self.unsent -= PACKET as f64;
+        }
+    }
+
+    /// A packet is acknowledged at `t`.
+    pub fn acknowledged(
+        &mut self,
+        t: f64,
+        rtt: f64,
+        transmission: u64,
+        (next, flight): (u64, usize),
+    ) {
+        self.delivered += 1;
+        self.group.2 = self.group.2.min(rtt);
+        if transmission >= self.round.0 {
+            self.round = (next, self.delivered, self.delivered - self.round.1);
+        }
+        if let Some(threshold) = self.threshold
+            && self.window >= threshold
+        {
+            if flight as f64 >= self.window - 2.0 {
+                self.window += self.rho * self.rho / self.window;
+            }
+            return;
+        }
+        let (began, delivered, least) = self.group;
+        let packets = self.delivered - delivered;
+        if t >= began + self.base_s / GROUP_PART && packets >= GROUP_PACKETS {
+            if self.threshold.is_none() && least > self.base_s + (self.base_s / 8.0).max(0.004) {
+                let threshold = packets as f64 / (t - began) * self.base_s;
+                self.threshold = Some(threshold.max(2.0));
+                self.window = self.window.min(threshold.max(2.0));
+            }
+            self.group = (t, self.delivered, f64::INFINITY);
+        }
+        let seen = self.round.2.max(self.delivered - self.round.1) as f64;
+        let bound = self.threshold.unwrap_or(BLIND_GROWTH * seen);
+        if 2.0 * flight as f64 >= self.window && self.window < bound {
+            self.window = (self.window + 2.0_f64.powf(self.rho.min(16.0)) - 1.0).min(bound);
+        }
+    }
+
+    /// A packet is known to be lost.
+    pub fn lost(&mut self, transmission: u64, next: u64) {
+        if transmission >= self.recovery {
+            self.recovery = next;
+            self.window = (self.window / 2.0).max(2.0);
+            self.threshold = Some(self.window);
+        }
+    }
+}
