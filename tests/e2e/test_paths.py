@@ -192,6 +192,16 @@ def _migrate(node: Node, path: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
 
 
+def _holds(node: Node, *arguments: str) -> str:
+    command = [str(built("underpass")), "holds", *arguments, "--socket", str(node.api.path)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
+
+
+def _kill(node: Node) -> None:
+    node.process.kill()
+    node.start()
+
+
 _MIGRATE = {"normal": {"policy": "migrate", "paths": ["terrestrial", "satellite"]}}
 
 
@@ -220,6 +230,36 @@ def test_a_class_moves_by_command_while_its_stream_lives_on(
     counted = 'underpass_class_migrations_total{class="normal",neighbour="%d",reason="operator"}'
     neighbour = moved["neighbour"]
     assert sender.api.metrics()[counted % neighbour] == 1
+
+
+def test_what_an_operator_set_outlives_a_kill_and_an_upgrade_until_it_is_released(
+    start_pair: StartPair,
+) -> None:
+    pair = _start(start_pair, _MIGRATE)
+    satellite, terrestrial = pair.hub_path("satellite"), pair.hub_path("terrestrial")
+    _migrate(pair.hub, satellite)
+    pair.hub.api.request("PATCH", f"/v1/paths/{terrestrial}", {"blocked": True})
+    for restart in (_kill, Node.upgrade):
+        before = _sent_bytes(pair.hub, satellite)
+        restart(pair.hub)
+        pair.wait_until_ready()
+        holds = pair.hub.api.get("/v1/holds")
+        assert [hold["what"] for hold in holds] == ["migration", "blocked"]
+        assert all(hold["in_force"] and hold["by"].startswith("uid ") for hold in holds)
+        assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+        assert _sent_bytes(pair.hub, satellite) != before
+        assert _sent_bytes(pair.hub, terrestrial, "signalling") == 0
+        assert _sent_bytes(pair.hub, terrestrial) == 0
+    pair.hub.api.request("POST", "/v1/link/unblock")
+    # Free, but the class is still kept on the other path.
+    assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, terrestrial) == 0
+    [hold] = pair.hub.api.get("/v1/holds")
+    assert _holds(pair.hub, "--release", str(hold["id"])) == "nothing is held\n"
+    _kill(pair.hub)
+    pair.wait_until_ready()
+    assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, terrestrial) > 1_000_000
 
 
 def test_a_class_leaves_a_full_path_by_rule_and_a_dead_one_at_once(start_pair: StartPair) -> None:

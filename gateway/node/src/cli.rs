@@ -74,6 +74,8 @@ pub enum Command {
     Switch(SwitchCommand),
     /// Have a class of a running node go by another of its paths; streams live on.
     Migrate(MigrateCommand),
+    /// Show what operators have set on a running node, or release it.
+    Holds(HoldsCommand),
     /// Add to the budget of a running node's metered path, or begin it anew.
     Budget(BudgetCommand),
     /// What `underpass run` starts for what needs more rights than it keeps.
@@ -132,6 +134,17 @@ pub struct MigrateCommand {
     /// Let the rule decide from then on; else it stays there.
     #[arg(long)]
     pub by_rule: bool,
+    /// The node's local API.
+    #[arg(long, default_value = "/run/underpass/api.sock")]
+    pub socket: PathBuf,
+}
+
+/// What of it is released.
+#[derive(Debug, Args)]
+pub struct HoldsCommand {
+    /// Have this one hold no longer, by its number; may be repeated.
+    #[arg(long, value_name = "NUMBER")]
+    pub release: Vec<u64>,
     /// The node's local API.
     #[arg(long, default_value = "/run/underpass/api.sock")]
     pub socket: PathBuf,

@@ -13,6 +13,8 @@ mod client;
 mod clock;
 mod config;
 mod confinement;
+mod hold;
+mod holds;
 mod incarnation;
 mod interception;
 mod known_links;
@@ -79,6 +81,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Bp(command) => Ok(bp::execute(command)?),
         Command::Budget(command) => Ok(budget::execute(&command)?),
         Command::Migrate(command) => Ok(migrate::execute(&command)?),
+        Command::Holds(command) => Ok(hold::execute(&command)?),
         Command::HashPassword => Ok(password::print_hash()?),
         Command::Pki(command) => Ok(pki::execute(command)?),
         Command::Completion { shell } => Ok(manual::print_completion(shell)?),

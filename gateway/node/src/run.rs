@@ -45,6 +45,7 @@ use crate::budgets::KeptBudgets;
 use crate::clock::{self, ControlClock};
 use crate::config::{Config, Current, Document, Role};
 use crate::confinement::{self, Confinement};
+use crate::holds::KeptHolds;
 use crate::incarnation;
 use crate::interception::{self, Interceptor};
 use crate::known_links::KnownLinks;
@@ -264,6 +265,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     // The process before has spent until here.
     let budgets = Arc::new(KeptBudgets::load(&config.node.state_dir));
     budgets.step(&shell, false);
+    // Before any session is up: a path that is held blocked sends nothing.
+    let holds = Arc::new(KeptHolds::load(&config.node.state_dir));
+    holds.apply(&shell, &config);
     let contacts = ContactRouting::start(&config, &shell);
     if let Some(before) = &mut predecessor {
         before.confirm()?;
@@ -391,6 +395,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             incarnation,
             applications: engine_config.agent.applications.clone(),
             contacts: contacts.clone(),
+            holds: holds.clone(),
             bpsec: bpsec.clone(),
         },
     );
@@ -402,6 +407,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         links: links.clone(),
         beacons,
         plans: plans.clone(),
+        holds: holds.clone(),
         custody: open_custody.clone(),
         reloader: reloader.clone(),
         current: current.clone(),
@@ -452,6 +458,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         control_clock,
         control,
         contacts,
+        holds,
         plans,
         reports_sent,
         reports,

@@ -415,6 +415,37 @@ fn a_class_moves_by_an_operators_word_and_its_streams_live_on() {
 }
 
 #[test]
+fn what_an_operator_kept_before_a_restart_is_kept_before_any_session_is_up() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    let now = terminal.now;
+    let engine = &mut terminal.engine;
+    assert_eq!(
+        engine.keep_class(now, URGENT, FAR),
+        Err(MigrateError::Policy)
+    );
+    assert_eq!(
+        engine.keep_class(now, BULK, HopId(7)),
+        Err(MigrateError::Path)
+    );
+    // The path cannot carry anything now, and that is no obstacle.
+    engine.block(now, FAR, true);
+    assert_eq!(engine.keep_class(now, BULK, FAR), Ok(()));
+    assert_eq!(engine.kept_on(BULK, 1), Some(FAR));
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
+    terminal.engine.block(terminal.now, FAR, false);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 600 * MS))[0], 0);
+    let [tunnel] = &terminal.engine.tunnels()[..] else {
+        panic!("one class moves");
+    };
+    assert_eq!((tunnel.path.as_str(), tunnel.held), ("hop1", true));
+    terminal.engine.release_class(terminal.now, BULK, 1);
+    assert_eq!(terminal.engine.kept_on(BULK, 1), None);
+}
+
+#[test]
 fn a_class_leaves_a_path_that_dies_at_once_and_one_that_flaps_once() {
     let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
     let key = terminal.open(1, BULK);

@@ -18,6 +18,7 @@ use super::budgets::MeterView;
 use super::contact_plan::ContactPlanView;
 use super::control::ControlView;
 use super::edge::EdgeSwitches;
+use super::holds::HoldView;
 use super::migrations::MigrationView;
 use super::plans::PlansView;
 use crate::config::Durability;
@@ -43,6 +44,9 @@ pub struct Status {
     /// Where the classes go that move between paths.
     #[serde(default)]
     pub migrations: Vec<MigrationView>,
+    /// What operators have set.
+    #[serde(default)]
+    pub holds: Vec<HoldView>,
     /// The classes' names in the order of their numbers.
     pub classes: Vec<String>,
     /// Streams by class name.
@@ -419,6 +423,7 @@ impl ApiState {
             uptime_s: self.started.elapsed().as_secs_f64(),
             paths: self.paths(),
             migrations: self.migrations(),
+            holds: self.holds_view(),
             classes: config.classes.iter().map(|c| c.name.clone()).collect(),
             streams: self.streams(),
             plans: self.plans_view(),
