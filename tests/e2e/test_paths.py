@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import threading
 import time
@@ -346,6 +347,32 @@ def test_a_rule_of_the_hub_gives_large_answers_another_class(start_pair: StartPa
     assert pair.hub.status()["edge"]["rules"] == [{"name": "large", "class": "bulk", "matched": 1}]
     labels = 'rule="large",class="bulk"'
     assert pair.hub.api.metrics()[f"underpass_edge_rule_matches_total{{{labels}}}"] == 1
+
+
+def test_an_operator_is_told_why_each_answer_goes_where_it_goes(start_pair: StartPair) -> None:
+    pair = _start(start_pair, {"normal": {"policy": "minfct"}})
+    pair.hub.process.wait_until(lambda: _carries_everywhere(pair.hub, "normal"))
+    satellite, terrestrial = pair.hub_path("satellite"), pair.hub_path("terrestrial")
+    assert download(pair.client, addresses.ORIGIN, _SMALL, route=pair.http_forward()).complete
+    meant = ["--destination", addresses.ORIGIN, "--for", "8", "--json"]
+    command = [str(built("underpass")), "decisions", *meant, "--socket", str(pair.hub.api.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as told:
+        time.sleep(1.0)
+        for size in (_SMALL, _LARGE):
+            assert download(pair.client, addresses.ORIGIN, size, route=pair.http_forward()).complete
+        pair.hub.api.request("PATCH", f"/v1/paths/{terrestrial}", {"blocked": True})
+        output, _ = told.communicate(timeout=30)
+    assert told.returncode == 0
+    small, large, news = [json.loads(line) for line in output.splitlines()]
+    for flow, size, chosen in ((small, _SMALL, terrestrial), (large, _LARGE, satellite)):
+        assert (flow["cause"], flow["size_from"], flow["policy"]) == ("begins", "told", "minfct")
+        assert size < flow["size_bytes"] < size + 1_000
+        assert flow["chosen"] == chosen
+        by_path = {path["path"]: path["completes_ms"] for path in flow["compared"]}
+        assert by_path.keys() == {satellite, terrestrial}
+        assert min(by_path, key=lambda path: by_path[path]) == chosen
+    assert (news["what"], news["path"], news["change"]) == ("path", terrestrial, "blocked")
+    assert news["reason"] == "operator"
 
 
 def test_a_metered_path_is_empty_until_the_other_dies(start_pair: StartPair) -> None:

@@ -13,6 +13,7 @@ mod client;
 mod clock;
 mod config;
 mod confinement;
+mod flow_decisions;
 mod hold;
 mod holds;
 mod incarnation;
@@ -81,6 +82,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Bp(command) => Ok(bp::execute(command)?),
         Command::Budget(command) => Ok(budget::execute(&command)?),
         Command::Migrate(command) => Ok(migrate::execute(&command)?),
+        Command::Decisions(command) => Ok(flow_decisions::execute(&command)?),
         Command::Holds(command) => Ok(hold::execute(&command)?),
         Command::HashPassword => Ok(password::print_hash()?),
         Command::Pki(command) => Ok(pki::execute(command)?),

@@ -7,6 +7,7 @@ mod carriers;
 pub(crate) mod contacts;
 pub(crate) mod control;
 mod custody;
+mod decisions;
 pub(crate) mod deferred;
 mod descriptors;
 mod ending;
@@ -351,6 +352,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         edge_sockets(&config, &sockets)?,
     )?;
     let edge = Arc::new(edge);
+    let asked = edge.flows().decisions().clone();
+    tasks.push(background(decisions::follow(shell.clone(), asked)));
     for (name, socket) in edge.sockets() {
         sockets
             .keep(&edge_socket(name), socket)

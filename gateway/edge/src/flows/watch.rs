@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Owner;
+use super::decisions::SizeSource;
 use super::head::{self, Beginning, Head, MOST_HEAD_BYTES};
 use super::hello::ClientHello;
 use super::sizes::{Kind, Sizes};
@@ -28,6 +29,8 @@ pub struct FlowStart {
     pub size_bytes: u64,
     /// Whether it says so itself.
     pub told: bool,
+    /// From where that is known.
+    pub size_from: SizeSource,
     /// The host's name, if it is known.
     pub host: Option<Arc<str>>,
     /// Type and subtype, in lower case; empty if that is not known.
@@ -73,6 +76,7 @@ struct Flow {
     sent_bytes: u64,
     expected_bytes: u64,
     told: bool,
+    size_from: SizeSource,
 }
 
 impl Watch {
@@ -264,6 +268,7 @@ impl Watch {
             sent_bytes: before as u64,
             expected_bytes: size,
             told: true,
+            size_from: SizeSource::Told,
         };
         let start = self.start_of(&flow);
         self.flow = Some(Flow {
@@ -292,10 +297,14 @@ impl Watch {
             sent_bytes: before as u64,
             expected_bytes: there,
             told: false,
+            size_from: SizeSource::Assumed,
         };
         let kind = self.kind_of(&flow);
         let known = self.sizes.lock().unwrap().expected(self.owner, &kind);
         flow.expected_bytes = known.unwrap_or(UNKNOWN_BYTES).max(there);
+        if known.is_some() {
+            flow.size_from = SizeSource::Learned;
+        }
         let start = self.start_of(&flow);
         self.flow = Some(Flow {
             sent_bytes: there,
@@ -315,6 +324,7 @@ impl Watch {
             return None;
         }
         flow.expected_bytes = flow.sent_bytes.saturating_mul(2);
+        flow.size_from = SizeSource::Doubled;
         let start = Flow {
             content_type: flow.content_type.clone(),
             sent_bytes: before,
@@ -348,6 +358,7 @@ impl Watch {
         FlowStart {
             size_bytes: flow.expected_bytes - flow.sent_bytes,
             told: flow.told,
+            size_from: flow.size_from,
             host: self.host.clone(),
             content_type: flow.content_type.clone(),
         }

@@ -11,6 +11,7 @@ mod auth;
 mod budgets;
 mod contact_plan;
 mod control;
+mod decisions;
 mod deferred;
 mod edge;
 mod holds;
@@ -60,6 +61,7 @@ use routes::Routes;
 
 pub use announcements::Announced;
 pub use contact_plan::RouteView;
+pub use decisions::{ComparedView, DecisionView, FlowView};
 pub use edge::{EdgeSwitches, SwitchView};
 pub use holds::HoldView;
 pub use migrations::MigrationView;
@@ -147,6 +149,7 @@ fn routes() -> Routes {
         .get(Read, "/v1/routes/{node}", contact_plan::route)
         .get(Read, "/v1/migrations", migrations::list)
         .post(Operate, "/v1/migrations", migrations::migrate)
+        .get(Read, "/v1/decisions", decisions::follow)
         .get(Read, "/v1/holds", holds::list)
         .delete(Operate, "/v1/holds/{id}", holds::release)
         .get(Read, "/v1/beam", links::beam)

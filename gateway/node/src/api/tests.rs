@@ -27,6 +27,7 @@ use crate::security::Security;
 
 mod access;
 mod announcements;
+mod decisions;
 mod deferred;
 mod holds;
 mod links;
