@@ -375,6 +375,34 @@ def test_an_operator_is_told_why_each_answer_goes_where_it_goes(start_pair: Star
     assert news["reason"] == "operator"
 
 
+@pytest.mark.parametrize("transfer", [download, upload])
+def test_each_direction_goes_by_a_path_of_its_own(
+    start_pair: StartPair, transfer: Callable[..., Transfer]
+) -> None:
+    options = Options(
+        paths=("satellite", "terrestrial"),
+        terminal_receives="satellite",
+        hub_receives="terrestrial",
+    )
+    pair = start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+    assert transfer(pair.client, addresses.ORIGIN, 2_000_000, route=pair.socks5()).complete
+    ways = [
+        (pair.terminal, "terrestrial", "satellite"),
+        (pair.hub, pair.hub_path("satellite"), pair.hub_path("terrestrial")),
+    ]
+    for node, sends, receives in ways:
+        directions = {path["name"]: path["direction"] for path in node.status()["paths"]}
+        assert directions == {sends: "both", receives: "receive"}
+        # Signalling and custody signals, too.
+        assert _sent_in_all(node, sends) > 0
+        assert _sent_in_all(node, receives) == 0
+
+
+def _sent_in_all(node: Node, path: str) -> float:
+    classes = ("signalling", "interactive", "normal", "bulk")
+    return sum(_sent_bytes(node, path, class_name) for class_name in classes)
+
+
 def test_a_metered_path_is_empty_until_the_other_dies(start_pair: StartPair) -> None:
     pair = _start(start_pair, meters={"terrestrial": {}})
     terrestrial = pair.hub_path("terrestrial")

@@ -359,6 +359,37 @@ fn a_blockage_that_is_known_makes_no_gap_neither_at_its_entry_nor_behind_its_exi
     assert!(within < before + 20 * MS, "{within:?} and {before:?}");
 }
 
+#[test]
+fn by_a_path_that_only_receives_nothing_is_sent_and_the_other_direction_goes_there() {
+    let one_way = |node, neighbour, receives: usize| {
+        let mut config = two_hops(node, neighbour);
+        config.hops[receives].sends = false;
+        config
+    };
+    let (mut terminal, mut hub) = pair_of(one_way(10, 1, 1), one_way(1, 10, 0));
+    for node in [&mut terminal, &mut hub] {
+        node.up(1, 200);
+    }
+    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    let mut lines = both_lines(terminal, hub);
+    let readable = transfer(&mut lines, Duration::from_secs(5));
+    assert!(readable.len() > 50, "{}", readable.len());
+    let sent = |node: usize| {
+        let hops = lines.nodes[node].engine.hops();
+        [0, 1].map(|hop| {
+            let traffic = hops[hop].traffic.iter();
+            traffic.map(|of| of.sent_bytes).sum::<u64>()
+        })
+    };
+    let ([near, far], [near_back, far_back]) = (sent(0), sent(1));
+    assert!(near > 4_000_000 && far == 0, "{near} {far}");
+    assert!(near_back == 0 && far_back > 0, "{near_back} {far_back}");
+    // Its own path is down: what waits stays, and goes by no other.
+    lines.nodes[0].engine.block(lines.now(), NEAR, true);
+    transfer(&mut lines, Duration::from_secs(2));
+    assert_eq!(sent_by(&lines)[1], 0);
+}
+
 /// What each hop of the terminal has sent, bytes of bundles.
 fn sent_by(lines: &Lines) -> [u64; 2] {
     let hops = lines.nodes[0].engine.hops();

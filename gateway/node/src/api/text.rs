@@ -201,6 +201,10 @@ fn paths(paths: &[PathView]) -> Table {
             }
             _ => state.to_owned(),
         };
+        let state = match hop.direction.as_str() {
+            "receive" => format!("{state}, sends nothing"),
+            _ => state,
+        };
         let state = match hop.without_items {
             true => format!("{state}, without extension items"),
             false => state,

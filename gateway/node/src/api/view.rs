@@ -128,6 +128,9 @@ pub struct HopFields {
     /// those that do.
     #[serde(default)]
     pub without_items: bool,
+    /// both, or receive: this node sends nothing by it.
+    #[serde(default)]
+    pub direction: String,
     /// What is known of the link.
     pub link: LinkView,
     /// Rate from this node, bit/s of IP bytes; null is unlimited.
@@ -464,6 +467,7 @@ impl ApiState {
                 neighbour: hop.neighbour,
                 up: hop.up,
                 blocked: hop.blocked,
+                direction: if hop.sends { "both" } else { "receive" }.to_owned(),
                 link: LinkView::of(&hop.link),
                 rate_bps: hop.send_rate_bps,
                 follow_plan: !hop.rate_by_operator,
