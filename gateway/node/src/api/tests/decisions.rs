@@ -81,7 +81,7 @@ async fn what_cannot_be_meant_is_refused_and_so_is_a_ninth_reader() {
     let world = World::new();
     for query in [
         "client=moon",
-        "destination=-",
+        "destination=a..b",
         "for_s=0",
         "for_s=3601",
         "clients=10.0.0.0/8",
