@@ -77,6 +77,19 @@ SEVERAL_PATHS = [
         20.0,
     ),
     Figure(
+        "one-way.rate",
+        "100 MB, forward by satellite 40 Mbit/s, 265 ms and return by terrestrial 1 Mbit/s, 15 ms",
+        "Mbit/s",
+        37.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "one-way.object",
+        "20 kB by the same: median, of which 280 ms are the way of request and answer",
+        "ms",
+        380.0,
+    ),
+    Figure(
         "offload.rtt",
         "Gold 6 and Silver 12 Mbit/s on terrestrial 10 Mbit/s, from 2 s after Silver moved: the "
         "hop's round trip, p95",

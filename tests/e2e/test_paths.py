@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import threading
 import time
@@ -192,6 +193,16 @@ def _migrate(node: Node, path: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
 
 
+def _holds(node: Node, *arguments: str) -> str:
+    command = [str(built("underpass")), "holds", *arguments, "--socket", str(node.api.path)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
+
+
+def _kill(node: Node) -> None:
+    node.process.kill()
+    node.start()
+
+
 _MIGRATE = {"normal": {"policy": "migrate", "paths": ["terrestrial", "satellite"]}}
 
 
@@ -220,6 +231,36 @@ def test_a_class_moves_by_command_while_its_stream_lives_on(
     counted = 'underpass_class_migrations_total{class="normal",neighbour="%d",reason="operator"}'
     neighbour = moved["neighbour"]
     assert sender.api.metrics()[counted % neighbour] == 1
+
+
+def test_what_an_operator_set_outlives_a_kill_and_an_upgrade_until_it_is_released(
+    start_pair: StartPair,
+) -> None:
+    pair = _start(start_pair, _MIGRATE)
+    satellite, terrestrial = pair.hub_path("satellite"), pair.hub_path("terrestrial")
+    _migrate(pair.hub, satellite)
+    pair.hub.api.request("PATCH", f"/v1/paths/{terrestrial}", {"blocked": True})
+    for restart in (_kill, Node.upgrade):
+        before = _sent_bytes(pair.hub, satellite)
+        restart(pair.hub)
+        pair.wait_until_ready()
+        holds = pair.hub.api.get("/v1/holds")
+        assert [hold["what"] for hold in holds] == ["migration", "blocked"]
+        assert all(hold["in_force"] and hold["by"].startswith("uid ") for hold in holds)
+        assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+        assert _sent_bytes(pair.hub, satellite) != before
+        assert _sent_bytes(pair.hub, terrestrial, "signalling") == 0
+        assert _sent_bytes(pair.hub, terrestrial) == 0
+    pair.hub.api.request("POST", "/v1/link/unblock")
+    # Free, but the class is still kept on the other path.
+    assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, terrestrial) == 0
+    [hold] = pair.hub.api.get("/v1/holds")
+    assert _holds(pair.hub, "--release", str(hold["id"])) == "nothing is held\n"
+    _kill(pair.hub)
+    pair.wait_until_ready()
+    assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, terrestrial) > 1_000_000
 
 
 def test_a_class_leaves_a_full_path_by_rule_and_a_dead_one_at_once(start_pair: StartPair) -> None:
@@ -306,6 +347,60 @@ def test_a_rule_of_the_hub_gives_large_answers_another_class(start_pair: StartPa
     assert pair.hub.status()["edge"]["rules"] == [{"name": "large", "class": "bulk", "matched": 1}]
     labels = 'rule="large",class="bulk"'
     assert pair.hub.api.metrics()[f"underpass_edge_rule_matches_total{{{labels}}}"] == 1
+
+
+def test_an_operator_is_told_why_each_answer_goes_where_it_goes(start_pair: StartPair) -> None:
+    pair = _start(start_pair, {"normal": {"policy": "minfct"}})
+    pair.hub.process.wait_until(lambda: _carries_everywhere(pair.hub, "normal"))
+    satellite, terrestrial = pair.hub_path("satellite"), pair.hub_path("terrestrial")
+    assert download(pair.client, addresses.ORIGIN, _SMALL, route=pair.http_forward()).complete
+    meant = ["--destination", addresses.ORIGIN, "--for", "8", "--json"]
+    command = [str(built("underpass")), "decisions", *meant, "--socket", str(pair.hub.api.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as told:
+        time.sleep(1.0)
+        for size in (_SMALL, _LARGE):
+            assert download(pair.client, addresses.ORIGIN, size, route=pair.http_forward()).complete
+        pair.hub.api.request("PATCH", f"/v1/paths/{terrestrial}", {"blocked": True})
+        output, _ = told.communicate(timeout=30)
+    assert told.returncode == 0
+    small, large, news = [json.loads(line) for line in output.splitlines()]
+    for flow, size, chosen in ((small, _SMALL, terrestrial), (large, _LARGE, satellite)):
+        assert (flow["cause"], flow["size_from"], flow["policy"]) == ("begins", "told", "minfct")
+        assert size < flow["size_bytes"] < size + 1_000
+        assert flow["chosen"] == chosen
+        by_path = {path["path"]: path["completes_ms"] for path in flow["compared"]}
+        assert by_path.keys() == {satellite, terrestrial}
+        assert min(by_path, key=lambda path: by_path[path]) == chosen
+    assert (news["what"], news["path"], news["change"]) == ("path", terrestrial, "blocked")
+    assert news["reason"] == "operator"
+
+
+@pytest.mark.parametrize("transfer", [download, upload])
+def test_each_direction_goes_by_a_path_of_its_own(
+    start_pair: StartPair, transfer: Callable[..., Transfer]
+) -> None:
+    options = Options(
+        paths=("satellite", "terrestrial"),
+        terminal_receives="satellite",
+        hub_receives="terrestrial",
+    )
+    pair = start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+    assert transfer(pair.client, addresses.ORIGIN, 2_000_000, route=pair.socks5()).complete
+    ways = [
+        (pair.terminal, "terrestrial", "satellite"),
+        (pair.hub, pair.hub_path("satellite"), pair.hub_path("terrestrial")),
+    ]
+    for node, sends, receives in ways:
+        directions = {path["name"]: path["direction"] for path in node.status()["paths"]}
+        assert directions == {sends: "both", receives: "receive"}
+        # Signalling and custody signals, too.
+        assert _sent_in_all(node, sends) > 0
+        assert _sent_in_all(node, receives) == 0
+
+
+def _sent_in_all(node: Node, path: str) -> float:
+    classes = ("signalling", "interactive", "normal", "bulk")
+    return sum(_sent_bytes(node, path, class_name) for class_name in classes)
 
 
 def test_a_metered_path_is_empty_until_the_other_dies(start_pair: StartPair) -> None:

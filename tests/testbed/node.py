@@ -200,6 +200,9 @@ class Options:
     paths: Sequence[PathName] = ("satellite",)
     # The meters of those whose bytes are paid for, at both ends.
     meters: Mapping[PathName, Mapping[str, object]] = field(default_factory=dict)
+    # The path by which the terminals, and the hub, only receive.
+    terminal_receives: PathName | None = None
+    hub_receives: PathName | None = None
     # Whether the nodes have the rights of a plain container alone: no BPF, no CAP_NET_ADMIN.
     unprivileged: bool = False
     # What starts the program of each terminal, as `Node` takes it.
@@ -430,6 +433,7 @@ class Pair(Generic[B]):
         profile = self._profile(path)
         return {
             **self._told(profile, profile.forward.rate_bps, profile.return_.rate_bps),
+            "direction": "receive" if path == self._options.hub_receives else "both",
             "meter": self._options.meters.get(path),
         }
 
@@ -458,6 +462,7 @@ class Pair(Generic[B]):
             "convergence_layer": self._options.convergence_layer,
             **self._told(profile, profile.return_.rate_bps, profile.forward.rate_bps),
             "guaranteed_rate_bps": self._options.return_rate_bps if sat else None,
+            "direction": "receive" if path == self._options.terminal_receives else "both",
             "meter": self._options.meters.get(path),
         }
 

@@ -54,6 +54,8 @@ pub struct Verdict {
     pub class: Class,
     /// Whether it leaves from this node itself, without bundles.
     pub direct: bool,
+    /// The place of the rule that says so; none if none matches.
+    pub rule: Option<usize>,
 }
 
 /// Rules in order; the first that matches gives the class.
@@ -66,7 +68,7 @@ pub struct Classifier {
 #[derive(Clone, Debug)]
 struct Rule {
     keys: ClassRule,
-    name: String,
+    name: Arc<str>,
     class: Class,
     /// Connections and flows that matched.
     matched: Arc<AtomicU64>,
@@ -97,7 +99,10 @@ impl Classifier {
         let numbered = |(keys, place): (&ClassRule, usize)| match named(&keys.class) {
             Some(class) => Ok(Rule {
                 keys: keys.clone(),
-                name: keys.name.clone().unwrap_or_else(|| format!("rule {place}")),
+                name: match &keys.name {
+                    Some(name) => name.as_str().into(),
+                    None => format!("rule {place}").into(),
+                },
                 class,
                 matched: Arc::default(),
             }),
@@ -124,7 +129,7 @@ impl Classifier {
     pub fn counts(&self) -> Vec<RuleCount> {
         let rules = self.rules.iter();
         let counted = rules.map(|rule| RuleCount {
-            name: rule.name.clone(),
+            name: rule.name.to_string(),
             class: rule.keys.class.clone(),
             matched: rule.matched.load(Ordering::Relaxed),
         });
@@ -133,28 +138,38 @@ impl Classifier {
 
     /// The class of a connection, and its way.
     pub fn classify(&self, facts: &Facts<'_>) -> Verdict {
-        let rule = self.rules.iter().find(|rule| matches(&rule.keys, facts));
+        let mut rules = self.rules.iter();
+        let place = rules.position(|rule| matches(&rule.keys, facts));
+        let rule = place.map(|place| &self.rules[place]);
         if let Some(rule) = rule {
             rule.matched.fetch_add(1, Ordering::Relaxed);
         }
         Verdict {
             class: rule.map_or(self.default, |rule| rule.class),
             direct: rule.is_some_and(|rule| rule.keys.direct),
+            rule: place,
         }
+    }
+
+    /// The name of the rule at a place.
+    pub fn name_of(&self, place: usize) -> Option<Arc<str>> {
+        Some(self.rules.get(place)?.name.clone())
     }
 
     /// The class of a flow of a connection that has been classified, where a rule
     /// gives it one: the first rule that matches and asks for its host, its
     /// content type, its size, or what was sent before. Others are about how a
     /// connection came in, which the other end of a stream does not know.
-    pub fn classify_flow(&self, facts: &Facts<'_>) -> Option<Class> {
+    ///
+    /// Gives the rule's name, too.
+    pub fn classify_flow(&self, facts: &Facts<'_>) -> Option<(Class, &Arc<str>)> {
         let mut rules = self.rules.iter().filter(|rule| {
             let keys = &rule.keys;
             keys.is_of_flows() || keys.hosts.is_some() && !keys.direct
         });
         let rule = rules.find(|rule| matches(&rule.keys, facts))?;
         rule.matched.fetch_add(1, Ordering::Relaxed);
-        Some(rule.class)
+        Some((rule.class, &rule.name))
     }
 
     /// Once how many bytes were sent on a stream a rule may match that did not
@@ -301,10 +316,11 @@ mod tests {
         );
         let target = Target::parse("a.cdn.example", 80).unwrap();
         let of = |flow: FlowFacts<'static>| {
-            classifier.classify_flow(&Facts {
+            let facts = Facts {
                 flow,
                 ..facts(&target)
-            })
+            };
+            classifier.classify_flow(&facts).map(|(class, _)| class)
         };
         let video = FlowFacts {
             content_type: Some("video/mp4"),

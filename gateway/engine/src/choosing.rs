@@ -180,10 +180,12 @@ impl Engine {
     }
 
     /// How many go before a hop in a class; `None` if the class may not go by it:
-    /// its policy does not name the hop, or nothing more is to be spent on it.
+    /// nothing does, its policy does not name the hop, or nothing more is to be
+    /// spent on it.
     pub(crate) fn place_on(&self, hop: &Hop, class: Class) -> Option<usize> {
         let policy = self.policy(class);
         let forbidden = hop.meter.is_some() && policy.metered == MeteredUse::Never;
+        let forbidden = forbidden || !hop.config.sends;
         let place = policy.place_of(&hop.config)?;
         (!forbidden && hop.may_spend_for(class)).then_some(place)
     }

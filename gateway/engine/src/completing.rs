@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use underpass_bundle::NeighbourId;
 use underpass_cla::Class;
-use underpass_completion::{Competition, PathState};
+use underpass_completion::{Competition, Estimate, PathState};
 use underpass_streams::{class_of, lane, lanes};
 use underpass_work::FastMap;
 
@@ -30,6 +30,44 @@ const SMOOTHED_COUNTS: Duration = Duration::from_secs(1);
 const LOSSY: f64 = 0.01;
 /// They are counted anew after so long.
 const COUNTED_EACH: Duration = Duration::from_millis(100);
+
+/// A path that a flow could go by, and what was known of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComparedPath {
+    /// The path.
+    pub hop: HopId,
+    /// Its delay, capacity, loss, and until it is free.
+    pub path: PathState,
+    /// What else is to be sent by it.
+    pub others: Competition,
+    /// When the flow would be complete by it; `None` where the policy does not
+    /// go by that.
+    pub completes: Option<Duration>,
+    lane: Option<Class>,
+}
+
+/// Where a flow goes, and why if that was asked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowPath {
+    /// The round trip of the path, where one was chosen for the flow.
+    pub round_trip: Option<Duration>,
+    /// What was compared.
+    pub why: Option<FlowChoice>,
+}
+
+/// What is known of a choice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowChoice {
+    /// What the class does with several paths.
+    pub uses: PathUse,
+    /// How completion is estimated, where it is.
+    pub estimate: Option<Estimate>,
+    /// The path; `None` where each bundle has a path of its own, or no path can
+    /// carry the class now.
+    pub chosen: Option<HopId>,
+    /// The paths that can carry the class now and that its policy lets it use.
+    pub compared: Vec<ComparedPath>,
+}
 
 /// What is remembered of the flows of such classes.
 #[derive(Debug, Default)]
@@ -92,32 +130,93 @@ impl Engine {
     /// included that are written and not sealed. What of the stream is not sealed
     /// yet, and all that follows, goes by the path on which so much is complete
     /// first, if that is the policy of its class. A call that writes to the stream
-    /// is to follow, and sends both. Returns the round trip of the path.
+    /// is to follow, and sends both. With `explain` it is told what was compared,
+    /// whatever the policy.
     pub fn begin_flow(
         &mut self,
         now: Instant,
         key: StreamKey,
         size_bytes: u64,
-    ) -> Option<Duration> {
+        explain: bool,
+    ) -> FlowPath {
         let mut policies = self.config.policies.values();
-        if !policies.any(|policy| policy.uses == PathUse::MinFct) {
-            return None;
+        if !explain && !policies.any(|policy| policy.uses == PathUse::MinFct) {
+            return FlowPath::default();
         }
         let queue = self.change_run(key, |mux| mux.queue_of(key.id));
-        let class = class_of(queue.flatten()?);
+        let Some(class) = queue.flatten().map(class_of) else {
+            return FlowPath::default();
+        };
         let neighbour = self.neighbour_to(key.peer);
         let several = self.ways.hops_to(neighbour).len() > 1;
-        if !several || self.policy(class).uses != PathUse::MinFct {
-            return None;
+        let uses = self.policy(class).uses;
+        if !several || uses != PathUse::MinFct {
+            let why = || self.choice_without_estimate(now, neighbour, class);
+            return FlowPath {
+                round_trip: None,
+                why: explain.then(why),
+            };
         }
         // It is not to compete with itself.
         let _ = self.change_run(key, |mux| mux.begin_flow(key.id, class, size_bytes));
-        let (hop, lane) = self.first_to_complete(now, neighbour, class, size_bytes)?;
+        let compared = self.compare(now, neighbour, class, size_bytes);
+        let first = first_of(&compared);
+        let round_trip =
+            first.and_then(|(hop, lane)| self.go_by(key, class, (hop, lane), size_bytes));
+        let why = || FlowChoice {
+            uses,
+            estimate: Some(self.policy(class).estimate),
+            chosen: first.map(|(hop, _)| hop),
+            compared,
+        };
+        FlowPath {
+            round_trip,
+            why: explain.then(why),
+        }
+    }
+
+    /// Has a flow wait in the lane of a hop; the round trip of that.
+    fn go_by(
+        &mut self,
+        key: StreamKey,
+        class: Class,
+        (hop, lane): (HopId, Class),
+        size_bytes: u64,
+    ) -> Option<Duration> {
         let begun = self.change_run(key, |mux| mux.begin_flow(key.id, lane, size_bytes));
         begun?.ok()?;
         let hop = self.hops.get_mut(&hop)?;
         hop.count_flow(class);
         Some(hop.round_trip() + hop.measured.queue)
+    }
+
+    /// What is known of the paths of a class that does not go by completion. All
+    /// bundles of the class wait together.
+    fn choice_without_estimate(&self, now: Instant, neighbour: u64, class: Class) -> FlowChoice {
+        let candidates = self.candidates(now, neighbour, class);
+        let compared = candidates.into_iter().filter_map(|candidate| {
+            let id = candidate.id;
+            Some(ComparedPath {
+                hop: id,
+                path: self.path_state(now, id, candidate.way)?,
+                others: Competition {
+                    before_bytes: self.backlog_by(neighbour, class, id),
+                    ..Competition::default()
+                },
+                completes: None,
+                lane: None,
+            })
+        });
+        let compared: Vec<ComparedPath> = compared.collect();
+        FlowChoice {
+            uses: self.policy(class).uses,
+            estimate: None,
+            chosen: match &compared[..] {
+                [only] => Some(only.hop),
+                _ => None,
+            },
+            compared,
+        }
     }
 
     /// What is not sealed yet of a stream, and all that follows, is of another
@@ -146,8 +245,8 @@ impl Engine {
         if !several || self.policy(class).uses != PathUse::MinFct {
             return None;
         }
-        let (_, lane) = self.first_to_complete(now, neighbour, class, 0)?;
-        Some(lane)
+        let compared = self.compare(now, neighbour, class, 0);
+        first_of(&compared).map(|(_, lane)| lane)
     }
 
     /// Has a class have lanes whose policy wants them.
@@ -161,32 +260,35 @@ impl Engine {
         self.completing = Completing::default();
     }
 
-    /// The hop by which a flow would be complete first, and its lane.
-    fn first_to_complete(
+    /// When a flow would be complete by each path that it may go by.
+    fn compare(
         &mut self,
         now: Instant,
         neighbour: u64,
         class: Class,
         size_bytes: u64,
-    ) -> Option<(HopId, Class)> {
+    ) -> Vec<ComparedPath> {
         let estimate = self.policy(class).estimate;
-        let candidates = self.candidates(now, neighbour, class);
-        let mut first: Option<(Duration, HopId, Class)> = None;
-        for candidate in candidates {
-            let id = candidate.id;
-            let Some(lane) = self.lane_of(neighbour, class, id) else {
+        let mut compared = Vec::new();
+        for candidate in self.candidates(now, neighbour, class) {
+            let hop = candidate.id;
+            let Some(lane) = self.lane_of(neighbour, class, hop) else {
                 continue;
             };
-            let Some(path) = self.path_state(now, id, candidate.way) else {
+            let Some(path) = self.path_state(now, hop, candidate.way) else {
                 continue;
             };
-            let others = self.competition(now, neighbour, (class, lane, id), path.loss, size_bytes);
-            let time = estimate.of(&path, &others, size_bytes);
-            if first.is_none_or(|(least, ..)| time < least) {
-                first = Some((time, id, lane));
-            }
+            let others =
+                self.competition(now, neighbour, (class, lane, hop), path.loss, size_bytes);
+            compared.push(ComparedPath {
+                hop,
+                path,
+                others,
+                completes: Some(estimate.of(&path, &others, size_bytes)),
+                lane: Some(lane),
+            });
         }
-        first.map(|(_, id, lane)| (id, lane))
+        compared
     }
 
     fn lane_of(&self, neighbour: u64, class: Class, id: HopId) -> Option<Class> {
@@ -308,6 +410,12 @@ impl Engine {
             self.completing.last.insert((id, class), queue);
         }
     }
+}
+
+/// The path by which a flow is complete first, and its lane.
+fn first_of(compared: &[ComparedPath]) -> Option<(HopId, Class)> {
+    let first = compared.iter().min_by_key(|path| path.completes)?;
+    Some((first.hop, first.lane?))
 }
 
 #[cfg(test)]

@@ -83,6 +83,8 @@ pub struct HopConfig {
     pub rtt_is_guess: bool,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
+    /// Whether bundles are sent by it; else it only receives.
+    pub sends: bool,
     /// Whether sessions run over IPv6.
     pub ipv6: bool,
     /// Whether sessions run over TLS.
@@ -184,6 +186,7 @@ pub(crate) mod tests {
             receive_rate_bps: rate,
             rtt: Duration::from_millis(600),
             mtu_bytes: 1500,
+            sends: true,
             ipv6: false,
             tls: true,
             meter: None,

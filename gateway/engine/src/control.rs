@@ -57,11 +57,12 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// An operator keeps the rate from this node as it is, over any plan.
-    pub fn freeze_rate(&mut self, now: Instant, id: HopId) {
-        if let Some(rate_bps) = self.hops.get(&id).map(Hop::rate_bps) {
-            self.set_rate(now, id, rate_bps);
-        }
+    /// An operator keeps the rate from this node as it is, over any plan; the
+    /// rate.
+    pub fn freeze_rate(&mut self, now: Instant, id: HopId) -> Option<u64> {
+        let rate_bps = self.hops.get(&id).and_then(Hop::rate_bps);
+        self.set_rate(now, id, rate_bps);
+        rate_bps
     }
 
     /// An operator leaves the rate from this node to plan and configuration

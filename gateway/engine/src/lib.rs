@@ -50,6 +50,7 @@ mod ways;
 
 pub use applications::SentBundle;
 pub use budget::{MeterConfig, MeterSnapshot, Period, Spent};
+pub use completing::{ComparedPath, FlowChoice, FlowPath};
 pub use config::{EngineConfig, HopConfig, PlanLine, RouteEntry, window_bytes};
 pub use contacts::Contacts;
 pub use engine::{Action, Engine, EngineError, STREAM_SERVICE};
@@ -67,4 +68,4 @@ pub use snapshot::{
 };
 pub use steering::{MigrateError, Migration, TunnelSnapshot};
 pub use streams::StreamKey;
-pub use underpass_completion::Estimate;
+pub use underpass_completion::{Competition, Estimate, PathState};

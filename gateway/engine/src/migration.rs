@@ -158,6 +158,8 @@ pub(crate) struct Tunnel {
     pub on: Option<(HopId, Instant, Option<MoveReason>)>,
     /// Where an operator keeps it.
     pub held: Option<HopId>,
+    /// It was kept there before this run, and has not been there yet.
+    expected: bool,
     /// Moves since the start.
     pub moves: BTreeMap<MoveReason, u64>,
     /// Since when its path has been in trouble.
@@ -191,8 +193,23 @@ impl Tunnel {
     /// An operator has it go by a path, which can carry it; and stay there.
     pub fn order(&mut self, now: Instant, to: HopId, hold: bool) -> Option<Move> {
         self.held = hold.then_some(to);
+        self.expected = false;
         self.doublings = 0;
         self.go(now, to, MoveReason::Operator)
+    }
+
+    /// An operator has kept it on a path before this run: it goes there as soon
+    /// as that can carry it.
+    pub fn expect(&mut self, on: HopId) {
+        if self.held != Some(on) {
+            (self.held, self.expected) = (Some(on), self.path() != Some(on));
+        }
+    }
+
+    /// No operator keeps it anywhere; it stays where it is until the rule says
+    /// otherwise.
+    pub fn release(&mut self) {
+        (self.held, self.expected) = (None, false);
     }
 
     /// Judges its paths, the preferred one first; `demand_bps` is what it sends.
@@ -219,7 +236,10 @@ impl Tunnel {
         if let Some(held) = self.held {
             let held = paths.iter().find(|path| path.id == held);
             let back = held.filter(|path| path.able && path.id != current.id);
-            return self.go_back(now, rule, back);
+            return match back.filter(|_| self.expected) {
+                Some(path) => self.go(now, path.id, MoveReason::Operator),
+                None => self.go_back(now, rule, back),
+            };
         }
         if let Some(after) = rule.after {
             let trouble = current.trouble(rule, self.best_bps);
@@ -262,6 +282,7 @@ impl Tunnel {
             return None;
         }
         (self.bad_since, self.good_since, self.best_bps) = (None, None, 0);
+        self.expected &= self.held != Some(to);
         let Some(from) = from else {
             self.on = Some((to, now, None));
             return None;
@@ -371,6 +392,30 @@ mod tests {
         let mut rig = Rig::new();
         assert_eq!(rig.tunnel.path(), Some(NEAR));
         assert_eq!(rig.seconds(60), []);
+    }
+
+    #[test]
+    fn where_an_operator_kept_it_before_this_run_it_goes_once_that_can_carry() {
+        let mut rig = Rig::new();
+        rig.paths[1].able = false;
+        rig.tunnel.expect(FAR);
+        assert_eq!(rig.seconds(30), []);
+        rig.paths[1].able = true;
+        let [(_, FAR, MoveReason::Operator)] = rig.seconds(1) else {
+            panic!("{:?}", rig.moves);
+        };
+        // Later it comes back as from any other path: with hysteresis.
+        rig.paths[1].able = false;
+        rig.seconds(1);
+        rig.paths[1].able = true;
+        assert_eq!(rig.seconds(9), []);
+        let [(_, FAR, MoveReason::Back)] = rig.seconds(3) else {
+            panic!("{:?}", rig.moves);
+        };
+        rig.tunnel.release();
+        let [(_, NEAR, MoveReason::Back)] = rig.seconds(30) else {
+            panic!("{:?}", rig.moves);
+        };
     }
 
     #[test]

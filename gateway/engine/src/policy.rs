@@ -23,6 +23,20 @@ pub enum PathUse {
     MinFct,
 }
 
+impl PathUse {
+    /// Its name in configuration and API.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathUse::Bonded => "bonded",
+            PathUse::Failover => "failover",
+            PathUse::Pinned => "pinned",
+            PathUse::Duplicated => "duplicated",
+            PathUse::Migrate => "migrate",
+            PathUse::MinFct => "minfct",
+        }
+    }
+}
+
 /// When a class goes by a metered path, while that has a budget left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MeteredUse {

@@ -26,6 +26,8 @@ pub struct HopSnapshot {
     pub up: bool,
     /// Whether sending is blocked.
     pub blocked: bool,
+    /// Whether bundles are sent by it; else it only receives.
+    pub sends: bool,
     /// What is known of the link.
     pub link: LinkSnapshot,
     /// Rate from this node that is in force, bit/s of IP bytes; none is
@@ -229,6 +231,7 @@ impl Engine {
             link: hop.link.snapshot(),
             send_rate_bps: hop.rate_bps(),
             measured: hop.measured,
+            sends: hop.config.sends,
             rate_by_operator: hop.by_operator.is_some(),
             plan: self.hop_plan(hop),
             subtracted_bps: hop.subtracted_bps,

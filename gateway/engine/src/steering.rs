@@ -193,6 +193,52 @@ impl Engine {
         Ok(())
     }
 
+    /// An operator has kept a class on a path before this run. It is kept there
+    /// again, and goes there as soon as the path can carry it.
+    ///
+    /// # Errors
+    /// When the class does not move, or not by this path.
+    pub fn keep_class(
+        &mut self,
+        now: Instant,
+        class: Class,
+        on: HopId,
+    ) -> Result<(), MigrateError> {
+        let neighbour = self.neighbour_of(on).ok_or(MigrateError::Path)?;
+        if self.policy(class).uses != PathUse::Migrate {
+            return Err(MigrateError::Policy);
+        }
+        let paths = self.read_paths(now, neighbour, class);
+        if paths.len() < 2 || !paths.iter().any(|path| path.id == on) {
+            return Err(MigrateError::Path);
+        }
+        let steered = self.steering.known.entry(neighbour).or_default();
+        steered.tunnels.entry(class).or_default().expect(on);
+        self.steer(now, neighbour);
+        self.after_change(now);
+        Ok(())
+    }
+
+    /// No operator keeps a class to a neighbour anywhere: the rule decides.
+    pub fn release_class(&mut self, now: Instant, class: Class, neighbour: u64) {
+        let steered = self.steering.known.get_mut(&neighbour);
+        if let Some(tunnel) = steered.and_then(|of| of.tunnels.get_mut(&class)) {
+            tunnel.release();
+            self.steer(now, neighbour);
+            self.after_change(now);
+        }
+    }
+
+    /// Where an operator keeps a class to a neighbour.
+    pub fn kept_on(&self, class: Class, neighbour: u64) -> Option<HopId> {
+        self.steering
+            .known
+            .get(&neighbour)?
+            .tunnels
+            .get(&class)?
+            .held
+    }
+
     /// Where each class goes that moves.
     pub fn tunnels(&self) -> Vec<TunnelSnapshot> {
         let mut neighbours: Vec<_> = self.steering.known.iter().collect();

@@ -74,6 +74,10 @@ pub enum Command {
     Switch(SwitchCommand),
     /// Have a class of a running node go by another of its paths; streams live on.
     Migrate(MigrateCommand),
+    /// Tell what a running node decides about flows, as it does.
+    Decisions(DecisionsCommand),
+    /// Show what operators have set on a running node, or release it.
+    Holds(HoldsCommand),
     /// Add to the budget of a running node's metered path, or begin it anew.
     Budget(BudgetCommand),
     /// What `underpass run` starts for what needs more rights than it keeps.
@@ -154,6 +158,40 @@ pub struct MigrateCommand {
     /// Let the rule decide from then on; else it stays there.
     #[arg(long)]
     pub by_rule: bool,
+    /// The node's local API.
+    #[arg(long, default_value = "/run/underpass/api.sock")]
+    pub socket: PathBuf,
+}
+
+/// Which flows are meant.
+#[derive(Debug, Args)]
+pub struct DecisionsCommand {
+    /// Those of clients with this address or in this network.
+    #[arg(long)]
+    pub client: Option<String>,
+    /// Those to this address, network or host; *.NAME is all below a name.
+    #[arg(long)]
+    pub destination: Option<String>,
+    /// Those whose class this rule has given.
+    #[arg(long)]
+    pub rule: Option<String>,
+    /// For so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub r#for: u64,
+    /// The node's local API.
+    #[arg(long, default_value = "/run/underpass/api.sock")]
+    pub socket: PathBuf,
+    /// Print the API's JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What of it is released.
+#[derive(Debug, Args)]
+pub struct HoldsCommand {
+    /// Have this one hold no longer, by its number; may be repeated.
+    #[arg(long, value_name = "NUMBER")]
+    pub release: Vec<u64>,
     /// The node's local API.
     #[arg(long, default_value = "/run/underpass/api.sock")]
     pub socket: PathBuf,

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
@@ -37,6 +37,9 @@ pub enum ClientError {
     /// The answer cannot be printed.
     #[error("cannot print: {0}")]
     Print(io::Error),
+    /// What is asked for cannot be written into a request.
+    #[error("this cannot be asked for: {0}")]
+    Request(hyper::http::Error),
     /// The runtime does not start.
     #[error("cannot start: {0}")]
     Runtime(io::Error),
@@ -67,10 +70,61 @@ pub fn ask(
     runtime.block_on(exchange(socket, request))
 }
 
+/// Asks the node at `socket` for what has no end, and gives each line as it comes.
+///
+/// # Errors
+/// When no node answers there, or it answers with an error; and those of `line`.
+pub fn follow(
+    socket: &Path,
+    path: &str,
+    line: impl FnMut(&[u8]) -> Result<(), ClientError>,
+) -> Result<(), ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ClientError::Runtime)?;
+    let request = hyper::Request::builder()
+        .uri(path)
+        .header(HOST, "localhost")
+        .body(Full::default())
+        .map_err(ClientError::Request)?;
+    runtime.block_on(follow_lines(socket, request, line))
+}
+
+async fn follow_lines(
+    socket: &Path,
+    request: hyper::Request<Full<Bytes>>,
+    mut line: impl FnMut(&[u8]) -> Result<(), ClientError>,
+) -> Result<(), ClientError> {
+    let mut body = body_of(begin(socket, request).await?).await?;
+    let mut begun = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else {
+            continue;
+        };
+        for piece in data.split_inclusive(|byte| *byte == b'\n') {
+            begun.extend_from_slice(piece);
+            if begun.pop_if(|byte| *byte == b'\n').is_some() {
+                line(&begun)?;
+                begun.clear();
+            }
+        }
+    }
+    Ok(())
+}
+
 async fn exchange(
     socket: &Path,
     request: hyper::Request<Full<Bytes>>,
 ) -> Result<Bytes, ClientError> {
+    let body = body_of(begin(socket, request).await?).await?;
+    Ok(body.collect().await?.to_bytes())
+}
+
+async fn begin(
+    socket: &Path,
+    request: hyper::Request<Full<Bytes>>,
+) -> Result<hyper::Response<Incoming>, ClientError> {
     let stream = tokio::net::UnixStream::connect(socket)
         .await
         .map_err(|source| ClientError::Connect {
@@ -80,14 +134,18 @@ async fn exchange(
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
-    let response = sender.send_request(request).await?;
+    Ok(sender.send_request(request).await?)
+}
+
+async fn body_of(response: hyper::Response<Incoming>) -> Result<Incoming, ClientError> {
     let status = response.status();
-    let body = response.into_body().collect().await?.to_bytes();
-    if !status.is_success() {
-        let text = String::from_utf8_lossy(&body).into_owned();
-        return Err(ClientError::Status { status, text });
+    let body = response.into_body();
+    if status.is_success() {
+        return Ok(body);
     }
-    Ok(body)
+    let text = body.collect().await?.to_bytes();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    Err(ClientError::Status { status, text })
 }
 
 /// Prints `text` to standard output.

@@ -14,6 +14,9 @@ mod clock;
 mod config;
 mod confinement;
 mod enrolment;
+mod flow_decisions;
+mod hold;
+mod holds;
 mod incarnation;
 mod interception;
 mod known_links;
@@ -81,6 +84,8 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Bp(command) => Ok(bp::execute(command)?),
         Command::Budget(command) => Ok(budget::execute(&command)?),
         Command::Migrate(command) => Ok(migrate::execute(&command)?),
+        Command::Decisions(command) => Ok(flow_decisions::execute(&command)?),
+        Command::Holds(command) => Ok(hold::execute(&command)?),
         Command::HashPassword => Ok(password::print_hash()?),
         Command::Enroll(command) => Ok(enrolment::execute(&command)?),
         Command::Pki(command) => Ok(pki::execute(command)?),

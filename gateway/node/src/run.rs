@@ -8,6 +8,7 @@ mod cdni;
 pub(crate) mod contacts;
 pub(crate) mod control;
 mod custody;
+mod decisions;
 pub(crate) mod deferred;
 mod descriptors;
 mod ending;
@@ -49,6 +50,7 @@ use crate::clock::{self, ControlClock};
 use crate::config::{Config, Current, Document, Role};
 use crate::confinement::{self, Confinement};
 use crate::enrolment::Renewal;
+use crate::holds::KeptHolds;
 use crate::incarnation;
 use crate::interception::{self, Interceptor};
 use crate::known_links::KnownLinks;
@@ -269,6 +271,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     // The process before has spent until here.
     let budgets = Arc::new(KeptBudgets::load(&config.node.state_dir));
     budgets.step(&shell, false);
+    // Before any session is up: a path that is held blocked sends nothing.
+    let holds = Arc::new(KeptHolds::load(&config.node.state_dir));
+    holds.apply(&shell, &config);
     let contacts = ContactRouting::start(&config, &shell);
     if let Some(before) = &mut predecessor {
         before.confirm()?;
@@ -362,6 +367,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     if let Some(client) = cdni.clone() {
         tasks.push(background(async move { client.run().await }));
     }
+    let asked = edge.flows().decisions().clone();
+    tasks.push(background(decisions::follow(shell.clone(), asked)));
     for (name, socket) in edge.sockets() {
         sockets
             .keep(&edge_socket(name), socket)
@@ -407,6 +414,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             incarnation,
             applications: engine_config.agent.applications.clone(),
             contacts: contacts.clone(),
+            holds: holds.clone(),
             bpsec: bpsec.clone(),
         },
     );
@@ -418,6 +426,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         links: links.clone(),
         beacons,
         plans: plans.clone(),
+        holds: holds.clone(),
         custody: open_custody.clone(),
         reloader: reloader.clone(),
         current: current.clone(),
@@ -471,6 +480,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         control_clock,
         control,
         contacts,
+        holds,
         plans,
         reports_sent,
         reports,

@@ -59,6 +59,8 @@ class Underpass(Subject):
         told: Told = "rates",
         unprivileged: bool = False,
         paths: Sequence[PathName] = ("satellite",),
+        terminal_receives: PathName | None = None,
+        hub_receives: PathName | None = None,
     ) -> None:
         """Take what is laid over the nodes' configurations too, and what these are told."""
         self.name = name
@@ -71,6 +73,8 @@ class Underpass(Subject):
             told=told,
             unprivileged=unprivileged,
             paths=paths,
+            terminal_receives=terminal_receives,
+            hub_receives=hub_receives,
         )
 
     def start(self, testbed: Testbed) -> None:

@@ -64,6 +64,7 @@ fn hop(neighbour: u64) -> HopConfig {
         receive_rate_bps: Some(1_000_000_000),
         rtt: Duration::from_millis(600),
         mtu_bytes: 1500,
+        sends: true,
         ipv6: false,
         tls: true,
         meter: None,

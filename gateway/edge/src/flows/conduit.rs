@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_cla::Class;
 
+use super::decisions::{Cause, Decisions, FlowDecision, SizeSource};
 use super::watch::{FlowStart, Watch};
 use crate::classify::{Classifier, Facts, FlowFacts};
-use crate::stream::{Conduit, Connected, Failure, OpenRequest, StreamName};
+use crate::stream::{Conduit, Connected, Failure, FlowPath, OpenRequest, PathChoice, StreamName};
 
 /// Passes everything on, and tells the node where flows begin and which class
 /// the rules give them.
@@ -23,6 +24,11 @@ pub(super) struct FlowConduit {
     /// while they are not known.
     of_connection: Option<Class>,
     class: Option<Class>,
+    /// The rules that have given it these classes, if they have.
+    rule_of_connection: Option<Arc<str>>,
+    rule: Option<Arc<str>>,
+    /// Tells operators who ask.
+    decisions: Arc<Decisions>,
     /// Rules are asked anew once so many bytes were sent.
     ask_at_bytes: Option<u64>,
     /// The stream takes nothing at present.
@@ -36,9 +42,13 @@ impl FlowConduit {
         rules: Arc<Classifier>,
         request: &OpenRequest,
         dscp: Option<u8>,
+        decisions: Arc<Decisions>,
     ) -> FlowConduit {
         FlowConduit {
             inner,
+            rule_of_connection: None,
+            rule: None,
+            decisions,
             watch,
             ask_at_bytes: rules.next_promotion(0),
             rules,
@@ -47,6 +57,15 @@ impl FlowConduit {
             request: request.clone(),
             dscp,
             held_up: false,
+        }
+    }
+
+    /// Of a connection that this rule has given its class.
+    pub fn by_rule(self, rule: Option<Arc<str>>) -> FlowConduit {
+        FlowConduit {
+            rule_of_connection: rule.clone(),
+            rule,
+            ..self
         }
     }
 
@@ -67,18 +86,55 @@ impl FlowConduit {
         if asks {
             self.ask_at_bytes = self.rules.next_promotion(total);
         }
-        if start.is_some() || asks {
-            let flow = start.clone().or_else(|| self.watch.present());
-            self.classify(flow.as_ref(), total);
+        if start.is_none() && !asks {
+            return;
         }
-        if let Some(start) = start
-            && let Some(rtt) = self.inner.begin_flow(start.size_bytes)
-        {
-            self.watch.set_round_trip(rtt);
+        let flow = start.clone().or_else(|| self.watch.present());
+        let other_class = self.classify(flow.as_ref(), total);
+        let explain = self.decisions.wants(self.request.client);
+        let path = match &start {
+            Some(start) => self.inner.begin_flow(start.size_bytes, explain),
+            None => FlowPath::default(),
+        };
+        if let Some(round_trip) = path.round_trip {
+            self.watch.set_round_trip(round_trip);
+        }
+        if explain && (start.is_some() || other_class) {
+            self.tell(start.as_ref(), flow.as_ref(), path.why);
         }
     }
 
-    fn classify(&mut self, flow: Option<&FlowStart>, sent_bytes: u64) {
+    /// Tells what was decided: about what starts, or of the class alone.
+    fn tell(
+        &self,
+        start: Option<&FlowStart>,
+        flow: Option<&FlowStart>,
+        choice: Option<PathChoice>,
+    ) {
+        let size_from = start.map(|start| start.size_from);
+        self.decisions.tell(FlowDecision {
+            cause: match size_from {
+                None => Cause::Class,
+                Some(SizeSource::Doubled) => Cause::Larger,
+                Some(_) => Cause::Begins,
+            },
+            stream: self.inner.stream(),
+            client: self.request.client,
+            target: self.request.target.clone(),
+            host: flow.and_then(|flow| flow.host.clone()),
+            content_type: flow
+                .map(|flow| flow.content_type.clone())
+                .unwrap_or_default(),
+            size_bytes: start.map(|start| start.size_bytes),
+            size_from,
+            rule: self.rule.clone(),
+            class: self.class,
+            choice,
+        });
+    }
+
+    /// Asks the rules for the class of what follows; whether it is another one.
+    fn classify(&mut self, flow: Option<&FlowStart>, sent_bytes: u64) -> bool {
         let facts = Facts {
             listener: &self.request.listener,
             protocol: self.request.protocol,
@@ -93,12 +149,18 @@ impl FlowConduit {
                 sent_bytes: Some(sent_bytes),
             },
         };
-        let class = self.rules.classify_flow(&facts);
-        if let Some(class) = class.or(self.of_connection)
-            && self.class.replace(class) != Some(class)
-        {
-            self.inner.set_class(class);
-        }
+        let found = self.rules.classify_flow(&facts);
+        self.rule = match found {
+            Some((_, rule)) => Some(rule.clone()),
+            None => self.rule_of_connection.clone(),
+        };
+        let class = found.map(|(class, _)| class).or(self.of_connection);
+        let Some(class) = class.filter(|class| self.class != Some(*class)) else {
+            return false;
+        };
+        self.class = Some(class);
+        self.inner.set_class(class);
+        true
     }
 }
 
@@ -116,8 +178,8 @@ impl Conduit for FlowConduit {
         self.inner.send(data);
     }
 
-    fn begin_flow(&mut self, size_bytes: u64) -> Option<Duration> {
-        self.inner.begin_flow(size_bytes)
+    fn begin_flow(&mut self, size_bytes: u64, explain: bool) -> FlowPath {
+        self.inner.begin_flow(size_bytes, explain)
     }
 
     fn set_class(&mut self, class: Class) {
@@ -169,17 +231,41 @@ impl Conduit for FlowConduit {
 mod tests {
     use std::sync::Mutex;
 
+    use std::time::Duration;
+
     use super::*;
+    use crate::classify::Verdict;
     use crate::config::ClassRule;
     use crate::flows::hello::tests::hello;
-    use crate::flows::{Flows, Owner};
-    use crate::stream::{Protocol, Target};
+    use crate::flows::{
+        Asked, Destination, FlowFilter, Flows, News, Owner, PathNews, TooManyReaders,
+    };
+    use crate::stream::{ComparedPath, Protocol, Target};
 
     #[derive(Debug, PartialEq, Eq)]
     enum Told {
         Flow(u64),
         Class(Class),
         Sent(usize),
+    }
+
+    fn choice(path: &str) -> PathChoice {
+        PathChoice {
+            policy: "minfct",
+            estimate: Some("open-session"),
+            chosen: Some(path.to_owned()),
+            compared: vec![ComparedPath {
+                path: path.to_owned(),
+                delay: Duration::from_millis(15),
+                capacity_bps: Some(10_000_000),
+                loss: 0.0,
+                busy: Duration::ZERO,
+                flows: 1,
+                competing_bytes: 7,
+                before_bytes: 0,
+                completes: Some(Duration::from_millis(20)),
+            }],
+        }
     }
 
     /// Notes what it is told.
@@ -203,9 +289,12 @@ mod tests {
             self.note(Told::Sent(data.len()));
         }
 
-        fn begin_flow(&mut self, size_bytes: u64) -> Option<Duration> {
+        fn begin_flow(&mut self, size_bytes: u64, explain: bool) -> FlowPath {
             self.note(Told::Flow(size_bytes));
-            None
+            FlowPath {
+                round_trip: None,
+                why: explain.then(|| choice("lte")),
+            }
         }
 
         fn set_class(&mut self, class: Class) {
@@ -252,6 +341,27 @@ mod tests {
         told_by(false, owner, rules, received, pieces)
     }
 
+    fn classifier(rules: &str) -> Classifier {
+        #[derive(serde::Deserialize)]
+        struct Rules {
+            rule: Vec<ClassRule>,
+        }
+        let rules: Rules = toml::from_str(rules).unwrap();
+        let named = |name: &str| name.parse().ok().map(Class);
+        Classifier::new(&rules.rule, Class(9), named).unwrap()
+    }
+
+    fn request() -> OpenRequest {
+        OpenRequest {
+            target: Target::parse("a.example", 80).unwrap(),
+            client: "10.0.0.5:1".parse().unwrap(),
+            listener: "peer".into(),
+            protocol: Protocol::Transparent,
+            class: Class(1),
+            awaits_outcome: false,
+        }
+    }
+
     fn told_by(
         again: bool,
         owner: Owner,
@@ -259,22 +369,8 @@ mod tests {
         received: &[&[u8]],
         pieces: &[&[u8]],
     ) -> Vec<Told> {
-        #[derive(serde::Deserialize)]
-        struct Rules {
-            rule: Vec<ClassRule>,
-        }
-        let rules: Rules = toml::from_str(rules).unwrap();
-        let named = |name: &str| name.parse().ok().map(Class);
-        let classifier = Classifier::new(&rules.rule, Class(9), named).unwrap();
-        let flows = Flows::new(Arc::new(classifier));
-        let request = OpenRequest {
-            target: Target::parse("a.example", 80).unwrap(),
-            client: "10.0.0.5:1".parse().unwrap(),
-            listener: "peer".into(),
-            protocol: Protocol::Transparent,
-            class: Class(1),
-            awaits_outcome: false,
-        };
+        let flows = Flows::new(Arc::new(classifier(rules)));
+        let request = request();
         let notes: Arc<Mutex<Vec<Told>>> = Arc::default();
         let received = received.iter().rev();
         let inner = Box::new(Noting {
@@ -284,7 +380,7 @@ mod tests {
                 .collect(),
         });
         let mut conduit = match again {
-            false => flows.watch(inner, owner, &request, None),
+            false => flows.watch(inner, owner, &request, None, None),
             true => flows.watch_again(inner, owner, &request),
         };
         let mut cx = Context::from_waker(std::task::Waker::noop());
@@ -294,6 +390,137 @@ mod tests {
         }
         drop(conduit);
         std::mem::take(&mut notes.lock().unwrap())
+    }
+
+    /// A conduit by rules, and what is decided about its flows.
+    fn decided(rules: &str, target: &str) -> (Box<dyn Conduit>, Arc<Decisions>) {
+        let rules = classifier(rules);
+        let flows = Flows::new(Arc::new(rules));
+        let request = OpenRequest {
+            target: Target::parse(target, 80).unwrap(),
+            ..request()
+        };
+        let inner = Box::new(Noting {
+            told: Arc::default(),
+            receives: Vec::new(),
+        });
+        let verdict = Verdict {
+            class: request.class,
+            direct: false,
+            rule: Some(0),
+        };
+        let owner = Owner::Client(request.client.ip());
+        let conduit = flows.watch(inner, owner, &request, None, Some(verdict));
+        (conduit, flows.decisions().clone())
+    }
+
+    async fn flow(told: &mut Asked) -> Arc<FlowDecision> {
+        match told.next().await {
+            Some((News::Flow(flow), 0)) => flow,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const RULES: &str = r#"rule = [
+        { name = "web", ports = [80], class = "1" },
+        { name = "long", after_bytes = 100000, class = "2" },
+    ]"#;
+
+    #[tokio::test]
+    async fn whoever_asks_is_told_of_each_decision_and_of_what_it_was_made_by() {
+        let (mut conduit, decisions) = decided(RULES, "a.example");
+        conduit.send(Bytes::from_static(b"not heard by anybody"));
+        let filter = FlowFilter {
+            client: Some("10.0.0.0/24".parse().unwrap()),
+            destination: Some(Destination::Host(
+                "*.example".to_owned().try_into().unwrap(),
+            )),
+            rule: None,
+        };
+        let mut told = decisions.ask(filter).unwrap();
+        // Larger than expected: its rest is decided on anew.
+        conduit.send(Bytes::from(vec![0; 40_000]));
+        let first = flow(&mut told).await;
+        assert_eq!(
+            (first.cause, first.size_from),
+            (Cause::Larger, Some(SizeSource::Doubled))
+        );
+        assert_eq!(
+            (first.rule.as_deref(), first.class),
+            (Some("web"), Some(Class(1)))
+        );
+        assert_eq!(first.choice, Some(choice("lte")));
+        conduit.send(Bytes::from(vec![0; 70_000]));
+        let second = flow(&mut told).await;
+        assert_eq!(
+            (second.rule.as_deref(), second.class),
+            (Some("long"), Some(Class(2)))
+        );
+        // A path of its flow is news, another is not.
+        for path in ["moon", "lte"] {
+            decisions.path_changed(PathNews {
+                path: path.to_owned(),
+                change: "blocked",
+                reason: "operator",
+                moved: None,
+            });
+        }
+        match told.next().await {
+            Some((News::Path(news), 0)) => assert_eq!(news.path, "lte"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_is_told_of_flows_that_were_not_asked_for() {
+        let network = |text: &str| Some(text.parse().unwrap());
+        let host = |text: &str| Destination::Host(text.to_owned().try_into().unwrap());
+        let (mut conduit, decisions) = decided(RULES, "192.0.2.7");
+        let others = [
+            FlowFilter {
+                client: network("10.0.1.0/24"),
+                ..FlowFilter::default()
+            },
+            FlowFilter {
+                destination: Some(host("a.example")),
+                ..FlowFilter::default()
+            },
+            FlowFilter {
+                rule: Some("long".to_owned()),
+                ..FlowFilter::default()
+            },
+        ];
+        let mut others = others.map(|filter| decisions.ask(filter).unwrap());
+        let mut meant = decisions
+            .ask(FlowFilter {
+                client: network("10.0.0.5/32"),
+                destination: Some(Destination::Network("192.0.2.0/24".parse().unwrap())),
+                rule: Some("web".to_owned()),
+            })
+            .unwrap();
+        conduit.send(Bytes::from_static(b"x"));
+        assert_eq!(flow(&mut meant).await.cause, Cause::Begins);
+        for other in &mut others {
+            let next = std::pin::pin!(other.next());
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            assert!(next.poll(&mut cx).is_pending());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_misses_some_and_a_ninth_one_is_refused() {
+        let (mut conduit, decisions) = decided(RULES, "a.example");
+        let ask = || decisions.ask(FlowFilter::default());
+        let mut readers: Vec<Asked> = (0..8).map(|_| ask().unwrap()).collect();
+        assert_eq!(ask().unwrap_err(), TooManyReaders);
+        let message = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        for _ in 0..300 {
+            conduit.send(Bytes::from_static(message));
+        }
+        let (_, missed) = readers[0].next().await.unwrap();
+        assert_eq!(missed, 300 - 256);
+        readers.pop();
+        assert!(ask().is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! path by it, and asks the rules for the flow's class.
 
 mod conduit;
+mod decisions;
 mod head;
 mod hello;
 mod sizes;
@@ -18,9 +19,13 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
-use crate::classify::Classifier;
+use crate::classify::{Classifier, Verdict};
 use crate::stream::{Conduit, OpenRequest, Target};
 use conduit::FlowConduit;
+pub use decisions::{
+    Asked, Cause, Decisions, Destination, FlowDecision, FlowFilter, News, PathNews, SizeSource,
+    TooManyReaders,
+};
 pub use sizes::Sizes;
 pub use watch::{FlowStart, Watch};
 
@@ -47,6 +52,7 @@ pub struct Flows {
     objects: OnceLock<Arc<dyn ObjectSizes>>,
     sizes: Arc<Mutex<Sizes>>,
     rules: RwLock<Arc<Classifier>>,
+    decisions: Arc<Decisions>,
 }
 
 impl Flows {
@@ -56,6 +62,7 @@ impl Flows {
             objects: OnceLock::new(),
             sizes: Arc::default(),
             rules: RwLock::new(rules),
+            decisions: Arc::default(),
         }
     }
 
@@ -74,18 +81,28 @@ impl Flows {
         *self.rules.write().unwrap() = rules;
     }
 
-    /// Watches what this node sends on a stream.
+    /// What is decided about flows.
+    pub fn decisions(&self) -> &Arc<Decisions> {
+        &self.decisions
+    }
+
+    /// Watches what this node sends on a stream; `verdict` is that of its
+    /// connection, where this node has classified it.
     pub fn watch(
         &self,
         conduit: Box<dyn Conduit>,
         owner: Owner,
         request: &OpenRequest,
         dscp: Option<u8>,
+        verdict: Option<Verdict>,
     ) -> Box<dyn Conduit> {
         let watch = Watch::new(owner, &request.target, self.sizes.clone());
         let watch = watch.asking(self.objects.get().cloned());
         let rules = self.rules();
-        Box::new(FlowConduit::new(conduit, watch, rules, request, dscp))
+        let rule = verdict.and_then(|verdict| rules.name_of(verdict.rule?));
+        let decisions = self.decisions.clone();
+        let watched = FlowConduit::new(conduit, watch, rules, request, dscp, decisions);
+        Box::new(watched.by_rule(rule))
     }
 
     /// Watches what this node sends on a stream that was there before: one that
@@ -100,7 +117,14 @@ impl Flows {
         let sizes = self.sizes.clone();
         let watch = Watch::midway(Instant::now(), owner, &request.target, sizes);
         let watch = watch.asking(self.objects.get().cloned());
-        let watched = FlowConduit::new(conduit, watch, self.rules(), request, None);
+        let watched = FlowConduit::new(
+            conduit,
+            watch,
+            self.rules(),
+            request,
+            None,
+            self.decisions.clone(),
+        );
         Box::new(watched.of_unknown_class())
     }
 }

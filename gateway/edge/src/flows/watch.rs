@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::decisions::SizeSource;
 use super::head::{self, Beginning, Head, MOST_HEAD_BYTES};
 use super::hello::ClientHello;
 use super::sizes::{Kind, Sizes};
@@ -28,6 +29,8 @@ pub struct FlowStart {
     pub size_bytes: u64,
     /// Whether it says so itself.
     pub told: bool,
+    /// From where that is known.
+    pub size_from: SizeSource,
     /// The host's name, if it is known.
     pub host: Option<Arc<str>>,
     /// Type and subtype, in lower case; empty if that is not known.
@@ -78,6 +81,7 @@ struct Flow {
     sent_bytes: u64,
     expected_bytes: u64,
     told: bool,
+    size_from: SizeSource,
 }
 
 impl Watch {
@@ -309,6 +313,7 @@ impl Watch {
             sent_bytes: before as u64,
             expected_bytes: size,
             told: true,
+            size_from: SizeSource::Told,
         };
         let start = self.start_of(&flow);
         self.flow = Some(Flow {
@@ -348,11 +353,17 @@ impl Watch {
             sent_bytes: before as u64,
             expected_bytes: there,
             told: false,
+            size_from: SizeSource::Assumed,
         };
         let kind = self.kind_of(&flow);
         let learnt = || self.sizes.lock().unwrap().expected(self.owner, &kind);
-        let known = told_bytes.or_else(learnt);
-        flow.expected_bytes = known.unwrap_or(UNKNOWN_BYTES).max(there);
+        let told = told_bytes.map(|bytes| (bytes, SizeSource::Metadata));
+        let known = told.or_else(|| Some((learnt()?, SizeSource::Learned)));
+        if let Some((_, source)) = known {
+            flow.size_from = source;
+        }
+        let expected = known.map_or(UNKNOWN_BYTES, |(bytes, _)| bytes);
+        flow.expected_bytes = expected.max(there);
         let start = self.start_of(&flow);
         self.flow = Some(Flow {
             sent_bytes: there,
@@ -372,6 +383,7 @@ impl Watch {
             return None;
         }
         flow.expected_bytes = flow.sent_bytes.saturating_mul(2);
+        flow.size_from = SizeSource::Doubled;
         let start = Flow {
             content_type: flow.content_type.clone(),
             sent_bytes: before,
@@ -405,6 +417,7 @@ impl Watch {
         FlowStart {
             size_bytes: flow.expected_bytes - flow.sent_bytes,
             told: flow.told,
+            size_from: flow.size_from,
             host: self.host.clone(),
             content_type: flow.content_type.clone(),
         }

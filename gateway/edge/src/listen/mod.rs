@@ -132,7 +132,10 @@ impl Intake {
             return Ok(conduit);
         }
         let owner = Owner::Client(peer.address.ip());
-        Ok(self.ways.flows.watch(conduit, owner, &request, peer.dscp))
+        Ok(self
+            .ways
+            .flows
+            .watch(conduit, owner, &request, peer.dscp, Some(verdict)))
     }
 }
 

@@ -52,6 +52,51 @@ pub struct StreamName {
     pub id: u64,
 }
 
+/// Where a flow goes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowPath {
+    /// The round trip of its path, where the node chooses one.
+    pub round_trip: Option<Duration>,
+    /// Why it goes there, if that was asked and the node knows.
+    pub why: Option<PathChoice>,
+}
+
+/// What a node has compared and chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathChoice {
+    /// The policy of the class.
+    pub policy: &'static str,
+    /// The estimate of completion, where the policy goes by one.
+    pub estimate: Option<&'static str>,
+    /// The path; none where each bundle has its own, or none can carry now.
+    pub chosen: Option<String>,
+    /// Those that could carry and that the policy lets it use.
+    pub compared: Vec<ComparedPath>,
+}
+
+/// A path that a flow could go by, and what was known of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComparedPath {
+    /// The path's or terminal's name.
+    pub path: String,
+    /// One way, queues included.
+    pub delay: Duration,
+    /// bit/s of IP bytes; none is not limited.
+    pub capacity_bps: Option<u64>,
+    /// Part of the packets that it loses, 0 to 1.
+    pub loss: f64,
+    /// Until all that it was given has left.
+    pub busy: Duration,
+    /// Flows that compete.
+    pub flows: u64,
+    /// What these send meanwhile, bytes.
+    pub competing_bytes: u64,
+    /// What goes before all of them, bytes.
+    pub before_bytes: u64,
+    /// When the flow would be complete; none where the policy does not ask.
+    pub completes: Option<Duration>,
+}
+
 /// One stream, both directions, which ends as a socket does. Dropping it
 /// without [`Conduit::finish`] resets it. Dropping it after that closes it:
 /// what was sent is still delivered, then its end, and bytes that the peer
@@ -98,10 +143,10 @@ pub trait Conduit: Send {
     fn connected(&mut self, connected: Connected);
 
     /// Begins a flow with the next bytes that are sent: so many, as far as that is
-    /// known. The node may choose another path for what follows. Returns the
-    /// round trip of the path, where the node chooses one.
-    fn begin_flow(&mut self, _size_bytes: u64) -> Option<Duration> {
-        None
+    /// known. The node may choose another path for what follows. With `explain`
+    /// it tells why.
+    fn begin_flow(&mut self, _size_bytes: u64, _explain: bool) -> FlowPath {
+        FlowPath::default()
     }
 
     /// What is sent from now on travels in another class.

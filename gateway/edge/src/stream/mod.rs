@@ -9,6 +9,6 @@ mod conduit;
 mod failure;
 mod request;
 
-pub use conduit::{Conduit, Connected, Outlet, StreamName};
+pub use conduit::{ComparedPath, Conduit, Connected, FlowPath, Outlet, PathChoice, StreamName};
 pub use failure::{Failure, FailureCode};
 pub use request::{Host, HostError, OpenRequest, Protocol, Target};

@@ -64,6 +64,7 @@ fn hop(id: u64, neighbour: usize) -> HopConfig {
         receive_rate_bps: Some(2_000_000),
         rtt: Duration::from_millis(600),
         mtu_bytes: 1500,
+        sends: true,
         ipv6: false,
         tls: true,
         meter: None,

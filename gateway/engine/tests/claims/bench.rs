@@ -42,6 +42,7 @@ pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
         receive_rate_bps: None,
         rtt: Duration::from_millis(600),
         mtu_bytes: 1500,
+        sends: true,
         ipv6: false,
         tls: true,
         meter: None,

@@ -39,7 +39,7 @@ fn nodes(estimate: Estimate) -> (Node, Node) {
 }
 
 fn begin(node: &mut Node, key: StreamKey, size_bytes: u64, written: usize) {
-    node.engine.begin_flow(node.now, key, size_bytes);
+    node.engine.begin_flow(node.now, key, size_bytes, false);
     node.write(key, written);
 }
 
@@ -206,10 +206,72 @@ fn received(lines: &mut Lines, key: StreamKey, time: Duration) -> usize {
 }
 
 #[test]
+fn what_is_said_of_a_choice_is_what_it_was_made_by() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    for (size, near) in [(300_000, true), (500_000, false)] {
+        let key = terminal.open(1, BULK);
+        let (now, engine) = (terminal.now, &mut terminal.engine);
+        assert_eq!(engine.begin_flow(now, key, size, false).why, None);
+        let told = engine.begin_flow(now, key, size, true);
+        let why = told.why.expect("it was asked");
+        assert_eq!(
+            (why.uses, why.estimate),
+            (PathUse::MinFct, Some(Estimate::OpenSession))
+        );
+        let [one, other] = &why.compared[..] else {
+            panic!("{why:?}");
+        };
+        for path in [one, other] {
+            let estimated = Estimate::OpenSession.of(&path.path, &path.others, size);
+            assert_eq!(path.completes, Some(estimated));
+            assert!(path.path.capacity_bps.is_some() && path.path.delay > Duration::ZERO);
+        }
+        let first = if one.completes <= other.completes {
+            one
+        } else {
+            other
+        };
+        assert_eq!(why.chosen, Some(first.hop));
+        terminal.write(key, 100_000);
+        let sent = by_hop(&drain(&mut terminal, 300 * MS));
+        assert_eq!((sent[0] > 0, sent[1] > 0), (near, !near), "{why:?}");
+        assert_eq!(first.hop, if near { HopId(0) } else { FAR });
+    }
+}
+
+#[test]
+fn of_other_policies_it_is_said_which_paths_they_leave() {
+    let mut config = two_hops(10, 1);
+    let failover = Policy {
+        uses: PathUse::Failover,
+        paths: vec!["hop1".to_owned(), "hop0".to_owned()],
+        ..Policy::default()
+    };
+    config.policies.insert(BULK, failover);
+    let (mut terminal, mut hub) = pair_of(config, two_hops(1, 10));
+    for node in [&mut terminal, &mut hub] {
+        node.up(1, 200);
+    }
+    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    let mut why = |class| {
+        let key = terminal.open(1, class);
+        let told = terminal.engine.begin_flow(terminal.now, key, 5_000, true);
+        assert_eq!(told.round_trip, None);
+        let why = told.why.expect("it was asked");
+        assert!(why.compared.iter().all(|path| path.completes.is_none()));
+        (why.uses, why.chosen, why.compared.len())
+    };
+    assert_eq!(why(BULK), (PathUse::Failover, Some(FAR), 1));
+    assert_eq!(why(Class(1)), (PathUse::Bonded, None, 2));
+}
+
+#[test]
 fn classes_of_other_policies_have_no_flows() {
     let (mut terminal, _hub) = nodes(Estimate::OpenSession);
     let key = terminal.open(1, Class(1));
-    terminal.engine.begin_flow(terminal.now, key, 1 << 40);
+    terminal
+        .engine
+        .begin_flow(terminal.now, key, 1 << 40, false);
     terminal.write(key, 1_000);
     // Bonded: what is short goes by the near hop, whatever it is said to be.
     assert_eq!(by_hop(&drain(&mut terminal, 50 * MS)), [1, 0]);

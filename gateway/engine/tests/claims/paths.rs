@@ -359,6 +359,48 @@ fn a_blockage_that_is_known_makes_no_gap_neither_at_its_entry_nor_behind_its_exi
     assert!(within < before + 20 * MS, "{within:?} and {before:?}");
 }
 
+#[test]
+fn by_a_path_that_only_receives_nothing_is_sent_and_the_other_direction_goes_there() {
+    let one_way = |node, neighbour, receives: usize| {
+        let mut config = two_hops(node, neighbour);
+        config.hops[receives].sends = false;
+        config
+    };
+    let (mut terminal, mut hub) = two_paths(&[]);
+    let now = terminal.now;
+    for (node, config) in [
+        (&mut terminal, one_way(10, 1, 1)),
+        (&mut hub, one_way(1, 10, 0)),
+    ] {
+        node.engine.reconfigure(now, config).expect("it is valid");
+    }
+    let mut lines = both_lines(terminal, hub);
+    let sent = |lines: &Lines, node: usize| {
+        let hops = lines.nodes[node].engine.hops();
+        let of_hop = |hop: usize| {
+            hops[hop]
+                .traffic
+                .iter()
+                .map(|of| of.sent_bytes)
+                .sum::<u64>()
+        };
+        [of_hop(0), of_hop(1)]
+    };
+    let before = [sent(&lines, 0), sent(&lines, 1)];
+    let readable = transfer(&mut lines, Duration::from_secs(5));
+    assert!(readable.len() > 50, "{}", readable.len());
+    let after = [sent(&lines, 0), sent(&lines, 1)];
+    assert!(after[0][0] > before[0][0] + 4_000_000, "{after:?}");
+    assert_eq!(after[0][1], before[0][1]);
+    // Custody signals and credit go back by the other one.
+    assert_eq!(after[1][0], before[1][0]);
+    assert!(after[1][1] > before[1][1], "{after:?}");
+    // Its own path is down: what waits stays, and goes by no other.
+    lines.nodes[0].engine.block(lines.now(), NEAR, true);
+    transfer(&mut lines, Duration::from_secs(2));
+    assert_eq!(sent(&lines, 0)[1], before[0][1]);
+}
+
 /// What each hop of the terminal has sent, bytes of bundles.
 fn sent_by(lines: &Lines) -> [u64; 2] {
     let hops = lines.nodes[0].engine.hops();
@@ -412,6 +454,37 @@ fn a_class_moves_by_an_operators_word_and_its_streams_live_on() {
     let now = lines.now();
     let dead = lines.nodes[0].engine.migrate(now, BULK, NEAR, true);
     assert_eq!(dead, Err(MigrateError::CannotCarry));
+}
+
+#[test]
+fn what_an_operator_kept_before_a_restart_is_kept_before_any_session_is_up() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    let now = terminal.now;
+    let engine = &mut terminal.engine;
+    assert_eq!(
+        engine.keep_class(now, URGENT, FAR),
+        Err(MigrateError::Policy)
+    );
+    assert_eq!(
+        engine.keep_class(now, BULK, HopId(7)),
+        Err(MigrateError::Path)
+    );
+    // The path cannot carry anything now, and that is no obstacle.
+    engine.block(now, FAR, true);
+    assert_eq!(engine.keep_class(now, BULK, FAR), Ok(()));
+    assert_eq!(engine.kept_on(BULK, 1), Some(FAR));
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
+    terminal.engine.block(terminal.now, FAR, false);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 600 * MS))[0], 0);
+    let [tunnel] = &terminal.engine.tunnels()[..] else {
+        panic!("one class moves");
+    };
+    assert_eq!((tunnel.path.as_str(), tunnel.held), ("hop1", true));
+    terminal.engine.release_class(terminal.now, BULK, 1);
+    assert_eq!(terminal.engine.kept_on(BULK, 1), None);
 }
 
 #[test]

@@ -191,7 +191,7 @@ impl End {
         }
         // At some writes a flow begins, of so much as is left, or of less.
         if (self.written ^ serial as u64).is_multiple_of(3) {
-            let _ = engine.begin_flow(now, key, left >> (self.written % 7));
+            let _ = engine.begin_flow(now, key, left >> (self.written % 7), false);
         }
         let data = pattern(serial, end, self.written, capacity);
         let length = data.len() as u64;

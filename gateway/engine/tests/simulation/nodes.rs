@@ -157,6 +157,7 @@ fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: Option<PlanLine>) -
         receive_rate_bps: link.rate_bps,
         rtt: link.delay * 2,
         mtu_bytes: 1500,
+        sends: true,
         ipv6: false,
         tls: true,
         meter: None,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
+use tokio::net::UnixStream;
 use underpass_edge::throttle::Throttle;
 
 use super::problem::Problem;
@@ -24,6 +26,34 @@ const LEAST_BYTES: usize = 16;
 /// From where a request has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller(pub IpAddr);
+
+/// Who has made a request, for operators to read: `uid 1000`, or `token NAME`.
+#[derive(Clone, Debug)]
+pub struct Actor(Arc<str>);
+
+impl Actor {
+    /// Who is at the other end of the Unix socket.
+    pub fn of(socket: &UnixStream) -> Actor {
+        let name = match socket.peer_cred() {
+            Ok(peer) => format!("uid {}", peer.uid()),
+            Err(_) => "somebody at the socket".to_owned(),
+        };
+        Actor(name.into())
+    }
+
+    /// Who has presented a token of this name.
+    pub fn with_token(name: &str) -> Actor {
+        Actor(format!("token {name}").into())
+    }
+}
+
+impl Deref for Actor {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
 
 /// The tokens that callers over TCP may present.
 pub struct Tokens {
@@ -65,17 +95,19 @@ impl Tokens {
         })
     }
 
-    /// The role of the caller that presents `token`. Hashes are compared, and
-    /// all of them whole, so that the time tells nothing of a token.
-    fn role(&self, token: &str) -> Option<ApiRole> {
+    /// The role and the name of the caller that presents `token`. Hashes are
+    /// compared, and all of them whole, so that the time tells nothing of a
+    /// token.
+    fn identify(&self, token: &str) -> Option<(ApiRole, &str)> {
         let presented = hashed(token.as_bytes());
-        let mut role = None;
+        let mut found: Option<(ApiRole, &str)> = None;
         for known in &self.known {
-            if bool::from(known.digest.ct_eq(&presented)) {
-                role = role.max(Some(known.role));
+            let same = bool::from(known.digest.ct_eq(&presented));
+            if same && found.is_none_or(|(role, _)| role < known.role) {
+                found = Some((known.role, &known.name));
             }
         }
-        role
+        found
     }
 
     fn failures(&self) -> MutexGuard<'_, Throttle> {
@@ -125,9 +157,11 @@ pub async fn identify(
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    match presented.map(|(_, token)| tokens.role(token.trim())) {
-        Some(Some(role)) => {
+    match presented.map(|(_, token)| tokens.identify(token.trim())) {
+        Some(Some((role, name))) => {
+            let actor = Actor::with_token(name);
             request.extensions_mut().insert(role);
+            request.extensions_mut().insert(actor);
             next.run(request).await
         }
         // Who presents none has not guessed.

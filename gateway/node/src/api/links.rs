@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::Json as Reply;
 use axum::extract::State;
+use axum::{Extension, Json as Reply};
 use serde::{Deserialize, Deserializer, Serialize};
-use underpass_engine::{HopId, HopSnapshot, MAX_PLANNED};
+use underpass_engine::{Engine, HopId, HopSnapshot, MAX_PLANNED};
 use underpass_reports::EFFICIENCIES;
 
 use super::ApiState;
+use super::auth::Actor;
 use super::problem::{Json, Path, Problem, Query};
 use super::view::{PathView, PlannedView};
 use crate::config::RATES_BPS;
+use crate::holds::{Held, Holds};
 
 /// A change of a path; what is left out stays.
 #[derive(Debug, Deserialize)]
@@ -57,29 +59,21 @@ fn check_rate(rate_bps: Option<Option<u64>>) -> Result<(), Problem> {
 /// PATCH /v1/paths/{name}
 pub async fn change_path(
     State(state): State<Arc<ApiState>>,
+    Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     Json(change): Json<PathChange>,
 ) -> Result<Reply<PathView>, Problem> {
     check_rate(change.rate_bps)?;
     check_rate(change.receive_rate_bps)?;
     check_follow(change.follow_plan, change.rate_bps)?;
-    let hop = state.hop(&name)?;
-    state.shell.with_hop(hop, |engine, now| {
-        if let Some(rate) = change.rate_bps {
-            engine.set_rate(now, hop, rate);
-        }
-        match change.follow_plan {
-            Some(true) => engine.reset_rate(now, hop),
-            Some(false) => engine.freeze_rate(now, hop),
-            None => {}
-        }
-        if let Some(rate) = change.receive_rate_bps {
-            engine.set_receive_rate(now, hop, rate);
-        }
-        if let Some(blocked) = change.blocked {
-            engine.block(now, hop, blocked);
-        }
-    });
+    let path = name.clone();
+    let change = state
+        .hold(move |state, holds| {
+            let hop = state.hop(&path)?;
+            state.change_path(&path, hop, &change, holds, &actor);
+            Ok(change)
+        })
+        .await?;
     tracing::info!(path = name, ?change, "path changed by the local API");
     state.path(&name).map(Reply)
 }
@@ -148,25 +142,29 @@ pub struct BeamChange {
 
 /// PATCH /v1/beam
 pub async fn change_beam(
-    state: State<Arc<ApiState>>,
+    State(state): State<Arc<ApiState>>,
+    Extension(actor): Extension<Actor>,
     Json(change): Json<BeamChange>,
 ) -> Result<Reply<BeamView>, Problem> {
     check_rate(change.rate_bps)?;
     check_follow(change.follow_plan, change.rate_bps)?;
-    if let Some(follow) = change.follow_plan {
-        state.shell.with_each(|engine, now| match follow {
-            true => engine.reset_beam_rate(now),
-            false => engine.set_beam_rate(now, engine.beam_allowed_bps()),
-        });
-        tracing::info!(follow_plan = follow, "beam changed by the local API");
-    }
-    if let Some(rate) = change.rate_bps {
-        state
-            .shell
-            .with_each(|engine, now| engine.set_beam_rate(now, rate));
-        tracing::info!(rate_bps = rate, "beam changed by the local API");
-    }
-    Ok(beam(state).await)
+    state
+        .hold(move |state, holds| {
+            let allowed = || state.shell.read_any(Engine::beam_allowed_bps);
+            let frozen = (change.follow_plan == Some(false)).then(allowed);
+            if let Some(rate_bps) = change.rate_bps.or(frozen) {
+                let each = |engine: &mut Engine, now| engine.set_beam_rate(now, rate_bps);
+                state.shell.with_each(each);
+                holds.set(Held::BeamRate { rate_bps }, &actor);
+            } else if change.follow_plan == Some(true) {
+                state.shell.with_each(Engine::reset_beam_rate);
+                holds.release(&Held::BeamRate { rate_bps: None });
+            }
+            tracing::info!(?change, "beam changed by the local API");
+            Ok(())
+        })
+        .await?;
+    Ok(beam(State(state)).await)
 }
 
 /// The blockages that are known beforehand.
@@ -232,17 +230,21 @@ pub struct Blockage {
 /// POST /v1/link/block?path=NAME&source=SOURCE
 pub async fn block(
     State(state): State<Arc<ApiState>>,
+    Extension(actor): Extension<Actor>,
     Query(named): Query<Named>,
 ) -> Result<Reply<Blockage>, Problem> {
-    state.set_blocked(&named, true).map(Reply)
+    let done = state.hold(move |state, holds| state.set_blocked(&named, true, holds, &actor));
+    done.await.map(Reply)
 }
 
 /// POST /v1/link/unblock?path=NAME&source=SOURCE
 pub async fn unblock(
     State(state): State<Arc<ApiState>>,
+    Extension(actor): Extension<Actor>,
     Query(named): Query<Named>,
 ) -> Result<Reply<Blockage>, Problem> {
-    state.set_blocked(&named, false).map(Reply)
+    let done = state.hold(move |state, holds| state.set_blocked(&named, false, holds, &actor));
+    done.await.map(Reply)
 }
 
 fn unknown_path(name: &str) -> Problem {
@@ -261,7 +263,51 @@ impl ApiState {
         view.ok_or_else(|| unknown_path(name))
     }
 
-    fn set_blocked(&self, said: &Named, blocked: bool) -> Result<Blockage, Problem> {
+    fn change_path(
+        &self,
+        name: &str,
+        hop: HopId,
+        change: &PathChange,
+        holds: &mut Holds,
+        actor: &Actor,
+    ) {
+        let path = || name.to_owned();
+        let rate = |rate_bps| Held::Rate {
+            path: path(),
+            rate_bps,
+        };
+        self.shell.with_hop(hop, |engine, now| {
+            if let Some(rate_bps) = change.rate_bps {
+                engine.set_rate(now, hop, rate_bps);
+                holds.set(rate(rate_bps), actor);
+            }
+            match change.follow_plan {
+                Some(true) => {
+                    engine.reset_rate(now, hop);
+                    holds.release(&rate(None));
+                }
+                Some(false) => holds.set(rate(engine.freeze_rate(now, hop)), actor),
+                None => {}
+            }
+            if let Some(rate_bps) = change.receive_rate_bps {
+                engine.set_receive_rate(now, hop, rate_bps);
+                let path = path();
+                holds.set(Held::ReceiveRate { path, rate_bps }, actor);
+            }
+            if let Some(blocked) = change.blocked {
+                engine.block(now, hop, blocked);
+                holds.block(path(), blocked, actor);
+            }
+        });
+    }
+
+    fn set_blocked(
+        &self,
+        said: &Named,
+        blocked: bool,
+        holds: &mut Holds,
+        actor: &Actor,
+    ) -> Result<Blockage, Problem> {
         let path = said.path.as_deref();
         let named = path.map(|name| self.hop(name)).transpose()?;
         let hops: Vec<HopSnapshot> = match named {
@@ -272,11 +318,16 @@ impl ApiState {
                 .collect(),
             None => self.shell.hops(),
         };
-        for hop in hops.iter().map(|hop| hop.id) {
-            self.shell.with_hop(hop, |engine, now| match said.source {
-                Sayer::Operator => engine.block(now, hop, blocked),
-                Sayer::Modem => engine.block_by_modem(now, hop, blocked),
+        for hop in &hops {
+            let id = hop.id;
+            self.shell.with_hop(id, |engine, now| match said.source {
+                Sayer::Operator => engine.block(now, id, blocked),
+                Sayer::Modem => engine.block_by_modem(now, id, blocked),
             });
+            // What a modem says, it says again.
+            if said.source == Sayer::Operator {
+                holds.block(hop.name.clone(), blocked, actor);
+            }
         }
         tracing::info!(path, blocked, source = ?said.source, "blockage set by the local API");
         let paths = hops.into_iter().map(|hop| hop.name).collect();

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json as Reply;
 use axum::extract::State;
+use axum::{Extension, Json as Reply};
 use serde::{Deserialize, Serialize};
-use underpass_engine::{MoveReason, TunnelSnapshot};
+use underpass_engine::{MigrateError, MoveReason, TunnelSnapshot};
 
 use super::ApiState;
+use super::auth::Actor;
 use super::problem::{Json, Problem};
 use crate::config::class_named;
+use crate::holds::{Held, Holds};
 
 /// Where a class goes that moves between the paths to a neighbour.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -59,26 +61,45 @@ pub async fn list(State(state): State<Arc<ApiState>>) -> Reply<Vec<MigrationView
 /// POST /v1/migrations
 pub async fn migrate(
     State(state): State<Arc<ApiState>>,
+    Extension(actor): Extension<Actor>,
     Json(order): Json<Order>,
 ) -> Result<Reply<Vec<MigrationView>>, Problem> {
-    let class = class_named(&state.config.get().classes, &order.class);
-    let class =
-        class.ok_or_else(|| Problem::not_found(format!("there is no class {:?}", order.class)))?;
-    let hop = state.hop(&order.path)?;
-    let done = state.shell.with_hop(hop, |engine, now| {
-        engine.migrate(now, class, hop, order.hold)
-    });
-    done.map_err(|error| Problem::invalid(error.to_string()))?;
-    tracing::info!(
-        class = order.class,
-        path = order.path,
-        hold = order.hold,
-        "class moved by the local API"
-    );
+    state
+        .hold(move |state, holds| state.migrate(&order, holds, &actor))
+        .await?;
     Ok(Reply(state.migrations()))
 }
 
 impl ApiState {
+    fn migrate(&self, order: &Order, holds: &mut Holds, actor: &Actor) -> Result<(), Problem> {
+        let class = class_named(&self.config.get().classes, &order.class);
+        let class = class
+            .ok_or_else(|| Problem::not_found(format!("there is no class {:?}", order.class)))?;
+        let hop = self.hop(&order.path)?;
+        let neighbour = self.shell.with_hop(hop, |engine, now| {
+            engine.migrate(now, class, hop, order.hold)?;
+            Ok(engine.neighbour_of(hop).unwrap_or_default())
+        });
+        let neighbour =
+            neighbour.map_err(|error: MigrateError| Problem::invalid(error.to_string()))?;
+        let held = Held::Migration {
+            class: order.class.clone(),
+            neighbour,
+            path: order.path.clone(),
+        };
+        match order.hold {
+            true => holds.set(held, actor),
+            false => holds.release(&held),
+        }
+        tracing::info!(
+            class = order.class,
+            path = order.path,
+            hold = order.hold,
+            "class moved by the local API"
+        );
+        Ok(())
+    }
+
     pub(super) fn migrations(&self) -> Vec<MigrationView> {
         let tunnels = self.shell.tunnels().into_iter();
         tunnels.map(|tunnel| self.migration_view(&tunnel)).collect()

@@ -2,7 +2,7 @@
 //!
 //! Who can open the socket may do everything, so its file mode is 0660; TCP
 //! callers present a bearer token, which has a role. What can be asked is in
-//! `queries`, what can be set in `links`, `edge`, `reload`, `upgrade` and
+//! `queries`, what can be set in `links`, `holds`, `edge`, `reload`, `upgrade` and
 //! `removals`;
 //! `docs/local-api.md` describes it.
 
@@ -12,8 +12,10 @@ mod budgets;
 mod cdni;
 mod contact_plan;
 mod control;
+mod decisions;
 mod deferred;
 mod edge;
+mod holds;
 mod links;
 mod metrics;
 mod migrations;
@@ -44,6 +46,7 @@ use underpass_edge::Edge;
 use crate::clock::ControlClock;
 use crate::config::{ApiRole, Current};
 use crate::confinement::Confinement;
+use crate::holds::KeptHolds;
 use crate::interception::Interceptor;
 use crate::positions::Positions;
 use crate::run::OpenCustody;
@@ -61,9 +64,12 @@ use routes::Routes;
 
 pub use announcements::Announced;
 pub use contact_plan::RouteView;
+pub use decisions::{ComparedView, DecisionView, FlowView};
 pub use edge::{EdgeSwitches, SwitchView};
+pub use holds::HoldView;
 pub use migrations::MigrationView;
 pub use server::{ApiError, Servers, check, serve, unix_socket};
+pub use text::holds as holds_table;
 pub use view::{PathView, Status};
 
 /// What the handlers share.
@@ -92,6 +98,8 @@ pub struct ApiState {
     pub control: Option<Contacts>,
     /// Follows the contact plan.
     pub contacts: Arc<ContactRouting>,
+    /// What operators have set.
+    pub holds: Arc<KeptHolds>,
     /// The plans of this node.
     pub plans: Arc<Plans>,
     /// What became of its reports, where it sends any.
@@ -148,6 +156,9 @@ fn routes() -> Routes {
         .get(Read, "/v1/routes/{node}", contact_plan::route)
         .get(Read, "/v1/migrations", migrations::list)
         .post(Operate, "/v1/migrations", migrations::migrate)
+        .get(Read, "/v1/decisions", decisions::follow)
+        .get(Read, "/v1/holds", holds::list)
+        .delete(Operate, "/v1/holds/{id}", holds::release)
         .get(Read, "/v1/beam", links::beam)
         .patch(Operate, "/v1/beam", links::change_beam)
         .post(Operate, "/v1/link/block", links::block)

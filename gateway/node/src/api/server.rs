@@ -27,7 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::config::{ApiConfig, ApiRole};
 use crate::upgrade::Sockets;
 
-use super::auth::{self, Caller, Tokens};
+use super::auth::{self, Actor, Caller, Tokens};
 use super::tls::Tls;
 use super::{ApiState, router};
 
@@ -109,7 +109,8 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
     let mut servers = Servers {
         tcp: None,
         _tasks: vec![spawn(accept(unix, move |socket, _| {
-            exchange(socket, local.clone(), None)
+            let actor = Actor::of(&socket);
+            exchange(socket, local.clone(), actor)
         }))],
     };
     if let Some(address) = config.listen {
@@ -132,10 +133,10 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
             let (remote, tls) = (remote.clone(), tls.as_ref().map(|tls| tls.current()));
             async move {
                 let Some(tls) = tls else {
-                    return exchange(socket, remote, Some(caller)).await;
+                    return exchange(socket, remote, caller).await;
                 };
                 match timeout(HEAD_TIMEOUT, TlsAcceptor::from(tls).accept(socket)).await {
-                    Ok(Ok(socket)) => exchange(socket, remote, Some(caller)).await,
+                    Ok(Ok(socket)) => exchange(socket, remote, caller).await,
                     Ok(Err(error)) => {
                         tracing::debug!(%error, "no TLS with a caller of the local API");
                     }
@@ -169,15 +170,14 @@ where
 }
 
 /// Serves one connection; its requests carry from where they come.
-async fn exchange<S>(socket: S, app: Router, caller: Option<Caller>)
+async fn exchange<S, C>(socket: S, app: Router, caller: C)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    C: Clone + Send + Sync + 'static,
 {
     let app = TowerToHyperService::new(app);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        if let Some(caller) = caller {
-            request.extensions_mut().insert(caller);
-        }
+        request.extensions_mut().insert(caller.clone());
         app.call(request)
     });
     let connection = http1::Builder::new()

@@ -17,6 +17,7 @@ use underpass_edge::direct::DirectOutlet;
 use underpass_engine::{Engine, HopId, StreamKey};
 use underpass_streams::{Open, Target};
 
+use super::auth::Actor;
 use super::routes::BODY_BYTES;
 use super::*;
 use crate::config::{Config, Current, Document};
@@ -26,7 +27,9 @@ use crate::security::Security;
 
 mod access;
 mod announcements;
+mod decisions;
 mod deferred;
+mod holds;
 mod links;
 mod plans;
 mod traffic;
@@ -126,6 +129,7 @@ impl World {
             announced: Announced::default(),
             contacts: ContactRouting::start(&config, &shell),
             plans,
+            holds: Arc::new(KeptHolds::load(folder.path())),
             control_clock,
             control: None,
             reports_sent: None,
@@ -163,7 +167,9 @@ impl World {
             .header(header::CONTENT_TYPE, "application/json")
             .body(body.into())
             .unwrap();
-        let router = router(self.state.clone()).layer(axum::Extension(ApiRole::Operate));
+        let router = router(self.state.clone())
+            .layer(axum::Extension(ApiRole::Operate))
+            .layer(axum::Extension(Actor::with_token("test")));
         let response = router.oneshot(request).await.unwrap();
         let kind = response.headers().get(header::CONTENT_TYPE);
         let kind = kind.map(|kind| kind.to_str().unwrap().to_owned());

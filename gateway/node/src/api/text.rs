@@ -9,9 +9,11 @@ use time::format_description::well_known::Rfc3339;
 use super::control::{ContactView, ControlView};
 use super::edge::RuleView;
 use super::edge::{EdgeSwitches, SwitchView};
+use super::holds::HoldView;
 use super::migrations::MigrationView;
 use super::plans::PlansView;
 use super::view::{BpsecView, PathView, SessionView, Status};
+use crate::holds::Held;
 use crate::positions::{FixView, PositionView, SourceState};
 
 impl fmt::Display for Status {
@@ -56,6 +58,9 @@ impl fmt::Display for Status {
         writeln!(f, "{sessions}\n{}", self.traffic())?;
         if !self.migrations.is_empty() {
             writeln!(f, "{}", migrations(&self.migrations))?;
+        }
+        if !self.holds.is_empty() {
+            writeln!(f, "{}", holds(&self.holds))?;
         }
         if !self.edge.rules.is_empty() {
             writeln!(f, "{}", rules(&self.edge.rules))?;
@@ -212,6 +217,10 @@ fn paths(paths: &[PathView]) -> Table {
             }
             _ => state.to_owned(),
         };
+        let state = match hop.direction.as_str() {
+            "receive" => format!("{state}, sends nothing"),
+            _ => state,
+        };
         let state = match hop.without_items {
             true => format!("{state}, without extension items"),
             false => state,
@@ -255,6 +264,36 @@ fn rules(rules: &[RuleView]) -> Table {
     for rule in rules {
         let matched = rule.matched.to_string();
         table.row([rule.name.clone(), rule.class.clone(), matched]);
+    }
+    table
+}
+
+/// What operators have set.
+pub fn holds(holds: &[HoldView]) -> Table {
+    let mut table = Table::new([">HELD", "WHAT", "SINCE", "BY", "IN FORCE"]);
+    for view in holds {
+        let limit = |rate_bps: &Option<u64>| rate_bps.map_or("unlimited".to_owned(), rate);
+        let what = match &view.held {
+            Held::Blocked { path } => format!("{path} blocked"),
+            Held::Rate { path, rate_bps } => format!("{path} sends {}", limit(rate_bps)),
+            Held::ReceiveRate { path, rate_bps } => {
+                format!("{path} receives {}", limit(rate_bps))
+            }
+            Held::BeamRate { rate_bps } => format!("beam of {}", limit(rate_bps)),
+            Held::Migration {
+                class,
+                neighbour,
+                path,
+            } => format!("{class} to ipn:{neighbour}.0 by {path}"),
+        };
+        let since = view.since.and_then(|since| since.format(&Rfc3339).ok());
+        table.row([
+            view.id.to_string(),
+            what,
+            since.unwrap_or("time unknown".to_owned()),
+            view.by.clone(),
+            if view.in_force { "yes" } else { "no" }.to_owned(),
+        ]);
     }
     table
 }
@@ -457,7 +496,7 @@ fn span(seconds: f64) -> String {
 }
 
 /// Rows of cells; a head that begins with '>' aligns its column to the right.
-struct Table {
+pub struct Table {
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }

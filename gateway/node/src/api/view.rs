@@ -19,6 +19,7 @@ use super::cdni::CdniView;
 use super::contact_plan::ContactPlanView;
 use super::control::ControlView;
 use super::edge::EdgeSwitches;
+use super::holds::HoldView;
 use super::migrations::MigrationView;
 use super::mptcp::{MptcpView, PathMptcp};
 use super::plans::PlansView;
@@ -45,6 +46,9 @@ pub struct Status {
     /// Where the classes go that move between paths.
     #[serde(default)]
     pub migrations: Vec<MigrationView>,
+    /// What operators have set.
+    #[serde(default)]
+    pub holds: Vec<HoldView>,
     /// The classes' names in the order of their numbers.
     pub classes: Vec<String>,
     /// Streams by class name.
@@ -149,6 +153,9 @@ pub struct HopFields {
     /// those that do.
     #[serde(default)]
     pub without_items: bool,
+    /// both, or receive: this node sends nothing by it.
+    #[serde(default)]
+    pub direction: String,
     /// What is known of the link.
     pub link: LinkView,
     /// Rate from this node, bit/s of IP bytes; null is unlimited.
@@ -501,6 +508,7 @@ impl ApiState {
             uptime_s: self.started.elapsed().as_secs_f64(),
             paths: self.paths(),
             migrations: self.migrations(),
+            holds: self.holds_view(),
             classes: config.classes.iter().map(|c| c.name.clone()).collect(),
             streams: self.streams(),
             plans: self.plans_view(),
@@ -555,6 +563,7 @@ impl ApiState {
                 neighbour: hop.neighbour,
                 up: hop.up,
                 blocked: hop.blocked,
+                direction: if hop.sends { "both" } else { "receive" }.to_owned(),
                 link: LinkView::of(&hop.link),
                 rate_bps: hop.send_rate_bps,
                 follow_plan: !hop.rate_by_operator,

@@ -83,6 +83,17 @@ impl ConvergenceLayer {
     }
 }
 
+/// Which bundles go by a path, as its node sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathDirection {
+    /// Those of both directions, as far as the neighbour sends any.
+    #[default]
+    Both,
+    /// Those of the neighbour: this node sends none by it.
+    Receive,
+}
+
 /// The least `mtu_bytes` of a path that QUIC goes over: its datagrams of 1200
 /// bytes (RFC 9000, 14), behind IPv6 and UDP headers.
 const LEAST_QUIC_MTU_BYTES: u32 = 1_248;
@@ -228,6 +239,9 @@ pub struct PathConfig {
     /// Largest IP packet on the path, bytes. Default 1500.
     #[serde(default = "default_mtu_bytes")]
     pub mtu_bytes: u32,
+    /// both, or receive: this node sends no bundle by it. Default both.
+    #[serde(default)]
+    pub direction: PathDirection,
     /// Networks that routing reaches by this path, as CIDR: the plain IP that
     /// intercepted clients send there is measured and taken from the rate.
     /// Default: none.
@@ -437,6 +451,9 @@ pub struct TerminalConfig {
     /// Largest IP packet on the path, bytes. Default 1500.
     #[serde(default = "default_mtu_bytes")]
     pub mtu_bytes: u32,
+    /// both, or receive: this node sends no bundle by it. Default both.
+    #[serde(default)]
+    pub direction: PathDirection,
     /// Networks of the clients behind the terminal, as CIDR: where there is
     /// interception, the plain IP that is routed there is measured and taken
     /// from the rate. Default: none.
@@ -470,6 +487,9 @@ pub struct TerminalPathConfig {
     /// As of a terminal.
     #[serde(default = "default_mtu_bytes")]
     pub mtu_bytes: u32,
+    /// both, or receive: this node sends no bundle by it. Default both.
+    #[serde(default)]
+    pub direction: PathDirection,
     /// As of a terminal.
     pub meter: Option<MeterSettings>,
     /// What earlier runs have found.
@@ -503,6 +523,8 @@ pub struct AcceptedHop {
     pub rtt_is_guess: bool,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
+    /// Which bundles go by it.
+    pub direction: PathDirection,
     /// Its bytes are paid for.
     pub meter: Option<MeterSettings>,
 }
@@ -559,6 +581,7 @@ impl TerminalConfig {
             rtt: self.rtt(),
             rtt_is_guess: self.rtt_ms.is_none(),
             mtu_bytes: self.mtu_bytes,
+            direction: self.direction,
             meter: self.meter.clone(),
         }
     }
@@ -577,6 +600,7 @@ impl TerminalConfig {
             rtt: path.known.rtt(path.rtt_ms),
             rtt_is_guess: path.rtt_ms.is_none(),
             mtu_bytes: path.mtu_bytes,
+            direction: path.direction,
             meter: path.meter.clone(),
         })
     }

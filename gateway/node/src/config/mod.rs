@@ -52,9 +52,9 @@ pub use deferred::DeferredConfig;
 pub use document::{Document, FRAGMENTS, Place};
 pub use enrolment::EnrolmentConfig;
 pub use link::{
-    AcceptedHop, BeamConfig, ConvergenceLayer, KnownLink, ListenerConfig, PathConfig, QuicConfig,
-    QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig, TerminalConfig, TerminalPathConfig,
-    TlsConfig,
+    AcceptedHop, BeamConfig, ConvergenceLayer, KnownLink, ListenerConfig, PathConfig,
+    PathDirection, QuicConfig, QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig,
+    TerminalConfig, TerminalPathConfig, TlsConfig,
 };
 pub use ltp::LtpConfig;
 pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
@@ -307,10 +307,27 @@ impl Config {
         if let Some(cdni) = &self.cdni {
             cdni.check(&mut problems);
         }
+        self.check_directions(&mut problems);
         if self.positions.is_some() && self.reports.is_none() {
             problems.push("[positions] needs [reports]: nobody is told of them".to_owned());
         }
         problems
+    }
+
+    /// Whoever has a neighbour sends him something: custody signals at least.
+    fn check_directions(&self, problems: &mut Vec<String>) {
+        let dialled = self.paths.iter();
+        let dialled = dialled.map(|path| (path.neighbour, path.direction));
+        let accepted = self.accepted_hops().map(|hop| (hop.node, hop.direction));
+        let sends = dialled.chain(accepted);
+        let sends = sends.filter(|(_, direction)| *direction == PathDirection::Both);
+        let reached: BTreeSet<u64> = sends.map(|(neighbour, _)| neighbour).collect();
+        for neighbour in self.neighbours().difference(&reached) {
+            problems.push(format!(
+                "neighbour {neighbour}: all paths have direction = \"receive\", so nothing can be sent \
+                 there: leave it out of one"
+            ));
+        }
     }
 
     /// The rules that give connections their class.

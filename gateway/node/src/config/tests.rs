@@ -667,6 +667,29 @@ fn a_path_over_quic_needs_certificates_and_packets_of_some_size() {
 }
 
 #[test]
+fn a_neighbour_needs_a_path_by_which_something_is_sent() {
+    let receives = "direction = \"receive\"\n";
+    let alone = parse(&format!("{TERMINAL}{receives}")).unwrap_err();
+    assert!(
+        alone.to_string().contains("neighbour 1: all paths"),
+        "{alone}"
+    );
+    let other = "[[path]]\nname = \"lte\"\nneighbour = 1\nremote = \"10.8.0.1:4556\"\n";
+    let config = parse(&format!("{TERMINAL}{receives}{other}")).unwrap();
+    let directions = config.paths.iter().map(|path| path.direction);
+    let expected = [PathDirection::Receive, PathDirection::Both];
+    assert!(directions.eq(expected), "{:?}", config.paths);
+    let hub = parse(&format!("{HUB}{receives}")).unwrap_err();
+    assert!(hub.to_string().contains("neighbour 10: all paths"), "{hub}");
+    let hub = format!("{HUB}[[terminal.path]]\nlistener = \"lte\"\n{receives}");
+    let hub = parse(&hub).unwrap();
+    let accepted: Vec<PathDirection> = hub.accepted_hops().map(|hop| hop.direction).collect();
+    assert_eq!(accepted, [PathDirection::Both, PathDirection::Receive]);
+    let send = parse(&format!("{TERMINAL}direction = \"send\"\n")).unwrap_err();
+    assert!(send.to_string().contains("`both` or `receive`"), "{send}");
+}
+
+#[test]
 fn a_path_that_changes_its_convergence_layer_is_another_way() {
     let certified = TERMINAL.replace("plain = true", "pki_dir = \"pki\"");
     let tcp = parse(&certified).unwrap();

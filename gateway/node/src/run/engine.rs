@@ -21,7 +21,7 @@ use underpass_streams::Announcement;
 use super::{control, deferred, plans, reports};
 use crate::config::{
     BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate, MeterSettings,
-    MeteredPolicy, MigrateSettings, PathPolicy, RelayConfig, Role, class_named,
+    MeteredPolicy, MigrateSettings, PathDirection, PathPolicy, RelayConfig, Role, class_named,
 };
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -246,6 +246,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         rtt: path.rtt(),
         rtt_is_guess: path.rtt_ms.is_none(),
         mtu_bytes: path.mtu_bytes,
+        sends: path.direction == PathDirection::Both,
         ipv6: path.remote.ip().to_canonical().is_ipv6(),
         tls: tls && !path.plain,
         meter: meter(config, path.meter.as_ref()),
@@ -271,6 +272,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
             rtt: hop.rtt,
             rtt_is_guess: hop.rtt_is_guess,
             mtu_bytes: hop.mtu_bytes,
+            sends: hop.direction == PathDirection::Both,
             // Its sessions tell.
             ipv6: false,
             tls,

@@ -80,7 +80,7 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let conduit = flows.watch(conduit, Owner::Peer(peer), &request, None);
+        let conduit = flows.watch(conduit, Owner::Peer(peer), &request, None, None);
         let (dialler, relays) = (dialler.clone(), relays.clone());
         tokio::spawn(async move {
             // Its end is in the log.

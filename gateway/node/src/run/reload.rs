@@ -31,6 +31,7 @@ use crate::bpsec::{self, BpsecError};
 use crate::config::{
     AcceptedHop, Change, Config, ConfigError, Current, Document, Durability, PathConfig, between,
 };
+use crate::holds::KeptHolds;
 use crate::interception::Interceptor;
 use crate::logging::Level;
 use crate::privileged::HelperError;
@@ -88,6 +89,7 @@ pub(super) struct Parts {
     pub incarnation: u64,
     /// Follows the contact plan.
     pub contacts: Arc<ContactRouting>,
+    pub holds: Arc<KeptHolds>,
     /// What waits is counted on through all configurations.
     pub applications: Option<Arc<Applications>>,
     pub bpsec: Arc<Guard>,
@@ -226,6 +228,8 @@ impl Reloader {
         // The classes and their order are as before, and the scheduler asks for
         // no more: this does not fail.
         parts.shell.reconfigure(&engine)?;
+        // What is held of a path that has come back holds again.
+        parts.holds.apply(&parts.shell, &config);
         self.change_beacons(&state, &running, &config, &hops);
         for (path, beacons) in hops.opened {
             if let (Some(all), Some(beacons)) = (parts.shell.beacons(), beacons) {

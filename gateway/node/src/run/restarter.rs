@@ -15,6 +15,7 @@ use super::links::Links;
 use super::plans::Plans;
 use super::reload::{HeldConfig, Reloader};
 use crate::config::Current;
+use crate::holds::KeptHolds;
 use crate::shell::Shell;
 
 /// Ends sessions, beacons and the custody store, and begins them again.
@@ -23,6 +24,7 @@ pub struct Restarter {
     pub(super) links: Arc<Links>,
     pub(super) beacons: Arc<beacons::Opener>,
     pub(super) plans: Arc<Plans>,
+    pub(super) holds: Arc<KeptHolds>,
     pub(super) custody: Arc<OpenCustody>,
     pub(super) reloader: Arc<Reloader>,
     pub(super) current: Arc<Current>,
@@ -82,6 +84,7 @@ impl Restarter {
     /// log: the sockets are there already.
     pub fn begin_sessions(&self) {
         let config = self.current.get();
+        self.holds.apply(&self.shell, &config);
         if let Some(beacons) = self.shell.beacons()
             && let Err(error) = self.beacons.open(&config, &self.shell, beacons)
         {

@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_cla::Class;
-use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode, StreamName};
-use underpass_engine::StreamKey;
+use underpass_edge::stream::{
+    ComparedPath, Conduit, Connected, Failure, FailureCode, FlowPath, PathChoice, StreamName,
+};
+use underpass_engine::{Engine, Estimate, FlowChoice, StreamKey};
 use underpass_streams::{Epoch, ResetCode, StreamId};
 
 use super::Shell;
@@ -251,11 +253,17 @@ impl Conduit for StreamConduit {
         });
     }
 
-    fn begin_flow(&mut self, size_bytes: u64) -> Option<Duration> {
+    fn begin_flow(&mut self, size_bytes: u64, explain: bool) -> FlowPath {
         let key = self.key;
-        self.with_inner(|inner, now| match inner.bridge(key) {
-            Some(bridge) => bridge.begin_flow(size_bytes),
-            None => inner.engine.begin_flow(now, key, size_bytes),
+        self.with_inner(|inner, now| {
+            if let Some(bridge) = inner.bridge(key) {
+                return bridge.begin_flow(size_bytes, explain);
+            }
+            let begun = inner.engine.begin_flow(now, key, size_bytes, explain);
+            FlowPath {
+                round_trip: begun.round_trip,
+                why: begun.why.map(|why| choice(&inner.engine, why)),
+            }
         })
     }
 
@@ -273,6 +281,33 @@ impl Conduit for StreamConduit {
 
     fn leave(&mut self) {
         self.left = true;
+    }
+}
+
+/// What the engine says of a choice, with the paths' names.
+fn choice(engine: &Engine, why: FlowChoice) -> PathChoice {
+    let name = |hop| engine.hop_name(hop).unwrap_or_default().to_owned();
+    let compared = why.compared.iter();
+    PathChoice {
+        policy: why.uses.name(),
+        estimate: why.estimate.map(|estimate| match estimate {
+            Estimate::OpenSession => "open-session",
+            Estimate::NewConnection => "new-connection",
+        }),
+        chosen: why.chosen.map(name),
+        compared: compared
+            .map(|one| ComparedPath {
+                path: name(one.hop),
+                delay: one.path.delay,
+                capacity_bps: one.path.capacity_bps,
+                loss: one.path.loss,
+                busy: one.path.busy,
+                flows: one.others.flows,
+                competing_bytes: one.others.bytes,
+                before_bytes: one.others.before_bytes,
+                completes: one.completes,
+            })
+            .collect(),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::broadcast;
-use underpass_cla::{Activity, PathFigures, Session};
-use underpass_engine::{HopId, LinkChange, Source};
+use underpass_cla::{Activity, Class, PathFigures, Session};
+use underpass_engine::{HopId, LinkChange, MoveReason, Source};
 
 use super::shard::Inner;
 use super::{Shell, timer};
@@ -29,6 +29,19 @@ pub struct LinkEvent {
     pub at: Instant,
     /// When the peer was last heard.
     pub heard: Option<Instant>,
+}
+
+/// A class goes by another path.
+#[derive(Clone, Debug)]
+pub struct ClassMove {
+    /// The class.
+    pub class: Class,
+    /// The path's or terminal's name of before.
+    pub from: String,
+    /// That from now on.
+    pub to: String,
+    /// Why.
+    pub reason: MoveReason,
 }
 
 /// Blockages of one hop since the start.
@@ -162,6 +175,11 @@ impl Shell {
     /// The changes of links from now on.
     pub fn link_events(&self) -> broadcast::Receiver<LinkEvent> {
         self.link_events.subscribe()
+    }
+
+    /// The moves of classes from now on.
+    pub fn class_moves(&self) -> broadcast::Receiver<ClassMove> {
+        self.class_moves.subscribe()
     }
 
     /// Blockages by hop since the start.

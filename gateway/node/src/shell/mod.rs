@@ -48,7 +48,7 @@ pub use beacons::{BeaconReceiver, LinkBeacons};
 pub use directory::Directory;
 pub use figures::{SessionReading, watch as watch_figures};
 pub use handover::{Dial, Stopped, StreamEdge};
-pub use links::LinkEvent;
+pub use links::{ClassMove, LinkEvent};
 pub use listings::Counts;
 pub use outlet::StreamOutlet;
 pub use services::Service;
@@ -76,6 +76,7 @@ pub struct Shell {
     decoder: bundle::Decoder,
     inbound: mpsc::UnboundedSender<Inbound>,
     link_events: broadcast::Sender<LinkEvent>,
+    class_moves: broadcast::Sender<ClassMove>,
     beacons: OnceLock<LinkBeacons>,
     /// Where long payloads are, if this node has any.
     long: OnceLock<LongPayloads>,
@@ -96,9 +97,13 @@ impl Shell {
     ) -> Arc<Shell> {
         let count = engines.len();
         let (link_events, _) = broadcast::channel(links::EVENTS);
+        let (class_moves, _) = broadcast::channel(links::EVENTS);
         let decoder = engines[0].decoder();
         let shards = Sharding::all(count).zip(engines);
-        let shards = shards.map(|(own, engine)| Shard::new(own, engine, link_events.clone()));
+        let shards = shards.map(|(own, engine)| {
+            let (links, moves) = (link_events.clone(), class_moves.clone());
+            Shard::new(own, engine, links, moves)
+        });
         let shards = shards.collect();
         Arc::new_cyclic(|this| Shell {
             shards,
@@ -106,6 +111,7 @@ impl Shell {
             decoder,
             inbound,
             link_events,
+            class_moves,
             beacons: OnceLock::new(),
             long: OnceLock::new(),
             this: this.clone(),

@@ -13,7 +13,7 @@ use underpass_cla::{Session, SessionId, Transfer};
 use underpass_engine::{Action, Engine, Message, Migration, PlanChange};
 
 use super::applications::ApplicationDesk;
-use super::links::{LinkEvent, LinkLedger};
+use super::links::{ClassMove, LinkEvent, LinkLedger};
 use super::services::Service;
 use super::streams::StreamTable;
 use super::transport::TransportLedger;
@@ -57,8 +57,9 @@ pub(super) struct Inner {
     forgery_told: Option<Instant>,
     /// Which moves of classes it was told.
     moves_told: MovesTold,
-    /// Their changes, for whoever follows them.
+    /// Their changes, and the moves of classes, for whoever follows them.
     pub link_events: broadcast::Sender<LinkEvent>,
+    pub class_moves: broadcast::Sender<ClassMove>,
 }
 
 /// What remains to be done once the engine is released.
@@ -78,7 +79,12 @@ pub(super) enum Effect {
 }
 
 impl Shard {
-    pub fn new(own: Sharding, engine: Engine, link_events: broadcast::Sender<LinkEvent>) -> Shard {
+    pub fn new(
+        own: Sharding,
+        engine: Engine,
+        link_events: broadcast::Sender<LinkEvent>,
+        class_moves: broadcast::Sender<ClassMove>,
+    ) -> Shard {
         let inner = Inner {
             own,
             engine,
@@ -96,6 +102,7 @@ impl Shard {
             forgery_told: None,
             moves_told: MovesTold::default(),
             link_events,
+            class_moves,
         };
         Shard {
             inner: Mutex::new(inner),
@@ -153,6 +160,14 @@ impl Inner {
     /// A class has moved to another path.
     fn migrated(&mut self, migration: &Migration) {
         let now = timer::now();
+        let named = |hop| self.engine.hop_name(hop).unwrap_or_default().to_owned();
+        // Nobody need follow.
+        let _ = self.class_moves.send(ClassMove {
+            class: migration.class,
+            from: named(migration.from),
+            to: named(migration.to),
+            reason: migration.reason,
+        });
         let told = &mut self.moves_told;
         let earned = now.saturating_duration_since(told.at).as_secs_f64();
         told.left = (told.left + earned).min(MOVES_TOLD_AT_ONCE);

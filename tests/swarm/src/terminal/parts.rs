@@ -100,6 +100,7 @@ pub fn engine(config: &Config, node: u64) -> EngineConfig {
             receive_rate_bps: config.receive_rate_bps,
             rtt: config.rtt,
             mtu_bytes: 1500,
+            sends: true,
             ipv6: config.hub.is_ipv6(),
             tls: true,
             meter: None,

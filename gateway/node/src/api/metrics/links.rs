@@ -21,6 +21,7 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let paths = state.paths();
     states(&paths, families)?;
     migrations(state, families)?;
+    holds(state, families)?;
     blockages(state, families)?;
     beacons(state, families)?;
     rates(state, &paths, families)?;
@@ -88,6 +89,26 @@ fn migrations(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         "Moves of a class to another path, by their reason",
         None,
         moves,
+    )
+}
+
+fn holds(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let mut counts: BTreeMap<(&str, bool), u64> = BTreeMap::new();
+    for view in state.holds_view() {
+        let kind = (view.held.name(), view.in_force);
+        *counts.entry(kind).or_default() += 1;
+    }
+    families.gauge(
+        "holds",
+        "What operators have set and not released",
+        None,
+        counts.into_iter().map(|((what, in_force), count)| {
+            let in_force = in_force.to_string();
+            (
+                vec![("what", what.to_owned()), ("in_force", in_force)],
+                count,
+            )
+        }),
     )
 }
 

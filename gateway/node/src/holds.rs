@@ -1,0 +1,462 @@
+//! What operators have set by the local API, over restarts: a path that is
+//! blocked, a rate, a class that is kept on a path. Each holds until it is released.
+//!
+//! The file is written before the caller has its answer, so whatever was
+//! answered is in force after a `kill -9`, too. What is held of a path that the
+//! configuration does not name waits for that path to come back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use serde::{Deserialize, Serialize};
+use underpass_engine::HopId;
+
+use crate::clock;
+use crate::config::{Config, RATES_BPS, class_named};
+use crate::shell::Shell;
+use crate::state_files;
+
+const FILE: &str = "holds.json";
+/// A file of more is not one of this node.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Kind, path or class, and neighbour.
+type Place = (&'static str, String, u64);
+
+/// What is held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum Held {
+    /// Nothing is sent by a path.
+    Blocked {
+        /// The path's or terminal's name.
+        path: String,
+    },
+    /// The rate from this node, over plan and configuration.
+    Rate {
+        /// The path's or terminal's name.
+        path: String,
+        /// bit/s of IP bytes; null is unlimited.
+        rate_bps: Option<u64>,
+    },
+    /// The rate to this node, by which windows are sized.
+    ReceiveRate {
+        /// The path's or terminal's name.
+        path: String,
+        /// bit/s of IP bytes; null is unlimited.
+        rate_bps: Option<u64>,
+    },
+    /// The capacity of the beam, over plan and configuration.
+    BeamRate {
+        /// bit/s of IP bytes; null is unlimited.
+        rate_bps: Option<u64>,
+    },
+    /// A class goes by a path while that can carry it.
+    Migration {
+        /// The class by name.
+        class: String,
+        /// The neighbour's ipn node number.
+        neighbour: u64,
+        /// The path's or terminal's name.
+        path: String,
+    },
+}
+
+impl Held {
+    /// Its name in API and metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Held::Blocked { .. } => "blocked",
+            Held::Rate { .. } => "rate",
+            Held::ReceiveRate { .. } => "receive-rate",
+            Held::BeamRate { .. } => "beam-rate",
+            Held::Migration { .. } => "migration",
+        }
+    }
+
+    /// What it is of: of two in one place the later one counts.
+    fn place(&self) -> Place {
+        let (name, neighbour) = match self {
+            Held::Blocked { path } | Held::Rate { path, .. } | Held::ReceiveRate { path, .. } => {
+                (path.clone(), 0)
+            }
+            Held::BeamRate { .. } => (String::new(), 0),
+            Held::Migration {
+                class, neighbour, ..
+            } => (class.clone(), *neighbour),
+        };
+        (self.name(), name, neighbour)
+    }
+
+    /// The path that it is of, where it is of one.
+    fn path(&self) -> Option<&str> {
+        match self {
+            Held::Blocked { path }
+            | Held::Rate { path, .. }
+            | Held::ReceiveRate { path, .. }
+            | Held::Migration { path, .. } => Some(path),
+            Held::BeamRate { .. } => None,
+        }
+    }
+
+    fn is_possible(&self) -> bool {
+        match self {
+            Held::Rate { rate_bps, .. }
+            | Held::ReceiveRate { rate_bps, .. }
+            | Held::BeamRate { rate_bps } => rate_bps.is_none_or(|bps| RATES_BPS.contains(&bps)),
+            Held::Blocked { .. } | Held::Migration { .. } => true,
+        }
+    }
+}
+
+/// What is held, since when and by whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Its number, by which it is released; none is used twice.
+    pub id: u64,
+    /// What is held.
+    #[serde(flatten)]
+    pub held: Held,
+    /// ms since 1970-01-01 UTC; null where the time was not known.
+    pub since_ms: Option<u64>,
+    /// Who has said so: `uid 1000` at the socket, `token NAME` over TCP.
+    pub by: String,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    next_id: u64,
+    by_place: BTreeMap<Place, Hold>,
+}
+
+/// As they are in the file, by number.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Written {
+    next_id: u64,
+    holds: Vec<Hold>,
+}
+
+impl Holds {
+    /// Notes that something is held from now on, in place of what was before.
+    pub fn set(&mut self, held: Held, by: &str) {
+        let place = held.place();
+        let before = self.by_place.get(&place);
+        if before.is_some_and(|hold| hold.held == held) {
+            // Said again: it holds since it was said first.
+            return;
+        }
+        let hold = Hold {
+            id: self.next_id,
+            held,
+            since_ms: clock::utc_ms(),
+            by: by.to_owned(),
+        };
+        self.by_place.insert(place, hold);
+        self.next_id += 1;
+    }
+
+    /// Notes that a path is blocked, or no longer.
+    pub fn block(&mut self, path: String, blocked: bool, by: &str) {
+        let held = Held::Blocked { path };
+        match blocked {
+            true => self.set(held, by),
+            false => self.release(&held),
+        }
+    }
+
+    /// Forgets what is held in the place of `held`.
+    pub fn release(&mut self, held: &Held) {
+        self.by_place.remove(&held.place());
+    }
+
+    /// All of them, by number.
+    pub fn by_number(&self) -> Vec<Hold> {
+        let mut holds: Vec<Hold> = self.by_place.values().cloned().collect();
+        holds.sort_by_key(|hold| hold.id);
+        holds
+    }
+}
+
+impl From<Written> for Holds {
+    fn from(written: Written) -> Holds {
+        let possible = written.holds.into_iter();
+        let possible = possible.filter(|hold| hold.held.is_possible());
+        let by_place: BTreeMap<Place, Hold> =
+            possible.map(|hold| (hold.held.place(), hold)).collect();
+        let highest = by_place.values().map(|hold| hold.id).max();
+        let next_id = highest.map_or(0, |id| id.saturating_add(1));
+        Holds {
+            next_id: written.next_id.max(next_id),
+            by_place,
+        }
+    }
+}
+
+/// The file, and what it says.
+#[derive(Debug)]
+pub struct KeptHolds {
+    file: PathBuf,
+    state: Mutex<Holds>,
+}
+
+impl KeptHolds {
+    /// Of a node with this state folder. It is read when a process has the node
+    /// for itself.
+    pub fn load(state_dir: &Path) -> KeptHolds {
+        let file = state_dir.join(FILE);
+        let state = Mutex::new(read(&file));
+        KeptHolds { file, state }
+    }
+
+    /// What is held.
+    pub fn all(&self) -> Vec<Hold> {
+        self.lock().by_number()
+    }
+
+    /// Has `act` change what is in force and what is held, one caller at a
+    /// time, and writes it down. Blocks.
+    ///
+    /// # Errors
+    /// That of `act`, with which nothing may have changed; and why what is in
+    /// force now is not written down, after `act` was done.
+    pub fn change<R, E>(
+        &self,
+        act: impl FnOnce(&mut Holds) -> Result<R, E>,
+    ) -> Result<(R, io::Result<()>), E> {
+        let mut state = self.lock();
+        let before = state.clone();
+        let done = act(&mut state)?;
+        let written = match *state == before {
+            true => Ok(()),
+            false => write(&self.file, &state),
+        };
+        Ok((done, written))
+    }
+
+    /// Puts what is held into force, as far as the node has what it is of.
+    pub fn apply(&self, shell: &Shell, config: &Config) {
+        let state = self.lock();
+        for hold in state.by_place.values() {
+            let Held::BeamRate { rate_bps } = &hold.held else {
+                apply_to_path(&hold.held, shell, config);
+                continue;
+            };
+            shell.with_each(|engine, now| engine.set_beam_rate(now, *rate_bps));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Holds> {
+        self.state.lock().unwrap()
+    }
+}
+
+fn apply_to_path(held: &Held, shell: &Shell, config: &Config) {
+    let Some(hop) = hop_of(held, shell) else {
+        return;
+    };
+    shell.with_hop(hop, |engine, now| match held {
+        Held::Blocked { .. } => engine.block(now, hop, true),
+        Held::Rate { rate_bps, .. } => engine.set_rate(now, hop, *rate_bps),
+        Held::ReceiveRate { rate_bps, .. } => engine.set_receive_rate(now, hop, *rate_bps),
+        Held::Migration { class, path, .. } => {
+            let class = class_named(&config.classes, class);
+            let kept = class.map(|class| engine.keep_class(now, class, hop));
+            if let Some(Err(error)) = kept {
+                tracing::warn!(path, %error, "a class is not kept where an operator wants it");
+            }
+        }
+        Held::BeamRate { .. } => {}
+    });
+}
+
+/// The hop that a hold is of, as long as it leads where it did.
+fn hop_of(held: &Held, shell: &Shell) -> Option<HopId> {
+    let hop = shell.hop_named(held.path()?)?;
+    let leads = |to| shell.read_hop(hop, |engine| engine.neighbour_of(hop)) == Some(to);
+    match held {
+        Held::Migration { neighbour, .. } if !leads(*neighbour) => None,
+        _ => Some(hop),
+    }
+}
+
+/// Whether a hold is in force: the node has what it is of.
+pub fn is_in_force(held: &Held, shell: &Shell, config: &Config) -> bool {
+    match held {
+        Held::BeamRate { .. } => true,
+        Held::Migration {
+            class, neighbour, ..
+        } => {
+            let class = class_named(&config.classes, class);
+            let hop = hop_of(held, shell);
+            let kept = |class, hop| {
+                shell.read_hop(hop, |engine| engine.kept_on(class, *neighbour)) == Some(hop)
+            };
+            class.zip(hop).is_some_and(|(class, hop)| kept(class, hop))
+        }
+        _ => hop_of(held, shell).is_some(),
+    }
+}
+
+/// Takes a hold out of force: what it counted over counts again.
+pub fn lift(held: &Held, shell: &Shell, config: &Config) {
+    if let Held::BeamRate { .. } = held {
+        shell.with_each(|engine, now| engine.reset_beam_rate(now));
+    }
+    let Some(hop) = hop_of(held, shell) else {
+        return;
+    };
+    shell.with_hop(hop, |engine, now| match held {
+        Held::Blocked { .. } => engine.block(now, hop, false),
+        Held::Rate { .. } => engine.reset_rate(now, hop),
+        Held::Migration {
+            class, neighbour, ..
+        } => {
+            if let Some(class) = class_named(&config.classes, class) {
+                engine.release_class(now, class, *neighbour);
+            }
+        }
+        // Windows that are open do not shrink.
+        Held::ReceiveRate { .. } | Held::BeamRate { .. } => {}
+    });
+}
+
+fn write(file: &Path, holds: &Holds) -> io::Result<()> {
+    let text = serde_json::to_vec_pretty(&Written {
+        next_id: holds.next_id,
+        holds: holds.by_number(),
+    })?;
+    if text.len() > MOST_BYTES {
+        return Err(io::Error::other("too much is held: release some of it"));
+    }
+    state_files::replace(file, &text)
+}
+
+fn read(file: &Path) -> Holds {
+    let unusable = |error: &dyn std::fmt::Display| {
+        let path = file.display();
+        tracing::error!(%path, %error, "what operators have set is not known: nothing is held");
+        Holds::default()
+    };
+    match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Holds::default(),
+        Ok(found) if found.len() > MOST_BYTES as u64 => return unusable(&"the file is too large"),
+        _ => {}
+    }
+    let text = match fs::read(file) {
+        Ok(text) => text,
+        Err(error) => return unusable(&error),
+    };
+    match serde_json::from_slice::<Written>(&text) {
+        Ok(written) => written.into(),
+        Err(error) => unusable(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocked(path: &str) -> Held {
+        Held::Blocked {
+            path: path.to_owned(),
+        }
+    }
+
+    fn rate(path: &str, rate_bps: u64) -> Held {
+        Held::Rate {
+            path: path.to_owned(),
+            rate_bps: Some(rate_bps),
+        }
+    }
+
+    fn migration(neighbour: u64, path: &str) -> Held {
+        Held::Migration {
+            class: "bulk".to_owned(),
+            neighbour,
+            path: path.to_owned(),
+        }
+    }
+
+    fn set(kept: &KeptHolds, held: Held, by: &str) {
+        let done = kept.change(|holds| {
+            holds.set(held, by);
+            Ok::<_, ()>(())
+        });
+        let ((), written) = done.expect("it cannot fail");
+        written.expect("written");
+    }
+
+    fn told(kept: &KeptHolds) -> Vec<(u64, Held, String)> {
+        let all = kept.all().into_iter();
+        all.map(|hold| (hold.id, hold.held, hold.by)).collect()
+    }
+
+    #[test]
+    fn what_was_set_is_there_for_the_next_process_and_each_thing_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = KeptHolds::load(folder.path());
+        set(&kept, blocked("lte"), "uid 0");
+        set(&kept, rate("lte", 8_000), "uid 0");
+        set(&kept, rate("lte", 9_000), "token noc");
+        set(&kept, migration(1, "lte"), "uid 0");
+        set(&kept, migration(1, "sat"), "uid 0");
+        set(&kept, migration(2, "sat"), "uid 0");
+        // Said again by another, it is still the first one's.
+        set(&kept, blocked("lte"), "uid 5");
+        let expected = [
+            (0, blocked("lte"), "uid 0".to_owned()),
+            (2, rate("lte", 9_000), "token noc".to_owned()),
+            (4, migration(1, "sat"), "uid 0".to_owned()),
+            (5, migration(2, "sat"), "uid 0".to_owned()),
+        ];
+        assert_eq!(told(&kept), expected);
+        let next = KeptHolds::load(folder.path());
+        assert_eq!(told(&next), expected);
+        let released = next.change(|holds| {
+            holds.release(&migration(1, "lte"));
+            Ok::<_, ()>(())
+        });
+        released.expect("released").1.expect("written");
+        // A number is not used twice, in the process after next neither.
+        let last = KeptHolds::load(folder.path());
+        set(&last, migration(1, "sat"), "uid 0");
+        assert_eq!(told(&last).last().map(|(id, ..)| *id), Some(6));
+    }
+
+    #[test]
+    fn what_is_refused_is_not_written_and_a_full_disk_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = KeptHolds::load(folder.path());
+        assert!(matches!(kept.change(|_| Err::<(), _>(7)), Err(7)));
+        assert!(!folder.path().join(FILE).exists());
+        let gone = KeptHolds::load(&folder.path().join("none"));
+        let done = gone.change(|holds| {
+            holds.set(blocked("lte"), "uid 0");
+            Ok::<_, ()>(())
+        });
+        assert!(done.expect("done").1.is_err());
+        assert_eq!(gone.all().len(), 1, "it is in force all the same");
+    }
+
+    #[test]
+    fn nonsense_in_the_file_holds_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join(FILE);
+        for text in [
+            "",
+            "[]",
+            r#"{"next_id": 1, "holds": [{"id": 0, "what": "moon", "since_ms": null, "by": ""}]}"#,
+            r#"{"next_id": 1, "holds": [{"id": 0, "what": "rate", "path": "a", "rate_bps": 7,
+                "since_ms": null, "by": ""}]}"#,
+        ] {
+            fs::write(&file, text).expect("written");
+            assert_eq!(told(&KeptHolds::load(folder.path())), [], "{text}");
+        }
+        fs::write(&file, vec![b' '; MOST_BYTES + 1]).expect("written");
+        assert_eq!(told(&KeptHolds::load(folder.path())), []);
+    }
+}
