@@ -138,7 +138,7 @@ impl History {
         let arrivals = self.points.iter().enumerate().skip(first);
         let mut arrivals = arrivals.filter(|(_, point)| point.advanced);
         let (index, begins) = arrivals.next()?;
-        let (_, ends) = arrivals.last().unwrap_or((index, begins));
+        let (_, ends) = arrivals.next_back().unwrap_or((index, begins));
         let before = self.points.get(index - 1)?;
         let [from, to] = [before, ends].map(|point| point.reading.delivered_bits);
         let bits = to.saturating_sub(from);

@@ -72,7 +72,7 @@ pub struct FlowView {
     pub content_type: String,
     /// What is to come, bytes; null where the class alone has changed.
     pub size_bytes: Option<u64>,
-    /// told, learned, assumed or doubled.
+    /// told, metadata, learned, assumed or doubled.
     pub size_from: Option<String>,
     /// The rule that has given the class; null where none of this node has.
     pub rule: Option<String>,
