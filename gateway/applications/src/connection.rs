@@ -648,12 +648,12 @@ mod tests {
             panic!("no bundle comes");
         };
         assert_eq!(file_bytes, Some(100_000));
-        let mut read = |offset| Request::Read {
+        let read = |offset| Request::Read {
             id: 3,
             delivery,
             offset,
         };
-        for (offset, left) in [(0, &whole[..]), (99_999, &whole[99_999..]), (u64::MAX, &[])] {
+        for (offset, left) in [(0, &whole[..]), (99_999, &whole[99_999..]), (u64::MAX, &whole[100_000..])] {
             served.ask(&read(offset), b"").await;
             let (event, part) = served.event().await;
             assert_eq!(event, Event::Data { id: 3 });
