@@ -272,12 +272,13 @@ impl Service {
 /// was forgotten, as [`Mailbox::remove`] tells it.
 type Changes = (Vec<Option<Item>>, Vec<(u64, u64, u64)>);
 
+/// The payloads of waiting bundles, by these bundles' numbers, and the numbers of
+/// those whose payload is missing.
+type TakenUp = (HashMap<u64, Arc<PayloadFile>>, BTreeSet<u64>);
+
 /// Takes up the payloads that an earlier run has left on disk, and deletes what
 /// no bundle has; bundles whose payloads are missing are told with them.
-fn take_up(
-    mailbox: &Mailbox,
-    payloads: Option<&Arc<Payloads>>,
-) -> Result<(HashMap<u64, Arc<PayloadFile>>, BTreeSet<u64>), MailboxError> {
+fn take_up(mailbox: &Mailbox, payloads: Option<&Arc<Payloads>>) -> Result<TakenUp, MailboxError> {
     let (mut files, mut missing) = (HashMap::new(), BTreeSet::new());
     let mut names = BTreeSet::new();
     for named in mailbox.files()? {

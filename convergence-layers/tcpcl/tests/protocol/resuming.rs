@@ -164,9 +164,8 @@ impl Connection {
 fn resumed(key: u64, of: u64, offset: u64, bundle: &Bytes) -> Transfer {
     let middle = bundle.len() / 3;
     Transfer {
-        key,
-        chunks: vec![bundle.slice(..middle), bundle.slice(middle..)],
         resume: Some(Resume { key: of, offset }),
+        ..Transfer::new(key, vec![bundle.slice(..middle), bundle.slice(middle..)])
     }
 }
 
