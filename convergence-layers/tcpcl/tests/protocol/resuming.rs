@@ -163,10 +163,10 @@ impl Connection {
 
 fn resumed(key: u64, of: u64, offset: u64, bundle: &Bytes) -> Transfer {
     let middle = bundle.len() / 3;
+    let chunks = vec![bundle.slice(..middle), bundle.slice(middle..)];
     Transfer {
-        key,
-        chunks: vec![bundle.slice(..middle), bundle.slice(middle..)],
         resume: Some(Resume { key: of, offset }),
+        ..Transfer::new(key, chunks)
     }
 }
 
