@@ -168,9 +168,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                         due = Instant::now() + FRAME_PATIENCE;
                     }
                     while let Some((head, payload)) = frames.next_frame()? {
-                        due = Instant::now() + FRAME_PATIENCE;
                         let request = Request::parse(&head, &payload)?;
                         self.answer(request, payload).await?;
+                        // The disk's time is not the client's.
+                        due = Instant::now() + FRAME_PATIENCE;
                     }
                 }
                 bundle = inlets.bundles.recv() => match bundle {

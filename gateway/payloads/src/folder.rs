@@ -346,7 +346,7 @@ mod tests {
         // The next process.
         let next = Payloads::open(&payloads.folder, payloads.limits).unwrap();
         next.keep_only(&[name.clone()].into()).unwrap();
-        assert_eq!(names(&payloads), [name.clone()]);
+        assert_eq!(names(&payloads), std::slice::from_ref(&name));
         let file = next.take_up(&name, 1, 4).unwrap();
         assert_eq!(next.used(), (1, 4));
         let mut all = [0; 4];

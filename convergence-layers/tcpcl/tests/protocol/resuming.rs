@@ -163,9 +163,10 @@ impl Connection {
 
 fn resumed(key: u64, of: u64, offset: u64, bundle: &Bytes) -> Transfer {
     let middle = bundle.len() / 3;
+    let chunks = vec![bundle.slice(..middle), bundle.slice(middle..)];
     Transfer {
         resume: Some(Resume { key: of, offset }),
-        ..Transfer::new(key, vec![bundle.slice(..middle), bundle.slice(middle..)])
+        ..Transfer::new(key, chunks)
     }
 }
 
