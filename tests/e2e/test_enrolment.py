@@ -26,7 +26,8 @@ from tests.testbed.programs import built
 from tests.testbed.wrong_clock import clock_that_shows
 from tests.testbed.wrong_clock import missing as missing_clock
 
-pytestmark = pytest.mark.node
+# Each test starts several programs of Python, which takes long on a busy machine.
+pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
 HUB, TERMINAL = 1, 10
 # Two thirds of a certificate of one day are 16 hours.

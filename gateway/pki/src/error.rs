@@ -102,6 +102,9 @@ pub enum PkiError {
     /// A renewal is asked for by a key without a present certificate.
     #[error("this key has no certificate of node {0} in force; enrol the node again")]
     KeyUnknown(u64),
+    /// A node's folder at the authority has a key, which may be in use.
+    #[error("{} is there: this node's key was made here; move the folder away before the node is enrolled", .0.display())]
+    KeyHere(PathBuf),
     /// What was delivered to a node is not for it.
     #[error("the delivered {what} cannot be used: {reason}")]
     Delivered {
@@ -126,6 +129,7 @@ impl PkiError {
             PkiError::Request(_)
                 | PkiError::OtherNode { .. }
                 | PkiError::KeyUnknown(_)
+                | PkiError::KeyHere(_)
                 | PkiError::NodeRevoked(_)
                 | PkiError::NotIssued(_)
                 | PkiError::NodeNumber(_)

@@ -117,6 +117,17 @@ fn another_key_number_or_signature_gets_nothing() {
 }
 
 #[test]
+fn a_folder_with_a_key_of_its_own_is_left_as_it_is() {
+    let (dir, mut authority) = authority();
+    let key = key(&dir, "key");
+    let now = SystemTime::now();
+    let by_hand = authority.issue(7, 10, now).unwrap();
+    let refused = authority.sign(7, &request(&key, 7), 10, now).unwrap_err();
+    assert!(matches!(refused, PkiError::KeyHere(_)) && refused.is_refusal());
+    assert!(Credentials::load(&by_hand.dir).is_ok());
+}
+
+#[test]
 fn names_that_are_no_node_id_are_refused() {
     let named = |name: &str| {
         let mut params = rcgen::CertificateParams::default();
