@@ -61,7 +61,10 @@ pub use contact_plan::RouteView;
 pub use edge::{EdgeSwitches, SwitchView};
 pub use migrations::MigrationView;
 pub use server::{ApiError, Servers, check, serve, unix_socket};
-pub use view::{PathView, Status};
+pub use text::{rate, size, span};
+#[cfg(test)]
+pub use view::PlannedView;
+pub use view::{HopFields, PathView, SessionView, Status};
 
 /// What the handlers share.
 pub struct ApiState {
