@@ -49,7 +49,7 @@ use crate::incarnation;
 use crate::interception::{self, Interceptor};
 use crate::known_links::KnownLinks;
 use crate::known_time::KnownTime;
-use crate::logging::Level;
+use crate::logging::Log;
 use crate::modem;
 use crate::panics;
 use crate::positions::{self, Positions};
@@ -137,7 +137,7 @@ fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
 /// What is there before the runtime is.
 struct Started {
     written: Document,
-    log: Level,
+    log: Log,
     helper: Option<Helper>,
     confinement: Confinement,
     launcher: Launcher,
@@ -387,7 +387,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             clients,
             edge: edge.clone(),
             interceptor: interceptor.clone(),
-            log,
+            log: log.level,
             incarnation,
             applications: engine_config.agent.applications.clone(),
             contacts: contacts.clone(),
@@ -472,6 +472,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         started,
         congestion_controls,
         confinement,
+        history: Arc::default(),
+        log: log.excerpt,
     });
     let api = api::serve(state).await?;
     announce(&config, &edge);

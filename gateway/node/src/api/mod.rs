@@ -13,9 +13,12 @@ mod contact_plan;
 mod control;
 mod deferred;
 mod edge;
+mod history;
 mod links;
+mod log;
 mod metrics;
 mod migrations;
+mod page;
 mod plans;
 mod position;
 mod problem;
@@ -30,7 +33,7 @@ mod tls;
 mod upgrade;
 mod view;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::Router;
@@ -43,6 +46,7 @@ use crate::clock::ControlClock;
 use crate::config::{ApiRole, Current};
 use crate::confinement::Confinement;
 use crate::interception::Interceptor;
+use crate::logging::Excerpt;
 use crate::positions::Positions;
 use crate::run::OpenCustody;
 use crate::run::contacts::ContactRouting;
@@ -59,6 +63,7 @@ use routes::Routes;
 pub use announcements::Announced;
 pub use contact_plan::RouteView;
 pub use edge::{EdgeSwitches, SwitchView};
+pub use history::History;
 pub use migrations::MigrationView;
 pub use server::{ApiError, Servers, check, serve, unix_socket};
 pub use text::{rate, size, span};
@@ -120,6 +125,10 @@ pub struct ApiState {
     pub congestion_controls: Vec<String>,
     /// What the process may still do.
     pub confinement: Confinement,
+    /// The clients' throughput in the last minutes.
+    pub history: Arc<Mutex<History>>,
+    /// The last lines of the log.
+    pub log: Arc<Excerpt>,
 }
 
 /// The routes, each with the least role that may use it.
@@ -130,6 +139,8 @@ fn routes() -> Routes {
         .get(Read, "/v1/classes", queries::classes)
         .get(Read, "/v1/streams", queries::streams)
         .delete(Operate, "/v1/streams/{peer}/{id}", removals::reset_stream)
+        .get(Read, "/v1/throughput", history::throughput)
+        .get(Read, "/v1/log", log::show)
         .get(Read, "/v1/custody", queries::custody)
         .delete(Operate, "/v1/custody/{id}", removals::cancel_bundle)
         .get(Read, "/v1/paths", queries::paths)

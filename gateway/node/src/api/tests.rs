@@ -28,6 +28,7 @@ mod access;
 mod announcements;
 mod deferred;
 mod links;
+mod page;
 mod plans;
 mod traffic;
 
@@ -146,6 +147,8 @@ impl World {
             started,
             congestion_controls: vec!["in use: cubic".to_owned()],
             confinement: crate::confinement::Confinement::default(),
+            history: Arc::default(),
+            log: Arc::default(),
         });
         World {
             state,
