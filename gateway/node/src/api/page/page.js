@@ -109,7 +109,7 @@ function card(path) {
   fact("Blocked by", link.blocked_by && `${link.blocked_by}, for ${span(link.blocked_s ?? 0)}`, "bad");
   fact("Blockage", ahead, "ahead");
   fact("Rate", path.rate_bps === null ? "unlimited" : rate(path.rate_bps));
-  fact("Carries", measured.capacity_bps && rate(measured.capacity_bps));
+  fact("Carries", measured.capacity_bps === null ? null : rate(measured.capacity_bps));
   fact("Round trip", measured.base_rtt_ms === null ? null : `${measured.base_rtt_ms.toFixed(0)} ms`);
   fact("Queue", `${measured.queue_ms.toFixed(0)} ms`);
   fact("Loss", `${(measured.loss * 100).toFixed(1)} %`);
@@ -232,14 +232,22 @@ function start() {
   const still = (/** @type {() => void} */ show) => {
     if (mine === session) show();
   };
+  let others = false;
   void follow(STATUS_MS, async () => {
     const status = await ask("/v1/status");
     still(() => {
       page.hidden = false;
       signOut.hidden = false;
       showStatus(status);
+      // Not before: a wrong token counts as one guess.
+      if (!others) followOthers(still);
+      others = true;
     });
   });
+}
+
+/** @param {(show: () => void) => void} still */
+function followOthers(still) {
   void follow(THROUGHPUT_MS, async () => {
     const now = await ask("/v1/throughput");
     still(() => showThroughput(now));
