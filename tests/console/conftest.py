@@ -27,8 +27,6 @@ def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("Debian's package chromium is missing")
-    if not _BUILT.exists():
-        pytest.skip("the console has not been built: make console")
     with sync_playwright() as playwright:
         # Chromium's sandbox does not work for root.
         sandboxed = os.geteuid() != 0
@@ -56,6 +54,8 @@ def page(browser: Browser) -> Iterator[Page]:
 def service(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlService]:
     """The service, on a map of its own."""
     del browser
+    if not _BUILT.exists():
+        pytest.skip("the console has not been built: make console")
     running = ControlService(tmp_path_factory.mktemp("console"), maps=(ISLAND_OSM,))
     yield running
     running.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from tests.console import axe
 from tests.console.fleet import Fleet
 from tests.console.pages import PATIENCE_MS, go, live, sign_in
 from tests.console.service import ControlService
 
-_AXE = Path(__file__).parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
 _PAGES = (
     *("map/11", "beams", "beams/east", "beams/east?link=return", "beams/nowhere"),
     *("terminals", "terminals/11", "events", "alerts"),
@@ -154,8 +153,7 @@ def test_everything_is_reached_by_the_keyboard(console: Page) -> None:
 def test_axe_finds_nothing_on_any_page(
     browser: Browser, service: ControlService, fleet: Fleet, scheme: Any, size: tuple[int, int]
 ) -> None:
-    if not _AXE.exists():
-        pytest.skip("axe-core is not there: make console")
+    axe.needed()
     del fleet
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, bypass_csp=True
@@ -163,23 +161,14 @@ def test_axe_finds_nothing_on_any_page(
     page = context.new_page()
     page.goto(service.url)
     expect(page.get_by_label("Token")).to_be_visible()
-    found = {"sign in": _violations(page)}
+    found = {"sign in": axe.violations(page)}
     page.goto(f"{service.url}#token={service.token('administrator')}")
     live(page)
     for where in _PAGES:
         go(page, where)
         page.wait_for_timeout(1500)
-        found[where] = _violations(page)
+        found[where] = axe.violations(page)
         # Nothing is wider than the screen.
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
     context.close()
     assert {where: what for where, what in found.items() if what} == {}
-
-
-def _violations(page: Page) -> list[str]:
-    page.evaluate(_AXE.read_text())
-    result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [
-        f"{one['id']}: {one['help']}: {[node['html'][:160] for node in one['nodes'][:3]]}"
-        for one in result["violations"]
-    ]

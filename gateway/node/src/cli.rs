@@ -56,6 +56,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Watch a running node in the terminal: links, traffic, custody, events.
+    Top(TopCommand),
     /// Explain where a running node sends bundles to a node.
     Route(RouteCommand),
     /// Have a running node read its configuration again: all of it, or nothing.
@@ -133,6 +135,27 @@ pub struct EnrollCommand {
     /// Replace a configuration and certificates that are there.
     #[arg(long)]
     pub force: bool,
+}
+
+/// Which node to watch, and how.
+#[derive(Debug, Args)]
+pub struct TopCommand {
+    /// The node's local API.
+    #[arg(long, default_value = "/run/underpass/api.sock")]
+    pub socket: PathBuf,
+    /// How often the node is asked, s (0.2 to 60).
+    #[arg(long, default_value = "1", value_parser = interval)]
+    pub interval_s: f64,
+    /// Print one table, without colours and without a terminal, and end.
+    #[arg(long)]
+    pub once: bool,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.2..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give 0.2 to 60 seconds".to_owned()),
+    }
 }
 
 /// To which node.

@@ -1,10 +1,25 @@
 //! Structured logs on standard error.
 
+mod excerpt;
+
+use std::sync::Arc;
+
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 use tracing_subscriber::reload::Error;
 
 use crate::config::{LogConfig, LogFormat};
+
+pub use excerpt::Excerpt;
+
+/// The log of the process.
+pub struct Log {
+    /// What is logged.
+    pub level: Level,
+    /// What was logged last.
+    pub excerpt: Arc<Excerpt>,
+}
 
 /// Changes what is logged while the process runs.
 pub struct Level(Box<dyn Fn(EnvFilter) -> Result<(), Error> + Send + Sync>);
@@ -31,13 +46,14 @@ fn filter(level: &str) -> Result<EnvFilter, ParseError> {
 ///
 /// # Errors
 /// Fails if the level or filter directives cannot be read.
-pub fn start(config: &LogConfig) -> Result<Level, ParseError> {
+pub fn start(config: &LogConfig) -> Result<Log, ParseError> {
+    let excerpt = Arc::new(Excerpt::default());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(&config.level)?)
-        .with_writer(std::io::stderr)
+        .with_writer(std::io::stderr.and(excerpt.clone()))
         // By a print on standard error, which panics if nobody reads it.
         .log_internal_errors(false);
-    Ok(Level(match config.format {
+    let level = Level(match config.format {
         LogFormat::Text => {
             let builder = builder.with_ansi(false).with_filter_reloading();
             let handle = builder.reload_handle();
@@ -50,5 +66,6 @@ pub fn start(config: &LogConfig) -> Result<Level, ParseError> {
             builder.init();
             Box::new(move |filter| handle.reload(filter))
         }
-    }))
+    });
+    Ok(Log { level, excerpt })
 }

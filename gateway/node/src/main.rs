@@ -41,6 +41,7 @@ mod simulation;
 mod state_files;
 mod status;
 mod switch;
+mod top;
 mod upgrade;
 
 use std::process::ExitCode;
@@ -77,6 +78,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         }
         Command::CheckConfig { config } => Ok(check::execute(&config)?),
         Command::Status { socket, json } => Ok(status::print(&socket, json)?),
+        Command::Top(command) => Ok(top::execute(&command)?),
         Command::Route(command) => Ok(route::execute(&command)?),
         Command::Reload { socket } => Ok(reload::execute(&socket)?),
         Command::Upgrade { socket } => Ok(upgrade::command::execute(&socket)?),

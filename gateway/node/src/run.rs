@@ -55,7 +55,7 @@ use crate::incarnation;
 use crate::interception::{self, Interceptor};
 use crate::known_links::KnownLinks;
 use crate::known_time::KnownTime;
-use crate::logging::Level;
+use crate::logging::Log;
 use crate::modem;
 use crate::panics;
 use crate::positions::{self, Positions};
@@ -144,7 +144,7 @@ fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
 /// What is there before the runtime is.
 struct Started {
     written: Document,
-    log: Level,
+    log: Log,
     helper: Option<Helper>,
     confinement: Confinement,
     launcher: Launcher,
@@ -410,7 +410,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             edge: edge.clone(),
             interceptor: interceptor.clone(),
             mptcp: mptcp.clone(),
-            log,
+            log: log.level,
             incarnation,
             applications: engine_config.agent.applications.clone(),
             contacts: contacts.clone(),
@@ -503,6 +503,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         mptcp,
         cdni,
         confinement,
+        history: Arc::default(),
+        log: log.excerpt,
     });
     let api = api::serve(state).await?;
     announce(&config, &edge);

@@ -15,11 +15,14 @@ mod control;
 mod decisions;
 mod deferred;
 mod edge;
+mod history;
 mod holds;
 mod links;
+mod log;
 mod metrics;
 mod migrations;
 mod mptcp;
+mod page;
 mod plans;
 mod position;
 mod problem;
@@ -34,7 +37,7 @@ mod tls;
 mod upgrade;
 mod view;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::Router;
@@ -48,6 +51,7 @@ use crate::config::{ApiRole, Current};
 use crate::confinement::Confinement;
 use crate::holds::KeptHolds;
 use crate::interception::Interceptor;
+use crate::logging::Excerpt;
 use crate::positions::Positions;
 use crate::run::OpenCustody;
 use crate::run::contacts::ContactRouting;
@@ -66,11 +70,14 @@ pub use announcements::Announced;
 pub use contact_plan::RouteView;
 pub use decisions::{ComparedView, DecisionView, FlowView};
 pub use edge::{EdgeSwitches, SwitchView};
+pub use history::History;
 pub use holds::HoldView;
 pub use migrations::MigrationView;
 pub use server::{ApiError, Servers, check, serve, unix_socket};
-pub use text::holds as holds_table;
-pub use view::{PathView, Status};
+pub use text::{holds as holds_table, rate, size, span};
+#[cfg(test)]
+pub use view::PlannedView;
+pub use view::{HopFields, PathView, SessionView, Status};
 
 /// What the handlers share.
 pub struct ApiState {
@@ -132,6 +139,10 @@ pub struct ApiState {
     pub mptcp: Arc<Mptcp>,
     /// What the process may still do.
     pub confinement: Confinement,
+    /// The clients' throughput in the last minutes.
+    pub history: Arc<Mutex<History>>,
+    /// The last lines of the log.
+    pub log: Arc<Excerpt>,
 }
 
 /// The routes, each with the least role that may use it.
@@ -142,6 +153,8 @@ fn routes() -> Routes {
         .get(Read, "/v1/classes", queries::classes)
         .get(Read, "/v1/streams", queries::streams)
         .delete(Operate, "/v1/streams/{peer}/{id}", removals::reset_stream)
+        .get(Read, "/v1/throughput", history::throughput)
+        .get(Read, "/v1/log", log::show)
         .get(Read, "/v1/custody", queries::custody)
         .delete(Operate, "/v1/custody/{id}", removals::cancel_bundle)
         .get(Read, "/v1/paths", queries::paths)

@@ -29,7 +29,7 @@ use crate::upgrade::Sockets;
 
 use super::auth::{self, Actor, Caller, Tokens};
 use super::tls::Tls;
-use super::{ApiState, router};
+use super::{ApiState, history, page, router};
 
 /// Connections at once to each socket; further ones wait.
 const CONNECTIONS: usize = 64;
@@ -103,20 +103,26 @@ pub fn check(config: &ApiConfig) -> Result<(), ApiError> {
 pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
     let config = state.config.get().api.clone();
     let sockets = state.sockets.clone();
+    let kept = spawn(history::keep(state.clone()));
     let app = router(state);
     let unix = unix_socket("api.socket", &config.socket, &sockets)?;
     let local = app.clone().layer(Extension(ApiRole::Operate));
     let mut servers = Servers {
         tcp: None,
-        _tasks: vec![spawn(accept(unix, move |socket, _| {
-            let actor = Actor::of(&socket);
-            exchange(socket, local.clone(), actor)
-        }))],
+        _tasks: vec![
+            kept,
+            spawn(accept(unix, move |socket, _| {
+                let actor = Actor::of(&socket);
+                exchange(socket, local.clone(), actor)
+            })),
+        ],
     };
     if let Some(address) = config.listen {
         let failed = |source| ApiError::Listen { address, source };
         let tokens = Arc::new(Tokens::load(&config)?);
         let remote = app.layer(middleware::from_fn_with_state(tokens, auth::identify));
+        // A browser asks for the page before its user could give a token.
+        let remote = page::before(remote);
         let tls = Tls::load(&config)?;
         let tcp = sockets.bind("api tcp", address, || {
             let listener = std::net::TcpListener::bind(address)?;

@@ -31,6 +31,7 @@ mod decisions;
 mod deferred;
 mod holds;
 mod links;
+mod page;
 mod plans;
 mod traffic;
 
@@ -152,6 +153,8 @@ impl World {
             cdni: None,
             mptcp: crate::run::mptcp::Mptcp::start(&config, None),
             confinement: crate::confinement::Confinement::default(),
+            history: Arc::default(),
+            log: Arc::default(),
         });
         World {
             state,

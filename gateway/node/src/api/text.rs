@@ -462,12 +462,12 @@ impl Status {
 }
 
 /// Bytes in decimal units.
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     scaled(bytes as f64, "B")
 }
 
 /// bit/s in decimal units.
-fn rate(bps: u64) -> String {
+pub fn rate(bps: u64) -> String {
     scaled(bps as f64, "bit/s")
 }
 
@@ -485,7 +485,7 @@ fn scaled(value: f64, unit: &str) -> String {
 }
 
 /// A duration in its two largest units.
-fn span(seconds: f64) -> String {
+pub fn span(seconds: f64) -> String {
     let seconds = seconds as u64;
     match seconds {
         0..=59 => format!("{seconds} s"),

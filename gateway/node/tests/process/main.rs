@@ -5,4 +5,5 @@ mod confinement;
 mod log;
 mod node;
 mod state;
+mod top;
 mod upgrade;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_underpass");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_underpass");
 
 /// The start of a hub's configuration; keys of `[node]` may follow.
 pub const HUB: &str = r#"

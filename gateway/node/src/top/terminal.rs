@@ -1,0 +1,110 @@
+//! The terminal while it shows a screen: it is given back as it was, whatever ends
+//! the process but SIGKILL.
+
+use std::io::{self, IsTerminal};
+use std::sync::Once;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::execute;
+
+/// A terminal in raw mode that shows the alternate screen; dropped, it is as before.
+pub struct Screen {
+    terminal: DefaultTerminal,
+}
+
+impl Screen {
+    /// Takes the terminal that standard input and output are.
+    ///
+    /// # Errors
+    /// When it refuses; it is as before then.
+    pub fn open() -> io::Result<Screen> {
+        end_on_panic();
+        match ratatui::try_init() {
+            Ok(terminal) => Ok(Screen { terminal }),
+            Err(error) => {
+                give_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether there is a terminal to take.
+    pub fn possible() -> bool {
+        io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
+    /// What draws on it.
+    pub fn terminal(&mut self) -> &mut DefaultTerminal {
+        &mut self.terminal
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Errors are of no use here: there is nowhere left to tell them.
+fn give_back() {
+    let _ = ratatui::try_restore();
+    let _ = execute!(io::stdout(), Show);
+}
+
+/// A panic of any thread ends the process, after the terminal was given back; its
+/// text is on the screen that the user goes on with.
+fn end_on_panic() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            give_back();
+            report(info);
+            std::process::exit(101);
+        }));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    use nix::pty::openpty;
+    use nix::sys::termios::{LocalFlags, tcgetattr};
+
+    use super::*;
+
+    /// Set in the process that is to panic.
+    const PANICS: &str = "UNDERPASS_TEST_TOP_PANICS";
+
+    #[test]
+    fn a_panic_of_any_thread_gives_the_terminal_back() {
+        if std::env::var_os(PANICS).is_some() {
+            let _screen = Screen::open().unwrap();
+            let _ = std::thread::spawn(|| panic!("half drawn")).join();
+            std::thread::park();
+        }
+        let pty = openpty(None, None).unwrap();
+        let terminal = || Stdio::from(pty.slave.try_clone().unwrap());
+        let name = "top::terminal::tests::a_panic_of_any_thread_gives_the_terminal_back";
+        let mut run = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(PANICS, "1")
+            .stdin(terminal())
+            .stdout(terminal())
+            .stderr(terminal())
+            .spawn()
+            .unwrap();
+        assert_eq!(run.wait().unwrap().code(), Some(101));
+        let flags = tcgetattr(&pty.slave).unwrap().local_flags;
+        assert!(flags.contains(LocalFlags::ECHO | LocalFlags::ICANON));
+        let mut seen = vec![0; 1 << 16];
+        let length = std::fs::File::from(pty.master).read(&mut seen).unwrap();
+        let seen = String::from_utf8_lossy(&seen[..length]).into_owned();
+        let left = seen.rfind("\x1b[?1049l").expect("the screen is left");
+        assert!(seen[left..].contains("\x1b[?25h"), "no cursor: {seen:?}");
+        assert!(seen[left..].contains("half drawn"), "{seen:?}");
+    }
+}
