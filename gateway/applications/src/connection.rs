@@ -655,7 +655,11 @@ mod tests {
             delivery,
             offset,
         };
-        for (offset, left) in [(0, &whole[..]), (99_999, &whole[99_999..]), (u64::MAX, &whole[100_000..])] {
+        for (offset, left) in [
+            (0, &whole[..]),
+            (99_999, &whole[99_999..]),
+            (u64::MAX, &whole[100_000..]),
+        ] {
             served.ask(&read(offset), b"").await;
             let (event, part) = served.event().await;
             assert_eq!(event, Event::Data { id: 3 });
