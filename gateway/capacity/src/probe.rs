@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const FIRST_GAIN: f64 = 0.25;
 pub(crate) const MOST_GAIN: f64 = 1.0;
 const LEAST_GAIN: f64 = 0.05;
-/// Behind a first flight. A probe is the shorter the more it sends.
+/// Behind a first flight that has left no queue.
 const STEEP_GAIN: f64 = 6.0;
 
 /// What is sent for a probe of the first gain: at least so long, and so many
@@ -75,7 +75,7 @@ impl Probing {
     }
 
     /// The estimate is what a short flight has shown, without a queue: the next probe is
-    /// due, and is for many times as much.
+    /// due, and is a steep one.
     pub fn multiply(&mut self, now: Instant) {
         self.gain = STEEP_GAIN;
         self.current = None;

@@ -215,7 +215,6 @@ impl Engine {
             let ip_bytes = hop.wire.ip_bytes(bytes);
             let terminal = id.terminal();
             self.scheduler.sent(now, Leaf { terminal, class }, ip_bytes);
-            self.after_change(now);
         }
     }
 
