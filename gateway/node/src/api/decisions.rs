@@ -45,7 +45,7 @@ pub struct Meant {
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum DecisionView {
     /// Something was decided about a flow.
-    Flow(FlowView),
+    Flow(Box<FlowView>),
     /// Something has happened to a path that such a flow could go by.
     Path(PathNewsView),
 }
@@ -221,7 +221,7 @@ impl ApiState {
         let now = OffsetDateTime::now_utc();
         let at = crate::clock::utc_ms().map(|_| now);
         match news {
-            News::Flow(flow) => DecisionView::Flow(self.flow_view(flow, at, missed)),
+            News::Flow(flow) => DecisionView::Flow(Box::new(self.flow_view(flow, at, missed))),
             News::Path(news) => DecisionView::Path(self.path_news_view(news, at, missed)),
         }
     }
