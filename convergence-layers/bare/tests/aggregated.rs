@@ -49,7 +49,7 @@ fn a_bundle_that_is_cut_short_or_lies_about_its_length_is_left_whole_for_the_nod
     let lie = [&[0x9f, 0x5b], &[0xff; 8][..], b"bytes"].concat();
     let nested = vec![0x9f; 100_000];
     // Each of these would cost the node as much as a bundle does.
-    let tiny = [0x9f, 0xff].repeat(50_000);
+    let tiny = [0x9f_u8, 0xff].repeat(50_000);
     for bad in [cut, lie, nested, tiny, b"no bundle".to_vec()] {
         assert_eq!(
             apart([whole.clone(), bad.clone()].concat()),
