@@ -133,6 +133,7 @@ def test_what_waits_for_an_application_outlives_a_kill_and_nothing_else_does(
     pair.hub.process.kill()
     (waiting / "0123456789abcdef").write_bytes(b"left by a crash")
     pair.hub.start()
+    pair.wait_until_ready()
     (received,) = _receive(pair.hub, tmp_path / "received")
     assert _digest(received) == digest
     while list(waiting.iterdir()):

@@ -156,7 +156,7 @@ impl Mailbox {
     /// # Errors
     /// When the database fails.
     pub fn files(&self) -> Result<Vec<NamedFile>, MailboxError> {
-        let all = "SELECT number, node, name, bytes FROM files JOIN waiting USING (number)";
+        let all = "SELECT number, node, files.name, bytes FROM files JOIN waiting USING (number)";
         let mut all = self.connection.prepare(all)?;
         let files = all.query_map([], |row| {
             let unsigned = |column| row.get(column).map(i64::cast_unsigned);

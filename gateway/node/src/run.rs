@@ -31,7 +31,7 @@ use std::collections::HashMap;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -166,7 +166,7 @@ impl Begun {
         let Some(channel) = channel else {
             return Ok(Begun {
                 sockets: Arc::default(),
-                incarnation: incarnation::next(&config.node.state_dir)?,
+                incarnation: incarnation::next(&config.node.state_dir, SystemTime::now())?,
                 begun: Instant::now(),
                 predecessor: None,
             });
@@ -281,7 +281,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     // From here on the node is this process'. What is counted is counted anew,
     // and told apart from what was before.
     let counted = match predecessor {
-        Some(_) => incarnation::next(&config.node.state_dir)?,
+        Some(_) => incarnation::next(&config.node.state_dir, SystemTime::now())?,
         None => incarnation,
     };
     let helper = helper.or(inherited).map(Arc::new);
