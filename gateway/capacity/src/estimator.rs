@@ -533,12 +533,9 @@ impl Estimator {
                     self.probing.look_for(now, self.before / capacity - 1.0);
                 }
             }
-        } else if view.backlogged || view.told.is_some() {
+        } else {
             self.unmoved = 0;
             self.lower(now, view, view.carried);
-        } else {
-            // Too little was sent to show what the link carries.
-            self.end_drain(now, view);
         }
     }
 
