@@ -262,7 +262,7 @@ class Enrolments:
     def _working(self) -> Authority:
         if self._authority is None:
             detail = "this service has no authority: it is started with --authority"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail)
+            raise Problem(HTTPStatus.CONFLICT, detail)
         return self._authority
 
     def _admit(self, call: Call) -> None:

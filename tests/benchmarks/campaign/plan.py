@@ -75,7 +75,7 @@ class Entry:
 
 
 # Experiments for which a campaign has no time: they are run by themselves.
-BY_HAND = ("bundle-file", "ltp-live", "waiting-bundles")
+BY_HAND = ("bundle-file", "ltp-live", "soak", "waiting-bundles")
 
 # What a run takes, and what it needs of the machine, was measured on two cores: a saturated
 # profile V with all its programs needs 0.15 of them, three at once 0.48. What is measured alone
@@ -102,7 +102,6 @@ CAMPAIGN = (
     Entry("goodput-rtt", 30.0, 30.0, _SHARING, 15, 15, at_once=5, share=0.4),
     Entry("fallback", 34.0, 38.0, _MOST, share=_V),
     # Three of its 25 minutes at once.
-    Entry("soak", 1350.0, fixed_s=30.0, at_once=3, share=0.6),
     Entry("resumption", 37.0, 90.0, _RIVALS, runs_at_least=30, share=0.15),
     Entry("shared-hop", 34.0, 34.0, _MOST, 2, 2, fixed_s=2 * _AROUND_S, share=_V),
     Entry("leo", 303.0, 305.0, _MOST, share=_V),

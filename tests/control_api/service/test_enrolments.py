@@ -236,7 +236,7 @@ def test_a_service_without_an_authority_says_so(api: Api) -> None:
         renew(api, "x"),
         api.get("/v1/authority/revocations", caller=None),
     ):
-        assert answer.status == 503
+        assert answer.status == 409
         assert "--authority" in answer.problem
 
 
