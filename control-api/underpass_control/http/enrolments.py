@@ -52,7 +52,8 @@ class Enrolments:
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
-        away = [HTTPStatus.SERVICE_UNAVAILABLE]
+        # Without an authority, or while it cannot work.
+        refused = [HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE]
         return [
             Endpoint(
                 "GET",
@@ -75,6 +76,7 @@ class Enrolments:
                 body=models.EnrolmentBody,
                 answers=models.NewEnrolment,
                 status=HTTPStatus.CREATED,
+                problems=[HTTPStatus.CONFLICT],
             ),
             Endpoint(
                 "DELETE",
@@ -105,7 +107,7 @@ class Enrolments:
                 None,
                 body=models.EnrolBody,
                 answers=models.Enrolled,
-                problems=[HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT, *away],
+                problems=[HTTPStatus.FORBIDDEN, *refused],
             ),
             Endpoint(
                 "POST",
@@ -115,7 +117,7 @@ class Enrolments:
                 None,
                 body=models.RenewBody,
                 answers=models.Certified,
-                problems=[HTTPStatus.FORBIDDEN, *away],
+                problems=[HTTPStatus.FORBIDDEN, *refused],
             ),
             Endpoint(
                 "GET",
@@ -126,7 +128,7 @@ class Enrolments:
                 headers=["If-None-Match"],
                 others=[HTTPStatus.NOT_MODIFIED],
                 media_type=_LIST_TYPE,
-                problems=away,
+                problems=refused,
             ),
         ]
 
