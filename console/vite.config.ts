@@ -58,7 +58,10 @@ export default defineConfig({
     assetsInlineLimit: 0,
     // The licences of what is inside go with it.
     license: { fileName: "licenses.md" },
-    modulePreload: { polyfill: false },
+    // Names of what each part needs would not fit the first flight; small parts are loaded
+    // ahead of their use anyway.
+    modulePreload: false,
+    rolldownOptions: { output: { chunkFileNames: "assets/[name]-[hash:6].js" } },
   },
   plugins: [styleInPage(), compressed()],
   server: { proxy: { "/v1": "http://127.0.0.1:8470" } },

@@ -30,7 +30,7 @@ def test_a_rate_is_set_told_to_others_changed_and_released(
     form.get_by_label("What").select_option("rate")
     form.get_by_role("button", name="Set").click()
     expect(form.get_by_role("alert")).to_have_text("choose a terminal")
-    form.get_by_label("Terminal").select_option("12")
+    form.get_by_label("Terminal", exact=True).select_option("12")
     form.get_by_label("forward").fill("1.5")
     form.get_by_label("note").fill("<b>live</b>")
     form.get_by_role("button", name="Set").click()

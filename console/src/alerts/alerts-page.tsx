@@ -3,7 +3,8 @@
 import { useEffect } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Alert } from "../api/types";
-import { useLive, useMayOperate, useTick } from "../shell/context";
+import { useLive, useTick } from "../shell/context";
+import { useMayOperate } from "../shell/may-operate";
 import { seconds } from "../shell/format";
 import { Failure, useRead } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";

@@ -1,7 +1,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Intervention } from "../api/types";
-import { useLive, useMayOperate } from "../shell/context";
+import { useLive } from "../shell/context";
+import { useMayOperate } from "../shell/may-operate";
 import { seconds, utc } from "../shell/format";
 import { CHOICES, type Choice, describe, type Fields, requestOf } from "./intervention-text";
 import { TerminalChoice } from "./terminal-choice";

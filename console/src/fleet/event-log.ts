@@ -14,8 +14,6 @@ export interface LogLine {
 }
 
 const MOST_LINES = 2000;
-/** What becomes of an intervention. */
-const ACTIONS: Record<string, string> = { create: "set by an operator", set: "changed by an operator", delete: "released" };
 
 export class EventLog {
   lines: LogLine[] = [];
@@ -97,8 +95,8 @@ function otherText(kind: string, data: Record<string, unknown>, fleet: Fleet): s
     case "beam":
       return `beam ${data.beam}: ${data.action}`;
     case "intervention": {
-      const what = `${data.what} ${ACTIONS[String(data.action)] ?? data.action}`;
-      return data.terminal ? `${fleet.nameOf(Number(data.terminal))}: ${what}` : `beam ${data.beam}: ${what}`;
+      const whose = data.terminal ? fleet.nameOf(Number(data.terminal)) : `beam ${data.beam}`;
+      return `${whose}: ${data.what}: ${data.action}`;
     }
     case "obstructions":
       return `map: ${data.count} ${data.action}`;

@@ -17,7 +17,7 @@ const BeamsPage = later(() => import("../beam/beams-page"), "the beams");
 const TerminalsPage = later(() => import("../terminal/terminals-page"), "the terminals");
 const EventsPage = later(() => import("../events/events-page"), "the events");
 const AlertsPage = later(() => import("../alerts/alerts-page"), "the alerts");
-const AccessPage = later(() => import("../access/access-page"), "users and tokens");
+const AccessPage = later(() => import("../access/access-page"), "the access");
 
 const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   map: MapPage,

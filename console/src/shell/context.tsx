@@ -10,12 +10,6 @@ export const LiveContext = createContext<Live | undefined>(undefined);
 /** Who is signed in; undefined until the service has said. */
 export const SessionContext = createContext<Session | undefined>(undefined);
 
-/** Tells whether who is signed in may change how beams are run. */
-export function useMayOperate(): boolean {
-  const session = useContext(SessionContext);
-  return session !== undefined && !session.tenant && ["operator", "administrator"].includes(session.role);
-}
-
 export function useLive(): Live {
   const live = useContext(LiveContext);
   if (!live) throw new Error("no live fleet around this component");

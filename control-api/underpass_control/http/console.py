@@ -24,13 +24,15 @@ _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 # The files beside these are the same, compressed; they are chosen by what the browser takes.
 _COMPRESSED = frozenset({".br", ".gz"})
 _HEADERS = {
+    # Shorter than the library's, and without versions.
+    "Server": "underpass",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 # What concerns a page and not its assets: the first script and its head fit one flight of TCP.
 _PAGE_HEADERS = {
     **_HEADERS,
+    "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }

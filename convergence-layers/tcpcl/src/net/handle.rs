@@ -157,7 +157,9 @@ impl<S: Socket> Session for SessionHandle<S> {
             };
         }
         let mut figures = self.ask();
-        figures.still = figures.in_flight_bytes == 0 && now - still.since >= STILL;
+        // Subflows come and go without a byte of the session.
+        let subflows = figures.subflows.unwrap_or(0);
+        figures.still = subflows == 0 && figures.in_flight_bytes == 0 && now - still.since >= STILL;
         if figures.still {
             still.figures = Some((now, figures));
         }
