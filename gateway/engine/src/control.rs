@@ -3,8 +3,6 @@
 use std::time::Instant;
 
 use underpass_bundle::BundleId;
-use underpass_cla::Class;
-use underpass_scheduler::Leaf;
 
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
@@ -202,19 +200,6 @@ impl Engine {
         {
             let ip_bytes = hop.wire.ip_bytes(bytes);
             self.scheduler.wait_for_unsent(now, id.terminal(), ip_bytes);
-        }
-    }
-
-    /// Takes how many bytes the transport of a hop's class has sent again by itself; of
-    /// all classes together where it has none. They use the rate like what is granted.
-    pub fn observe_repeated(&mut self, now: Instant, id: HopId, class: Option<Class>, bytes: u64) {
-        let last = self.classes.last().copied();
-        if let (Some(hop), Some(class)) = (self.hops.get(&id), class.or(last))
-            && bytes > 0
-        {
-            let ip_bytes = hop.wire.ip_bytes(bytes);
-            let terminal = id.terminal();
-            self.scheduler.sent(now, Leaf { terminal, class }, ip_bytes);
         }
     }
 

@@ -99,30 +99,6 @@ fn what_is_unsent_counts_once_and_only_after_a_much_lower_rate() {
 }
 
 #[test]
-fn what_transports_send_again_takes_part_of_the_rate() {
-    let (mut terminal, _hub) = pair();
-    let key = terminal.open(1, BULK);
-    terminal.engine.set_rate(terminal.now, HOP, Some(2_000_000));
-    terminal.write(key, 3_000_000);
-    terminal.bytes_in(Duration::from_millis(500));
-    for class in [Some(BULK), None] {
-        let mut bytes = 0;
-        for _ in 0..40 {
-            // 1.2 Mbit/s of payload.
-            let now = terminal.now;
-            terminal
-                .engine
-                .observe_repeated(now, HOP, class, 15_000 / 2);
-            bytes += terminal.bytes_in(Duration::from_millis(50));
-        }
-        // Of 500 kB in these 2 s, they have some 310 with headers.
-        assert!((160_000..215_000).contains(&bytes), "{bytes} of {class:?}");
-    }
-    let all = terminal.bytes_in(Duration::from_secs(2));
-    assert!((440_000..520_000).contains(&all), "{all}");
-}
-
-#[test]
 fn a_blocked_hop_sends_nothing_and_resumes_at_once() {
     let (mut terminal, mut hub) = pair();
     let key = terminal.open(1, BULK);

@@ -269,11 +269,7 @@ impl Shell {
             for reading in &mut readings {
                 // One that ended meanwhile has been summed up for good.
                 if inner.sessions.contains_key(&reading.id) {
-                    let seen = inner.transport.observe(reading);
-                    reading.ack_bytes = seen.ack_bytes;
-                    let class = reading.place.class;
-                    let repeated = seen.repeated_bytes;
-                    inner.engine.observe_repeated(now, hop, class, repeated);
+                    reading.ack_bytes = inner.transport.observe(reading);
                 }
             }
             let sending = inner.engine.sending(hop);

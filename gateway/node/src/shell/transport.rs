@@ -34,15 +34,6 @@ const SACK_BYTES: u64 = 28;
 /// A hop and a class; sessions without a class carry all.
 type Place = (HopId, Option<Class>);
 
-/// What was seen of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Observed {
-    /// IP bytes of one of its pure ACKs at present.
-    pub ack_bytes: u64,
-    /// Bytes that it has sent again since it was last observed.
-    pub repeated_bytes: u64,
-}
-
 /// The sums, and how far each session has been added to them.
 #[derive(Debug, Default)]
 pub(super) struct TransportLedger {
@@ -51,8 +42,9 @@ pub(super) struct TransportLedger {
 }
 
 impl TransportLedger {
-    /// Adds what a session has moved since it was last observed.
-    pub fn observe(&mut self, reading: &SessionReading) -> Observed {
+    /// Adds what a session has moved since it was last observed; IP bytes of
+    /// one of its pure ACKs.
+    pub fn observe(&mut self, reading: &SessionReading) -> u64 {
         let new = reading.figures;
         let old = self.seen.insert(reading.id, new).unwrap_or_default();
         let place = (reading.place.hop, reading.place.class);
@@ -60,8 +52,7 @@ impl TransportLedger {
         // A socket that is closed counts nothing any more: no negative steps.
         let step = |new: u64, old: u64| new.saturating_sub(old);
         total.sent_bytes += step(new.sent_bytes, old.sent_bytes);
-        let repeated_bytes = step(new.retransmitted_bytes, old.retransmitted_bytes);
-        total.retransmitted_bytes += repeated_bytes;
+        total.retransmitted_bytes += step(new.retransmitted_bytes, old.retransmitted_bytes);
         total.received_bytes += step(new.received_bytes, old.received_bytes);
         let (sum, now, then) = (&mut total.coded, new.coded, old.coded);
         sum.symbols_sent += step(now.symbols_sent, then.symbols_sent);
@@ -84,10 +75,7 @@ impl TransportLedger {
         let sacks = new.out_of_order_segments > old.out_of_order_segments;
         let ack_bytes = reading.place.ack_bytes + if sacks { SACK_BYTES } else { 0 };
         total.sent_ip_bytes += step(new.sent_bytes, old.sent_bytes) + segments * ack_bytes;
-        Observed {
-            ack_bytes,
-            repeated_bytes,
-        }
+        ack_bytes
     }
 
     /// A session is gone; its share of the sums stays.
@@ -153,24 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_is_told_once() {
-        let mut ledger = TransportLedger::default();
-        let mut one = reading(1, 5_000);
-        for (total, new) in [(0, 0), (3_000, 3_000), (3_000, 0), (3_500, 500), (0, 0)] {
-            one.figures.retransmitted_bytes = total;
-            assert_eq!(ledger.observe(&one).repeated_bytes, new);
-        }
-    }
-
-    #[test]
     fn acks_are_larger_while_segments_come_out_of_order() {
         let mut ledger = TransportLedger::default();
         let mut one = reading(1, 0);
-        assert_eq!(ledger.observe(&one).ack_bytes, 52);
+        assert_eq!(ledger.observe(&one), 52);
         one.figures.out_of_order_segments = 9;
         one.figures.segments_sent = 10;
-        assert_eq!(ledger.observe(&one).ack_bytes, 80);
-        assert_eq!(ledger.observe(&one).ack_bytes, 52);
+        assert_eq!(ledger.observe(&one), 80);
+        assert_eq!(ledger.observe(&one), 52);
         let total = ledger.totals[&(HopId(0), Some(Class(1)))];
         assert_eq!(total.sent_ip_bytes, 10 * 80);
     }
