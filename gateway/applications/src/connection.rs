@@ -199,11 +199,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                 custody,
                 reports,
             } => {
-                let Some(destination) = endpoint(&destination) else {
-                    let message = format!("{destination:?} is no endpoint ipn:NODE.SERVICE");
-                    return self
-                        .refuse(Some(id), ErrorCode::Destination, &message)
-                        .await;
+                let Some(destination) = self.destination(id, &destination).await? else {
+                    return Ok(());
                 };
                 let outgoing = Outgoing {
                     service,
@@ -225,11 +222,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                 bytes,
             } => {
                 self.upload = Upload::Refused(id);
-                let Some(destination) = endpoint(&destination) else {
-                    let message = format!("{destination:?} is no endpoint ipn:NODE.SERVICE");
-                    return self
-                        .refuse(Some(id), ErrorCode::Destination, &message)
-                        .await;
+                let Some(destination) = self.destination(id, &destination).await? else {
+                    return Ok(());
                 };
                 let outgoing = Outgoing {
                     service,
@@ -324,6 +318,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
         };
         self.files.extend(stored.file.map(|file| (number, file)));
         self.tell(&bundle, &stored.payload).await
+    }
+
+    /// The endpoint that a client means; it is told if that is none.
+    async fn destination(&mut self, id: u64, text: &str) -> Result<Option<Eid>, ClientError> {
+        let destination = endpoint(text);
+        if destination.is_none() {
+            let message = format!("{text:?} is no endpoint ipn:NODE.SERVICE");
+            self.refuse(Some(id), ErrorCode::Destination, &message)
+                .await?;
+        }
+        Ok(destination)
     }
 
     pub(crate) async fn refuse(
