@@ -22,8 +22,8 @@ use tokio::sync::Notify;
 use crate::document::MOST_DOCUMENT_BYTES;
 use crate::metadata::{Figures, Metadata, Size};
 
-/// What documents of CDNI are (RFC 8006, 7.1), and what servers say that do not
-/// know it.
+/// The media type of CDNI documents (RFC 8006, 7.1), and the type that servers
+/// send which do not know it.
 const TYPES: &str = "application/cdni, application/json;q=0.9";
 
 /// Where the metadata are.
@@ -41,7 +41,7 @@ pub struct ClientConfig {
 /// Why a source cannot be asked at all.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// The address is none.
+    /// What was given is not an address.
     #[error("cdni.url = {0:?}: must be http(s)://HOST[:PORT]/PATH, of the HostIndex")]
     Url(String),
     /// The authorities' certificates cannot be read.

@@ -34,7 +34,7 @@ pub struct ServiceConfig {
 /// Why the service cannot be asked at all.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// The address is none.
+    /// What was given is not an address.
     #[error("{0:?} is no address of a control service: must be https://HOST[:PORT][/PREFIX]")]
     Url(String),
     /// The token cannot be read.

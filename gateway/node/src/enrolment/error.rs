@@ -12,7 +12,7 @@ use crate::config::ConfigError;
 /// Why a node is not enrolled.
 #[derive(Debug, Error)]
 pub enum EnrolError {
-    /// The token is none.
+    /// What was given is not a token.
     #[error("this is no token of an enrolment (upe_…): copy it whole, or have another one made")]
     Token,
     /// The address is not one of HTTPS.
@@ -60,7 +60,7 @@ pub enum EnrolError {
 }
 
 impl EnrolError {
-    /// Whether the same token will never do: the service has refused it.
+    /// Whether the service has refused the token, so that trying again is of no use.
     pub fn is_final(&self) -> bool {
         let EnrolError::Service(ServiceError::Status { status, .. }) = self else {
             return false;
