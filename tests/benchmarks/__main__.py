@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmarks import subjects
@@ -15,10 +16,10 @@ from tests.benchmarks.campaign.course import (
     begun_or_resumed,
     broken_off_by_signals,
     launcher,
-    replace_results,
+    replace_volume,
 )
 from tests.benchmarks.campaign.manifest import CampaignError, made_now
-from tests.benchmarks.campaign.plan import CAMPAIGN, chosen
+from tests.benchmarks.campaign.plan import VOLUMES, Entry, chosen
 from tests.benchmarks.experiments import EXPERIMENTS
 from tests.benchmarks.figures import FIGURES
 from tests.benchmarks.readme import write_readme
@@ -89,12 +90,38 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _campaign(arguments: argparse.Namespace) -> int:
-    entries = chosen(arguments.experiments, arguments.scale)
-    trial = len(entries) < len(CAMPAIGN) or arguments.scale < 1
-    folder = arguments.into or _OWN / ("trial" if trial else "campaign")
+    """Measure the volumes one after the other, each a campaign of its own; or make a trial."""
+    began = time.monotonic()
+    if arguments.experiments or arguments.scale < 1:
+        names = [name for volume in arguments.volume for name in VOLUMES[volume]]
+        entries = chosen(arguments.experiments or names, arguments.scale)
+        return 0 if _measured(arguments, entries, _OWN / "trial", None, trial=True) else 1
+    for volume in arguments.volume:
+        folder = _OWN / "campaigns" / volume
+        left_s = None
+        if arguments.portion is not None:
+            left_s = 60 * arguments.portion - (time.monotonic() - began)
+            if left_s <= 0:
+                return 1
+        say(f"volume {volume}")
+        if not _measured(arguments, chosen(VOLUMES[volume]), folder, left_s, trial=False):
+            return 1
+        replace_volume(folder, RESULTS, _OWN)
+        _write(RESULTS)
+    return 0
+
+
+def _measured(
+    arguments: argparse.Namespace,
+    entries: Sequence[Entry],
+    folder: Path,
+    portion_s: float | None,
+    *,
+    trial: bool,
+) -> bool:
+    """Begin a campaign in a folder or go on with it; tell whether it is complete."""
     fresh = made_now(entries, seed=arguments.seed, trial=trial)
     manifest = begun_or_resumed(folder, fresh, anew=arguments.anew)
-    portion_s = None if arguments.portion is None else 60 * arguments.portion
     # Short trials need no minute of idleness.
     launch = launcher(folder, manifest, _IDLE_S * arguments.scale)
     course = Course(folder, manifest, entries, launch, portion_s=portion_s)
@@ -102,17 +129,9 @@ def _campaign(arguments: argparse.Namespace) -> int:
         course.run()
     if manifest.ended is None:
         say(f"not complete: the same command goes on with it, in {folder}")
-        return 1
+        return False
     _write(folder)
-    if not trial and arguments.into is None:
-        _install(folder)
-    return 0
-
-
-def _install(folder: Path) -> None:
-    """Have a complete campaign take the place of the project's results."""
-    replace_results(folder, RESULTS, _OWN)
-    _write(RESULTS)
+    return True
 
 
 def _write(folder: Path) -> None:
@@ -140,10 +159,13 @@ def _parse() -> argparse.Namespace:
     # What a campaign starts its experiments with.
     run.add_argument("--campaign", help=argparse.SUPPRESS)
     campaign = commands.add_parser(
-        "campaign", help="measure everything on this commit, or go on with it; seven hours"
+        "campaign", help="measure everything on this commit, or go on with it; eight hours"
     )
     campaign.add_argument(
         "--portion", type=float, metavar="MINUTES", help="begin only what is done within them"
+    )
+    campaign.add_argument(
+        "--volume", nargs="+", choices=VOLUMES, default=list(VOLUMES), help="only these volumes"
     )
     campaign.add_argument("--anew", action="store_true", help="forget what was begun")
     campaign.add_argument(
@@ -152,7 +174,6 @@ def _parse() -> argparse.Namespace:
     campaign.add_argument(
         "--scale", type=_part, default=1.0, help="this part of the runs and the idle time: a trial"
     )
-    campaign.add_argument("--into", type=Path, help="keep it in this folder, and only there")
     for command in (run, campaign):
         command.add_argument("--seed", type=int, default=1, help="seed of the first run of each")
     commands.add_parser("list", help="show the names of experiments, subjects and figures")

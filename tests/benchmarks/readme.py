@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.benchmarks.campaign.manifest import load_manifest
 from tests.benchmarks.records import RESULTS, Record
-from tests.benchmarks.report import saved_results
+from tests.benchmarks.report import MixedError, saved_results, volumes
 
 README = Path(__file__).parents[2] / "README.md"
 _MARKED = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
@@ -34,28 +34,40 @@ class Records:
 
     of: Mapping[tuple[str, str], Record]
     notes: Mapping[str, Mapping[str, object]]
-    origin: str
+    # By figure.
+    origins: Mapping[str, str]
 
     def median(self, figure: str, subject: str = "underpass") -> float | None:
         """Return a figure's median; None where it was not measured."""
         found = self.of.get((figure, subject))
         return found.median if found else None
 
+    def origin(self, figures: Iterable[str]) -> str:
+        """Say where these figures come from; those of several campaigns are refused."""
+        found = sorted({self.origins[name] for name in figures if name in self.origins})
+        if len(found) > 1:
+            raise MixedError(f"one table has figures of several origins: {' '.join(found)}")
+        return found[0] if found else ""
+
 
 def collect(folder: Path = RESULTS) -> Records:
-    """Read a folder's records; those of several campaigns are refused."""
-    results = [result for result, _ in saved_results(folder)]
-    manifest = load_manifest(folder)
-    origin = (
-        f"Measured in one campaign on commit {manifest.commit[:7]}."
-        if manifest
-        else "Measured before there were campaigns, at several commits."
-    )
-    return Records(
-        {(entry.id, entry.subject): entry for result in results for entry in result.records},
-        {result.experiment: result.notes for result in results},
-        origin,
-    )
+    """Read the records of a folder and of its volumes."""
+    of: dict[tuple[str, str], Record] = {}
+    notes: dict[str, Mapping[str, object]] = {}
+    origins: dict[str, str] = {}
+    for source in (folder, *volumes(folder)):
+        manifest = load_manifest(source)
+        origin = (
+            f"Measured in one campaign on commit {manifest.commit[:7]}."
+            if manifest
+            else "Measured before there were campaigns, at several commits."
+        )
+        for result, _ in saved_results(source):
+            notes[result.experiment] = result.notes
+            for entry in result.records:
+                of[entry.id, entry.subject] = entry
+                origins[entry.id] = origin
+    return Records(of, notes, origins)
 
 
 def rewritten(page: str, records: Records) -> str:
@@ -97,7 +109,8 @@ def _way_of_the_data(records: Records) -> str:
         for name in _COLUMNS
         if any(records.median(figure, name) is not None for _, figure, _ in rows)
     ]
-    lines = [f"{records.origin}\n", _line(["", *(_COLUMNS[name] for name in subjects)])]
+    origin = records.origin(figure for _, figure, _ in rows)
+    lines = [f"{origin}\n", _line(["", *(_COLUMNS[name] for name in subjects)])]
     lines.append("|---" * (1 + len(subjects)) + "|")
     for title, figure, shown in rows:
         cells = [records.median(figure, name) for name in subjects]

@@ -1,4 +1,4 @@
-"""The report: one Markdown page of the results of one campaign."""
+"""The report: a Markdown page for each campaign, and one that leads to them."""
 
 from __future__ import annotations
 
@@ -58,22 +58,54 @@ def saved_results(folder: Path) -> list[tuple[Result, dict[str, Any]]]:
     return found
 
 
+def volumes(folder: Path) -> list[Path]:
+    """Return the folders below one that have a campaign each."""
+    return [path.parent for path in sorted(folder.glob(f"*/{FILE}"))]
+
+
 def write_report(folder: Path = RESULTS) -> Path:
-    """Plot every saved result and write the page that shows them."""
+    """Plot every saved result and write the page that shows them; for the volumes, too."""
+    for volume in volumes(folder):
+        write_report(volume)
     path = folder / "REPORT.md"
     text = report(folder)
-    for result, _ in saved_results(folder):
+    results = saved_results(folder)
+    plots = {name for result, _ in results for name in plot_names(result)}
+    for old in folder.glob("*.svg"):
+        if old.name not in plots:
+            old.unlink()
+    for result, _ in results:
         plot_all(result, folder)
     path.write_text(text)
     return path
 
 
 def report(folder: Path = RESULTS) -> str:
-    """Return the page that shows a folder's results."""
+    """Return the page that shows a folder's results, and leads to those of its volumes."""
     results = saved_results(folder)
-    parts = [_INTRODUCTION, _origin(folder, results)]
+    parts = [_INTRODUCTION]
+    if found := volumes(folder):
+        parts.append("\n".join(_contents(found)))
+    if results or not found:
+        parts.append(_origin(folder, results))
     parts += ["\n".join(_section(result, where)) for result, where in results]
     return "\n".join(parts)
+
+
+def _contents(found: Sequence[Path]) -> Iterator[str]:
+    yield "## Volumes\n"
+    yield "Each is one campaign: one commit, one machine.\n"
+    yield "| volume | commit | measured | processor | experiments |"
+    yield "|---|---|---|---|---|"
+    for volume in found:
+        manifest = load_manifest(volume)
+        assert manifest is not None
+        measured = ", ".join(result.experiment for result, _ in saved_results(volume))
+        yield (
+            f"| [{volume.name}]({volume.name}/REPORT.md) | {manifest.commit[:8]} "
+            f"| {manifest.started[:10]} | {manifest.machine['cpu']} | {measured} |"
+        )
+    yield ""
 
 
 def _place(path: Path) -> tuple[int, str]:

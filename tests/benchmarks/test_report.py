@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,34 @@ def test_a_result_of_another_machine_or_commit_is_refused(tmp_path: Path) -> Non
 def test_runs_by_themselves_are_called_so(tmp_path: Path) -> None:
     first_byte(None).save(tmp_path)
     assert "## No campaign" in report(tmp_path)
+
+
+def test_each_volume_has_its_own_campaign_and_page(tmp_path: Path) -> None:
+    for volume, campaign in (("data", "now-abc"), ("hub", "then-def")):
+        manifest(id=campaign).save(tmp_path / volume)
+        first_byte(campaign).save(tmp_path / volume)
+    page = write_report(tmp_path).read_text()
+    assert "[data](data/REPORT.md)" in page
+    assert "[hub](hub/REPORT.md)" in page
+    assert "No campaign" not in page
+    assert "## Campaign then-def" in (tmp_path / "hub" / "REPORT.md").read_text()
+
+
+def test_a_plot_that_no_page_shows_any_more_goes(tmp_path: Path) -> None:
+    first_byte(None).save(tmp_path)
+    (tmp_path / "old.svg").write_text("")
+    write_report(tmp_path)
+    assert not (tmp_path / "old.svg").exists()
+
+
+def test_a_table_of_two_origins_is_refused(tmp_path: Path) -> None:
+    manifest().save(tmp_path / "data")
+    first_byte("now-abc").save(tmp_path / "data")
+    records = collect(tmp_path)
+    assert "one campaign" in records.origin(["first-byte.g"])
+    both = dataclasses.replace(records, origins={**records.origins, "object-1mb.g": "elsewhere"})
+    with pytest.raises(MixedError, match="elsewhere"):
+        both.origin(["first-byte.g", "object-1mb.g"])
 
 
 def test_samples_are_kept_beside_the_result(tmp_path: Path) -> None:

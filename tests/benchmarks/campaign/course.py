@@ -205,19 +205,23 @@ def launcher(folder: Path, manifest: Manifest, idle_s: float) -> Launch:
     return launch
 
 
-def replace_results(folder: Path, results: Path, aside: Path) -> None:
-    """Put a complete campaign in the place of the results as a whole; nothing of them remains.
+def replace_volume(folder: Path, results: Path, aside: Path) -> None:
+    """Put a complete campaign in its volume's place; nothing of what was there remains.
 
-    What was there before, and the campaign's logs, are put aside, until the next time.
+    `folder` has the volume's name. What measured the same experiments before there were campaigns
+    goes too. The volume that was there and the campaign's logs are put aside, until the next time.
     """
+    volume = results / folder.name
     for source, name in (
-        (folder / "logs", "logs-of-the-last-campaign"),
-        (results, "results-before"),
+        (folder / "logs", f"{folder.name}-logs"),
+        (volume, f"{folder.name}-before"),
     ):
         shutil.rmtree(aside / name, ignore_errors=True)
         if source.exists():
             shutil.move(source, aside / name)
-    shutil.move(folder, results)
+    for path in folder.glob("*.json"):
+        (results / path.name).unlink(missing_ok=True)
+    shutil.move(folder, volume)
 
 
 @contextmanager

@@ -1,16 +1,20 @@
-"""Which experiments a campaign has, how often each subject runs, and how long that takes."""
+"""Which experiments a campaign has, how often each subject runs, and how long that takes.
+
+There is a campaign for each volume of the report: one is done in two hours at most, so that a
+machine that is lent for an afternoon measures a whole one.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.benchmarks import subjects
 from tests.benchmarks.bench import OURS
 
-LIMIT_S = 7 * 3600.0
+LIMIT_S = 2 * 3600.0
 # The beds are built, the first idle time passes, the beds are taken down.
 _AROUND_S = 75.0
 
@@ -74,12 +78,44 @@ class Entry:
         return max(1, math.ceil(runs * self.scale))
 
 
-# Experiments for which a campaign has no time: they are run by themselves.
+# Experiments for which no campaign has time: they are run by themselves.
 BY_HAND = ("bundle-file", "ltp-live", "soak", "waiting-bundles")
 
+# Each table of the project's README is of one volume.
+VOLUMES: Mapping[str, tuple[str, ...]] = {
+    "data": (
+        *("first-byte", "object-1mb", "object-1mb-idle", "object-8mb-no-loss", "object-8mb"),
+        *("object-8mb-vehicle", "bulk-200mb", "bulk-1gb", "bulk-1gb-loss", "upload", "start-up"),
+        *("crowd", "echo", "blockage-24mb", "highway", "satlink", "loopback"),
+    ),
+    "blockages": (
+        *("real-drive", "resumption", "after-blockage", "survival", "kill-9", "restart-blocked"),
+        *("disk-throughput", "disk-restart", "pep-and-cc"),
+    ),
+    "hub": (
+        *("shards", "swarm", "swarm-active", "swarm-streams", "hostile", "beside-bulk"),
+        *("idle-beam", "upgrade", "idle-streams"),
+    ),
+    "links": (
+        *("unconfigured", "mmwave", "bursts", "wrong-hint", "fade", "leo", "both-ways", "jitter"),
+        *("fallback", "shared-hop", "on-demand"),
+    ),
+    "paths": (
+        *("coded-1mb", "coded-8mb", "coded-200mb", "quic", "quic-blockages", "bonding", "outage"),
+        *("black-hole", "offload", "minfct", "one-way"),
+    ),
+    "beam": (
+        *("allocation", "fairness", "goodput-rtt", "planner", "report-to-plan", "control-loss"),
+        *("position-reports", "console"),
+    ),
+    "road": (
+        *("prediction", "road-ahead", "road-ahead-lending", "matching", "moving-vehicles", "sky"),
+    ),
+    "dtn": ("chain", "ltp", "sabr"),
+}
+
 # What a run takes, and what it needs of the machine, was measured on two cores: a saturated
-# profile V with all its programs needs 0.15 of them, three at once 0.48. What is measured alone
-# comes last; the order of the others was searched for, so that they fill each other's gaps.
+# profile V with all its programs needs 0.15 of them, three at once 0.48.
 CAMPAIGN = (
     Entry("pep-and-cc", 64.0, 130.0, (OURS, *_WITHOUT_PROXY), ours_times=2, share=0.75),
     Entry("survival", 760.0, fixed_s=0.0, share=0.25),
@@ -176,14 +212,16 @@ CAMPAIGN = (
 )
 
 
-def chosen(names: Iterable[str], scale: float) -> tuple[Entry, ...]:
-    """Return these of the campaign's entries, all if none is named, with fewer runs."""
-    wanted = list(names)
-    return tuple(
-        dataclasses.replace(entry, scale=scale)
-        for entry in CAMPAIGN
-        if not wanted or entry.name in wanted
-    )
+def chosen(names: Iterable[str], scale: float = 1.0) -> tuple[Entry, ...]:
+    """Return the entries of these experiments, with this part of their runs.
+
+    The longest comes first, so that the others fill its gaps.
+    """
+    wanted = set(names)
+    entries = [
+        dataclasses.replace(entry, scale=scale) for entry in CAMPAIGN if entry.name in wanted
+    ]
+    return tuple(sorted(entries, key=lambda entry: -entry.expected_s))
 
 
 def startable(

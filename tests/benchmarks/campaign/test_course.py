@@ -12,7 +12,7 @@ from tests.benchmarks.campaign.course import (
     Course,
     begun_or_resumed,
     broken_off_by_signals,
-    replace_results,
+    replace_volume,
 )
 from tests.benchmarks.campaign.manifest import (
     CampaignError,
@@ -217,16 +217,27 @@ def test_a_tree_with_changes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         made_now(_ENTRIES, seed=1, trial=False)
 
 
-def test_a_campaign_takes_the_place_of_all_results(tmp_path: Path) -> None:
+def test_a_campaign_takes_the_place_of_its_volume_and_no_other(tmp_path: Path) -> None:
     results, aside = tmp_path / "results", tmp_path / "aside"
+    (results / "links").mkdir(parents=True)
+    (results / "links" / "leo.json").write_text("")
+    # From before there were campaigns.
+    for name in ("new-1.json", "new-1.samples.json", "other.json"):
+        (results / name).write_text("")
     aside.mkdir()
     for number in range(2):
-        campaign = tmp_path / "campaign"
+        campaign = tmp_path / "campaigns" / "data"
         (campaign / "logs").mkdir(parents=True)
         (campaign / "logs" / "first.log").write_text("")
-        (campaign / f"new-{number}.json").write_text("")
-        replace_results(campaign, results, aside)
-        assert [path.name for path in results.iterdir()] == [f"new-{number}.json"]
+        for name in (f"new-{number}.json", f"new-{number}.samples.json"):
+            (campaign / name).write_text("")
+        replace_volume(campaign, results, aside)
+        assert {path.name for path in (results / "data").iterdir()} == {
+            f"new-{number}.json",
+            f"new-{number}.samples.json",
+        }
         assert not campaign.exists()
-    assert [path.name for path in (aside / "results-before").iterdir()] == ["new-0.json"]
-    assert [p.name for p in (aside / "logs-of-the-last-campaign").iterdir()] == ["first.log"]
+    assert {path.name for path in results.iterdir()} == {"data", "links", "other.json"}
+    assert (results / "links" / "leo.json").exists()
+    assert (aside / "data-before" / "new-0.json").exists()
+    assert [path.name for path in (aside / "data-logs").iterdir()] == ["first.log"]

@@ -7,6 +7,7 @@ from tests.benchmarks.campaign.plan import (
     BY_HAND,
     CAMPAIGN,
     LIMIT_S,
+    VOLUMES,
     Entry,
     chosen,
     duration_s,
@@ -20,8 +21,14 @@ def test_a_campaign_has_every_experiment_once_but_those_by_hand() -> None:
     assert sorted([*names, *BY_HAND]) == sorted(EXPERIMENTS)
 
 
-def test_a_campaign_keeps_its_limit() -> None:
-    assert duration_s(CAMPAIGN) <= LIMIT_S
+def test_every_experiment_is_in_one_volume() -> None:
+    names = [name for volume in VOLUMES.values() for name in volume]
+    assert sorted(names) == sorted(entry.name for entry in CAMPAIGN)
+
+
+@pytest.mark.parametrize("volume", VOLUMES)
+def test_a_campaign_keeps_its_limit(volume: str) -> None:
+    assert duration_s(chosen(VOLUMES[volume])) <= LIMIT_S
 
 
 def test_every_subject_is_known_and_ours_is_first() -> None:
