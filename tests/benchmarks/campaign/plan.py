@@ -162,7 +162,7 @@ CAMPAIGN = (
     Entry("object-1mb-idle", 60.0, 0.0, _RIVALS, runs_at_least=10, share=0.2),
     Entry("beside-bulk", 120.0, fixed_s=0.0, between_s=0.0, share=0.1),
     Entry("object-8mb-vehicle", 2.5, 6.0, tuple(subjects.NAMES), between_s=1.5, share=_V),
-    Entry("upgrade", 330.0, fixed_s=0.0, between_s=0.0, share=0.25),
+    Entry("upgrade", 330.0, fixed_s=0.0, between_s=0.0),
     Entry("satlink", 0.0, fixed_s=60.0, between_s=0.0),
     # A drive over each map, of which Meili takes most.
     Entry("matching", 5.0, fixed_s=10.0, between_s=0.0, runs_at_least=24, share=0.5),
