@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint format bench fuzz interop explore lock clean
+.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint format bench fuzz interop explore site lock clean
 
 PYTHON := .venv/bin/python
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -41,6 +41,7 @@ help:
 	@echo "make interop installs the other implementations that Cargo has, and runs the tests with them (root)"
 	@echo "make explore the simulations and laws over seeds of the day, EXPLORE_SECONDS=$(EXPLORE_SECONDS) or so"
 	@echo "make console the operator's console, into the control service (part of build)"
+	@echo "make site    the documentation as a site, into $(TARGET)/site"
 	@echo "make setup   only install what is missing"
 	@echo "make lock    renew requirements.lock from pyproject.toml"
 
@@ -128,6 +129,9 @@ fuzz: setup
 
 explore: setup
 	@.ci/explore
+
+site: setup
+	$(call timed,building the site,$(PYTHON) -m mkdocs build --quiet --site-dir $(abspath $(TARGET))/site)
 
 lock:
 	@python3 -m venv .tools/lock && .tools/lock/bin/pip --quiet install pip-tools

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,20 @@ def test_every_document_is_in_the_list_of_documents() -> None:
     listed = {link.partition("#")[0] for link in links((ROOT / "docs/README.md").read_text())}
     there = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert there - listed == set()
+
+
+def test_the_site_has_every_page_and_no_link_that_leads_nowhere(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for page in (ROOT / "docs").glob("*.md"):
+        name = "index" if page.stem == "README" else page.stem
+        assert (tmp_path / f"{name}.html").exists(), page
+    # What lies outside of the folder is there, too.
+    assert (tmp_path / "repository/tests/benchmarks/results/REPORT.html").exists()
+    # It works without a network.
+    scripts = re.compile(r"<(?:script|link)[^>]+(?:src|href)=\"https?:")
+    assert not scripts.search((tmp_path / "index.html").read_text())
 
 
 def test_links_in_code_are_not_followed_and_others_are() -> None:
