@@ -17,6 +17,8 @@ from underpass_control.storage.models import Alert, AlertMessage, AlertRule, Ale
 
 # What waits to be sent, of all targets together; what comes then is not sent at all.
 MOST_WAITING = 10_000
+# Alerts in one transaction: others write between two, and no statement has too many parameters.
+AT_ONCE = 500
 
 
 async def rules(connection: AsyncConnection) -> list[Rule]:
@@ -33,34 +35,35 @@ async def firing(connection: AsyncConnection) -> Sequence[Row[Any]]:
 
 async def fire(
     connection: AsyncConnection, found: Mapping[Subject, str], by: Iterable[Rule], now_ms: int
-) -> list[Row[Any]]:
-    """Have alerts fire; return those that did not yet, whatever other processes do meanwhile."""
+) -> Sequence[Row[Any]]:
+    """Have at most `AT_ONCE` alerts fire.
+
+    Return those that did not yet, whatever other processes do meanwhile.
+    """
     of_rule = {rule.id: rule for rule in by}
+    values = [
+        {
+            "rule_id": subject.rule,
+            "rule": of_rule[subject.rule].name,
+            "kind": of_rule[subject.rule].kind.value,
+            "terminal": subject.terminal,
+            "link": subject.link,
+            "text": text[:300],
+            "since_ms": now_ms,
+        }
+        for subject, text in found.items()
+    ]
+    if not values:
+        return []
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    fired = []
-    for subject, text in found.items():
-        rule = of_rule[subject.rule]
-        made = dialect.insert(Alert).values(
-            rule_id=rule.id,
-            rule=rule.name,
-            kind=rule.kind.value,
-            terminal=subject.terminal,
-            link=subject.link,
-            text=text[:300],
-            since_ms=now_ms,
-        )
-        new = await connection.execute(
-            made.on_conflict_do_nothing().returning(*Alert.__table__.columns)
-        )
-        if (row := new.one_or_none()) is not None:
-            fired.append(row)
-    return fired
+    made = dialect.insert(Alert).values(values).on_conflict_do_nothing()
+    return (await connection.execute(made.returning(*Alert.__table__.columns))).all()
 
 
 async def resolve(
     connection: AsyncConnection, numbers: Iterable[int], now_ms: int
 ) -> Sequence[Row[Any]]:
-    """End alerts; return those that fired until now."""
+    """End at most `AT_ONCE` alerts; return those that fired until now."""
     changed = update(Alert).where(Alert.id.in_(list(numbers)), Alert.resolved_ms.is_(None))
     done = changed.values(resolved_ms=now_ms).returning(*Alert.__table__.columns)
     return (await connection.execute(done)).all()

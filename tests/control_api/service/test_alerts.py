@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from sqlalchemy import func, select, update
+from sqlalchemy import event, func, insert, select, update
 from underpass_control.alerts.mail import mail_server_of
 from underpass_control.alerts.watch import look
 from underpass_control.metrics import Metrics
@@ -22,7 +22,7 @@ from underpass_control.pruning import prune
 from underpass_control.roles import Role
 from underpass_control.settings import Settings
 from underpass_control.storage import alerts
-from underpass_control.storage.models import AlertMessage, LinkState
+from underpass_control.storage.models import AlertMessage, LinkState, Terminal
 
 from tests.control_api.service.api import FIRST, Api, now_ms, served
 from tests.control_api.service.test_interventions import add as intervene
@@ -60,9 +60,8 @@ class Hook:
 
 
 def rule(api: Api, kind: str = "unheard", limit_s: float = 60, **more: object) -> Any:
-    made = api.call(
-        "POST", "/v1/alert-rules", {"name": kind, "kind": kind, "limit_s": limit_s, **more}
-    )
+    body = {"name": kind, "kind": kind, "limit_s": limit_s, **more}
+    made = api.call("POST", "/v1/alert-rules", body)
     assert made.status == 201, made.text
     return made.json
 
@@ -137,6 +136,50 @@ def test_an_alert_fires_once_and_is_resolved_once_whoever_looks(quiet: Api) -> N
 
 async def _together(api: Api) -> None:
     await asyncio.gather(*(look(api.database, api.changes, Metrics()) for _ in range(4)))
+
+
+def test_many_alerts_fire_and_are_resolved_in_portions(quiet: Api) -> None:
+    terminals, rules = 400, 3
+    for number in range(rules):
+        rule(quiet, name=f"rule {number}")
+
+    async def put() -> None:
+        values = [{"node": 1_000 + n, "beam_id": "ku-1", "name": "x"} for n in range(terminals)]
+        async with quiet.database.transaction() as connection:
+            await connection.execute(insert(Terminal), values)
+            heard = (await connection.execute(select(LinkState.__table__))).first()
+            assert heard is not None
+            made = [
+                {**heard._asdict(), "terminal": one["node"], "node": one["node"]} for one in values
+            ]
+            await connection.execute(insert(LinkState), made)
+
+    def changed() -> list[int]:
+        """Look; return how many parameters each statement had that changed alerts."""
+        found: list[int] = []
+
+        def executed(_: object, __: object, text: str, parameters: Any, *___: object) -> None:
+            if text.startswith(("INSERT INTO alert ", "UPDATE alert ")):
+                found.append(len(parameters))
+
+        engine = quiet.database.engine.sync_engine
+        event.listen(engine, "after_cursor_execute", executed)
+        quiet.run(look(quiet.database, quiet.changes, Metrics()))
+        event.remove(engine, "after_cursor_execute", executed)
+        return found
+
+    taken(quiet, entry(status()))
+    quiet.run(put())
+    silent_since(quiet, 0)
+    # One statement for all of them would have more parameters than a database takes, and would
+    # lock SQLite for as long as they take.
+    assert len(fired := changed()) == 3
+    assert max(fired) < 5_000
+    assert looked(quiet)
+    silent_since(quiet, now_ms())
+    assert len(ended := changed()) == 3
+    assert max(ended) < 1_000
+    assert looked(quiet) == []
 
 
 def test_a_rule_that_is_deleted_has_its_alerts_resolved(quiet: Api) -> None:
