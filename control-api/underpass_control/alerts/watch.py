@@ -7,7 +7,6 @@ fires of each rule, terminal and link at most; only who has made it, or ended it
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,15 +14,16 @@ from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy.engine import Row
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.alerts import evidence
+from underpass_control.alerts.messages import News
 from underpass_control.alerts.rules import Subject, wrong
 from underpass_control.metrics import Metrics
+from underpass_control.repeating import repeat
 from underpass_control.storage import alerts
 from underpass_control.storage.changes import Changes, Publish, listed
-from underpass_control.storage.database import Database, DatabaseLostError
+from underpass_control.storage.database import Database
 
 _LOG = structlog.get_logger()
 
@@ -34,13 +34,7 @@ async def watch_for_ever(
     database: Database, changes: Changes, metrics: Metrics, every_s: float
 ) -> None:
     """Look, now and so often, until cancelled."""
-    while True:
-        try:
-            await look(database, changes, metrics)
-        except (DatabaseLostError, IntegrityError) as error:
-            # A rule or terminal may have been deleted meanwhile.
-            _LOG.warning("alerts are not looked for", error=str(error))
-        await asyncio.sleep(every_s)
+    await repeat("alerts are not looked for", every_s, lambda: look(database, changes, metrics))
 
 
 async def look(database: Database, changes: Changes, metrics: Metrics) -> None:
@@ -90,13 +84,10 @@ async def _tell(
     now_ms: int,
 ) -> None:
     """Tell of alerts that have begun or are over: those who follow, and all targets."""
-    for change in listed("alerts", map(alerts.shown, rows)):
+    news = [News(event, alerts.shown(row)) for row in rows]
+    for change in listed("alerts", (one.alert for one in news)):
         publish(change)
-    bodies = [
-        json.dumps({"event": event, "alert": alerts.shown(row)}, separators=(",", ":"))
-        for row in rows
-    ]
-    lost = await alerts.tell(connection, bodies, now_ms)
+    lost = await alerts.tell(connection, news, now_ms)
     if lost:
         metrics.alert_messages.labels("no room").inc(lost)
         _LOG.warning("too many messages of alerts wait: some are not sent", count=lost)
