@@ -186,13 +186,14 @@ class Enrolments:
         node = call.path_number("node")
         if not 1 <= node <= MOST_NODE:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no node {node}")
-        try:
-            revoked = await _answered(self._working().revoke(node))
-        except RefusedRequestError as error:
-            raise Problem(HTTPStatus.CONFLICT, str(error)) from error
         target = f"/v1/nodes/{node}/certificates"
-        changed = Changed("revoke", target, None, None, {"revoked": revoked})
+        # Begun first: what cannot be written down is not done. Nothing is locked meanwhile.
         async with self._database.transaction() as connection:
+            try:
+                revoked = await _answered(self._working().revoke(node))
+            except RefusedRequestError as error:
+                raise Problem(HTTPStatus.CONFLICT, str(error)) from error
+            changed = Changed("revoke", target, None, None, {"revoked": revoked})
             await call.record(connection, changed)
         return models.Revoked(revoked=revoked)
 

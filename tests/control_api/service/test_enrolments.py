@@ -15,11 +15,13 @@ from underpass_control.access import enrolments
 from underpass_control.cli import app
 from underpass_control.client import Client, LostError
 from underpass_control.commands.enrolments import fragment_of
+from underpass_control.enrolment.authority import Authority
 from underpass_control.enrolment.configuration import ConfigurationError, check, filled
 from underpass_control.enrolment.tokens import fingerprint_of, token_of
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.pruning import prune
 from underpass_control.settings import Settings
+from underpass_control.storage.database import DatabaseLostError
 
 from tests.control_api.service.api import Api, Reply, now_ms, served
 from tests.testbed import programs
@@ -343,6 +345,35 @@ def test_what_ends_an_import_takes_no_tokens_with_it(
 def test_a_number_that_no_node_has_is_not_found(api: Api) -> None:
     for number in (0, 2**32 - 1, 10**17):
         assert api.call("DELETE", f"/v1/nodes/{number}/certificates").status == 404
+
+
+def test_what_cannot_be_written_down_is_not_revoked(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    async def revoke(_: Authority, node: int) -> list[str]:
+        asked.append(node)
+        return ["01"]
+
+    def lost() -> Any:
+        raise DatabaseLostError("away")
+
+    monkeypatch.setattr(Authority, "revoke", revoke)
+    with served(url, Settings(authority=tmp_path)) as api:
+        with monkeypatch.context() as away:
+            away.setattr(api.database, "transaction", lost)
+            assert api.call("DELETE", f"/v1/nodes/{NODE}/certificates").status == 503
+        assert asked == []
+        assert api.call("DELETE", f"/v1/nodes/{NODE}/certificates").status == 200
+        assert audit(api)[-1] == ("token", "revoke")
+
+
+def test_nobody_is_told_where_the_authority_is(url: str, tmp_path: Path) -> None:
+    with served(url, Settings(authority=tmp_path)) as api:
+        answer = api.get("/v1/authority/revocations", caller=None)
+        assert answer.status == 503
+        assert str(tmp_path) not in answer.text
 
 
 def test_enrolments_are_deleted_some_time_after_they_have_expired(api: Api) -> None:
