@@ -55,13 +55,18 @@ class Metrics:
         )
         self.alert_messages = Counter(
             "underpass_control_alert_messages",
-            "Messages of alerts to webhooks: sent, failed for now, given up, or without room",
+            "Messages of alerts: sent, failed for now, given up, or without room",
             ("outcome",),
             registry=self.registry,
         )
         self.alerts_pruned = Counter(
             "underpass_control_alerts_pruned",
             "Alerts deleted some time after they were resolved",
+            registry=self.registry,
+        )
+        self.enrolments_pruned = Counter(
+            "underpass_control_enrolments_pruned",
+            "Enrolments deleted some time after they expired",
             registry=self.registry,
         )
         self.interventions_pruned = Counter(

@@ -13,8 +13,9 @@ from prometheus_client import Counter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.ledger import LedgerError
-from underpass_control.access import audit
+from underpass_control.access import audit, enrolments
 from underpass_control.access.sessions import prune_sessions
+from underpass_control.alerts.sending import OLDEST_S as OLDEST_MESSAGE_S
 from underpass_control.metrics import Metrics
 from underpass_control.planning import stored as plans
 from underpass_control.settings import Settings
@@ -32,6 +33,8 @@ from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.portions import delete_all
 
 _LOG = structlog.get_logger()
+# After their end: their configurations may hold secrets, and the log of changes has the rest.
+_ENROLMENTS_KEPT_S = 30 * 86_400.0
 
 
 class Prune(Protocol):
@@ -78,6 +81,18 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
             metrics.interventions_pruned,
         ),
         _Kind("ledger", settings.keep_ledger_s, [ledger.prune], metrics.ledger_pruned),
+        _Kind(
+            "messages of alerts",
+            OLDEST_MESSAGE_S,
+            [alerts.give_up],
+            metrics.alert_messages.labels("given up"),
+        ),
+        _Kind(
+            "enrolments",
+            _ENROLMENTS_KEPT_S,
+            [enrolments.prune_enrolments],
+            metrics.enrolments_pruned,
+        ),
         _Kind("changes", settings.keep_audit_s, [audit.prune], metrics.audit_pruned),
         _Kind("sessions", 0.0, [prune_sessions], metrics.sessions_pruned),
     )
@@ -95,6 +110,10 @@ async def _prune_kind(database: Database, kind: _Kind) -> None:
         count = sum([await prune(database, one, before_ms) for one in kind.prunes])
     except (DatabaseLostError, LedgerError, ledger.PruneError) as error:
         _LOG.warning("what is old could not be deleted", what=kind.name, error=str(error))
+        return
+    except Exception:
+        # The others are deleted all the same, and this one is tried again.
+        _LOG.exception("what is old could not be deleted", what=kind.name)
         return
     if count:
         kind.pruned.inc(count)

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from underpass_client.errors import ConnectionLostError
+
 # What status reports tell of a bundle.
 Event = Literal["received", "forwarded", "delivered", "deleted"]
 
@@ -44,13 +46,21 @@ class Bundle:
         await self._acknowledge()
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """Give the payload in parts of at most a few MiB, before it is acknowledged."""
+        """Give the payload in parts of at most a few MiB, before it is acknowledged.
+
+        Raises:
+            RefusedError: The node no longer has it, as of a bundle that is acknowledged.
+            ConnectionLostError: It has less of it than it has said, or the connection has ended.
+        """
         if self.file_bytes is None:
             yield self.payload
             return
         offset = 0
         while offset < self.file_bytes:
             part = await self._read(offset)
+            if not part:
+                told = f"{offset} of {self.file_bytes}"
+                raise ConnectionLostError(f"the node gives {told} bytes of the payload and no more")
             offset += len(part)
             yield part
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -94,3 +94,9 @@ async def use_enrolment(
         .values(key_sha256=key_sha256, used_ms=now_ms)
     )
     return (await connection.execute(change)).rowcount > 0
+
+
+async def prune_enrolments(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+    """Delete at most `limit` enrolments that expired before a time; return how many."""
+    some = select(Enrolment.id).where(Enrolment.expires_ms < before_ms).limit(limit)
+    return (await connection.execute(delete(Enrolment).where(Enrolment.id.in_(some)))).rowcount

@@ -9,11 +9,29 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
+
+# All that is public (IANA's registry of IPv6). The rest is reserved, also where the library takes
+# it for global, as it does site-local and IPv4-compatible addresses.
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+# RFC 6052.
+_NAT64 = IPv6Network("64:ff9b::/96")
+# Where cloud providers tell a host its credentials, as `gateway/edge/src/dial/policy.rs` has them:
+# some are public by their number, and the networks of the others may be allowed for what else is
+# in them.
+_METADATA = frozenset(
+    ip_address(text)
+    for text in (
+        *("100.100.100.200", "100.100.2.136", "100.100.2.138", "168.63.129.16", "169.254.0.23"),
+        *("169.254.42.42", "169.254.169.123", "169.254.169.249", "169.254.169.253"),
+        *("169.254.169.254", "169.254.170.2", "169.254.170.23", "192.0.0.192", "fd00:42::42"),
+        *("fd00:c1::a9fe:a9fe", "fd00:ec2::23", "fd00:ec2::254", "fd20:ce::254"),
+    )
+)
 
 Networks = Sequence[IPv4Network | IPv6Network]
 
@@ -50,14 +68,29 @@ def check_address(text: str, allowed: Networks) -> None:
         AddressError: It may not.
     """
     address = ip_address(text.split("%")[0])
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    if any(address in network for network in allowed if network.version == address.version):
+    if isinstance(address, IPv6Address):
+        address = _embedded(address) or address
+    if address in _METADATA:
+        if not any(address in one and one.num_addresses == 1 for one in allowed):
+            raise AddressError(
+                f"{address} tells a host its credentials: allow the very address, with no network"
+                " around it, with --webhook-networks"
+            )
         return
-    if not address.is_global or address.is_multicast:
+    if any(address in network for network in allowed):
+        return
+    is_unicast = isinstance(address, IPv4Address) or address in _GLOBAL_UNICAST
+    if not (is_unicast and address.is_global) or address.is_multicast:
         raise AddressError(
             f"{address} is no public address: allow its network with --webhook-networks"
         )
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    """Return the IPv4 address that an IPv6 address leads to, if it does."""
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
 
 
 class CheckedResolver(AbstractResolver):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
@@ -88,18 +86,15 @@ async def _owes(connection: AsyncConnection) -> dict[tuple[str, int], dict[Link,
     return found
 
 
-async def _in_maintenance(
-    connection: AsyncConnection, now_ms: int
-) -> tuple[Sequence[str], Sequence[int]]:
+async def _in_maintenance(connection: AsyncConnection, now_ms: int) -> tuple[set[str], set[int]]:
     one = Intervention
     rows = await connection.execute(
         select(one.beam_id, one.terminal).where(
             one.kind == Kind.MAINTENANCE.value,
             one.from_ms <= now_ms,
             one.until_ms > now_ms,
-            or_(one.beam_id.is_not(None), one.terminal.is_not(None)),
         )
     )
     found = rows.all()
-    beams = [row.beam_id for row in found if row.beam_id is not None]
-    return beams, [row.terminal for row in found if row.terminal is not None]
+    beams = {row.beam_id for row in found if row.beam_id is not None}
+    return beams, {row.terminal for row in found if row.terminal is not None}

@@ -6,7 +6,7 @@ import json
 import re
 import smtplib
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.utils import formatdate
 from urllib.parse import unquote, urlsplit
@@ -40,7 +40,7 @@ class MailServer:
     is_tls: bool
     sender: str
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
 
 
 def mail_server_of(url: str, sender: str) -> MailServer:
@@ -69,25 +69,35 @@ def mail_address(text: str) -> str:
         ValueError: It is none.
     """
     address = text.removeprefix("mailto:")
-    if _ADDRESS.fullmatch(address) is None:
+    # What begins an encoded word (RFC 2047) would become another address in the header.
+    if _ADDRESS.fullmatch(address) is None or "=?" in address:
         raise ValueError(f"{address!r} is no address of the form name@example.com")
     return address
 
 
 def mail_of(server: MailServer, recipient: str, number: int, body: str) -> EmailMessage:
-    """Return a message of an alert as a mail; what it says is in its body as JSON, too."""
+    """Return a message of alerts as a mail; `body` is what `messages.mail_body` gives."""
     told = json.loads(body)
-    alert = told["alert"]
+    news, more = told["news"], told["more"]
+    count = f"{len(news) + more} alerts: " if len(news) + more > 1 else ""
+    first = news[0]
     mail = EmailMessage()
     mail["From"], mail["To"] = server.sender, recipient
     # A header has no line breaks, and the text none of its own.
-    mail["Subject"] = " ".join(f"Underpass: {told['event']}: {alert['text']}".split())[:200]
+    subject = f"Underpass: {count}{first['event']}: {first['alert']['text']}"
+    mail["Subject"] = " ".join(subject.split())[:200]
     mail["Date"] = formatdate(usegmt=True)
     # The same when it comes again, so that it can be recognised.
     mail["Message-ID"] = f"<alert-message-{number}@{server.sender.rpartition('@')[2]}>"
     mail["Auto-Submitted"] = "auto-generated"
-    lines = [f"{name}: {value}" for name, value in alert.items()]
-    mail.set_content("\n".join([f"event: {told['event']}", *lines, ""]))
+    lines: list[str] = []
+    for one in news:
+        lines.append(f"event: {one['event']}")
+        lines += [f"{name}: {value}" for name, value in one["alert"].items()]
+        lines.append("")
+    if more:
+        lines += [f"and {more} more: the console and GET /v1/alerts have them", ""]
+    mail.set_content("\n".join(lines))
     return mail
 
 

@@ -1,15 +1,18 @@
 """Sends messages of alerts: signed to webhooks, or by mail; again after a failure, within bounds.
 
 A message is in the database until it has been taken, so a restart loses none; one may come twice,
-with the same number.
+with the same number. Each target is sent to by itself, one message after the other: who answers
+slowly or is away keeps nobody else waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import hmac
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout, TCPConnector
@@ -17,13 +20,16 @@ from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTime
 from underpass_control.alerts.addresses import AddressError, CheckedResolver, Networks, check_url
 from underpass_control.alerts.mail import MailError, MailServer, mail_address, mail_of, send
 from underpass_control.metrics import Metrics
+from underpass_control.repeating import repeat
 from underpass_control.storage import alerts
 from underpass_control.storage.alerts import Message
 from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
 _LOOK_EVERY_S = 1.0
-_AT_ONCE = 8
+# Mails that are handed in at once. The threads are their own: a mail server that hangs would
+# otherwise stop all else that the service does in threads.
+_MAILS_AT_ONCE = 4
 # A target that answers more slowly has not taken the message.
 _WITHIN_S = 10.0
 # No other process sends what this one has begun to, for so long.
@@ -31,8 +37,11 @@ _CLAIMED_MS = 60_000
 # After the first failure it is tried again after so long, then twice as long, and so on.
 _FIRST_AGAIN_MS = 5_000
 _LONGEST_AGAIN_MS = 3_600_000
+# Who fails always is put off for no longer, so that this many doublings are enough.
+_MOST_DOUBLINGS = 20
 # A message that is older is given up.
-_OLDEST_MS = 86_400_000
+OLDEST_S = 86_400.0
+_NOT_SENT = "messages of alerts are not sent"
 
 
 class Sending:
@@ -50,6 +59,9 @@ class Sending:
         self._database = database
         self._metrics = metrics
         self._allowed = allowed
+        self._mailing = ThreadPoolExecutor(_MAILS_AT_ONCE, thread_name_prefix="mail")
+        # The targets that are being sent to.
+        self._busy: set[int] = set()
 
     async def send_for_ever(self) -> None:
         """Send what is due, until cancelled."""
@@ -57,40 +69,57 @@ class Sending:
             resolver=CheckedResolver(self._allowed), use_dns_cache=False, force_close=True
         )
         # `trust_env` is off: a proxy would connect where it likes.
-        async with ClientSession(
-            connector=connector, timeout=ClientTimeout(total=_WITHIN_S)
-        ) as session:
-            while True:
-                try:
-                    while await self.send_due(session):
-                        pass
-                except DatabaseLostError as error:
-                    _LOG.warning("messages of alerts are not sent", error=str(error))
-                await asyncio.sleep(_LOOK_EVERY_S)
+        timeout = ClientTimeout(total=_WITHIN_S)
+        try:
+            async with (
+                ClientSession(connector=connector, timeout=timeout) as session,
+                asyncio.TaskGroup() as group,
+            ):
+                await repeat(_NOT_SENT, _LOOK_EVERY_S, lambda: self._send_due(session, group))
+        finally:
+            self._mailing.shutdown(wait=False, cancel_futures=True)
 
-    async def send_due(self, session: ClientSession) -> int:
-        """Send some of what is due; return how many it was."""
+    async def _send_due(self, session: ClientSession, group: asyncio.TaskGroup) -> None:
+        """Begin to send to all targets for which something is due."""
+        async with self._database.reading() as connection:
+            due = await alerts.due(connection, self._database.clock.now_ms())
+        for target in due - self._busy:
+            self._busy.add(target)
+            group.create_task(self._send_to(session, target))
+
+    async def _send_to(self, session: ClientSession, target: int) -> None:
+        """Send a target what is due for it."""
+        try:
+            while await self._send_next(session, target):
+                pass
+        except DatabaseLostError as error:
+            _LOG.warning(_NOT_SENT, target=target, error=str(error))
+        except Exception:
+            # The others go on. The message comes again once it is no longer claimed.
+            _LOG.exception(_NOT_SENT, target=target)
+        finally:
+            self._busy.discard(target)
+
+    async def _send_next(self, session: ClientSession, target: int) -> bool:
+        """Send a target its next message, if one is due; tell whether it has taken one."""
         now_ms = self._database.clock.now_ms()
         async with self._database.transaction() as connection:
-            due = await alerts.claim(
-                connection, now_ms, until_ms=now_ms + _CLAIMED_MS, limit=_AT_ONCE
-            )
-        await asyncio.gather(*(self._send(session, message) for message in due))
-        return len(due)
-
-    async def _send(self, session: ClientSession, message: Message) -> None:
+            message = await alerts.claim(connection, target, now_ms, until_ms=now_ms + _CLAIMED_MS)
+        if message is None:
+            return False
         by_mail = message.url.startswith("mailto:")
         failure = await (self._mail(message) if by_mail else self._post(session, message))
         now_ms = self._database.clock.now_ms()
-        again_ms = None
-        outcome = "sent"
-        if failure is not None:
-            again_ms = again_after(message, now_ms, random.random())
-            outcome = "given up" if again_ms is None else "failed"
-            _LOG.warning("a target of alerts has failed", target=message.target, error=failure)
-        self._metrics.alert_messages.labels(outcome).inc()
+        self._metrics.alert_messages.labels("sent" if failure is None else "failed").inc()
         async with self._database.transaction() as connection:
-            await alerts.sent(connection, message, now_ms, failure, again_ms)
+            if failure is None:
+                await alerts.taken(connection, message, now_ms)
+            else:
+                wait_ms = functools.partial(again_after_ms, drawn=random.random())
+                await alerts.failed(connection, message, _printable(failure), now_ms, wait_ms)
+        if failure is not None:
+            _LOG.warning("a target of alerts has failed", target=target, error=failure)
+        return failure is None
 
     async def _mail(self, message: Message) -> str | None:
         """Return what has gone wrong, if anything."""
@@ -99,7 +128,8 @@ class Sending:
             return "no mail server is set: --mail-server"
         try:
             mail = mail_of(server, mail_address(message.url), message.id, message.body)
-            await asyncio.to_thread(send, server, mail)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._mailing, send, server, mail)
         except (MailError, ValueError) as error:
             return str(error)
         return None
@@ -137,12 +167,15 @@ def signature(secret: str, seconds: int, body: bytes) -> str:
     return f"t={seconds},v1={signed.hexdigest()}"
 
 
-def again_after(message: Message, now_ms: int, drawn: float) -> int | None:
-    """Return when to try again after a failure; None: not any more.
+def again_after_ms(failures: int, drawn: float) -> int:
+    """Return after which time to try again what has failed so often in a row.
 
-    `drawn` is from 0 to 1: not all messages that a target has missed come back at once.
+    `drawn` is from 0 to 1: what has failed at the same time does not all come back at once.
     """
-    if now_ms - message.made_ms >= _OLDEST_MS:
-        return None
-    longest_ms = min(_FIRST_AGAIN_MS << min(message.tries - 1, 20), _LONGEST_AGAIN_MS)
-    return now_ms + round(longest_ms * (0.5 + drawn / 2))
+    longest_ms = min(_FIRST_AGAIN_MS << min(failures - 1, _MOST_DOUBLINGS), _LONGEST_AGAIN_MS)
+    return round(longest_ms * (0.5 + drawn / 2))
+
+
+def _printable(text: str) -> str:
+    """Return a text without what a database or a page might not take: it comes from others."""
+    return "".join(one if one.isprintable() else " " for one in text)

@@ -7,32 +7,34 @@ fires of each rule, terminal and link at most; only who has made it, or ended it
 from __future__ import annotations
 
 import asyncio
-import json
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 import structlog
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.alerts import evidence
+from underpass_control.alerts.messages import News
 from underpass_control.alerts.rules import Subject, wrong
 from underpass_control.metrics import Metrics
+from underpass_control.repeating import repeat
 from underpass_control.storage import alerts
-from underpass_control.storage.changes import Changes, listed
-from underpass_control.storage.database import Database, DatabaseLostError
+from underpass_control.storage.changes import Changes, Publish, listed
+from underpass_control.storage.database import Database
 
 _LOG = structlog.get_logger()
+
+T = TypeVar("T")
 
 
 async def watch_for_ever(
     database: Database, changes: Changes, metrics: Metrics, every_s: float
 ) -> None:
     """Look, now and so often, until cancelled."""
-    while True:
-        try:
-            await look(database, changes, metrics)
-        except (DatabaseLostError, IntegrityError) as error:
-            # A rule or terminal may have been deleted meanwhile.
-            _LOG.warning("alerts are not looked for", error=str(error))
-        await asyncio.sleep(every_s)
+    await repeat("alerts are not looked for", every_s, lambda: look(database, changes, metrics))
 
 
 async def look(database: Database, changes: Changes, metrics: Metrics) -> None:
@@ -42,26 +44,54 @@ async def look(database: Database, changes: Changes, metrics: Metrics) -> None:
         rules = await alerts.rules(connection)
         standing = await alerts.firing(connection)
         facts = await evidence.read(connection, now_ms) if rules else []
-    found = wrong(rules, facts, now_ms)
+    found: dict[Subject, str] = {}
+    for some in _portions(facts):
+        found |= wrong(rules, some, now_ms)
+        # A hundred rules and ten thousand terminals take a second: others have their turn.
+        await asyncio.sleep(0)
     metrics.alerts_firing.set(len(found))
     # A rule that has been deleted finds nothing.
     known = {row.id: Subject(row.rule_id or 0, row.terminal, row.link) for row in standing}
-    new = {subject: found[subject] for subject in found.keys() - set(known.values())}
+    new = [(subject, found[subject]) for subject in found.keys() - set(known.values())]
     over = [number for number, subject in known.items() if subject not in found]
-    if not new and not over:
-        return
-    async with changes.transaction() as (connection, publish):
-        fired = await alerts.fire(connection, new, rules, now_ms)
-        resolved = await alerts.resolve(connection, over, now_ms)
-        told = [("firing", row) for row in fired] + [("resolved", row) for row in resolved]
-        for change in listed("alerts", (alerts.shown(row) for _, row in told)):
-            publish(change)
-        bodies = [
-            json.dumps({"event": event, "alert": alerts.shown(row)}, separators=(",", ":"))
-            for event, row in told
-        ]
-        lost = await alerts.tell(connection, bodies, now_ms)
-    metrics.alerts_fired.inc(len(fired))
+    for some in _portions(new):
+        async with _turn(changes) as (connection, publish):
+            fired = await alerts.fire(connection, dict(some), rules, now_ms)
+            await _tell(connection, publish, metrics, "firing", fired, now_ms)
+        metrics.alerts_fired.inc(len(fired))
+    for numbers in _portions(over):
+        async with _turn(changes) as (connection, publish):
+            resolved = await alerts.resolve(connection, numbers, now_ms)
+            await _tell(connection, publish, metrics, "resolved", resolved, now_ms)
+
+
+def _portions(of: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(of), alerts.AT_ONCE):
+        yield of[start : start + alerts.AT_ONCE]
+
+
+@asynccontextmanager
+async def _turn(changes: Changes) -> AsyncIterator[tuple[AsyncConnection, Publish]]:
+    """Begin a transaction, after which others have as long for theirs: SQLite has one writer."""
+    began = time.monotonic()
+    async with changes.transaction() as opened:
+        yield opened
+    await asyncio.sleep(time.monotonic() - began)
+
+
+async def _tell(
+    connection: AsyncConnection,
+    publish: Publish,
+    metrics: Metrics,
+    event: str,
+    rows: Sequence[Row[Any]],
+    now_ms: int,
+) -> None:
+    """Tell of alerts that have begun or are over: those who follow, and all targets."""
+    news = [News(event, alerts.shown(row)) for row in rows]
+    for change in listed("alerts", (one.alert for one in news)):
+        publish(change)
+    lost = await alerts.tell(connection, news, now_ms)
     if lost:
         metrics.alert_messages.labels("no room").inc(lost)
         _LOG.warning("too many messages of alerts wait: some are not sent", count=lost)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from underpass_control.client import Client, RefusedError, path_of
+from underpass_control.client import Client, LostError, RefusedError, path_of
 from underpass_control.commands.console import (
     DEFAULT_URL,
     JsonOption,
@@ -69,7 +69,7 @@ def create_enrolment(
     Example: underpass-control enrolment create 10 --configuration terminal.toml
     """
     given = dict(_pair(one) for one in values or ())
-    body = _body(node, configuration.read_text(encoding="utf-8"), given, valid_days)
+    body = _body(node, _read(configuration), given, valid_days)
     made = with_client(url, token, lambda client: _create(client, body))
     tell(made, made["token"], as_json=as_json)
 
@@ -88,22 +88,27 @@ def import_enrolments(
 ) -> None:
     """Make a token for each row of a table, and print them: node, a comma, token.
 
-    The whole table is looked at before the first token is made.
+    The whole table is looked at before the first token is made. Each is printed once it is made:
+    what ends the import takes no tokens with it.
 
     Example: underpass-control enrolment import vehicles.csv --configuration terminal.toml
     """
-    template = configuration.read_text(encoding="utf-8")
+    template = _read(configuration)
     bodies = [_body(node, template, row, valid_days) for node, row in _rows(table)]
+    made: list[Any] = []
 
-    async def run(client: Client) -> list[Any]:
-        return [await _create(client, body) for body in bodies]
+    async def run(client: Client) -> None:
+        for body in bodies:
+            one = await _create(client, body)
+            made.append(one)
+            if not as_json:
+                typer.echo(f"{one['node']},{one['token']}")
 
-    made = with_client(url, token, run)
-    if as_json:
-        print_json(made)
-        return
-    for one in made:
-        typer.echo(f"{one['node']},{one['token']}")
+    try:
+        with_client(url, token, run)
+    finally:
+        if as_json:
+            print_json(made)
 
 
 @enrolments.command("list")
@@ -201,6 +206,8 @@ async def _create(client: Client, body: Mapping[str, Any]) -> Any:
         return await client.ask("POST", path_of("enrolments"), body=body)
     except RefusedError as error:
         raise RefusedError(error.status, f"node {body['node']}: {error}") from error
+    except LostError as error:
+        raise LostError(f"node {body['node']}: {error}", error.again_s) from error
 
 
 def _body(node: int, template: str, values: Mapping[str, str], valid_days: int) -> dict[str, Any]:
@@ -219,7 +226,21 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _read(template: Path) -> str:
+    try:
+        return template.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"cannot read {template}: {error}")
+
+
 def _rows(table: Path) -> list[tuple[int, dict[str, str]]]:
+    try:
+        return _checked_rows(table)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        fail(f"cannot read {table}: {error}")
+
+
+def _checked_rows(table: Path) -> list[tuple[int, dict[str, str]]]:
     found: dict[int, dict[str, str]] = {}
     with table.open(encoding="utf-8-sig", newline="") as file:
         for number, row in enumerate(csv.DictReader(file), start=2):

@@ -133,7 +133,10 @@ class Authority:
         try:
             text = await asyncio.to_thread((self._folder / "ca.crl").read_text, "ascii")
         except (OSError, ValueError) as error:
-            raise AuthorityError(str(error)) from error
+            # Whoever asks is told no paths of this machine.
+            _LOG.error("the revocation list cannot be read", why=str(error))
+            detail = "the revocation list cannot be read now; the service's log says more"
+            raise AuthorityError(detail) from error
         return text, hashlib.sha256(text.encode()).hexdigest()
 
     @property

@@ -199,7 +199,7 @@ class Alerts:
             made = _target(row)
             await _record(call, connection, "create", "alert-targets", row.id, made)
         new = models.NewAlertTarget(**made.model_dump(), secret=secret)
-        return Answer(new, HTTPStatus.CREATED)
+        return Answer(new, HTTPStatus.CREATED, {"Cache-Control": "no-store"})
 
     async def _delete_target(self, call: Call) -> Answer:
         return await self._delete(call, AlertTarget, "target")

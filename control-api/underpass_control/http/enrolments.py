@@ -24,7 +24,7 @@ from underpass_control.http import enrolment_models as models
 from underpass_control.http.cursor import cursor_of, number_after
 from underpass_control.http.endpoint import OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.limits import Buckets
-from underpass_control.http.models import Page
+from underpass_control.http.models import MOST_NODE, Page
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
@@ -184,13 +184,16 @@ class Enrolments:
 
     async def _revoke_certificates(self, call: Call) -> models.Revoked:
         node = call.path_number("node")
-        try:
-            revoked = await _answered(self._working().revoke(node))
-        except RefusedRequestError as error:
-            raise Problem(HTTPStatus.CONFLICT, str(error)) from error
+        if not 1 <= node <= MOST_NODE:
+            raise Problem(HTTPStatus.NOT_FOUND, f"there is no node {node}")
         target = f"/v1/nodes/{node}/certificates"
-        changed = Changed("revoke", target, None, None, {"revoked": revoked})
+        # Begun first: what cannot be written down is not done. Nothing is locked meanwhile.
         async with self._database.transaction() as connection:
+            try:
+                revoked = await _answered(self._working().revoke(node))
+            except RefusedRequestError as error:
+                raise Problem(HTTPStatus.CONFLICT, str(error)) from error
+            changed = Changed("revoke", target, None, None, {"revoked": revoked})
             await call.record(connection, changed)
         return models.Revoked(revoked=revoked)
 
@@ -201,8 +204,7 @@ class Enrolments:
         async with self._database.reading() as connection:
             row = await enrolments.find_enrolment(connection, body.token, _now_ms())
         if row is None:
-            detail = "the token is unknown, expired or revoked: have another one made"
-            raise Problem(HTTPStatus.FORBIDDEN, detail)
+            raise _unknown()
         try:
             key = await _answered(authority.key_of(row.node, body.request))
             await self._give(call, row, key)
@@ -217,7 +219,7 @@ class Enrolments:
         """Give an enrolment to a key; the same key may come again.
 
         Raises:
-            Problem: 409, another key has it.
+            Problem: 409, another key has it; 403, it has just been revoked.
         """
         async with self._database.transaction() as connection:
             if await enrolments.use_enrolment(connection, row.id, key, _now_ms()):
@@ -227,7 +229,9 @@ class Enrolments:
                 await call.record(connection, _changed("use", _shown(used)), actor)
                 return
             found = await enrolments.get_enrolment(connection, row.id)
-        if found is None or found.revoked_ms is not None or found.key_sha256 != key:
+        if found is None or found.revoked_ms is not None:
+            raise _unknown()
+        if found.key_sha256 != key:
             detail = (
                 "the token has been used by another key: if that was not this node, revoke the"
                 " certificates of its number; then have another token made"
@@ -286,6 +290,11 @@ async def _answered(work: Awaitable[T]) -> T:
         return await work
     except AuthorityError as error:
         raise _away(error) from error
+
+
+def _unknown() -> Problem:
+    detail = "the token is unknown, expired or revoked: have another one made"
+    return Problem(HTTPStatus.FORBIDDEN, detail)
 
 
 def _away(error: AuthorityError) -> Problem:

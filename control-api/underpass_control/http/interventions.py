@@ -13,6 +13,7 @@ from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
+from dama.prediction import Span
 from underpass_control.access.audit import Changed
 from underpass_control.access.caller import Caller
 from underpass_control.http import intervention_models as models
@@ -262,8 +263,11 @@ async def _check(
         detail = f"`until` is further ahead than {_FURTHEST_MS // 86_400_000} days"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     if values["kind"] == Kind.WITHDRAWAL:
-        return
-    other = await interventions.overlapping(connection, values, but=but)
+        span = Span(values["obstruction"], values["entry_ms"], values["exit_ms"])
+        node = values["terminal"]
+        other = await interventions.withdrawal_of(connection, node, span, now_ms, but=but)
+    else:
+        other = await interventions.overlapping(connection, values, but=but)
     if other is not None:
         until = rfc3339(moment_of(other.until_ms))
         detail = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from underpass_control.alerts.messages import News, mail_body, webhook_body
 from underpass_control.alerts.rules import Rule, RuleKind, Subject
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.models import Alert, AlertMessage, AlertRule, AlertTarget
 
-# What waits to be sent, of all targets together; what comes then is not sent at all.
-MOST_WAITING = 10_000
+# What waits to be sent to a target; what comes then is not sent to it at all.
+MOST_WAITING = 2_000
+# Alerts in one transaction: others write between two, and no statement has too many parameters.
+AT_ONCE = 500
 
 
 async def rules(connection: AsyncConnection) -> list[Rule]:
@@ -33,34 +36,35 @@ async def firing(connection: AsyncConnection) -> Sequence[Row[Any]]:
 
 async def fire(
     connection: AsyncConnection, found: Mapping[Subject, str], by: Iterable[Rule], now_ms: int
-) -> list[Row[Any]]:
-    """Have alerts fire; return those that did not yet, whatever other processes do meanwhile."""
+) -> Sequence[Row[Any]]:
+    """Have at most `AT_ONCE` alerts fire.
+
+    Return those that did not yet, whatever other processes do meanwhile.
+    """
     of_rule = {rule.id: rule for rule in by}
+    values = [
+        {
+            "rule_id": subject.rule,
+            "rule": of_rule[subject.rule].name,
+            "kind": of_rule[subject.rule].kind.value,
+            "terminal": subject.terminal,
+            "link": subject.link,
+            "text": text[:300],
+            "since_ms": now_ms,
+        }
+        for subject, text in found.items()
+    ]
+    if not values:
+        return []
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    fired = []
-    for subject, text in found.items():
-        rule = of_rule[subject.rule]
-        made = dialect.insert(Alert).values(
-            rule_id=rule.id,
-            rule=rule.name,
-            kind=rule.kind.value,
-            terminal=subject.terminal,
-            link=subject.link,
-            text=text[:300],
-            since_ms=now_ms,
-        )
-        new = await connection.execute(
-            made.on_conflict_do_nothing().returning(*Alert.__table__.columns)
-        )
-        if (row := new.one_or_none()) is not None:
-            fired.append(row)
-    return fired
+    made = dialect.insert(Alert).values(values).on_conflict_do_nothing()
+    return (await connection.execute(made.returning(*Alert.__table__.columns))).all()
 
 
 async def resolve(
     connection: AsyncConnection, numbers: Iterable[int], now_ms: int
 ) -> Sequence[Row[Any]]:
-    """End alerts; return those that fired until now."""
+    """End at most `AT_ONCE` alerts; return those that fired until now."""
     changed = update(Alert).where(Alert.id.in_(list(numbers)), Alert.resolved_ms.is_(None))
     done = changed.values(resolved_ms=now_ms).returning(*Alert.__table__.columns)
     return (await connection.execute(done)).all()
@@ -88,19 +92,30 @@ async def page(
     return (await connection.execute(query)).all()
 
 
-async def tell(connection: AsyncConnection, bodies: Sequence[str], now_ms: int) -> int:
+async def tell(connection: AsyncConnection, news: Sequence[News], now_ms: int) -> int:
     """Have all targets told; return how many messages there is no room for."""
-    targets = (await connection.scalars(select(AlertTarget.id).order_by(AlertTarget.id))).all()
-    waiting = (await connection.execute(select(func.count(AlertMessage.id)))).scalar_one()
-    messages = [
-        {"target_id": target, "body": body, "made_ms": now_ms, "next_ms": now_ms, "tries": 0}
-        for body in bodies
-        for target in targets
-    ]
-    room = max(MOST_WAITING - waiting, 0)
-    if messages[:room]:
-        await connection.execute(insert(AlertMessage), messages[:room])
-    return len(messages[room:])
+    if not news:
+        return 0
+    rows = await connection.execute(
+        select(AlertTarget.id, AlertTarget.url, func.count(AlertMessage.id).label("waiting"))
+        .outerjoin(AlertMessage, AlertMessage.target_id == AlertTarget.id)
+        .group_by(AlertTarget.id, AlertTarget.url)
+        .order_by(AlertTarget.id)
+    )
+    messages: list[dict[str, Any]] = []
+    lost = 0
+    for target in rows:
+        bodies = [mail_body(news)] if target.url.startswith("mailto:") else map(webhook_body, news)
+        made = [
+            {"target_id": target.id, "body": body, "made_ms": now_ms, "next_ms": now_ms}
+            for body in bodies
+        ]
+        room = max(MOST_WAITING - target.waiting, 0)
+        messages += made[:room]
+        lost += len(made[room:])
+    if messages:
+        await connection.execute(insert(AlertMessage), messages)
+    return lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,62 +127,87 @@ class Message:
     url: str
     secret: str
     body: str
-    made_ms: int
     tries: int
 
 
+async def due(connection: AsyncConnection, now_ms: int) -> set[int]:
+    """Return the targets that are to be told something now."""
+    query = select(AlertMessage.target_id).where(AlertMessage.next_ms <= now_ms).distinct()
+    return set((await connection.scalars(query)).all())
+
+
 async def claim(
-    connection: AsyncConnection, now_ms: int, *, until_ms: int, limit: int
-) -> list[Message]:
-    """Return messages that are due; no other process is given them until a time."""
-    due = (
+    connection: AsyncConnection, target: int, now_ms: int, *, until_ms: int
+) -> Message | None:
+    """Return a target's next message; no other process is given it until a time."""
+    first = (
         select(AlertMessage.id)
-        .where(AlertMessage.next_ms <= now_ms)
+        .where(AlertMessage.target_id == target, AlertMessage.next_ms <= now_ms)
         .order_by(AlertMessage.next_ms, AlertMessage.id)
-        .limit(limit)
+        .limit(1)
     )
-    # The condition once more: another process may have taken them meanwhile.
-    taken = (
+    # The condition once more: another process may have taken it meanwhile.
+    claimed = (
         update(AlertMessage)
-        .where(AlertMessage.id.in_(due.scalar_subquery()), AlertMessage.next_ms <= now_ms)
+        .where(AlertMessage.id == first.scalar_subquery(), AlertMessage.next_ms <= now_ms)
         .values(next_ms=until_ms, tries=AlertMessage.tries + 1)
-        .returning(*AlertMessage.__table__.columns)
+        .returning(AlertMessage.id, AlertMessage.body, AlertMessage.tries)
     )
-    rows = (await connection.execute(taken)).all()
-    query = select(AlertTarget.__table__).where(AlertTarget.id.in_({row.target_id for row in rows}))
-    targets = {row.id: row for row in await connection.execute(query)}
-    return [
-        Message(
-            row.id,
-            row.target_id,
-            targets[row.target_id].url,
-            targets[row.target_id].secret,
-            row.body,
-            row.made_ms,
-            row.tries,
-        )
-        for row in sorted(rows, key=lambda row: row.id)
-        if row.target_id in targets
-    ]
+    row = (await connection.execute(claimed)).one_or_none()
+    if row is None:
+        return None
+    query = select(AlertTarget.url, AlertTarget.secret).where(AlertTarget.id == target)
+    where = (await connection.execute(query)).one()
+    return Message(row.id, target, where.url, where.secret, row.body, row.tries)
 
 
-async def sent(
+async def taken(connection: AsyncConnection, message: Message, now_ms: int) -> None:
+    """Store that a target has taken a message."""
+    good = {"last_ms": now_ms, "last_failure": None, "failures": 0}
+    await connection.execute(
+        update(AlertTarget).where(AlertTarget.id == message.target).values(good)
+    )
+    await connection.execute(delete(AlertMessage).where(AlertMessage.id == message.id))
+
+
+async def failed(
     connection: AsyncConnection,
     message: Message,
+    failure: str,
     now_ms: int,
-    failure: str | None,
-    again_ms: int | None,
+    wait_ms: Callable[[int], int],
 ) -> None:
-    """Store how sending went: it is sent again at `again_ms`, or never."""
-    last = {"last_ms": now_ms, "last_failure": None if failure is None else failure[:200]}
-    await connection.execute(
-        update(AlertTarget).where(AlertTarget.id == message.target).values(last)
+    """Store that a target has not taken a message, and put off all that it is to be told.
+
+    `wait_ms` says for how long, by how often in a row that happened: to the target, which may be
+    away, and to the message, which may be what it does not take.
+    """
+    changed = (
+        update(AlertTarget)
+        .where(AlertTarget.id == message.target)
+        .values(last_ms=now_ms, last_failure=failure[:200], failures=AlertTarget.failures + 1)
     )
-    if again_ms is None:
-        await connection.execute(delete(AlertMessage).where(AlertMessage.id == message.id))
+    result = await connection.execute(changed.returning(AlertTarget.failures))
+    failures = result.scalar_one_or_none()
+    if failures is None:
         return
-    later = update(AlertMessage).where(AlertMessage.id == message.id)
-    await connection.execute(later.values(next_ms=again_ms))
+    again_ms = now_ms + wait_ms(message.tries)
+    await connection.execute(
+        update(AlertMessage).where(AlertMessage.id == message.id).values(next_ms=again_ms)
+    )
+    off_ms = now_ms + wait_ms(failures)
+    others = update(AlertMessage).where(
+        AlertMessage.target_id == message.target, AlertMessage.next_ms < off_ms
+    )
+    await connection.execute(others.values(next_ms=off_ms))
+
+
+async def give_up(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+    """Delete at most `limit` messages that were made before a time; return how many."""
+    some = select(AlertMessage.id).where(AlertMessage.made_ms < before_ms).limit(limit)
+    return (
+        await connection.execute(delete(AlertMessage).where(AlertMessage.id.in_(some)))
+    ).rowcount
 
 
 async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:

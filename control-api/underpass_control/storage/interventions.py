@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, and_, case, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
 from dama.prediction import Span
-from dama.prediction.same import OBSERVED_MS
+from dama.prediction.same import OBSERVED_MS, is_same
 from underpass_control.planning.interventions import Intervention, Kind
 from underpass_control.storage.expectations import PREDICTED
 from underpass_control.storage.models import Beam, PredictedBlockage, Terminal
@@ -124,28 +124,53 @@ async def count_ahead(connection: AsyncConnection, values: Mapping[str, Any], no
 async def promised_bps(
     connection: AsyncConnection, beam: str, link: Link, terminal: int, span_ms: tuple[int, int]
 ) -> int:
-    """Return what the other terminals of a beam have for certain in a time: guaranteed or set."""
+    """Return the most that the other terminals of a beam have for certain at once in a time.
+
+    That is what is guaranteed to each; or what is set for it, if that is more or is so all the
+    time.
+    """
     minimum = getattr(Terminal, f"{link.value}_minimum_bps")
     rate = getattr(Table, f"{link.value}_bps")
     from_ms, until_ms = span_ms
+    always = case((and_(Table.from_ms <= from_ms, Table.until_ms >= until_ms), 1), else_=0)
     rates = (
-        select(Table.terminal, func.max(rate).label("rate_bps"))
+        select(
+            Table.terminal, func.max(rate).label("rate_bps"), func.max(always).label("is_always")
+        )
         .where(
             Table.kind == Kind.RATE.value,
             Table.terminal.is_not(None),
+            rate.is_not(None),
             Table.from_ms < until_ms,
             Table.until_ms > from_ms,
         )
         .group_by(Table.terminal)
         .subquery()
     )
-    each = func.coalesce(rates.c.rate_bps, minimum)
+    counts = or_(rates.c.is_always == 1, rates.c.rate_bps > minimum)
+    each = case((counts, rates.c.rate_bps), else_=minimum)
     query = (
         select(func.coalesce(func.sum(each), 0))
         .select_from(Terminal.__table__.outerjoin(rates, rates.c.terminal == Terminal.node))
         .where(Terminal.beam_id == beam, Terminal.node != terminal)
     )
     return int((await connection.execute(query)).scalar_one())
+
+
+async def withdrawal_of(
+    connection: AsyncConnection, terminal: int, span: Span, now_ms: int, *, but: int | None
+) -> Row[Any] | None:
+    """Return what has withdrawn the same blockage of a terminal, other than `but`."""
+    query = _rows().where(
+        Table.kind == Kind.WITHDRAWAL.value, Table.terminal == terminal, Table.until_ms > now_ms
+    )
+    if but is not None:
+        query = query.where(Table.id != but)
+    for row in await connection.execute(query.order_by(Table.id)):
+        if is_same(Span(row.obstruction, row.entry_ms, row.exit_ms), span, now_ms):
+            found: Row[Any] = row
+            return found
+    return None
 
 
 async def predicted(connection: AsyncConnection, blockage: int) -> Row[Any] | None:

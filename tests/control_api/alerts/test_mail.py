@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from email import message_from_bytes, policy
 
 import pytest
@@ -17,9 +16,10 @@ from underpass_control.alerts.mail import (
     mail_server_of,
     send,
 )
+from underpass_control.alerts.messages import News, mail_body
 
 ALERT = {"id": 5, "rule": "silent", "terminal": 11, "text": "nothing has come from terminal 11"}
-BODY = json.dumps({"event": "firing", "alert": ALERT})
+BODY = mail_body([News("firing", ALERT)])
 
 
 class SmtpServer:
@@ -80,6 +80,20 @@ def test_a_mail_says_what_has_happened_and_which_message_it_is() -> None:
     assert "terminal: 11" in mail.get_content()
 
 
+def test_a_thousand_alerts_are_one_mail() -> None:
+    news = [News("firing", {**ALERT, "id": number}) for number in range(1_000)]
+    where = MailServer("127.0.0.1", 1, False, "from@example.com")
+    mail = mail_of(where, "ops@example.com", 7, mail_body(news))
+    assert mail["Subject"].startswith("Underpass: 1000 alerts: firing: nothing has come")
+    text = mail.get_content()
+    assert text.count("event: firing") == 100
+    assert "and 900 more" in text
+
+
+def test_a_password_is_not_shown_where_settings_are() -> None:
+    assert "secret" not in repr(MailServer("h", 25, True, "a@b", "ada", "secret"))
+
+
 def test_what_the_server_refuses_is_told() -> None:
     for verb in ("RCPT", "DATA", "MAIL"):
         with pytest.raises(MailError, match="no"):
@@ -103,7 +117,7 @@ def test_a_server_that_is_not_there_is_told() -> None:
 @given(st.text(max_size=400))
 def test_no_text_becomes_another_header_or_recipient(text: str) -> None:
     server = MailServer("127.0.0.1", 1, False, "from@example.com")
-    body = json.dumps({"event": "firing", "alert": {**ALERT, "text": text}})
+    body = mail_body([News("firing", {**ALERT, "text": text})])
     raw = mail_of(server, "ops@example.com", 1, body).as_bytes(policy=policy.SMTP)
     head = message_from_bytes(raw.split(b"\r\n\r\n")[0] + b"\r\n\r\n", policy=policy.default)
     assert {name.lower() for name in head} == {
@@ -117,7 +131,7 @@ def test_no_text_becomes_another_header_or_recipient(text: str) -> None:
     "text",
     [
         *("ops", "mailto:", "mailto:a@b?cc=c@d", "a@b,c@d", "a b@c", "a@b\r\nBcc: c@d", "a@[::1]"),
-        *("<a@b>", "a@b c@d", '"a b"@c', "@b", "a@"),
+        *("<a@b>", "a@b c@d", '"a b"@c', "@b", "a@", "=?utf-8?q?x=40c.d=2C?=@b"),
     ],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:

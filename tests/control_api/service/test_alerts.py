@@ -14,15 +14,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from sqlalchemy import func, select, update
+from sqlalchemy import event, func, insert, select, update
+from underpass_control.alerts import evidence
 from underpass_control.alerts.mail import mail_server_of
+from underpass_control.alerts.messages import News
 from underpass_control.alerts.watch import look
 from underpass_control.metrics import Metrics
 from underpass_control.pruning import prune
 from underpass_control.roles import Role
 from underpass_control.settings import Settings
 from underpass_control.storage import alerts
-from underpass_control.storage.models import AlertMessage, LinkState
+from underpass_control.storage.models import AlertMessage, AlertTarget, LinkState, Terminal
 
 from tests.control_api.service.api import FIRST, Api, now_ms, served
 from tests.control_api.service.test_interventions import add as intervene
@@ -41,6 +43,9 @@ class Hook:
         application = web.Application()
         application.router.add_post("/hook", self._take)
         application.router.add_post("/moved", self._move)
+        application.router.add_post("/slow", self._wait)
+        self.release = asyncio.Event()
+        self.asked_slow = 0
         self.server = TestServer(application)
         self._api = api
         api.run(self.server.start_server())
@@ -52,6 +57,11 @@ class Hook:
     async def _move(self, _request: web.Request) -> web.Response:
         raise web.HTTPTemporaryRedirect("/hook")
 
+    async def _wait(self, _request: web.Request) -> web.Response:
+        self.asked_slow += 1
+        await self.release.wait()
+        return web.Response(status=204)
+
     def url(self, path: str = "/hook") -> str:
         return str(self.server.make_url(path))
 
@@ -60,9 +70,8 @@ class Hook:
 
 
 def rule(api: Api, kind: str = "unheard", limit_s: float = 60, **more: object) -> Any:
-    made = api.call(
-        "POST", "/v1/alert-rules", {"name": kind, "kind": kind, "limit_s": limit_s, **more}
-    )
+    body = {"name": kind, "kind": kind, "limit_s": limit_s, **more}
+    made = api.call("POST", "/v1/alert-rules", body)
     assert made.status == 201, made.text
     return made.json
 
@@ -70,6 +79,7 @@ def rule(api: Api, kind: str = "unheard", limit_s: float = 60, **more: object) -
 def target(api: Api, url: str) -> Any:
     made = api.call("POST", "/v1/alert-targets", {"name": "chat", "url": url})
     assert made.status == 201, made.text
+    assert made.headers["Cache-Control"] == "no-store"
     return made.json
 
 
@@ -139,6 +149,50 @@ async def _together(api: Api) -> None:
     await asyncio.gather(*(look(api.database, api.changes, Metrics()) for _ in range(4)))
 
 
+def test_many_alerts_fire_and_are_resolved_in_portions(quiet: Api) -> None:
+    terminals, rules = 400, 3
+    for number in range(rules):
+        rule(quiet, name=f"rule {number}")
+
+    async def put() -> None:
+        values = [{"node": 1_000 + n, "beam_id": "ku-1", "name": "x"} for n in range(terminals)]
+        async with quiet.database.transaction() as connection:
+            await connection.execute(insert(Terminal), values)
+            heard = (await connection.execute(select(LinkState.__table__))).first()
+            assert heard is not None
+            made = [
+                {**heard._asdict(), "terminal": one["node"], "node": one["node"]} for one in values
+            ]
+            await connection.execute(insert(LinkState), made)
+
+    def changed() -> list[int]:
+        """Look; return how many parameters each statement had that changed alerts."""
+        found: list[int] = []
+
+        def executed(_: object, __: object, text: str, parameters: Any, *___: object) -> None:
+            if text.startswith(("INSERT INTO alert ", "UPDATE alert ")):
+                found.append(len(parameters))
+
+        engine = quiet.database.engine.sync_engine
+        event.listen(engine, "after_cursor_execute", executed)
+        quiet.run(look(quiet.database, quiet.changes, Metrics()))
+        event.remove(engine, "after_cursor_execute", executed)
+        return found
+
+    taken(quiet, entry(status()))
+    quiet.run(put())
+    silent_since(quiet, 0)
+    # One statement for all of them would have more parameters than a database takes, and would
+    # lock SQLite for as long as they take.
+    assert len(fired := changed()) == 3
+    assert max(fired) < 5_000
+    assert looked(quiet)
+    silent_since(quiet, now_ms())
+    assert len(ended := changed()) == 3
+    assert max(ended) < 1_000
+    assert looked(quiet) == []
+
+
 def test_a_rule_that_is_deleted_has_its_alerts_resolved(quiet: Api) -> None:
     made = rule(quiet)
     silent_since(quiet, 0)
@@ -206,6 +260,108 @@ def failure(api: Api) -> str | None:
     (shown,) = api.get("/v1/alert-targets").json["targets"]
     found: str | None = shown.get("last_failure")
     return found
+
+
+def test_a_target_that_is_away_keeps_no_other_waiting(quiet: Api) -> None:
+    hook = Hook(quiet)
+    for n in range(5):
+        rule(quiet, name=f"rule {n}")
+    slow = target(quiet, hook.url("/slow"))
+    target(quiet, hook.url())
+    silent_since(quiet, 0)
+    assert len(looked(quiet)) == 5
+    until(quiet, lambda: len(hook.got) == 5)
+    # The other has not answered to the first: nothing more was sent to it.
+    assert hook.asked_slow == 1
+    hook.release.set()
+    until(quiet, lambda: hook.asked_slow == 5)
+    assert quiet.call("DELETE", f"/v1/alert-targets/{slow['id']}").status == 204
+    hook.close()
+
+
+def test_what_a_target_has_not_taken_puts_off_all_that_it_is_to_be_told(quiet: Api) -> None:
+    hook = Hook(quiet)
+    hook.answers = [503] * 10
+    target(quiet, hook.url())
+    for n in range(5):
+        rule(quiet, name=f"rule {n}")
+    silent_since(quiet, 0)
+    looked(quiet)
+    until(quiet, lambda: failure(quiet) == "it answers 503")
+
+    async def due() -> tuple[set[int], int]:
+        async with quiet.database.reading() as connection:
+            target_ids = await alerts.due(connection, now_ms() + 1_000)
+            return target_ids, (await connection.scalars(select(AlertTarget.failures))).one()
+
+    assert quiet.run(due()) == (set(), 1)
+    assert len(hook.got) == 1
+    assert waiting(quiet) == 5
+    hook.answers = []
+    make_due(quiet)
+    until(quiet, lambda: waiting(quiet) == 0)
+    assert quiet.run(due()) == (set(), 0)
+    hook.close()
+
+
+def test_each_target_has_room_of_its_own(quiet: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts, "MOST_WAITING", 3)
+    news = [News("firing", {"id": number, "text": "x"}) for number in range(2)]
+
+    async def tell() -> int:
+        async with quiet.database.transaction() as connection:
+            # Nothing of it is sent meanwhile.
+            return await alerts.tell(connection, news, now_ms() + 3_600_000)
+
+    target(quiet, "https://one.example.com/")
+    assert quiet.run(tell()) == 0
+    assert quiet.run(tell()) == 1
+    target(quiet, "https://two.example.com/")
+    assert quiet.run(tell()) == 2
+    assert waiting(quiet) == 3 + 2
+
+
+def test_messages_that_nobody_has_taken_for_a_day_are_given_up(quiet: Api) -> None:
+    target(quiet, "https://example.com/")
+    silent_since(quiet, 0)
+    rule(quiet)
+    looked(quiet)
+    assert quiet.run(prune(quiet.database, alerts.give_up, now_ms() - 86_400_000)) == 0
+    assert quiet.run(prune(quiet.database, alerts.give_up, now_ms() + 1_000)) == 1
+    assert waiting(quiet) == 0
+
+
+def test_an_error_that_nobody_has_thought_of_ends_neither_looking_nor_sending(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, claim = evidence.read, alerts.claim
+    broken = {"read": 2, "claim": 1}
+
+    async def fail_first(name: str) -> None:
+        if broken[name]:
+            broken[name] -= 1
+            raise KeyError(name)
+
+    async def read_later(*given: Any) -> Any:
+        await fail_first("read")
+        return await read(*given)
+
+    async def claim_later(*given: Any, **named: Any) -> Any:
+        await fail_first("claim")
+        return await claim(*given, **named)
+
+    monkeypatch.setattr(evidence, "read", read_later)
+    monkeypatch.setattr(alerts, "claim", claim_later)
+    settings = Settings(look_for_alerts_every_s=0.1, webhook_networks=LOOPBACK)
+    with served(url, settings) as api:
+        api.add_beam()
+        hook = Hook(api)
+        target(api, hook.url())
+        rule(api)
+        silent_since(api, 0)
+        until(api, lambda: bool(hook.got))
+        assert broken == {"read": 0, "claim": 0}
+        hook.close()
 
 
 def test_a_redirect_is_not_followed(quiet: Api) -> None:
@@ -302,11 +458,12 @@ def test_what_was_resolved_long_ago_is_deleted(quiet: Api) -> None:
     assert quiet.run(prune(quiet.database, alerts.prune, now_ms() + 1_000)) == 1
 
 
-def test_mail_goes_to_addresses_only_where_a_mail_server_is_set(quiet: Api, url: str) -> None:
+def test_mail_goes_to_addresses_only_where_a_mail_server_is_set(url: str) -> None:
     body = {"name": "ops", "url": "mailto:ops@example.com"}
-    refused = quiet.call("POST", "/v1/alert-targets", body)
-    assert refused.status == 422
-    assert "--mail-server" in refused.problem
+    with served(url, Settings(look_for_alerts_every_s=3_600)) as api:
+        refused = api.call("POST", "/v1/alert-targets", body)
+        assert refused.status == 422
+        assert "--mail-server" in refused.problem
     server = mail_server_of("smtp://mail.example.com", "from@example.com")
     with served(url, Settings(look_for_alerts_every_s=3_600, mail_server=server)) as api:
         assert api.call("POST", "/v1/alert-targets", body).status == 201

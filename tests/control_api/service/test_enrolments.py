@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 from typer.testing import CliRunner
+from underpass_control.access import enrolments
 from underpass_control.cli import app
+from underpass_control.client import Client, LostError
 from underpass_control.commands.enrolments import fragment_of
+from underpass_control.enrolment.authority import Authority
 from underpass_control.enrolment.configuration import ConfigurationError, check, filled
 from underpass_control.enrolment.tokens import fingerprint_of, token_of
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
+from underpass_control.pruning import prune
 from underpass_control.settings import Settings
+from underpass_control.storage.database import DatabaseLostError
 
 from tests.control_api.service.api import Api, Reply, now_ms, served
 from tests.testbed import programs
@@ -301,6 +306,94 @@ def test_a_table_that_is_wrong_somewhere_makes_no_token(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, [*verb, "--url", "http://127.0.0.1:1"])
         assert result.exit_code == 1
         assert why in result.output, text
+
+
+def test_what_cannot_be_read_is_told_and_no_stack(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_text("node,name\n10,a\n")
+    for text in (b"node,name\n10,\xff\n", b"node,name\n10," + b"x" * 140_000, b"\xff"):
+        bad.write_bytes(text)
+        for table, template in ((bad, good), *(((good, bad),) if b"\xff" in text else ())):
+            verb = ["enrolment", "import", str(table), "--configuration", str(template)]
+            result = CliRunner().invoke(app, [*verb, "--url", "http://127.0.0.1:1"])
+            assert result.exit_code == 1
+            assert f"cannot read {bad}" in result.output
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_what_ends_an_import_takes_no_tokens_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: list[str]
+) -> None:
+    template, table = tmp_path / "terminal.toml", tmp_path / "vehicles.csv"
+    template.write_text("")
+    table.write_text("node\n10\n11\n12\n")
+
+    async def ask(_: Client, __: str, ___: str, *, body: Any) -> Any:
+        if body["node"] == 12:
+            raise LostError("the database is away")
+        return {"node": body["node"], "token": f"upe_{body['node']}"}
+
+    monkeypatch.setattr(Client, "ask", ask)
+    verb = ["enrolment", "import", str(table), "--configuration", str(template), *option]
+    result = CliRunner().invoke(app, verb)
+    assert result.exit_code == 1
+    assert "node 12: the database is away" in result.output
+    assert "upe_10" in result.output
+    assert "upe_11" in result.output
+
+
+def test_a_number_that_no_node_has_is_not_found(api: Api) -> None:
+    for number in (0, 2**32 - 1, 10**17):
+        assert api.call("DELETE", f"/v1/nodes/{number}/certificates").status == 404
+
+
+def test_what_cannot_be_written_down_is_not_revoked(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    async def revoke(_: Authority, node: int) -> list[str]:
+        asked.append(node)
+        return ["01"]
+
+    def lost() -> Any:
+        raise DatabaseLostError("away")
+
+    monkeypatch.setattr(Authority, "revoke", revoke)
+    with served(url, Settings(authority=tmp_path)) as api:
+        with monkeypatch.context() as away:
+            away.setattr(api.database, "transaction", lost)
+            assert api.call("DELETE", f"/v1/nodes/{NODE}/certificates").status == 503
+        assert asked == []
+        assert api.call("DELETE", f"/v1/nodes/{NODE}/certificates").status == 200
+        assert audit(api)[-1] == ("token", "revoke")
+
+
+def test_nobody_is_told_where_the_authority_is(url: str, tmp_path: Path) -> None:
+    with served(url, Settings(authority=tmp_path)) as api:
+        answer = api.get("/v1/authority/revocations", caller=None)
+        assert answer.status == 503
+        assert str(tmp_path) not in answer.text
+
+
+def test_enrolments_are_deleted_some_time_after_they_have_expired(api: Api) -> None:
+    async def make() -> None:
+        async with api.database.transaction() as connection:
+            for expires_ms in (1_000, now_ms() + 60_000):
+                await enrolments.create_enrolment(
+                    connection,
+                    node=NODE,
+                    configuration=CONFIGURATION,
+                    fingerprint=bytes(32),
+                    now_ms=0,
+                    expires_ms=expires_ms,
+                )
+
+    api.run(make())
+    before_ms = now_ms() - 1_000
+    assert api.run(prune(api.database, enrolments.prune_enrolments, before_ms)) == 1
+    (left,) = api.get("/v1/enrolments").json["enrolments"]
+    assert milliseconds_of(left["expires"]) > before_ms
 
 
 def test_a_token_has_number_fingerprint_and_random_bytes(tmp_path: Path) -> None:

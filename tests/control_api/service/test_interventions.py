@@ -111,6 +111,32 @@ def test_a_rate_leaves_others_what_is_guaranteed_to_them_or_set(api: Api) -> Non
     assert change.status == 409
 
 
+def test_what_is_guaranteed_again_once_a_set_rate_is_over_is_left_to_its_terminal(
+    api: Api,
+) -> None:
+    terminal = {"beam": "ku-1", "name": "x", "forward_minimum_bps": 2_000_000}
+    assert api.call("PUT", f"/v1/terminals/{SECOND}", terminal).status == 200
+    add(api, "rate", terminal=SECOND, forward_bps=1_000_000, until=at(300_000))
+    body = {"kind": "rate", "terminal": FIRST, "forward_bps": 7_000_000}
+    longer = api.call("POST", PATH, {**body, "until": at(600_000)})
+    assert longer.status == 409
+    assert "at most 6000000 bit/s" in longer.problem
+    assert api.call("POST", PATH, {**body, "until": at(200_000)}).status == 201
+
+
+def test_a_blockage_is_withdrawn_once(api: Api) -> None:
+    planned(api)
+    number = announce(api, FIRST, 600_000)
+    # Nobody takes the first withdrawal in: the blockage is expected still.
+    api.run(api.service.controllers.close())
+    one = add(api, "withdrawal", blockage=number)
+    again = api.call("POST", PATH, {"kind": "withdrawal", "blockage": number})
+    assert again.status == 409
+    assert f"release that one, {one['id']}" in again.problem
+    noted = api.call("PUT", f"{PATH}/{one['id']}", {"note": "x"}, headers={"If-Match": '"1"'})
+    assert noted.status == 200, noted.text
+
+
 def test_while_a_beam_is_frozen_nothing_new_is_lent_and_what_runs_is_kept(api: Api) -> None:
     planned(api)
     announce(api, FIRST, 600_000)

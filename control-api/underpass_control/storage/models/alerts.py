@@ -79,6 +79,8 @@ class AlertTarget(Base):
     # How the last message went; None: none has been sent.
     last_ms: Mapped[int | None]
     last_failure: Mapped[str | None] = mapped_column(String(200))
+    # How many messages in a row it has not taken.
+    failures: Mapped[int] = mapped_column(default=0, server_default="0")
 
     __table_args__ = (_AUTO,)
 
@@ -96,7 +98,7 @@ class AlertMessage(Base):
     body: Mapped[str] = mapped_column(Text())
     made_ms: Mapped[int]
     tries: Mapped[int] = mapped_column(default=0)
-    # Not before this time; it is put off while a process sends it.
+    # Not before this time; it is put off while a process sends it, and while its target is away.
     next_ms: Mapped[int] = mapped_column(index=True)
 
     __table_args__ = (_AUTO,)

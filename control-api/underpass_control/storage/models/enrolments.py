@@ -19,7 +19,8 @@ class Enrolment(Base):
     # What the node is given, TOML.
     configuration: Mapped[str] = mapped_column(Text())
     created_ms: Mapped[int]
-    expires_ms: Mapped[int]
+    # Pruned by age.
+    expires_ms: Mapped[int] = mapped_column(index=True)
     revoked_ms: Mapped[int | None]
     # When it was used first, and the SHA-256 of the key, hexadecimal.
     used_ms: Mapped[int | None]

@@ -1,0 +1,1 @@
+"""Clients of the local API, without a node."""
