@@ -190,7 +190,9 @@ fn what_cannot_be_done_with_it_is_refused() {
     net.agents[0]
         .send_file(net.now, to(2, SERVICE), file)
         .unwrap();
-    assert!(net.agents[0].handover_obstacle().is_some());
+    let obstacle = net.agents[0].lasting_obstacle();
+    assert!(obstacle.is_some());
+    assert_eq!(net.agents[0].handover_obstacle(), obstacle);
     let long = offer(&mut net, true).unwrap();
     arrive(&mut net, &files, &raw(&long));
     let refused = net.events(1).into_iter().any(|event| {
