@@ -2,16 +2,17 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
+use underpass_cla::set_buffers;
 
 use crate::config::Config;
 
 /// What may arrive at a UDP socket while the process is busy, bytes.
-const UDP_BUFFER_BYTES: usize = 4 << 20;
+const UDP_BUFFER_BYTES: u32 = 4 << 20;
 
 /// Bytes that the kernel may hold unsent: about a bundle.
 static UNSENT_BYTES: libc::c_int = 128 << 10;
@@ -37,33 +38,9 @@ pub(crate) fn udp(config: &Config) -> io::Result<UdpSocket> {
     if config.listen.is_ipv6() {
         socket.set_only_v6(false)?;
     }
-    set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)?;
-    set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)?;
+    set_buffers(socket.as_fd(), UDP_BUFFER_BYTES)?;
     socket.bind(&config.listen.into())?;
     UdpSocket::from_std(socket.into())
-}
-
-/// Beyond the system's limit if this process may (CAP_NET_ADMIN), else up to it.
-fn set_buffer(socket: &Socket, force: libc::c_int, plain: libc::c_int) -> io::Result<()> {
-    set(socket, force).or_else(|_| set(socket, plain))
-}
-
-fn set(socket: &Socket, option: libc::c_int) -> io::Result<()> {
-    let bytes = UDP_BUFFER_BYTES as libc::c_int;
-    // SAFETY: the option's value is one int that outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const bytes).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// Sends a datagram now or not at all; the runtime need not have heard yet that

@@ -15,6 +15,7 @@ mod class;
 mod key;
 mod node;
 mod session;
+mod socket;
 
 pub use activity::Activity;
 pub use class::Class;
@@ -24,3 +25,4 @@ pub use session::{
     BUNDLE_OVERHEAD_BYTES, CodedFigures, Down, EXPRESS_ROOM_BYTES, LtpFigures, PathFigures, Resume,
     SHORT_BUNDLE_BYTES, Session, SessionId, SessionInfo, Transfer,
 };
+pub use socket::set_buffers;

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use underpass_cla::set_buffers;
 
 /// Options of a path's sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub struct SocketOptions {
 
 /// What may arrive while the process is busy, bytes: a tenth of a second of a
 /// fast link. Windows need none of it, since QUIC has its own.
-const BUFFER_BYTES: usize = 4 << 20;
+const BUFFER_BYTES: u32 = 4 << 20;
 
 impl SocketOptions {
     /// A socket bound to `local`; an IPv6 one takes IPv4 peers in as well,
@@ -34,35 +35,8 @@ impl SocketOptions {
         if local.is_ipv6() {
             socket.set_only_v6(false)?;
         }
-        set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)?;
-        set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)?;
+        set_buffers(socket.as_fd(), BUFFER_BYTES)?;
         socket.bind(&local.into())?;
         Ok(socket.into())
-    }
-}
-
-/// Beyond the system's limit if this process may (CAP_NET_ADMIN), else up to it.
-fn set_buffer(socket: &Socket, force: libc::c_int, plain: libc::c_int) -> io::Result<()> {
-    if set(socket, force).is_ok() {
-        return Ok(());
-    }
-    set(socket, plain)
-}
-
-fn set(socket: &Socket, option: libc::c_int) -> io::Result<()> {
-    let bytes = BUFFER_BYTES as libc::c_int;
-    // SAFETY: the option's value is one int that outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const bytes).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -112,14 +112,20 @@ impl Desk {
         let Item {
             number, service, ..
         } = item;
-        self.items.insert(number, (item, None));
-        self.expiries.insert((item.expires_ms, number));
+        self.keep(item);
         let endpoint = self.endpoints.entry(service).or_default();
         endpoint.waiting.insert(number, item.bytes);
         if let Some(client) = endpoint.client {
             self.take_turn(client, service);
             self.serve(client);
         }
+    }
+
+    /// A bundle is in the mailbox that no client can be given: until its lifetime
+    /// ends it may be mended.
+    pub fn keep(&mut self, item: Item) {
+        self.items.insert(item.number, (item, None));
+        self.expiries.insert((item.expires_ms, item.number));
     }
 
     /// A client is there.
@@ -288,6 +294,23 @@ mod tests {
             bytes: 100,
             expires_ms: 1_000 + number,
         }
+    }
+
+    #[test]
+    fn what_cannot_be_given_to_anybody_is_forgotten_at_its_end() {
+        let mut desk = Desk::default();
+        desk.keep(item(5, 9));
+        desk.connect(ONE);
+        desk.register(ONE, 9).unwrap();
+        assert_eq!(delivered(&mut desk), []);
+        assert_eq!(desk.next_expiry_ms(), Some(1_005));
+        desk.expire(1_005);
+        let forgotten = Output::Forget {
+            number: 5,
+            expired: true,
+        };
+        assert_eq!(desk.poll(), Some(forgotten));
+        assert_eq!(desk.count(), 0);
     }
 
     fn delivered(desk: &mut Desk) -> Vec<(ClientId, u64)> {

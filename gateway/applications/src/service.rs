@@ -165,8 +165,9 @@ impl Service {
         let mut desk = Desk::default();
         for (item, node) in mailbox.items()? {
             applications.restore(item.service, node, item.bytes);
-            if !missing.contains(&item.number) {
-                desk.arrived(item);
+            match missing.contains(&item.number) {
+                true => desk.keep(item),
+                false => desk.arrived(item),
             }
         }
         if desk.count() > 0 {

@@ -4,13 +4,16 @@
 mod net;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use net::{BULK, Net, SERVICE, node};
-use underpass_bundle::wire::ipn;
+use underpass_bundle::wire::{Bundle, Extension, LongDecoder, ipn};
 use underpass_bundle::{
-    Agent, Amount, Applications, Decoded, DeleteReason, Event, NeighbourId, Offer, Send, SendError,
+    Agent, Amount, Applications, Decoded, DeleteReason, Event, Forgery, Insecure, NeighbourId,
+    Offer, Reject, Relaying, Secured, Security, Send, SendError,
 };
 use underpass_cla::{Outcome, Refusal};
 use underpass_payloads::{Limits, PayloadFile, Payloads};
@@ -94,17 +97,33 @@ fn raw(offer: &Offer) -> Bytes {
     [&head[..], &file.unwrap(), &tail.concat()].concat().into()
 }
 
-/// Has the second node take a bundle as it takes long ones.
-fn arrive(net: &mut Net, files: &Files, raw: &Bytes) {
-    let mut decoder = net.agents[1].decoder().long().unwrap();
+/// A long bundle as it is decoded.
+fn decoded(decoder: LongDecoder, files: &Files, raw: &Bytes) -> Decoded {
+    let mut decoder = decoder;
     let mut payload = Vec::new();
     for piece in raw.chunks(30_000) {
         payload.extend(decoder.take(raw.slice_ref(piece)).unwrap());
     }
     let bundle = decoder.finish(files.write(&payload));
-    let decoded = Decoded::long(raw.len() as u64, bundle);
+    Decoded::long(raw.len() as u64, bundle)
+}
+
+/// Has the second node take a bundle as it takes long ones.
+fn arrive(net: &mut Net, files: &Files, raw: &Bytes) {
+    let decoder = net.agents[1].decoder().long().unwrap();
+    let decoded = decoded(decoder, files, raw);
     let taken = net.agents[1].receive_decoded(net.now, NeighbourId(1), BULK, decoded);
     taken.unwrap();
+}
+
+/// What the second node says of a bundle of its neighbour of which the payload has
+/// not come.
+fn judged(net: &mut Net, raw: &Bytes) -> Result<(), Reject> {
+    let mut decoder = net.agents[1].decoder().long().unwrap();
+    decoder.take(raw.slice(..500)).unwrap();
+    let (bundle, bytes) = decoder.opened().unwrap();
+    assert_eq!(bytes, BYTES as u64);
+    net.agents[1].judge_long(net.now, NeighbourId(1), BULK, bundle)
 }
 
 #[test]
@@ -190,7 +209,9 @@ fn what_cannot_be_done_with_it_is_refused() {
     net.agents[0]
         .send_file(net.now, to(2, SERVICE), file)
         .unwrap();
-    assert!(net.agents[0].handover_obstacle().is_some());
+    let obstacle = net.agents[0].lasting_obstacle();
+    assert!(obstacle.is_some());
+    assert_eq!(net.agents[0].handover_obstacle(), obstacle);
     let long = offer(&mut net, true).unwrap();
     arrive(&mut net, &files, &raw(&long));
     let refused = net.events(1).into_iter().any(|event| {
@@ -203,4 +224,115 @@ fn what_cannot_be_done_with_it_is_refused() {
     net.events(0);
     assert!(net.agents[0].handover_obstacle().is_none());
     assert_eq!(files.payloads.used(), (0, 0));
+}
+
+#[test]
+fn it_is_judged_before_its_payload_comes() {
+    let (mut net, files) = (pair(), files());
+    let mut raw_to = |net: &mut Net, send: Send| {
+        let file = files.write(&content());
+        net.agents[0].send_file(net.now, send, file).unwrap();
+        let offer = offer(net, true).unwrap();
+        net.finish(0, &offer, Outcome::Acknowledged);
+        raw(&offer)
+    };
+    let wanted = raw_to(&mut net, to(2, APPLICATION));
+    assert_eq!(judged(&mut net, &wanted), Ok(()));
+    let unwanted = |reason| Err(Reject::Unwanted(reason));
+    // A service of the node takes what is in memory, and of others there is none.
+    let service = raw_to(&mut net, to(2, SERVICE));
+    let refused = unwanted(DeleteReason::DepletedStorage);
+    assert_eq!(judged(&mut net, &service), refused);
+    let nobody = raw_to(&mut net, to(2, 99));
+    let refused = unwanted(DeleteReason::DestinationUnavailable);
+    assert_eq!(judged(&mut net, &nobody), refused);
+    // Nothing of it is told but to the neighbour.
+    assert!(net.events(1).is_empty());
+    let short = Send {
+        lifetime: Some(Duration::from_secs(5)),
+        ..to(2, APPLICATION)
+    };
+    let short = raw_to(&mut net, short);
+    assert_eq!(judged(&mut net, &short), Ok(()));
+    // Its age is that of when it was sent: only the wire's counts.
+    let neighbour = NeighbourId(7);
+    let mut decoder = net.agents[1].decoder().long().unwrap();
+    decoder.take(wanted.slice(..500)).unwrap();
+    let (bundle, _) = decoder.opened().unwrap();
+    let mut old = bundle.clone();
+    old.age_ms = old.age_ms.map(|(number, _)| (number, u64::MAX));
+    let over = net.agents[1].judge_long(net.now, NeighbourId(1), BULK, &old);
+    assert_eq!(over, unwanted(DeleteReason::LifetimeExpired));
+    // The first node's bundle, of another neighbour.
+    net.agents[1].neighbour_up(net.now, neighbour);
+    let forged = net.agents[1].judge_long(net.now, neighbour, BULK, bundle);
+    assert_eq!(forged, Err(Reject::Forged(Forgery::Source)));
+    assert!(matches!(net.events(1)[..], [Event::Forged { .. }]));
+}
+
+#[test]
+fn one_that_nobody_is_to_forward_is_judged_so() {
+    let files = files();
+    let mut relay = node(2);
+    relay.relaying = Relaying::Pairs([].into());
+    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(relay)]);
+    net.agents[1].neighbour_up(net.now, NeighbourId(3));
+    for (beyond, verdict) in [
+        (3, Reject::Forged(Forgery::Relay)),
+        (4, Reject::Unwanted(DeleteReason::NoRoute)),
+    ] {
+        let file = files.write(&content());
+        let mut decoder = net.agents[1].decoder().long().unwrap();
+        net.agents[0]
+            .send_file(net.now, to(2, APPLICATION), file)
+            .unwrap();
+        let offer = offer(&mut net, true).unwrap();
+        net.finish(0, &offer, Outcome::Acknowledged);
+        decoder.take(raw(&offer).slice(..500)).unwrap();
+        let mut bundle = decoder.opened().unwrap().0.clone();
+        bundle.primary.destination = ipn(beyond, APPLICATION);
+        let judged = net.agents[1].judge_long(net.now, NeighbourId(1), BULK, &bundle);
+        assert_eq!(judged, Err(verdict), "{beyond}");
+    }
+}
+
+/// Rules that come into force.
+#[derive(Debug, Default)]
+struct Rules(AtomicBool);
+
+impl Security for Rules {
+    fn is_used(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn secure(&self, _: &mut PrimaryBlock, _: u64, _: &[Bytes]) -> Option<Secured> {
+        None
+    }
+
+    fn reveal(&self, _: &[u8], _: &[Extension], _: &[u8]) -> Option<Bytes> {
+        None
+    }
+
+    fn accept(&self, _: &mut Bundle) -> Result<(), Insecure> {
+        Ok(())
+    }
+}
+
+#[test]
+fn rules_that_come_into_force_meanwhile_count_for_it() {
+    let files = files();
+    let rules = Arc::new(Rules::default());
+    let mut second = node(2);
+    second.security = Some(rules.clone());
+    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(second)]);
+    let file = files.write(&content());
+    net.agents[0]
+        .send_file(net.now, to(2, APPLICATION), file)
+        .unwrap();
+    let raw = raw(&offer(&mut net, true).unwrap());
+    let decoder = net.agents[1].decoder().long().unwrap();
+    let decoded = decoded(decoder, &files, &raw);
+    rules.0.store(true, Ordering::Relaxed);
+    let taken = net.agents[1].receive_decoded(net.now, NeighbourId(1), BULK, decoded);
+    assert_eq!(taken, Err(Reject::Insecure(Insecure::Missing)));
 }

@@ -123,11 +123,15 @@ impl Client {
                 self.wanted.notified().await;
                 continue;
             };
+            let reader = self.metadata().reader(&url);
             let got = tokio::time::timeout(self.timeout, self.get(&url)).await;
             let late = || format!("no answer within {} s", self.timeout.as_secs_f64());
+            let got = got.unwrap_or_else(|_| Err(late()));
+            // Before the metadata are locked.
+            let read = got.map(|(body, lifetime)| (reader.read(&body), lifetime));
             let now = Instant::now();
-            match got.unwrap_or_else(|_| Err(late())) {
-                Ok((body, lifetime)) => self.metadata().fetched(now, &url, &body, lifetime),
+            match read {
+                Ok((read, lifetime)) => self.metadata().fetched(now, &url, read, lifetime),
                 Err(reason) => self.metadata().failed(now, &url, &reason),
             }
             if let Some(error) = self.figures().error {

@@ -14,4 +14,4 @@ mod pattern;
 
 pub use client::{Client, ClientConfig, ConfigError, check};
 pub use document::{DocumentError, MOST_DOCUMENT_BYTES, MOST_OBJECT_BYTES};
-pub use metadata::{Figures, Metadata, Size};
+pub use metadata::{Figures, Metadata, Read, Reader, Size};

@@ -206,20 +206,20 @@ impl Metadata {
         }
     }
 
-    /// A document has come, which holds for this long by its server's word.
-    pub fn fetched(&mut self, now: Instant, url: &str, body: &[u8], lifetime: Option<Duration>) {
-        let read = match url == self.index {
-            true => Document::index(body),
-            false => Document::rules(body),
-        };
-        match read {
-            Ok(document) => self.keep(now, url, document, lifetime),
-            Err(error) => self.refused(now, url, &error),
+    /// What reads the document at an address.
+    pub fn reader(&self, url: &str) -> Reader {
+        Reader {
+            is_index: url == self.index,
         }
     }
 
-    fn refused(&mut self, now: Instant, url: &str, error: &DocumentError) {
-        self.failed(now, url, &error.to_string());
+    /// A document has come and was read; it holds for this long by its server's
+    /// word.
+    pub fn fetched(&mut self, now: Instant, url: &str, read: Read, lifetime: Option<Duration>) {
+        match read.0 {
+            Ok(document) => self.keep(now, url, document, lifetime),
+            Err(error) => self.failed(now, url, &error.to_string()),
+        }
     }
 
     /// A document could not be got.
@@ -288,6 +288,27 @@ impl Metadata {
     }
 }
 
+/// Reads documents. A large one takes a while, in which sizes are asked for: so it is
+/// read apart from [`Metadata`].
+#[derive(Clone, Copy, Debug)]
+pub struct Reader {
+    is_index: bool,
+}
+
+/// A document that was read, or why it is not used.
+#[derive(Debug)]
+pub struct Read(Result<Document, DocumentError>);
+
+impl Reader {
+    /// Reads one.
+    pub fn read(self, body: &[u8]) -> Read {
+        Read(match self.is_index {
+            true => Document::index(body),
+            false => Document::rules(body),
+        })
+    }
+}
+
 /// Scheme and authority of an address.
 fn origin(url: &str) -> &str {
     let authority = url.find("://").map_or(0, |at| at + 3);
@@ -342,7 +363,8 @@ mod tests {
         fn comes(&mut self, url: &str, document: &Value, seconds: u64) {
             let lifetime = Some(Duration::from_secs(seconds));
             let body = document.to_string();
-            (self.metadata).fetched(self.now, url, body.as_bytes(), lifetime);
+            let read = self.metadata.reader(url).read(body.as_bytes());
+            self.metadata.fetched(self.now, url, read, lifetime);
         }
 
         fn passes(&mut self, seconds: u64) {
@@ -563,7 +585,8 @@ mod tests {
                 }
                 for url in source.wanted() {
                     prop_assert!(url.starts_with("http://cdni.example/"));
-                    source.metadata.fetched(source.now, &url, &body, None);
+                    let read = source.metadata.reader(&url).read(&body);
+                    source.metadata.fetched(source.now, &url, read, None);
                 }
                 source.passes(11);
             }

@@ -118,6 +118,11 @@ impl Engine {
         sets.filter(|set| !set.is_empty()).count()
     }
 
+    /// What keeps the engine from being handed over for long, if anything does.
+    pub fn lasting_obstacle(&self) -> Option<&'static str> {
+        self.agent.lasting_obstacle()
+    }
+
     /// What keeps the node from being handed over at this moment, if anything
     /// does: sessions, actions that nobody has taken, something under way
     /// between shards, or what is to be on the disk first.

@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
+use underpass_bundle::wire::Bundle;
 use underpass_bundle::{self as bundle, Decoded, Decoder, NeighbourId};
-use underpass_cla::{Refusal, SessionId};
+use underpass_cla::{Class, Refusal, SessionId};
 
 use crate::engine::{Action, Engine, STREAM_SERVICE};
+use crate::hop::HopId;
 use crate::leaves::Places;
 use crate::link::Sign;
 
@@ -39,23 +41,40 @@ impl Engine {
         self.agent.decoder()
     }
 
+    /// Judges a long bundle that comes in on a session, by what stands before its
+    /// payload.
+    ///
+    /// # Errors
+    /// When it would be deleted.
+    pub fn judge_long(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        bundle: &Bundle,
+    ) -> Result<(), Refusal> {
+        let (_, from, class) = self.origin_of(id).ok_or(Refusal::NoResources)?;
+        let judged = self.agent.judge_long(now, from, class, bundle);
+        judged.map_err(Refusal::from)
+    }
+
+    /// The hop, the neighbour and the class of a session.
+    fn origin_of(&self, id: SessionId) -> Option<(HopId, NeighbourId, Class)> {
+        let session = self.sessions.get(id)?;
+        let class = session.info.class.unwrap_or(self.config.default_class);
+        let from = NeighbourId(self.hops.get(&session.hop)?.config.neighbour);
+        Some((session.hop, from, self.known(class)))
+    }
+
     /// A whole bundle arrived on a session.
     ///
     /// # Errors
     /// When it is malformed or cannot be kept.
     pub fn receive(&mut self, now: Instant, id: SessionId, bundle: Decoded) -> Result<(), Refusal> {
-        let session = self.sessions.get(id).ok_or(Refusal::NoResources)?;
-        let class = session.info.class.unwrap_or(self.config.default_class);
-        let class = self.known(class);
-        let hop = self
-            .hops
-            .get_mut(&session.hop)
-            .ok_or(Refusal::NoResources)?;
-        let neighbour = NeighbourId(hop.config.neighbour);
-        let id = session.hop;
+        let (id, from, class) = self.origin_of(id).ok_or(Refusal::NoResources)?;
+        let hop = self.hops.get_mut(&id).ok_or(Refusal::NoResources)?;
         let bytes = bundle.bytes;
         let ip_bytes = hop.wire.ip_bytes(bytes);
-        let outcome = self.agent.receive_decoded(now, neighbour, class, bundle);
+        let outcome = self.agent.receive_decoded(now, from, class, bundle);
         if outcome.is_ok() {
             hop.count_received(class, bytes);
         }

@@ -86,7 +86,8 @@ fn make_others(config: &Config) {
 fn state_paths(config: &Config) -> Vec<PathBuf> {
     let state_dir = &config.node.state_dir;
     let mut paths = Vec::new();
-    for folder in [state_dir.clone(), config.custody.dir(state_dir)] {
+    let payloads = config.payloads.folder(state_dir);
+    for folder in [state_dir.clone(), config.custody.dir(state_dir), payloads] {
         let files = fs::read_dir(&folder).into_iter().flatten().flatten();
         let files = files.map(|entry| entry.path());
         paths.extend(files.filter(|path| is_file(path)));

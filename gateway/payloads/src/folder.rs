@@ -147,7 +147,7 @@ impl Payloads {
         Ok(PayloadFile::saved(file, bytes, room, name))
     }
 
-    /// Deletes what is saved in the folder, but for these names.
+    /// Deletes the files that are saved in the folder, but for these names.
     ///
     /// # Errors
     /// When the folder cannot be read or a file not be deleted.
@@ -158,7 +158,8 @@ impl Payloads {
                 .file_name()
                 .to_str()
                 .is_some_and(|n| names.contains(n));
-            if !known {
+            // A folder is none of ours.
+            if !known && !entry.file_type()?.is_dir() {
                 std::fs::remove_file(entry.path())?;
             }
         }
@@ -343,9 +344,12 @@ mod tests {
         let forgotten = written(&payloads, 1, b"forgotten").save().unwrap();
         let _nameless = written(&payloads, 1, b"nameless");
         assert_eq!(names(&payloads).len(), 2);
+        let folder = payloads.folder.join("lost+found");
+        std::fs::create_dir(&folder).unwrap();
         // The next process.
         let next = Payloads::open(&payloads.folder, payloads.limits).unwrap();
         next.keep_only(&[name.clone()].into()).unwrap();
+        std::fs::remove_dir(&folder).unwrap();
         assert_eq!(names(&payloads), std::slice::from_ref(&name));
         let file = next.take_up(&name, 1, 4).unwrap();
         assert_eq!(next.used(), (1, 4));

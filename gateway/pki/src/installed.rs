@@ -26,8 +26,9 @@ pub struct Delivered {
 
 /// Puts a node's key and what was delivered for it into the folder `dir`, once
 /// all of it is known to fit together; else nothing is written. What was cut
-/// short is completed by the same call. A folder with another key is
-/// left alone unless `replace` is set.
+/// short is completed by the same call. A folder with another key, or that trusts
+/// another authority, is left alone unless `replace` is set. A revocation list
+/// that is newer than the delivered one stays.
 ///
 /// # Errors
 /// When the delivered is not for the node or the key, or cannot be written.
@@ -44,6 +45,9 @@ pub fn install(
     if !replace && files::read(&path)?.is_some_and(|other| other != key) {
         return Err(PkiError::InTheWay(path));
     }
+    if !replace {
+        check_same_authority(dir, &delivered.authority)?;
+    }
     files::make_dir(dir)?;
     write(dir, &key, delivered)?;
     Credentials::load(dir)
@@ -55,43 +59,88 @@ pub fn install(
 /// # Errors
 /// When it is malformed or signed by somebody else.
 pub fn replace_revocation_list(dir: &Path, text: &str) -> Result<bool, PkiError> {
-    let path = dir.join(REVOCATION_LIST);
     let issuers = read_certificates(&dir.join(CA_CERTIFICATE))?;
-    let given = RevocationList::parse(&path, text, &issuers)?;
-    if let Some(present) = files::read(&path)? {
-        // One that is broken is mended.
-        let present = RevocationList::parse(&path, &present, &issuers);
-        if present.is_ok_and(|present| present.number() >= given.number()) {
-            return Ok(false);
-        }
+    let is_newer = is_newer_list(dir, text, &issuers)?;
+    if is_newer {
+        files::write(dir, REVOCATION_LIST, text, Readers::Everybody)?;
     }
-    files::write(dir, REVOCATION_LIST, text, Readers::Everybody)?;
-    Ok(true)
+    Ok(is_newer)
+}
+
+/// Whether a list is newer than the folder's of the same authority.
+fn is_newer_list(dir: &Path, text: &str, issuers: &[CertificateDer<'_>]) -> Result<bool, PkiError> {
+    let path = dir.join(REVOCATION_LIST);
+    let given = RevocationList::parse(&path, text, issuers)?;
+    let Some(present) = files::read(&path)? else {
+        return Ok(true);
+    };
+    // One that is broken is mended.
+    let present = RevocationList::parse(&path, &present, issuers);
+    Ok(present.map_or(true, |present| given.number() > present.number()))
 }
 
 /// The certificate last: until it is there, the folder is incomplete and not
 /// half new.
 fn write(dir: &Path, key: &str, delivered: &Delivered) -> Result<(), PkiError> {
     let open = Readers::Everybody;
+    let issuer = certificate("authority", &delivered.authority)?;
     files::write(dir, CA_CERTIFICATE, &delivered.authority, open)?;
-    files::write(dir, REVOCATION_LIST, &delivered.revocations, open)?;
+    if is_newer_list(dir, &delivered.revocations, &[issuer])? {
+        files::write(dir, REVOCATION_LIST, &delivered.revocations, open)?;
+    }
     files::write(dir, NODE_KEY, key, Readers::Owner)?;
     files::write(dir, NODE_CERTIFICATE, &delivered.certificate, open)
+}
+
+fn wrong(what: &'static str, reason: &str) -> PkiError {
+    PkiError::Delivered {
+        what,
+        reason: reason.to_owned(),
+    }
+}
+
+/// The one certificate of a text.
+fn certificate(what: &'static str, text: &str) -> Result<CertificateDer<'static>, PkiError> {
+    let all = CertificateDer::pem_slice_iter(text.as_bytes());
+    let all: Result<Vec<_>, _> = all.collect();
+    let mut all = all.map_err(|error| wrong(what, &error.to_string()))?;
+    match (all.pop(), all.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (None, _) => Err(wrong(what, "it holds no certificate")),
+        _ => Err(wrong(what, "it holds more than one certificate")),
+    }
+}
+
+/// Whether a node's folder trusts no other authority than this one: whoever answers
+/// a renewal does not choose whom the node trusts. The authority's certificate may be
+/// a later one for the same name and key.
+fn check_same_authority(dir: &Path, authority: &str) -> Result<(), PkiError> {
+    let path = dir.join(CA_CERTIFICATE);
+    if !path.exists() {
+        return Ok(());
+    }
+    let given = certificate("authority", authority)?;
+    let (_, given) = X509Certificate::from_der(&given)
+        .map_err(|error| wrong("authority", &error.to_string()))?;
+    let is_same = |present: &CertificateDer<'_>| {
+        X509Certificate::from_der(present).is_ok_and(|(_, present)| {
+            present.subject() == given.subject() && present.public_key() == given.public_key()
+        })
+    };
+    match read_certificates(&path)?.iter().any(is_same) {
+        true => Ok(()),
+        false => Err(wrong(
+            "authority",
+            "it is another one than this node trusts; enrol the node again with --force",
+        )),
+    }
 }
 
 /// Whether the certificate is the node's and the key's, and all is signed by the
 /// authority.
 fn check(dir: &Path, node: u64, key: &NodeKey, delivered: &Delivered) -> Result<(), PkiError> {
-    let wrong = |what, reason: &str| PkiError::Delivered {
-        what,
-        reason: reason.to_owned(),
-    };
-    let der = |what, text: &str| {
-        CertificateDer::from_pem_slice(text.as_bytes())
-            .map_err(|error| wrong(what, &error.to_string()))
-    };
-    let own = der("certificate", &delivered.certificate)?;
-    let authority_der = der("authority", &delivered.authority)?;
+    let own = certificate("certificate", &delivered.certificate)?;
+    let authority_der = certificate("authority", &delivered.authority)?;
     let (_, own) = X509Certificate::from_der(&own)
         .map_err(|error| wrong("certificate", &error.to_string()))?;
     let (_, authority) = X509Certificate::from_der(&authority_der)

@@ -23,7 +23,8 @@ fuzz_target!(|data: &[u8]| {
             while let Some(url) = metadata.poll_wanted() {
                 assert!(url.starts_with("http://a.example/"), "{url}");
                 let body = if url.ends_with("/index") { index } else { linked };
-                metadata.fetched(now, &url, body, Some(Duration::from_secs(20)));
+                let read = metadata.reader(&url).read(body);
+                metadata.fetched(now, &url, read, Some(Duration::from_secs(20)));
             }
             now += Duration::from_secs(7);
         }

@@ -31,11 +31,8 @@ impl Agent {
             return self.take_record(now, &arrival);
         }
         let fragment = arrival.bundle.primary.has_fragmentation();
-        if fragment && arrival.bundle.file.is_some() {
-            self.refuse(now, &arrival, DeleteReason::DepletedStorage);
-            return Ok(());
-        }
-        if fragment && self.config.delivers(service) {
+        let on_disk = arrival.bundle.file.is_some();
+        if fragment && !on_disk && self.config.delivers(service) {
             return self.take_fragment(now, arrival, service);
         }
         let name = arrival.name();
@@ -46,7 +43,11 @@ impl Agent {
             }
             return Ok(());
         }
-        if let Some(reason) = self.undeliverable(&arrival, service) {
+        let undeliverable = match on_disk {
+            true => self.undeliverable_file(&arrival, service),
+            false => self.undeliverable(&arrival, service),
+        };
+        if let Some(reason) = undeliverable {
             self.refuse(now, &arrival, reason);
             return Ok(());
         }
@@ -98,13 +99,23 @@ impl Agent {
         if !self.config.delivers(service) {
             return Some(DeleteReason::DestinationUnavailable);
         }
-        // Only applications take a payload on disk.
-        if arrival.bundle.file.is_some() && self.config.keeping(service).is_none() {
-            return Some(DeleteReason::DepletedStorage);
-        }
         // No decryption is done here.
         let encrypted = arrival.bundle.encrypted;
         encrypted.then_some(DeleteReason::BlockUnsupported)
+    }
+
+    /// The same of a bundle whose payload is on disk, or is to go there: only
+    /// applications take it, and no part of it.
+    pub(super) fn undeliverable_file(
+        &self,
+        arrival: &Arrival,
+        service: u64,
+    ) -> Option<DeleteReason> {
+        let taken = self.config.keeping(service).is_some()
+            && !arrival.bundle.is_administrative()
+            && !arrival.bundle.primary.has_fragmentation();
+        let refused = (!taken).then_some(DeleteReason::DepletedStorage);
+        self.undeliverable(arrival, service).or(refused)
     }
 
     pub(super) fn push_delivery(&mut self, delivery: Delivery, room: Reservation) {

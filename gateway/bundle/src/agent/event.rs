@@ -107,6 +107,9 @@ pub enum Reject {
     /// It is not secured as it has to be.
     #[error("not secured: {0}")]
     Insecure(#[from] Insecure),
+    /// What stands before its payload says that it would be deleted.
+    #[error("not wanted: {0:?}")]
+    Unwanted(DeleteReason),
     /// The store is full.
     #[error("the bundle store is full")]
     NoResources,
@@ -115,9 +118,10 @@ pub enum Reject {
 impl From<Reject> for Refusal {
     fn from(reject: Reject) -> Refusal {
         match reject {
-            Reject::Malformed(_) | Reject::Forged(_) | Reject::Insecure(_) => {
-                Refusal::NotAcceptable
-            }
+            Reject::Malformed(_)
+            | Reject::Forged(_)
+            | Reject::Insecure(_)
+            | Reject::Unwanted(_) => Refusal::NotAcceptable,
             Reject::NoResources => Refusal::NoResources,
         }
     }

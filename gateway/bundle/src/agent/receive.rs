@@ -13,6 +13,7 @@ use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
 use super::originate::expiry;
+use super::relay::Stays;
 use super::security::{Insecure, Security};
 use super::signals::Way;
 use super::stored::WireName;
@@ -147,16 +148,7 @@ impl Agent {
             }
         };
         self.neighbour(from);
-        let age_ms = bundle.age_ms.map_or(0, |(_, age)| age);
-        let lifetime = bundle.primary.lifetime.min(self.config.foreign_lifetime);
-        let expires = expiry(now, lifetime, age_ms);
-        let mut arrival = Arrival {
-            from,
-            class,
-            age_ms,
-            expires: expires.unwrap_or(now),
-            bundle,
-        };
+        let (mut arrival, is_over) = self.arrival(now, from, class, bundle);
         if let Err(forgery) = self.check_authority(&arrival) {
             return Err(self.forged(&arrival, forgery));
         }
@@ -167,12 +159,17 @@ impl Agent {
         if let Err(insecure) = decoded.secured {
             return Err(self.insecure(now, &arrival, insecure));
         }
+        // Rules may have come into force while it was received.
+        let secures = || self.config.security.as_ref().is_some_and(|s| s.is_used());
+        if arrival.bundle.file.is_some() && secures() {
+            return Err(self.insecure(now, &arrival, Insecure::Missing));
+        }
         if arrival.bundle.report_unsupported {
             let reason = DeleteReason::BlockUnsupported.code();
             let (primary, bytes) = (&arrival.bundle.primary, arrival.bundle.payload_bytes());
             self.send_report(now, primary, bytes, class, RECEIVED_BUNDLE, reason);
         }
-        if expires.is_none() {
+        if is_over {
             self.refuse(now, &arrival, DeleteReason::LifetimeExpired);
             return Ok(());
         }
@@ -186,6 +183,62 @@ impl Agent {
                 Ok(())
             }
         }
+    }
+
+    /// A bundle from a neighbour, and whether its lifetime is over.
+    fn arrival(
+        &self,
+        now: Instant,
+        from: NeighbourId,
+        class: Class,
+        bundle: Bundle,
+    ) -> (Arrival, bool) {
+        let age_ms = bundle.age_ms.map_or(0, |(_, age)| age);
+        let lifetime = bundle.primary.lifetime.min(self.config.foreign_lifetime);
+        let expires = expiry(now, lifetime, age_ms);
+        let arrival = Arrival {
+            from,
+            class,
+            age_ms,
+            expires: expires.unwrap_or(now),
+            bundle,
+        };
+        (arrival, expires.is_none())
+    }
+
+    /// Judges a long bundle by what stands before its payload, so that nothing is
+    /// written to the disk of one that would be deleted. Once it is whole,
+    /// [`Agent::receive_decoded`] judges it again.
+    ///
+    /// # Errors
+    /// Why it is not wanted. Nobody else is told: the neighbour still has it, and
+    /// hears that it is refused.
+    pub fn judge_long(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        class: Class,
+        bundle: &Bundle,
+    ) -> Result<(), Reject> {
+        let (arrival, is_over) = self.arrival(now, from, class, bundle.clone());
+        if let Err(forgery) = self.check_authority(&arrival) {
+            return Err(self.forged(&arrival, forgery));
+        }
+        if is_over {
+            return Err(Reject::Unwanted(DeleteReason::LifetimeExpired));
+        }
+        let reason = match ipn_parts(&arrival.bundle.primary.destination) {
+            Some((node, service)) if node == self.config.node => {
+                self.undeliverable_file(&arrival, service)
+            }
+            Some((node, _)) => match self.way_on(&arrival, node) {
+                Ok(_) => None,
+                Err(Stays::Forged(forgery)) => return Err(self.forged(&arrival, forgery)),
+                Err(Stays::Deleted(reason)) => Some(reason),
+            },
+            None => Some(DeleteReason::NoRoute),
+        };
+        reason.map_or(Ok(()), |reason| Err(Reject::Unwanted(reason)))
     }
 
     /// Refuses a bundle that is not secured as it has to be. Whoever it names as

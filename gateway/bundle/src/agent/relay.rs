@@ -27,6 +27,12 @@ pub(super) struct Onward {
     pub owed: Option<Owed>,
 }
 
+/// Why a bundle for another node goes nowhere.
+pub(super) enum Stays {
+    Forged(Forgery),
+    Deleted(DeleteReason),
+}
+
 impl Onward {
     pub fn name(&self) -> WireName {
         WireName::of(&self.stored.primary(), self.stored.bytes)
@@ -41,27 +47,11 @@ impl Agent {
         arrival: Arrival,
         node: u64,
     ) -> Result<(), Reject> {
-        let hop_count = match arrival.bundle.hop_count {
-            Some((_, limit, count)) if count >= limit => {
-                self.refuse(now, &arrival, DeleteReason::HopLimitExceeded);
-                return Ok(());
-            }
-            Some((_, limit, count)) => Some((limit, count + 1)),
-            None => None,
-        };
-        // Where the plan's best way leads back, a bundle waits for another one.
-        let route = match self.route_of_any(node) {
-            Some((via, _)) if via == arrival.from => self.static_route(node),
-            route => route,
-        };
-        let (via, take_custody) = match route {
-            Some((via, _)) if !self.config.relaying.allows(arrival.from, via) => {
-                return Err(self.forged(&arrival, Forgery::Relay));
-            }
-            // The way it came leads nowhere else.
-            Some((via, take)) if via != arrival.from => (via, take),
-            _ => {
-                self.refuse(now, &arrival, DeleteReason::NoRoute);
+        let (via, take_custody, hop_count) = match self.way_on(&arrival, node) {
+            Ok(way) => way,
+            Err(Stays::Forged(forgery)) => return Err(self.forged(&arrival, forgery)),
+            Err(Stays::Deleted(reason)) => {
+                self.refuse(now, &arrival, reason);
                 return Ok(());
             }
         };
@@ -103,6 +93,35 @@ impl Agent {
             false => self.pass(shard, Message::Bundle(Box::new(onward))),
         }
         Ok(())
+    }
+
+    /// The next hop of a bundle for another node, whether that takes custody, and
+    /// the hop count with which it goes there.
+    pub(super) fn way_on(
+        &self,
+        arrival: &Arrival,
+        node: u64,
+    ) -> Result<(NeighbourId, bool, Option<(u8, u8)>), Stays> {
+        let hop_count = match arrival.bundle.hop_count {
+            Some((_, limit, count)) if count >= limit => {
+                return Err(Stays::Deleted(DeleteReason::HopLimitExceeded));
+            }
+            Some((_, limit, count)) => Some((limit, count + 1)),
+            None => None,
+        };
+        // Where the plan's best way leads back, a bundle waits for another one.
+        let route = match self.route_of_any(node) {
+            Some((via, _)) if via == arrival.from => self.static_route(node),
+            route => route,
+        };
+        match route {
+            Some((via, _)) if !self.config.relaying.allows(arrival.from, via) => {
+                Err(Stays::Forged(Forgery::Relay))
+            }
+            // The way it came leads nowhere else.
+            Some((via, take)) if via != arrival.from => Ok((via, take, hop_count)),
+            _ => Err(Stays::Deleted(DeleteReason::NoRoute)),
+        }
     }
 
     /// Room for a bundle for another node. Administrative records may exceed

@@ -56,6 +56,16 @@ fn check_rate(rate_bps: Option<Option<u64>>) -> Result<(), Problem> {
     }
 }
 
+/// A rate that is kept as it is can be set, too, as it is at the next start.
+fn check_kept(rate_bps: Option<u64>) -> Result<(), Problem> {
+    match rate_bps.filter(|bps| !RATES_BPS.contains(bps)) {
+        Some(bps) => Err(Problem::invalid(format!(
+            "the rate is {bps} bit/s at present, and only 8000 to 100000000000 can be kept"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// PATCH /v1/paths/{name}
 pub async fn change_path(
     State(state): State<Arc<ApiState>>,
@@ -70,7 +80,7 @@ pub async fn change_path(
     let change = state
         .hold(move |state, holds| {
             let hop = state.hop(&path)?;
-            state.change_path(&path, hop, &change, holds, &actor);
+            state.change_path(&path, hop, &change, holds, &actor)?;
             Ok(change)
         })
         .await?;
@@ -152,6 +162,7 @@ pub async fn change_beam(
         .hold(move |state, holds| {
             let allowed = || state.shell.read_any(Engine::beam_allowed_bps);
             let frozen = (change.follow_plan == Some(false)).then(allowed);
+            check_kept(frozen.flatten())?;
             if let Some(rate_bps) = change.rate_bps.or(frozen) {
                 let each = |engine: &mut Engine, now| engine.set_beam_rate(now, rate_bps);
                 state.shell.with_each(each);
@@ -270,13 +281,17 @@ impl ApiState {
         change: &PathChange,
         holds: &mut Holds,
         actor: &Actor,
-    ) {
+    ) -> Result<(), Problem> {
         let path = || name.to_owned();
         let rate = |rate_bps| Held::Rate {
             path: path(),
             rate_bps,
         };
         self.shell.with_hop(hop, |engine, now| {
+            if change.follow_plan == Some(false) {
+                let present = engine.hop(hop).and_then(|hop| hop.send_rate_bps);
+                check_kept(present)?;
+            }
             if let Some(rate_bps) = change.rate_bps {
                 engine.set_rate(now, hop, rate_bps);
                 holds.set(rate(rate_bps), actor);
@@ -298,7 +313,8 @@ impl ApiState {
                 engine.block(now, hop, blocked);
                 holds.block(path(), blocked, actor);
             }
-        });
+            Ok(())
+        })
     }
 
     fn set_blocked(

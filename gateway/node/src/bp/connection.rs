@@ -1,10 +1,11 @@
 //! A connection to the applications' socket of a node.
 
 use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout_at};
 use underpass_applications::wire::{ErrorCode, Event, FrameReader, Reported, Request, encode_head};
@@ -188,21 +189,57 @@ impl Connection {
         Ok(self.answer(asked).await?.0)
     }
 
-    /// Writes a request.
+    /// Writes a request. What the node says meanwhile is read, to be taken later:
+    /// while nobody reads that, the node does not read either.
     pub(super) async fn say(&mut self, request: &Request, payload: &[u8]) -> Result<(), BpError> {
         let head = encode_head(request, payload.len());
-        self.socket.write_all(&head).await?;
-        Ok(self.socket.write_all(payload).await?)
+        let mut left = head.as_slice().chain(payload);
+        while left.has_remaining() {
+            let ready = self.socket.ready(Interest::READABLE | Interest::WRITABLE);
+            let ready = ready.await?;
+            if ready.is_readable() {
+                self.listen()?;
+            }
+            match self.socket.try_write(left.chunk()) {
+                Ok(written) => left.advance(written),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
-    /// Whether the node has answered something that was not asked for.
-    pub(super) fn has_word(&mut self) -> Result<bool, BpError> {
+    /// Reads what is there.
+    fn listen(&mut self) -> Result<(), BpError> {
         match self.socket.try_read_buf(self.frames.buffer()) {
-            Ok(0) => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Ok(0) => {
+                // Its last word says why.
+                while self.next_read()?.is_some() {}
+                Err(io::Error::from(ErrorKind::UnexpectedEof).into())
+            }
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Looks whether the node has refused a request already.
+    ///
+    /// # Errors
+    /// If it has.
+    pub(super) fn check(&mut self, asked: u64) -> Result<(), BpError> {
+        self.listen()?;
+        while let Some((event, payload)) = self.next_read()? {
+            match event {
+                Event::Error {
+                    id: Some(id),
+                    code,
+                    message,
+                } if id == asked => return Err(BpError::Refused { code, message }),
+                other => self.early.push_back((other, payload)),
+            }
+        }
+        Ok(())
     }
 
     /// The answer to a request.
@@ -229,20 +266,27 @@ impl Connection {
     /// The next frame. Nothing is lost if it is not waited for.
     async fn read(&mut self) -> Result<(Event, Bytes), BpError> {
         loop {
-            if let Some((head, payload)) = self.frames.next_frame()? {
-                return match Event::parse(&head)? {
-                    Event::Error {
-                        id: None,
-                        code,
-                        message,
-                    } => Err(BpError::Refused { code, message }),
-                    event => Ok((event, payload)),
-                };
+            if let Some(frame) = self.next_read()? {
+                return Ok(frame);
             }
             if self.socket.read_buf(self.frames.buffer()).await? == 0 {
-                let ended = std::io::ErrorKind::UnexpectedEof;
-                return Err(std::io::Error::from(ended).into());
+                return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
             }
+        }
+    }
+
+    /// The next frame of those that have been read.
+    fn next_read(&mut self) -> Result<Option<(Event, Bytes)>, BpError> {
+        let Some((head, payload)) = self.frames.next_frame()? else {
+            return Ok(None);
+        };
+        match Event::parse(&head)? {
+            Event::Error {
+                id: None,
+                code,
+                message,
+            } => Err(BpError::Refused { code, message }),
+            event => Ok(Some((event, payload))),
         }
     }
 }

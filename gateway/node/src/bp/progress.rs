@@ -57,7 +57,7 @@ fn line(what: &str, done: u64, bytes: u64, passed: Duration) -> String {
     let left = match done {
         0 => String::new(),
         _ => {
-            let left = passed.as_secs_f64() * (bytes - done) as f64 / done as f64;
+            let left = passed.as_secs_f64() * bytes.saturating_sub(done) as f64 / done as f64;
             format!(", {left:.0} s left")
         }
     };

@@ -47,9 +47,8 @@ pub async fn send(
         connection.say(&Request::Part { id }, part).await?;
         left -= length as u64;
         progress.reached(bytes - left);
-        // The node speaks before the end only to refuse.
-        if left > 0 && connection.has_word()? {
-            break;
+        if left > 0 {
+            connection.check(id)?;
         }
     }
     let (time_ms, sequence) = match connection.answer(id).await?.0 {
@@ -131,4 +130,157 @@ pub async fn receive(
         progress.reached(offset);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{UnixListener, UnixStream};
+    use underpass_applications::wire::{FrameReader, encode_head};
+
+    use super::super::command::Common;
+    use super::*;
+
+    /// A node, as far as a client sees it.
+    struct Node {
+        socket: UnixStream,
+        frames: FrameReader,
+    }
+
+    impl Node {
+        async fn tell(&mut self, event: &Event, payload: &[u8]) {
+            let head = encode_head(event, payload.len());
+            self.socket.write_all(&head).await.unwrap();
+            self.socket.write_all(payload).await.unwrap();
+        }
+
+        async fn hear(&mut self) -> (Request, Bytes) {
+            loop {
+                if let Some((head, payload)) = self.frames.next_frame().unwrap() {
+                    return (Request::parse(&head, &payload).unwrap(), payload);
+                }
+                let read = self.socket.read_buf(self.frames.buffer()).await;
+                assert!(read.unwrap() > 0, "the client has gone");
+            }
+        }
+
+        /// Answers until a payload of so many bytes has begun.
+        async fn serve(listener: UnixListener, bytes: u64) -> (Node, u64) {
+            let (socket, _) = listener.accept().await.unwrap();
+            let frames = FrameReader::new(4 << 20);
+            let mut node = Node { socket, frames };
+            let hello = Event::Hello {
+                version: 1,
+                node: 1,
+                max_payload_bytes: 1 << 20,
+                max_file_bytes: 1 << 30,
+            };
+            node.tell(&hello, b"").await;
+            let (Request::Register { id, .. }, _) = node.hear().await else {
+                panic!("no service is asked for");
+            };
+            let endpoint = "ipn:1.40".to_owned();
+            let registered = Event::Registered {
+                id,
+                service: 40,
+                endpoint,
+            };
+            node.tell(&registered, b"").await;
+            let (
+                Request::Begin {
+                    id, bytes: begun, ..
+                },
+                _,
+            ) = node.hear().await
+            else {
+                panic!("nothing is begun");
+            };
+            assert_eq!(begun, bytes);
+            node.tell(&Event::Begun { id }, b"").await;
+            (node, id)
+        }
+    }
+
+    async fn upload(socket: PathBuf, bytes: u64) -> Result<(), BpError> {
+        let common = Common { socket, json: true };
+        let mut connection = Connection::open(&common, Some(40)).await?;
+        let sending = Sending {
+            service: Some(40),
+            lifetime: None,
+            no_custody: true,
+            wait: 1.0,
+        };
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(bytes).unwrap();
+        let long = (file, PathBuf::from("long"), bytes);
+        let sent = send(&mut connection, "ipn:2.40", &sending, Vec::new(), long);
+        // It would wait for ever otherwise.
+        let sent = tokio::time::timeout(Duration::from_secs(20), sent).await;
+        sent.expect("the upload goes on")
+    }
+
+    #[tokio::test]
+    async fn bundles_that_come_meanwhile_neither_end_an_upload_nor_hold_it_up() {
+        const BYTES: u64 = 5 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let client = tokio::spawn(upload(path, BYTES));
+        let (mut node, id) = Node::serve(listener, BYTES).await;
+        let mut come = 0;
+        while come < BYTES {
+            let (Request::Part { id: of }, part) = node.hear().await else {
+                panic!("no part");
+            };
+            assert_eq!(of, id);
+            come += part.len() as u64;
+            // A node that writes does not read.
+            let bundle = Event::Bundle {
+                delivery: come,
+                service: 40,
+                source: "ipn:3.40".to_owned(),
+                time_ms: 1,
+                sequence: 1,
+                age_ms: 0,
+                file_bytes: None,
+            };
+            node.tell(&bundle, &vec![7; 1 << 20]).await;
+        }
+        let sent = Event::Sent {
+            id,
+            source: "ipn:1.40".to_owned(),
+            time_ms: Some(1),
+            sequence: Some(1),
+        };
+        node.tell(&sent, b"").await;
+        client.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_refusal_ends_it_before_all_was_sent() {
+        const BYTES: u64 = 1 << 30;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let client = tokio::spawn(upload(path, BYTES));
+        let (mut node, id) = Node::serve(listener, BYTES).await;
+        node.hear().await;
+        let refused = Event::Error {
+            id: Some(id),
+            code: ErrorCode::NoRoom,
+            message: "the disk is full".to_owned(),
+        };
+        node.tell(&refused, b"").await;
+        let (mut parts, mut socket) = (0, node.socket);
+        let mut buffer = vec![0; 1 << 20];
+        while let Ok(read @ 1..) = socket.read(&mut buffer).await {
+            parts += read;
+        }
+        assert!(parts < 16 << 20, "{parts}");
+        let error = client.await.unwrap().unwrap_err();
+        assert!(matches!(error, BpError::Refused { .. }), "{error}");
+    }
 }

@@ -9,13 +9,11 @@ use ring::digest::{SHA256, digest};
 use underpass_pki::{Delivered, NodeKey, PkiError, install};
 
 use super::error::EnrolError;
+use super::owner::ActingAs;
 use crate::config::{Config, Document};
 
 /// A token has a hundred bytes.
 const MOST_TOKEN_BYTES: u64 = 1024;
-
-/// Its files in the node's folder of certificates.
-const CERTIFICATES: [&str; 4] = ["ca.crt", "ca.crl", "node.key", "node.crt"];
 
 /// Where a node is set up.
 pub struct Place {
@@ -94,16 +92,15 @@ impl Place {
             .mode(0o700)
             .create(state_dir)
             .map_err(failed("make", state_dir))?;
+        // The node runs as whom its state belongs to.
+        let owner = fs::metadata(state_dir).map_err(failed("read", state_dir))?;
+        let acting =
+            ActingAs::owner_of(&owner).map_err(failed("act as the owner of", state_dir))?;
         match install(pki_dir, node, key, delivered, self.force) {
             Err(PkiError::InTheWay(path)) => return Err(EnrolError::InTheWay(path)),
             installed => installed?,
         };
-        // The node runs as whom its state belongs to.
-        let owner = fs::metadata(state_dir).map_err(failed("read", state_dir))?;
-        own(pki_dir, owner.uid(), owner.gid())?;
-        for name in CERTIFICATES {
-            own(&pki_dir.join(name), owner.uid(), owner.gid())?;
-        }
+        drop(acting);
         // Last: with it the node can be started.
         self.write_configuration(configuration, owner.gid())?;
         fs::remove_file(&self.pending).map_err(failed("remove", &self.pending))
@@ -187,5 +184,84 @@ fn failed<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Enr
         action,
         path: path.to_owned(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::SystemTime;
+
+    use underpass_pki::{Authority, CertificateRequest};
+
+    use super::*;
+
+    /// Set in the process that is to change its user.
+    const FILLS: &str = "UNDERPASS_TEST_ENROLMENT_FILLS";
+    /// The user that the node runs as.
+    const NOBODY: u32 = 65_534;
+
+    fn delivered(dir: &Path, key: &NodeKey) -> Delivered {
+        let now = SystemTime::now();
+        let mut authority = Authority::init(&dir.join("authority"), "Test", 10, now).unwrap();
+        let request = CertificateRequest::parse(&key.request(7).unwrap()).unwrap();
+        let signed = authority.sign(7, &request, 5, now).unwrap();
+        Delivered {
+            certificate: signed.certificate,
+            authority: signed.authority,
+            revocations: signed.revocations,
+        }
+    }
+
+    fn fill_by_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(dir.path(), open).unwrap();
+        let state = dir.path().join("state");
+        fs::create_dir(&state).unwrap();
+        chown(&state, Some(NOBODY), Some(NOBODY)).unwrap();
+        let state_text = state.display();
+        let text = format!(
+            "[node]\nnumber = 7\nrole = \"terminal\"\nstate_dir = \"{state_text}\"\n\
+             [tls]\npki_dir = \"{state_text}/pki\"\n\
+             [[path]]\nname = \"sat\"\nneighbour = 1\nremote = \"192.0.2.1:4556\"\n"
+        );
+        let place = Place::new(&dir.path().join("node.toml"), "token", false);
+        let key = place.key().unwrap();
+        let delivered = delivered(dir.path(), &key);
+        // The node's user has put a link there, to where only root may write.
+        let private = dir.path().join("private");
+        DirBuilder::new().mode(0o700).create(&private).unwrap();
+        std::os::unix::fs::symlink(&private, state.join("pki")).unwrap();
+        let refused = place.fill(7, &key, &delivered, &text).unwrap_err();
+        assert!(matches!(refused, EnrolError::Pki(_)), "{refused}");
+        assert_eq!(fs::read_dir(&private).unwrap().count(), 0);
+        assert_eq!(fs::metadata(&private).unwrap().uid(), 0);
+        fs::remove_file(state.join("pki")).unwrap();
+        // Root is itself again, as is needed for the configuration.
+        place.fill(7, &key, &delivered, &text).unwrap();
+        for name in ["ca.crt", "ca.crl", "node.key", "node.crt"] {
+            let file = fs::metadata(state.join("pki").join(name)).unwrap();
+            assert_eq!((file.uid(), file.gid()), (NOBODY, NOBODY), "{name}");
+        }
+        let config = fs::metadata(dir.path().join("node.toml")).unwrap();
+        assert_eq!((config.uid(), config.mode() & 0o777), (0, 0o640));
+    }
+
+    #[test]
+    fn links_of_the_nodes_user_lead_root_nowhere() {
+        if std::env::var_os(FILLS).is_some() {
+            return fill_by_root();
+        }
+        if !nix::unistd::geteuid().is_root() {
+            return skipped::because("only root has others' files to make".to_owned());
+        }
+        // Rights are those of a whole process.
+        let name = "enrolment::files::tests::links_of_the_nodes_user_lead_root_nowhere";
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(FILLS, "1")
+            .status();
+        assert!(run.unwrap().success());
     }
 }

@@ -7,6 +7,7 @@
 
 mod error;
 mod files;
+mod owner;
 mod renewal;
 mod token;
 

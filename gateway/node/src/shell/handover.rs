@@ -120,6 +120,12 @@ impl Shell {
         });
     }
 
+    /// What keeps the engines from being handed over for long, if anything does.
+    pub fn lasting_obstacle(&self) -> Option<&'static str> {
+        let obstacles = self.read_each(Engine::lasting_obstacle);
+        obstacles.into_iter().flatten().next()
+    }
+
     /// Whether any task of this process has a stream that another process has.
     pub fn has_bridges(&self) -> bool {
         let mut numbers = self.numbers();

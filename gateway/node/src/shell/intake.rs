@@ -3,6 +3,8 @@
 //! Each is decoded and written by a thread of its own, which may wait for the
 //! disk: a few pieces wait for it, then the session reads no more. Nobody can
 //! have many such threads, since each has taken room for its payload before.
+//! Nothing is written of a bundle that would be deleted: the engine judges it by
+//! what stands before its payload.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::sync::PollSender;
 use underpass_bundle::Decoded;
-use underpass_bundle::wire::LongDecoder;
+use underpass_bundle::wire::{Bundle, LongDecoder};
 use underpass_cla::{Intake, Refusal, SessionId};
 use underpass_payloads::{Payloads, Refused, Room, WriteError};
 
@@ -47,10 +49,22 @@ impl Shell {
         self.long.get().map(|long| &*long.payloads)
     }
 
-    /// Whether a bundle of so many bytes goes to the disk.
+    /// Whether a bundle of so many bytes goes to the disk, as none does while
+    /// bundles are secured.
     pub(super) fn is_long(&self, bytes: u64) -> bool {
         let long = self.long.get();
-        long.is_some_and(|long| bytes > long.above_bytes)
+        long.is_some_and(|long| bytes > long.above_bytes) && self.decoder.long().is_some()
+    }
+
+    /// Whether a long bundle may be written to the disk.
+    fn judge_long(&self, id: SessionId, bundle: &Bundle) -> Result<(), Refusal> {
+        self.with_inner(self.of_session(id), |inner, now| {
+            let judged = inner.engine.judge_long(now, id, bundle);
+            if judged.is_err() {
+                inner.counts.refused_bundles += 1;
+            }
+            judged
+        })
     }
 
     /// Takes a long bundle piece by piece, if there is room for it.
@@ -60,9 +74,8 @@ impl Shell {
         length: u64,
     ) -> Result<Option<Box<dyn Intake>>, Refusal> {
         let decoder = self.decoder.long();
-        let (Some(long), Some(decoder), Some(shell)) =
-            (self.long.get(), decoder, self.this.upgrade())
-        else {
+        let shell = self.this.upgrade();
+        let (Some(long), Some(decoder), Some(shell)) = (self.long.get(), decoder, shell) else {
             return Ok(None);
         };
         let neighbour = self
@@ -72,7 +85,9 @@ impl Shell {
             .ok_or(Refusal::NoResources)?;
         let room = long.payloads.reserve(neighbour, length).map_err(refusal)?;
         let (sender, pieces) = mpsc::channel(PIECES);
-        let writing = spawn_blocking(move || write(room, decoder, length, pieces));
+        let judging = shell.clone();
+        let judge = move |bundle: &Bundle| judging.judge_long(id, bundle);
+        let writing = spawn_blocking(move || write(room, decoder, length, pieces, judge));
         Ok(Some(Box::new(LongIntake {
             shell,
             id,
@@ -128,6 +143,7 @@ fn write(
     mut decoder: LongDecoder,
     length: u64,
     mut pieces: mpsc::Receiver<Bytes>,
+    judge: impl Fn(&Bundle) -> Result<(), Refusal>,
 ) -> Result<Decoded, Refusal> {
     let (mut room, mut writer) = (Some(room), None);
     while let Some(piece) = pieces.blocking_recv() {
@@ -135,9 +151,10 @@ fn write(
             Ok(part) => part,
             Err(malformed) => return Ok(Decoded::long(length, Err(malformed))),
         };
-        if let Some((_, bytes)) = decoder.opened()
+        if let Some((bundle, bytes)) = decoder.opened()
             && let Some(room) = room.take()
         {
+            judge(bundle)?;
             // Other bytes than the transfer has are refused as too many.
             writer = Some(room.begin(bytes).map_err(refusal)?);
         }

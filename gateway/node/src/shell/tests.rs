@@ -3,6 +3,7 @@
 
 mod concurrent;
 mod listed;
+mod long;
 mod reached;
 mod reloaded;
 

@@ -172,6 +172,10 @@ impl HandOver {
         if self.parts.current.get().has_own_ports() {
             return Err(UpgradeError::OwnPorts);
         }
+        // Found out later, it would have cut the sessions for nothing.
+        if let Some(obstacle) = self.parts.shell.lasting_obstacle() {
+            return Err(UpgradeError::Unsettled(obstacle));
+        }
         self.parts.known_links.save(&self.parts.shell);
         let (mut channel, its) = Channel::pair()?;
         let patience = self.parts.current.get().node.upgrade_patience_s;

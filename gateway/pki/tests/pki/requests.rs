@@ -205,6 +205,14 @@ fn what_does_not_fit_together_is_not_written() {
                 ..right.clone()
             },
         ),
+        (
+            7,
+            &own,
+            Delivered {
+                authority: right.authority.clone() + &foreign_files("ca.crt"),
+                ..right.clone()
+            },
+        ),
     ] {
         let refused = install(&at, node, key, &delivered, true).unwrap_err();
         assert!(matches!(refused, PkiError::Delivered { .. }), "{refused}");
@@ -240,6 +248,35 @@ fn a_revocation_list_is_replaced_by_a_newer_one_of_the_same_authority_only() {
     assert!(replace_revocation_list(&own, &list(&elsewhere)).is_err());
     assert!(replace_revocation_list(&own, "").is_err());
     assert_eq!(Credentials::load(&own).unwrap().revoked.len(), 1);
+}
+
+#[test]
+fn whoever_answers_a_renewal_neither_chooses_whom_the_node_trusts_nor_undoes_a_revocation() {
+    let (dir, mut authority) = authority();
+    let key = key(&dir, "key");
+    let now = SystemTime::now();
+    let first = authority.sign(7, &request(&key, 7), 10, now).unwrap();
+    let own = dir.path().join("own");
+    install(&own, 7, &key, &delivered(&first), false).unwrap();
+    // Another authority has signed all of it.
+    let (_elsewhere, mut foreign) = crate::authority();
+    let theirs = foreign.sign(7, &request(&key, 7), 10, now).unwrap();
+    let refused = install(&own, 7, &key, &delivered(&theirs), false).unwrap_err();
+    assert!(refused.to_string().contains("another one"), "{refused}");
+    assert_eq!(
+        fs::read_to_string(own.join("ca.crt")).unwrap(),
+        first.authority
+    );
+    // A list that has come since the answer was made stays.
+    authority.issue(9, 10, now).unwrap();
+    authority.revoke(9, now).unwrap();
+    let list = fs::read_to_string(dir.path().join("pki/ca.crl")).unwrap();
+    assert!(replace_revocation_list(&own, &list).unwrap());
+    let again = install(&own, 7, &key, &delivered(&first), false).unwrap();
+    assert_eq!(again.revoked.len(), 1);
+    // Whoever enrols the node anew says so.
+    let replaced = install(&own, 7, &key, &delivered(&theirs), true).unwrap();
+    assert!(replaced.revoked.is_empty());
 }
 
 /// Certificate and key of an intermediate authority, with its root's certificate

@@ -87,11 +87,16 @@ impl Agent {
             Some("bundles are under way between shards")
         } else if !self.transmissions.is_empty() {
             Some("bundles are in transmission")
-        } else if each(self.bundles.values()).any(|stored| stored.file.is_some()) {
-            Some("bundles wait whose payloads are on disk")
         } else {
-            None
+            self.lasting_obstacle()
         }
+    }
+
+    /// What of it may last for as long as bundles live, so that it is of no use to
+    /// wait for its end.
+    pub fn lasting_obstacle(&self) -> Option<&'static str> {
+        let on_disk = each(self.bundles.values()).any(|stored| stored.file.is_some());
+        on_disk.then_some("bundles wait whose payloads are on disk")
     }
 
     /// Gives all to another process of this run of the node, but for what its

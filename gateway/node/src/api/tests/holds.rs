@@ -142,3 +142,16 @@ async fn who_cannot_be_written_down_is_told_and_obeyed() {
     answer.is_problem(507);
     assert_eq!(sat(&world).await["link"]["blocked_by"], "operator");
 }
+
+#[tokio::test]
+async fn a_rate_that_could_not_be_held_at_the_next_start_is_not_frozen() {
+    let world = World::new();
+    let hop = world.state.shell.hop_named("sat").unwrap();
+    let set = |engine: &mut Engine, now| engine.set_rate(now, hop, Some(5));
+    world.state.shell.with_hop(hop, set);
+    let change = r#"{"follow_plan": false, "blocked": true}"#;
+    let answer = world.ask("PATCH", "/v1/paths/sat", change).await;
+    assert_eq!(answer.status, 422);
+    assert_eq!(world.get("/v1/holds").await, json!([]));
+    assert_eq!(sat(&world).await["link"]["blocked_by"], Value::Null);
+}

@@ -1,0 +1,76 @@
+//! Long bundles, which go to the disk as they come in.
+
+use std::future::poll_fn;
+
+use underpass_bpsec::integrity::Hash;
+use underpass_bpsec::{Guard, Key, Rule};
+use underpass_cla::Refusal;
+use underpass_payloads::{Limits, Payloads};
+
+use super::*;
+
+/// Bundles that are longer are long here, bytes.
+const LONG_BYTES: u64 = 200;
+
+fn payloads() -> (tempfile::TempDir, Arc<Payloads>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let limits = Limits {
+        quota_bytes: 1 << 20,
+        payload_bytes: 1 << 20,
+    };
+    let payloads = Payloads::open(folder.path(), limits).expect("unnamed files");
+    (folder, payloads)
+}
+
+#[tokio::test]
+async fn nothing_is_written_of_a_long_bundle_that_would_be_deleted() {
+    let (_folder, payloads) = payloads();
+    let (shell, _inbound) = shell(&hub(&[10]), 1);
+    shell.attach_payloads(payloads.clone(), LONG_BYTES);
+    let (id, _) = session(&shell, 0, 10);
+    // The service takes messages, and what is on the disk is for applications.
+    let raw = bundle_of(10, &[7; 1_000]);
+    let intake = shell.intake(id, raw.len() as u64).expect("there is room");
+    let mut intake = intake.expect("it is long");
+    assert_eq!(payloads.used().0, 1);
+    poll_fn(|cx| intake.poll_ready(cx)).await.expect("room");
+    intake.take(raw.slice(..300));
+    // A few pieces wait for the thread at most.
+    let mut verdict = Ok(());
+    for _ in 0..4 {
+        verdict = poll_fn(|cx| intake.poll_ready(cx)).await;
+        if verdict.is_err() {
+            break;
+        }
+        intake.take(Bytes::new());
+    }
+    assert_eq!(verdict, Err(Refusal::NotAcceptable));
+    drop(intake);
+    assert_eq!(payloads.used(), (0, 0));
+}
+
+fn rule() -> Rule {
+    Rule {
+        source: "ipn:10.*".parse().expect("a pattern"),
+        destination: "*".parse().expect("a pattern"),
+        integrity_keys: vec![Key::new(vec![7; 32])],
+        hash: Hash::Sha256,
+        confidentiality_keys: Vec::new(),
+        verify_in_transit: false,
+    }
+}
+
+#[test]
+fn while_bundles_are_secured_a_long_one_needs_room_in_memory() {
+    let (_folder, payloads) = payloads();
+    let mut config = hub(&[10]);
+    let guard = Guard::new(HUB, vec![rule()]).expect("random numbers");
+    config.agent.security = Some(Arc::new(guard));
+    let (shell, _inbound) = shell(&config, 1);
+    shell.attach_payloads(payloads, LONG_BYTES);
+    let (id, _) = session(&shell, 0, 10);
+    assert!(matches!(shell.intake(id, 1_000), Ok(None)));
+    assert_eq!(shell.admit(id, Some(1_000)), Ok(()));
+    let refused = shell.admit(id, Some(1 << 50));
+    assert_eq!(refused, Err(Refusal::NoResources));
+}
