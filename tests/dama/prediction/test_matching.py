@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dama.prediction import Obstruction, ObstructionMap, Onward, Road
+from dama.prediction import Fix, Obstruction, ObstructionMap, Onward, Predictor, Road
 from dama.prediction.places import Plane, Position
 
 PLANE = Plane((10.0, 50.0))
@@ -74,3 +75,34 @@ def test_near_are_the_roads_within_the_radius_and_no_others(
     found = known.near(at(*place), radius_m)
     assert [one.foot.lateral_m for one in found] == sorted(f.lateral_m for f in near.values())[:24]
     assert all(near[one.road_id] == one.foot for one in found)
+
+
+def _fork() -> ObstructionMap:
+    """Return a road that forks into two, 12 m beside each other; the left one ends in a tunnel."""
+    left = Road("left", (at(500, 0), at(1500, 0)), onward=(Onward("in", 1.0),))
+    right = Road("right", (at(500, 0), at(540, -12), at(1500, -12)))
+    lead = Road("lead", (at(0, 0), at(500, 0)), onward=(Onward("left", 0.5), Onward("right", 0.5)))
+    inside = Road("in", (at(1500, 0), at(1700, 0)), covered_by="t")
+    return ObstructionMap([Obstruction("t", roads=(lead, left, right, inside))])
+
+
+def _after(places: Iterable[tuple[float, float]]) -> dict[str, float]:
+    """Return the weights of roads after a fix each second, at 15 m/s to the east."""
+    predictor = Predictor(_fork())
+    for second, place in enumerate(places):
+        predictor.feed(Fix(1_000 * second, *at(*place), 15.0, 90.0))
+    return {one.road_id: one.weight for one in predictor.track.hypotheses}
+
+
+def test_the_error_seen_before_a_fork_is_expected_behind_it() -> None:
+    # The vehicle takes the right road; the fixes, 7 m to the left, are nearer to the left one.
+    track = [(x, 7.0 - min(max(0.3 * (x - 500.0), 0.0), 12.0)) for x in range(0, 675, 15)]
+    assert _after(track)["right"] > 0.9
+
+
+def test_an_error_that_lasts_is_little_news() -> None:
+    # The first fix is behind the fork, and nearer to the left road.
+    track = [(600.0 + 15.0 * second, -4.0) for second in range(55)]
+    soon, late = _after(track[:10])["left"], _after(track)["left"]
+    assert 0.5 < soon < 0.8
+    assert soon <= late < 0.98
