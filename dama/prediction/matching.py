@@ -254,7 +254,7 @@ def _log_likelihoods(
 ) -> Iterator[float]:
     """Yield the logarithm of each place's likelihood, as far as the sighting is news.
 
-    How far the fix is beside it counts only if no error lasts so; how far it is beyond its end does.
+    How far the fix is beside it counts where no error lasts so; how far beyond its end, always.
     """
     news = min(1.0, _NEWS_PER_S * sighting.elapsed_s)
     heading_news = _heading_news(sighting)
