@@ -7,7 +7,7 @@ forward only, with one hypothesis more: that the vehicle is on no road of the ma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dama.prediction.places import Position, turn_deg
@@ -16,43 +16,67 @@ from dama.prediction.roadmap import Near, ObstructionMap
 # The receiver's error beside the road where it does not say, with the map's own, in metres.
 _NOISE_M = 6.0
 _MAP_M = 5.0
+# An error of so many standard deviations, or more, does not last.
+_LASTING = 2.2
+# The error wanders: it is lost over so many seconds. Beside that a vehicle is not always in the
+# middle of its road, nor the line that is drawn.
+_WANDERS_S = 20.0
+_ASTRAY_M = 2.0
 _HEADING_NOISE_DEG = 15.0
-# Off the map fits as well as a road that is so many standard deviations away.
-_OFF_DEVIATIONS = 3.0
+# How fast a receiver's error wanders is learned over so many fixes, within these bounds.
+_LEARNED = 20.0
+_LEAST_DRIFT, _MOST_DRIFT = 0.15, 3.0
+_STRAIGHT = math.cos(math.radians(10.0))
+# A vehicle off the map moves across what is near by so much a second, one standard deviation, and
+# in no direction rather than another: the logarithm of how that compares with the road's.
+_ACROSS_MPS = 20.0
+_ANY_HEADING_LOG = -2.5
 # Neither place nor heading of a single fix rules a road out by more: receivers do leap.
 _LEAST_LOG = -8.0
 # A fix under a roof is rare.
 _COVERED_LOG = -2.0
-# Noise is correlated over some seconds, so a fix each second counts only this much; headings,
-# which come from Doppler shifts, less so.
+# Each second so much is news: of how far the end of a road is behind, and of headings, which come
+# from Doppler shifts.
 _NEWS_PER_S = 0.6
 _HEADING_NEWS_PER_S = 0.7
 # Probabilities per second: coming upon the map's roads, and leaving or changing the road
 # against the topology (a U-turn, a car park, a road that the map lacks).
 _COMING = 0.2
-_LEAVING = 0.02
+_LEAVING = 0.01
 _MAX_HYPOTHESES = 12
 _LEAST = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A road that the vehicle may be on, how far along, and with which probability."""
+    """A road that the vehicle may be on, how far along, and with which probability.
+
+    `right_m` is how far the last fix is to the right of it, `heading_deg` its direction there.
+    `strayed` is the square of how much that has changed since the fix before, as a part of what was
+    to be expected; None where that says nothing of the receiver.
+    """
 
     road_id: str
     offset_m: float
     weight: float
+    right_m: float
+    heading_deg: float
+    strayed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What one fix says: where, in which direction, how far from the last one."""
+    """What one fix says: where, in which direction, how far from the last one.
+
+    `drift` is how fast the receiver's error wanders (a variance), as a part of what is usual.
+    """
 
     place: Position
     heading_deg: float | None
     accuracy_m: float | None
     travelled_m: float
     elapsed_s: float
+    drift: float = 1.0
 
     @property
     def noise_m(self) -> float:
@@ -72,6 +96,65 @@ class Expected:
     left: float
 
 
+class _Side:
+    """How far fixes come to lie beside a road: likelihoods, as parts of the greatest one.
+
+    The error is a Gauss-Markov process (first order): what it was at the last fix is expected
+    again, drawn towards zero, as seen across the road that the vehicle is now on.
+    """
+
+    def __init__(self, sighting: Sighting) -> None:
+        self._kept = math.exp(-sighting.elapsed_s / _WANDERS_S)
+        whole = sighting.noise_m**2
+        self.usual = whole * (1.0 - self._kept**2) + _ASTRAY_M**2 * min(sighting.elapsed_s, 1.0)
+        self.usual = max(self.usual, 0.01)
+        self._drifts = sighting.drift * self.usual
+        across = (_ACROSS_MPS * sighting.elapsed_s) ** 2
+        news = _heading_news(sighting) if sighting.heading_deg is not None else 0.0
+        # What a vehicle off the map sees, wherever it is.
+        self.off = math.sqrt(self._drifts / (self._drifts + across))
+        self.off *= math.exp(_ANY_HEADING_LOG * news)
+        self._along = whole * self._kept**2
+        self._anew = max(whole + _ASTRAY_M**2, self._drifts)
+
+    def continued(self, before_m: float, right_m: float, straight: float) -> float:
+        """Return that of a fix so far to the right of a road, after one that was so before.
+
+        `straight` is the cosine of the bend's angle between them.
+        """
+        change_m = right_m - self._kept * straight * before_m
+        variance = self._drifts + self._along * (1.0 - straight * straight)
+        return _likely(change_m * change_m / variance) * math.sqrt(self._drifts / variance)
+
+    def strayed(self, before_m: float, right_m: float) -> float:
+        """Return the square of a change on a straight road, as a part of the usual one."""
+        change_m = right_m - self._kept * before_m
+        return change_m * change_m / self.usual
+
+    def anew(self, right_m: float) -> float:
+        """Return that of a fix so far to the right of a road on which the vehicle was not."""
+        return _likely(right_m * right_m / self._anew) * math.sqrt(self._drifts / self._anew)
+
+
+def _heading_news(sighting: Sighting) -> float:
+    return min(1.0, _HEADING_NEWS_PER_S * sighting.elapsed_s)
+
+
+def _likely(square: float) -> float:
+    """Return the density of Student's distribution (4 degrees of freedom): receivers do leap."""
+    part = 1.0 / (1.0 + square / 4.0)
+    return part * part * math.sqrt(part)
+
+
+def drift_after(drift: float, found: Sequence[Hypothesis]) -> float:
+    """Return how fast a receiver's error wanders, after a fix that was matched so surely."""
+    strayed = found[0].strayed
+    if strayed is None:
+        return drift
+    drift += (min(strayed, 3.0 * _MOST_DRIFT) - drift) / _LEARNED
+    return min(max(drift, _LEAST_DRIFT), _MOST_DRIFT)
+
+
 def match(
     on: ObstructionMap,
     before: Iterable[Hypothesis],
@@ -83,12 +166,12 @@ def match(
     What their weights leave to 1 is the probability of being off the map's roads.
     """
     known = [hypothesis for hypothesis in before if hypothesis.road_id in on]
-    noise_m = sighting.noise_m
-    radius_m = min(4.0 * noise_m, 120.0)
+    radius_m = min(4.0 * sighting.noise_m, 120.0)
     places = on.near(sighting.place, radius_m)
     if not places:
         return ()
-    continued, matched = _continued(on, known, places, sighting, expected)
+    side = _Side(sighting)
+    continued, came, matched = _continued(on, known, places, sighting, expected, side)
     off_before = 1.0 - math.fsum(hypothesis.weight for hypothesis in known)
     leaving = 1.0 - math.exp(-_LEAVING * sighting.elapsed_s)
     coming = 1.0 - math.exp(-_COMING * sighting.elapsed_s)
@@ -97,16 +180,22 @@ def match(
     left = leaving * matched + max(1.0 - off_before - matched, 0.0)
     off = max(off_before, 0.0) * (1.0 - coming) + left / 2.0
     each = (max(off_before, 0.0) * coming + left / 2.0) / len(places)
-    news = min(1.0, _NEWS_PER_S * sighting.elapsed_s)
-    logs = _log_likelihoods(on, places, sighting, noise_m)
+    logs = _log_likelihoods(on, places, sighting)
     weights = [
-        ((1.0 - leaving) * prior + each) * math.exp(log)
-        for log, prior in zip(logs, continued, strict=True)
+        ((1.0 - leaving) * prior + each * side.anew(place.foot.right_m)) * math.exp(log)
+        for place, log, prior in zip(places, logs, continued, strict=True)
     ]
-    total = math.fsum(weights) + off * math.exp(news * -0.5 * _OFF_DEVIATIONS**2)
+    total = math.fsum(weights) + off * side.off
     found = [
-        Hypothesis(place.road_id, place.foot.offset_m, weight / total)
-        for place, weight in zip(places, weights, strict=True)
+        Hypothesis(
+            place.road_id,
+            place.foot.offset_m,
+            weight / total,
+            place.foot.right_m,
+            place.foot.heading_deg,
+            came.get(number),
+        )
+        for number, (place, weight) in enumerate(zip(places, weights, strict=True))
         if weight / total >= _LEAST
     ]
     found.sort(key=lambda hypothesis: (-hypothesis.weight, hypothesis.road_id))
@@ -119,9 +208,15 @@ def _continued(
     places: list[Near],
     sighting: Sighting,
     expected: Expected | None,
-) -> tuple[list[float], float]:
-    """Return the probability that comes to each place along the road, and their sum."""
+    side: _Side,
+) -> tuple[list[float], dict[int, float], float]:
+    """Return what comes to each place along the road: its probability times its likelihood.
+
+    With them, by the number of the place, how far fixes strayed on it, where that is known; and
+    the probability that all of them have together, whatever is likely.
+    """
     prior = [0.0] * len(places)
+    strayed: dict[int, tuple[float, float]] = {}
     # Noise of both fixes, and the way around a bend that a straight line between them misses.
     slack_m = 15.0 + 2.0 * sighting.noise_m + 0.3 * sighting.travelled_m
     numbers = {place.road_id: number for number, place in enumerate(places)}
@@ -141,25 +236,38 @@ def _continued(
         # The fix has shown that one of these ways was taken: the road behind a junction does not
         # lose by the turns that were not, beyond what its own probability says.
         total = math.fsum(probability for _, probability in shares)
+        before_m, heading = hypothesis.right_m, hypothesis.heading_deg
         for number, probability in shares:
-            prior[number] += hypothesis.weight * probability / max(total, 1.0)
+            foot = places[number].foot
+            straight = math.cos(math.radians(foot.heading_deg - heading))
+            likely = side.continued(before_m, foot.right_m, straight)
+            comes = hypothesis.weight * probability / max(total, 1.0) * likely
+            prior[number] += comes
+            if straight > _STRAIGHT and comes > strayed.get(number, (0.0, 0.0))[0]:
+                strayed[number] = comes, side.strayed(before_m, foot.right_m)
         matched += hypothesis.weight * min(total, 1.0)
-    return prior, matched
+    return prior, {number: change for number, (_, change) in strayed.items()}, matched
 
 
 def _log_likelihoods(
-    on: ObstructionMap, places: Iterable[Near], sighting: Sighting, noise_m: float
+    on: ObstructionMap, places: Iterable[Near], sighting: Sighting
 ) -> Iterator[float]:
-    """Yield the logarithm of each place's likelihood, as far as the sighting is news."""
+    """Yield the logarithm of each place's likelihood, as far as the sighting is news.
+
+    How far the fix is beside it counts where no error lasts so; how far beyond its end, always.
+    """
     news = min(1.0, _NEWS_PER_S * sighting.elapsed_s)
-    heading_news = min(1.0, _HEADING_NEWS_PER_S * sighting.elapsed_s)
+    heading_news = _heading_news(sighting)
     heading = sighting.heading_deg
-    for road_id, (_, lateral_m, heading_deg) in places:
-        log = max(-0.5 * (lateral_m / noise_m) ** 2, _LEAST_LOG)
+    variance = sighting.noise_m**2
+    for road_id, foot in places:
+        beside = foot.right_m**2
+        beyond = max(foot.lateral_m**2 - beside, 0.0)
+        log = max(-0.5 * beyond / variance - (beside / variance / _LASTING**2) ** 2, _LEAST_LOG)
         if on.cover(road_id):
             log += _COVERED_LOG
         log *= news
         if heading is not None:
-            turned = turn_deg(heading_deg, heading)
+            turned = turn_deg(foot.heading_deg, heading)
             log += heading_news * max(-0.5 * (turned / _HEADING_NOISE_DEG) ** 2, _LEAST_LOG)
         yield log

@@ -73,11 +73,15 @@ def turn_deg(before: float, after: float) -> float:
 
 
 class Foot(NamedTuple):
-    """Where a perpendicular meets a course."""
+    """Where a perpendicular meets a course: how far along, how far from there the place is.
+
+    `right_m` is how far the place is to the right of the course's direction, below 0 to the left.
+    """
 
     offset_m: float
     lateral_m: float
     heading_deg: float
+    right_m: float
 
 
 class Course:
@@ -128,6 +132,7 @@ class Course:
             ]
         px, py = self.plane.xy(position)
         best, nearest, which = math.inf, 0.0, -1
+        east = north = 0.0
         for number in range(first, last):
             x0, y0, dx, dy, square = segments[number]
             x, y = px - x0, py - y0
@@ -141,11 +146,14 @@ class Course:
             away = x * x + y * y
             if away < best:
                 best, nearest, which = away, part, number
+                east, north = x, y
         lateral_m = math.sqrt(best)
         if lateral_m > most_m:
             return None
-        at = self._at[which] + nearest * math.sqrt(segments[which][4])
-        return Foot(at, lateral_m, self._headings[which])
+        _, _, dx, dy, square = segments[which]
+        length = math.sqrt(square)
+        right_m = (east * dy - north * dx) / length if length else lateral_m
+        return Foot(self._at[which] + nearest * length, lateral_m, self._headings[which], right_m)
 
     def at(self, offset_m: float) -> tuple[Position, float]:
         """Return place and heading so far along the course, held within its ends."""

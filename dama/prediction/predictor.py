@@ -14,7 +14,7 @@ from dama.prediction.blockage import Blockage
 from dama.prediction.driven import driven_on
 from dama.prediction.fix import MAX_SPEED_MPS, Fix
 from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, OVERLAP, Continuation, Habits
-from dama.prediction.matching import Expected, Hypothesis, Sighting, match
+from dama.prediction.matching import Expected, Hypothesis, Sighting, drift_after, match
 from dama.prediction.places import Line, Plane, distance_m, turn_deg
 from dama.prediction.profile import Profile
 from dama.prediction.roadmap import Into, ObstructionMap, Passage, area_in_plane
@@ -150,12 +150,14 @@ class Predictor:
         # road; but it may have crept there, or come unseen.
         heading = None if stands else course
         moving_s = _moving_s(matched, fix, moved_m)
-        sighting = Sighting(fix.place, heading, fix.accuracy_m, moved_m, moving_s)
+        drift = track.drift
+        sighting = Sighting(fix.place, heading, fix.accuracy_m, moved_m, moving_s, drift)
         if not stands or moved_m > _CREPT * sighting.noise_m:
             hypotheses = match(self.map, hypotheses, sighting, self._expected())
             matched = Point(fix.time_ms, fix.lon, fix.lat)
         driven, sure = track.driven, track.sure
         if hypotheses is not track.hypotheses and hypotheses and hypotheses[0].weight >= _SURELY:
+            drift = drift_after(drift, hypotheses)
             since_m = distance_m(sure.place, fix.place) if sure else 0.0
             driven = driven_on(self.map, driven, hypotheses[0].road_id, since_m)
             sure = matched
@@ -173,6 +175,7 @@ class Predictor:
             recent=recent,
             driven=driven,
             sure=sure,
+            drift=drift,
         )
         if len(driven) >= MOST_ROADS:
             self.end_drive(keep=OVERLAP)

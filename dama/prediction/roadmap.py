@@ -24,7 +24,7 @@ MAX_NEAR = 24
 # Branches of the road followed at most, and the least probable one that is followed.
 _MAX_STEPS = 256
 _LEAST = 0.03
-# Where more of the traffic than this would go round again, the way ends.
+# No more than this part of the traffic goes round again.
 _ALL = 0.999
 # What is reached is kept for so many roads, and for so many distances from each.
 _MOST_REACHES = 10_000
@@ -76,6 +76,10 @@ class Into:
     passages: tuple[Passage, ...]
 
 
+_Through: TypeAlias = tuple[float, tuple[str, ...]]
+"""How probable a way through an obstruction is, and its roads."""
+
+
 @dataclass(slots=True)
 class _Entry:
     """A place where a way enters an obstruction, and where those who take it come out again."""
@@ -90,15 +94,34 @@ class _Entry:
         """Take in that a way leaves the obstruction, at its end."""
         self.exits.append((probability, ways[len(self.approach) :]))
 
-    def through(self) -> Iterator[tuple[float, tuple[str, ...]]]:
+    def through(self, rounds: Iterable[_Round]) -> Iterator[_Through]:
         """Yield the ways from the portal to an exit, with their probabilities.
 
         Those that were not followed to an exit come out as the others do: whether the obstruction
-        is entered does not depend on what is known of its inside.
+        is entered does not depend on what is known of its inside. Those who go round before they
+        enter it take the same ways again.
         """
+        entered = self.probability
+        again: dict[int, float] = {}
+        for one in rounds:
+            if self.obstruction_id not in one.passed and self.approach[: len(one.way)] == one.way:
+                again[len(one.way)] = again.get(len(one.way), 0.0) + one.part
+        for part in again.values():
+            entered /= 1.0 - min(part, _ALL)
         total = math.fsum(probability for probability, _ in self.exits)
         for probability, inside in self.exits:
-            yield self.probability * probability / total, inside
+            yield entered * probability / total, inside
+
+
+class _Round(NamedTuple):
+    """Which part of those who have come by a way to its last road come to that road again.
+
+    `passed` are the obstructions that they drive through until then.
+    """
+
+    way: tuple[str, ...]
+    part: float
+    passed: frozenset[str]
 
 
 class _Branch(NamedTuple):
@@ -453,6 +476,8 @@ class ObstructionMap:
         """Follow a road onward from its beginning, the most probable ways first."""
         todo = [_Branch(-1.0, 0, road_id, 0.0, (), None, frozenset(), frozenset())]
         entries: list[_Entry] = []
+        rounds: list[_Round] = []
+        reached: dict[tuple[str, ...], float] = {}
         for step in range(1, _MAX_STEPS + 1):
             if not todo:
                 break
@@ -471,18 +496,17 @@ class ObstructionMap:
                 entries.append(entered)
             done_m = branch.done_m + course.length_m
             ways = (*branch.ways, road.id)
-            left = branch.probability
+            reached[ways] = left = branch.probability
             # A way that is inside an obstruction at the horizon is followed to its exit.
             onwards = road.onward if done_m <= HORIZON_M or entered else ()
-            again = math.fsum(one.probability for one in onwards if one.road_id in driven)
-            for onward in onwards if again < _ALL else ():
-                # Nobody goes round again: who could, takes one of the other ways.
-                probability = branch.probability * onward.probability / (1.0 - again)
-                if (
-                    onward.road_id in self._roads
-                    and onward.road_id not in driven
-                    and probability >= _LEAST
-                ):
+            for onward in onwards:
+                probability = branch.probability * onward.probability
+                if onward.road_id in driven:
+                    # Who comes round takes the ways that have been followed from there.
+                    way = ways[: ways.index(onward.road_id) + 1]
+                    seen = passed | {entered.obstruction_id} if entered else passed
+                    rounds.append(_Round(way, probability / reached[way], seen))
+                elif onward.road_id in self._roads and probability >= _LEAST:
                     left -= probability
                     following = _Branch(
                         -probability,
@@ -502,7 +526,7 @@ class ObstructionMap:
             if branch.entered:
                 branch.entered.leave(branch.probability, branch.ways)
         for entry in entries:
-            for probability, inside in entry.through():
+            for probability, inside in entry.through(rounds):
                 profile = self._profile(entry.approach, inside)
                 yield Passage(entry.obstruction_id, probability, profile)
 

@@ -208,8 +208,9 @@ class Route:
         square = dx * dx + dy * dy
         part = min(max(-(ax * dx + ay * dy) / square, 0.0), 1.0) if square else 0.0
         lateral = math.hypot(ax + part * dx, ay + part * dy)
+        right = (ay * dx - ax * dy) / math.sqrt(square) if square else lateral
         offset = self._at[number] + part * (self._at[number + 1] - self._at[number])
-        return Foot(offset, lateral, math.degrees(math.atan2(dx, dy)) % 360.0)
+        return Foot(offset, lateral, math.degrees(math.atan2(dx, dy)) % 360.0, right)
 
     def _unlike(self, track: Track, feet: list[Foot]) -> list[int]:
         """Return how unlike the track before is to the route before each of these passes.

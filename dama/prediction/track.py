@@ -40,7 +40,8 @@ class Track:
     `trail` holds places 25 m or more apart, and those of stops, the oldest first; `recent` the
     last seconds' fixes; `standing_since_ms` is None while the vehicle moves; `course_deg` is its
     last sure direction; `matched` is where the hypotheses were last compared with the map; `driven`
-    are the roads of this drive that are sure, in order, and `sure` is where the last of them was.
+    are the roads of this drive that are sure, in order, and `sure` is where the last of them was;
+    `drift` is how fast the receiver's error wanders, as a part of what is usual.
     """
 
     last: Fix | None = None
@@ -53,6 +54,7 @@ class Track:
     recent: tuple[Point, ...] = ()
     driven: tuple[str, ...] = ()
     sure: Point | None = None
+    drift: float = 1.0
 
     def trail_with(self, fix: Fix, *, standing: bool) -> tuple[Point, ...]:
         """Return the trail after a further fix.

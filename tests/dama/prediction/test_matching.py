@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dama.prediction import Obstruction, ObstructionMap, Onward, Road
+from dama.prediction import Fix, Obstruction, ObstructionMap, Onward, Predictor, Road
 from dama.prediction.places import Plane, Position
 
 PLANE = Plane((10.0, 50.0))
@@ -53,6 +54,23 @@ def test_what_is_ahead_by_obstruction_is_all_that_is_ahead() -> None:
         assert into.probability == pytest.approx(sum(one.probability for one in of_all))
 
 
+def test_who_goes_round_takes_the_same_exits_again() -> None:
+    corners = [at(0, 0), at(40, 0), at(40, 40), at(0, 40)]
+    roads = []
+    for n, (here, there) in enumerate(zip(corners, corners[1:] + corners[:1], strict=True)):
+        onward = (Onward(f"ring{(n + 1) % 4}", 0.5), Onward(f"exit{n}", 0.5))
+        roads.append(Road(f"ring{n}", (here, there), onward=onward))
+        out = at(*(3.0 * value - 40.0 for value in PLANE.xy(there)))
+        roads.append(Road(f"exit{n}", (there, out), covered_by=f"t{n % 3}"))
+    known = ObstructionMap(Obstruction(f"t{n}", roads=tuple(roads)) for n in range(3))
+    # Half of them leave by each exit that they come to, until all have left.
+    whole = 1.0 - 0.5**4
+    into = {one.obstruction_id: one.probability for one in known.into("ring0")}
+    assert into == pytest.approx(
+        {"t0": (0.5 + 0.0625) / whole, "t1": 0.25 / whole, "t2": 0.125 / whole}
+    )
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(-300, 300), st.floats(-300, 300)), min_size=4, max_size=30),
@@ -74,3 +92,34 @@ def test_near_are_the_roads_within_the_radius_and_no_others(
     found = known.near(at(*place), radius_m)
     assert [one.foot.lateral_m for one in found] == sorted(f.lateral_m for f in near.values())[:24]
     assert all(near[one.road_id] == one.foot for one in found)
+
+
+def _fork() -> ObstructionMap:
+    """Return a road that forks into two, 12 m beside each other; the left one ends in a tunnel."""
+    left = Road("left", (at(500, 0), at(1500, 0)), onward=(Onward("in", 1.0),))
+    right = Road("right", (at(500, 0), at(540, -12), at(1500, -12)))
+    lead = Road("lead", (at(0, 0), at(500, 0)), onward=(Onward("left", 0.5), Onward("right", 0.5)))
+    inside = Road("in", (at(1500, 0), at(1700, 0)), covered_by="t")
+    return ObstructionMap([Obstruction("t", roads=(lead, left, right, inside))])
+
+
+def _after(places: Iterable[tuple[float, float]]) -> dict[str, float]:
+    """Return the weights of roads after a fix each second, at 15 m/s to the east."""
+    predictor = Predictor(_fork())
+    for second, place in enumerate(places):
+        predictor.feed(Fix(1_000 * second, *at(*place), 15.0, 90.0))
+    return {one.road_id: one.weight for one in predictor.track.hypotheses}
+
+
+def test_the_error_seen_before_a_fork_is_expected_behind_it() -> None:
+    # The vehicle takes the right road; the fixes, 7 m to the left, are nearer to the left one.
+    track = [(x, 7.0 - min(max(0.3 * (x - 500.0), 0.0), 12.0)) for x in range(0, 675, 15)]
+    assert _after(track)["right"] > 0.9
+
+
+def test_an_error_that_lasts_is_little_news() -> None:
+    # The first fix is behind the fork, and nearer to the left road.
+    track = [(600.0 + 15.0 * second, -4.0) for second in range(55)]
+    soon, late = _after(track[:10])["left"], _after(track)["left"]
+    assert 0.5 < soon < 0.8
+    assert soon <= late < 0.98
