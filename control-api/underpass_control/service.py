@@ -32,6 +32,7 @@ from underpass_control.http.plan_stream import PlanStreams
 from underpass_control.http.plans import Plans
 from underpass_control.http.positions import Positions
 from underpass_control.http.problem import problems
+from underpass_control.http.provider_sign_in import ProviderSignIn
 from underpass_control.http.registry import Registry, terminal_state
 from underpass_control.http.reports import Reports
 from underpass_control.http.routes import Routes
@@ -109,6 +110,11 @@ class Service:
             *status.endpoints(),
         ]
         status.describe(self.endpoints)
+        self._sign_in = None
+        if settings.provider is not None:
+            self._sign_in = ProviderSignIn(
+                database, self._callers, settings.provider, settings, self._metrics
+            )
 
     def application(self) -> web.Application:
         """Return the application, which closes the database at its end."""
@@ -117,7 +123,11 @@ class Service:
         )
         application.add_routes(route(one, self._callers, self._database) for one in self.endpoints)
         application.add_routes(page.routes(self._callers))
-        application.add_routes(ConsolePages(self._callers).routes())
+        label = None
+        if self._settings.provider is not None and self._sign_in is not None:
+            label = self._settings.provider.file.label
+            application.add_routes(self._sign_in.routes())
+        application.add_routes(ConsolePages(self._callers, provider=label).routes())
         application.cleanup_ctx.append(self._run)
         application.on_shutdown.append(self._end_streams)
         return application
@@ -144,6 +154,8 @@ class Service:
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
+        if self._sign_in is not None:
+            await self._sign_in.close()
         await self._vehicles.close()
         await self._callers.close()
         await self._writer.close()
