@@ -98,6 +98,7 @@ class Client:
             "id",
             "node",
             "heard_by",
+            "tags",
             *(name for name, value in changes.items() if value is None),
         ):
             body.pop(name, None)

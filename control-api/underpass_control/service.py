@@ -40,6 +40,7 @@ from underpass_control.http.sessions import Sessions
 from underpass_control.http.shares import Shares
 from underpass_control.http.status import ServiceStatus
 from underpass_control.http.tenants import Tenants
+from underpass_control.http.terminal_files import TerminalFiles
 from underpass_control.http.tokens import Tokens
 from underpass_control.http.users import Users
 from underpass_control.http.what_if import WhatIf
@@ -86,6 +87,7 @@ class Service:
         self._plan_streams = PlanStreams(self._newest_plans, self._metrics, self._callers)
         self.endpoints = [
             *Registry(database, self._changes).endpoints(),
+            *TerminalFiles(database, self._changes).endpoints(),
             *Positions(database, self._writer, self._metrics).endpoints(),
             *Obstructions(database, self._changes).endpoints(),
             *Reports(intake, database.clock).endpoints(),

@@ -108,7 +108,7 @@ async def _record(
     tenant = (after or before or {})["tenant"]
     actor = Actor(Kind.USER.value, user_id, who.name, who.address)
     changed = Changed(action, f"/v1/users/{who.name}", tenant, before, after)
-    await record(connection, actor, changed, now_ms)
+    await record(connection, actor, [changed], now_ms)
 
 
 def _state(values: dict[str, Any]) -> dict[str, Any]:

@@ -290,7 +290,7 @@ async def _record(
     from underpass_control.access.audit import COMMAND_LINE, Actor, Changed, record
 
     changed: Changed = Changed(action, target, tenant, before, after)
-    await record(connection, Actor(COMMAND_LINE, None, _operator(), ""), changed, _now_ms())
+    await record(connection, Actor(COMMAND_LINE, None, _operator(), ""), [changed], _now_ms())
 
 
 def _operator() -> str:

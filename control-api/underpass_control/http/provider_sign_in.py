@@ -216,7 +216,7 @@ class ProviderSignIn:
                     )
                     actor = Actor(Kind.USER.value, taken.user_id, who.name, address)
                     changed = Changed("sign in", "/v1/session", grant[1])
-                    await record(connection, actor, changed, now_ms)
+                    await record(connection, actor, [changed], now_ms)
         except provided.ProvidedError as error:
             raise _NotSignedInError(HTTPStatus.FORBIDDEN, str(error)) from error
         except IntegrityError as error:

@@ -136,7 +136,7 @@ class Sessions:
             assert caller is not None, "it has just begun"
             changed = Changed("sign in", "/v1/session", caller.tenant)
             actor = Actor(Kind.USER.value, known[0], name, call.address)
-            await call.record(connection, changed, actor)
+            await call.record(connection, changed, actor=actor)
         if left is not None:
             self._callers.forget(left.credential)
         self._metrics.sign_ins.labels("accepted").inc()
