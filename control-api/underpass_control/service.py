@@ -26,6 +26,7 @@ from underpass_control.http.events import EventStreams
 from underpass_control.http.interventions import Interventions
 from underpass_control.http.ledger import LedgerOfBeam
 from underpass_control.http.links import Links
+from underpass_control.http.maps import Maps
 from underpass_control.http.observed import observed
 from underpass_control.http.obstructions import Obstructions
 from underpass_control.http.plan_stream import PlanStreams
@@ -90,6 +91,7 @@ class Service:
             *TerminalFiles(database, self._changes).endpoints(),
             *Positions(database, self._writer, self._metrics).endpoints(),
             *Obstructions(database, self._changes).endpoints(),
+            *Maps(database, self._changes).endpoints(),
             *Reports(intake, database.clock).endpoints(),
             *LedgerOfBeam(database, self._changes).endpoints(),
             *Links(database).endpoints(),

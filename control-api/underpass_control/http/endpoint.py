@@ -122,8 +122,10 @@ class Endpoint:
     tenancy: Tenancy = Tenancy.WHOLE
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
-    # What it takes that is not JSON: a media type. It reads `Call.content` itself.
+    # What it takes that is not JSON: a media type. It reads `Call.content` itself; or, if that may
+    # be large, the request's stream.
     takes: str | None = None
+    is_large: bool = False
     # Headers that it reads, beside those of every endpoint.
     headers: Iterable[str] = ()
     answers: type[BaseModel] | None = None
@@ -151,7 +153,9 @@ def route(endpoint: Endpoint, callers: Callers, database: Database) -> web.Route
         if call.caller is not None:
             await check_vehicle(database, call.caller, endpoint.tenancy, _terminal_of(call))
         call._body = await _body(call.request, endpoint.body)
-        if endpoint.takes is not None:
+        if endpoint.takes is not None and endpoint.is_large:
+            _check_kind(call.request, [endpoint.takes])
+        elif endpoint.takes is not None:
             call.content = await _content(call.request, [endpoint.takes])
         response = _response(await endpoint.handle(call), endpoint)
         assert call.is_recorded or not endpoint.recorded, "a change is written down"
@@ -219,15 +223,19 @@ async def _body(request: web.Request, model: type[BaseModel] | None) -> BaseMode
 
 async def _content(request: web.Request, kinds: Sequence[str]) -> bytes:
     """Return the body, which has to be of one of some media types."""
-    if request.content_type not in kinds:
-        kind = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
-        raise Problem(kind, f"the body is {request.content_type}, not {kinds[0]}")
+    _check_kind(request, kinds)
     try:
         async with asyncio.timeout(_BODY_WITHIN_S):
             return await request.read()
     except TimeoutError as error:
         detail = f"the body did not come within {_BODY_WITHIN_S:.0f} s"
         raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail) from error
+
+
+def _check_kind(request: web.Request, kinds: Sequence[str]) -> None:
+    if request.content_type not in kinds:
+        kind = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        raise Problem(kind, f"the body is {request.content_type}, not {kinds[0]}")
 
 
 def _invalid(what: str, status: HTTPStatus, error: ValidationError) -> Problem:
