@@ -120,8 +120,10 @@ class ConsolePages:
         path = self._assets.get(request.match_info["name"])
         if path is None:
             raise web.HTTPNotFound
-        # The policy of a worker is that of its own script's answer.
-        response = web.FileResponse(path, headers={**_HEADERS, **self._policy, **_FOR_EVER})
+        # The policy of a worker (.mjs) is that of its own script's answer; a page's scripts go by the
+        # page's, and the first one has no room for another.
+        policy = {} if path.suffix == ".js" else self._policy
+        response = web.FileResponse(path, headers={**_HEADERS, **policy, **_FOR_EVER})
         if path.suffix in (".js", ".mjs"):
             # Not every system's table of types has the second, and a module needs the right one.
             response.content_type = "text/javascript"
