@@ -101,7 +101,11 @@ function SignedIn({ credential, onSignOut }: Props) {
   const leave = () => {
     if ("token" in credential) return onSignOut(undefined);
     live.client.delete("v1/session").then(
-      () => onSignOut(undefined),
+      () => {
+        onSignOut(undefined);
+        // It would sign in the next one without asking.
+        if (session?.issuer) location.assign("v1/sign-out");
+      },
       (error: Error) => onSignOut(`${error.message}: the session may still be open`),
     );
   };

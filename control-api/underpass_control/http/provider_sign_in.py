@@ -53,9 +53,11 @@ _PAGE = """<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Underpass: not signed in</title>
+<main>
 <h1>You are not signed in</h1>
-<p>{text}
-<p><a href="{console}">To the console</a>
+<p>{text}</p>
+<p><a href="{console}">To the console</a></p>
+</main>
 """
 
 
