@@ -120,8 +120,8 @@ class ConsolePages:
         path = self._assets.get(request.match_info["name"])
         if path is None:
             raise web.HTTPNotFound
-        # The policy of a worker (.mjs) is that of its own script's answer; a page's scripts go by the
-        # page's, and the first one has no room for another.
+        # The policy of a worker (.mjs) is that of its own script's answer. A page's scripts go by
+        # the page's, and the first one has no room for another.
         policy = {} if path.suffix == ".js" else self._policy
         response = web.FileResponse(path, headers={**_HEADERS, **policy, **_FOR_EVER})
         if path.suffix in (".js", ".mjs"):

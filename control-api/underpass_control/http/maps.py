@@ -13,6 +13,7 @@ from dama.prediction import Obstruction
 from dama.prediction.geojson import GeoJsonError, from_geojson
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
+from underpass_control.http.at_once import AtOnce
 from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
@@ -60,7 +61,7 @@ class Maps:
     def __init__(self, database: Database, changes: Changes) -> None:
         self._database = database
         self._changes = changes
-        self._taking = asyncio.Semaphore(_AT_ONCE)
+        self._taken = AtOnce(_AT_ONCE, "maps")
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -112,15 +113,10 @@ class Maps:
 
     async def _replace(self, call: Call) -> MapTaken:
         source = _source(call)
-        if self._taking.locked():
-            detail = f"{_AT_ONCE} maps are being taken in: try again later"
-            later = {"Retry-After": "10"}
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=later)
-        async with self._taking:
-            with tempfile.TemporaryFile() as file:
-                # All of it has come, and can be read, before the database is touched.
-                await _take(call, file)
-                return await self._store(call, source, file)
+        with self._taken.one(), tempfile.TemporaryFile() as file:
+            # All of it has come, and can be read, before the database is touched.
+            await _take(call, file)
+            return await self._store(call, source, file)
 
     async def _store(self, call: Call, source: str, file: IO[bytes]) -> MapTaken:
         try:

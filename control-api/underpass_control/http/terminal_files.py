@@ -14,6 +14,7 @@ from underpass_control.access.audit import Changed
 from underpass_control.fleet.change import Fleet, TerminalChange, outcome_of
 from underpass_control.fleet.text import FileError, Flaws, Line, read, written
 from underpass_control.http import models
+from underpass_control.http.at_once import AtOnce
 from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.registry import terminal_state
@@ -25,6 +26,8 @@ from underpass_control.storage.database import Database
 # A file may have more lines than it may change at once: each change is an event to all followers.
 _MOST_CHANGES = 10_000
 _MOST_SHOWN = 100
+# A large one costs seconds of the processor.
+_AT_ONCE = 2
 _MEDIA_TYPE = "text/csv"
 
 
@@ -77,6 +80,7 @@ class TerminalFiles:
     def __init__(self, database: Database, changes: Changes) -> None:
         self._database = database
         self._changes = changes
+        self._read = AtOnce(_AT_ONCE, "files of terminals")
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -130,10 +134,11 @@ class TerminalFiles:
 
     async def _preview(self, call: Call) -> FilePreview:
         flaws = Flaws()
-        lines = await _read(call, flaws)
-        async with self._database.reading() as connection:
-            known = await fleet.read_fleet(connection, [one.node for one in lines])
-        outcome = await asyncio.to_thread(outcome_of, lines, known, flaws)
+        with self._read.one():
+            lines = await _read(call, flaws)
+            async with self._database.reading() as connection:
+                known = await fleet.read_fleet(connection, [one.node for one in lines])
+            outcome = await asyncio.to_thread(outcome_of, lines, known, flaws)
         return FilePreview(
             new=outcome.new,
             changed=len(outcome.changes) - outcome.new,
@@ -146,10 +151,11 @@ class TerminalFiles:
 
     async def _take(self, call: Call) -> FileTaken:
         flaws = Flaws()
-        lines = await _read(call, flaws)
-        _refuse(flaws)
         try:
-            return await self._put(call, lines, flaws)
+            with self._read.one():
+                lines = await _read(call, flaws)
+                _refuse(flaws)
+                return await self._put(call, lines, flaws)
         except IntegrityError as error:
             detail = "somebody else has changed beams or terminals meanwhile: look again"
             raise Problem(HTTPStatus.CONFLICT, detail) from error
