@@ -70,7 +70,7 @@ export function SignIn({ reason, onSignIn }: Props) {
       </form>
       {provider && (
         // Who comes back may be signed in: the service is asked then.
-        <a href={`v1/sign-in?page=${location.hash.slice(2)}`} onClick={() => keepUser(true)}>
+        <a href={`v1/sign-in?page=${encodeURIComponent(location.hash.slice(2))}`} onClick={() => keepUser(true)}>
           Sign in with {provider}
         </a>
       )}

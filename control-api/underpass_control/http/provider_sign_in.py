@@ -136,8 +136,6 @@ class ProviderSignIn:
             text += "X-Forwarded-Proto that it has TLS, or is none of --trusted-proxies"
             raise _NotSignedInError(HTTPStatus.BAD_REQUEST, text)
         attempt = new_attempt(request.query.get("page", ""))
-        if attempt is None:
-            raise _NotSignedInError(HTTPStatus.BAD_REQUEST, "the console has no such page")
         url = await self._provider.sign_in_url(attempt)
         return _redirect(url, self._attempt_cookie(attempt.cookie, _WITHIN_S))
 

@@ -13,10 +13,10 @@ import re
 import secrets
 from dataclasses import dataclass
 
-_COOKIE = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9/_%-]{0,200})")
-# A page of the console and what it is of. It begins with a letter, and goes behind `#/`: it cannot
-# lead to another site.
-_PAGE = re.compile(r"([a-z]+(/[A-Za-z0-9_%-]+)?)?")
+_COOKIE = re.compile(r"([A-Za-z0-9_-]{43})\.([!#-+\--:<-~]{0,200})")
+# A page of the console, what it is of, and what is shown of that. It begins with a letter, and goes
+# behind `#/`: it cannot lead to another site.
+_PAGE = re.compile(r"[a-z]{1,20}(/[A-Za-z0-9_%.-]{1,90})?(\?[A-Za-z0-9_%=&+.-]{0,80})?")
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,19 @@ class Attempt:
         return _base64(hmac.digest(self.secret.encode(), f"underpass {name}".encode(), "sha256"))
 
 
-def new_attempt(page: str) -> Attempt | None:
-    """Begin an attempt; None if there can be no such page."""
-    return Attempt(secrets.token_urlsafe(32), page) if _PAGE.fullmatch(page) else None
+def new_attempt(page: str) -> Attempt:
+    """Begin an attempt; what can be no page of the console leads to its first one."""
+    return Attempt(secrets.token_urlsafe(32), _page(page))
 
 
 def attempt_of(cookie: str) -> Attempt | None:
     """Return the attempt that a cookie is of; None if it is of none."""
     found = _COOKIE.fullmatch(cookie)
-    if found is None or not _PAGE.fullmatch(found[2]):
-        return None
-    return Attempt(found[1], found[2])
+    return None if found is None else Attempt(found[1], _page(found[2]))
+
+
+def _page(text: str) -> str:
+    return text if _PAGE.fullmatch(text) else ""
 
 
 def _base64(data: bytes) -> str:

@@ -29,9 +29,9 @@ class Case:
     provider: HostileProvider
     browser: ProxiedBrowser
 
-    def answered(self, **changed: str | None) -> Reply:
+    def answered(self, page: str = "", **changed: str | None) -> Reply:
         """Sign in, with an answer that is good but for what is changed; None leaves it out."""
-        asked = query_of(self.browser.begin())
+        asked = query_of(self.browser.begin(page))
         self.provider.nonce = asked["nonce"]
         query = {"code": "c", "state": asked["state"], "iss": self.provider.issuer, **changed}
         text = "&".join(f"{name}={value}" for name, value in query.items() if value is not None)
@@ -235,19 +235,29 @@ def test_answers_without_end_or_sense_cost_little(
 
 
 @pytest.mark.parametrize(
-    "page",
-    ["//login.example", "https://login.example", "\\login.example", "%0d%0aX:1", "beams/../x"],
+    ("page", "leads_to"),
+    [
+        ("beams/east%3Flink%3Dreturn%26x%3D1", "beams/east?link=return&x=1"),
+        ("terminals%3Ftag%3DNight%2520buses", "terminals?tag=Night%20buses"),
+        *(
+            (page, "")
+            for page in (
+                *("//login.example", "https://login.example", "%5Clogin.example"),
+                *("%0d%0aX:1", "beams/../x", "beams;x", "token%3Dupc_x", "x" * 300),
+            )
+        ),
+    ],
 )
-def test_it_leads_back_to_the_console_and_nowhere_else(case: Case, page: str) -> None:
-    answer = case.browser.call("GET", f"/v1/sign-in?page={page}")
-    assert answer.status == 400
-    assert "Location" not in answer.headers
+def test_it_leads_back_to_the_console_and_nowhere_else(
+    case: Case, page: str, leads_to: str
+) -> None:
+    assert case.answered(page).headers["Location"] == f"{PUBLIC}#/{leads_to}"
 
 
 def test_a_cookie_that_was_planted_signs_nobody_in(case: Case) -> None:
     case.browser.cookies["__Host-underpass-sign-in"] = "x" * 43 + ".//login.example"
     answer = case.browser.call("GET", f"/v1/signed-in?code=c&state=x&iss={case.provider.issuer}")
-    assert answer.status == 400
+    assert (answer.status, "Location" in answer.headers) == (400, False)
     # Over TLS, only the name counts that no page without TLS can set.
     good = case.browser.begin()
     cookie = case.browser.cookies.pop("__Host-underpass-sign-in")
