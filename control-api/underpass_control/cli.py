@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from underpass_control.alerts.mail import MailServer
+    from underpass_control.oidc.configuration import Configuration
     from underpass_control.storage.database import Database
 
 app = typer.Typer(
@@ -216,6 +217,19 @@ def serve(
             help="Networks, not public, that webhooks of alerts may go to: with commas between.",
         ),
     ] = "",
+    oidc: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="UNDERPASS_OIDC",
+            help="The OpenID Connect provider that users sign in by: a TOML file.",
+        ),
+    ] = None,
+    public_url: Annotated[
+        str,
+        typer.Option(
+            envvar="UNDERPASS_PUBLIC_URL", help="Where browsers find the console; for --oidc."
+        ),
+    ] = "",
     mail_server: Annotated[
         str,
         typer.Option(
@@ -258,6 +272,7 @@ def serve(
         enrolment_certificate=enrolment_certificate,
         certificate_days=certificate_days,
         trusted_proxies=_networks("--trusted-proxies", trusted_proxies),
+        provider=_provider(oidc, public_url),
         webhook_networks=_networks("--webhook-networks", webhook_networks),
         mail_server=_mail_server(mail_server, mail_from),
     )
@@ -288,6 +303,17 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as error:
         _fail(f"--tls-certificate {certificate}: {error}")
     return context
+
+
+def _provider(path: Path | None, public_url: str) -> Configuration | None:
+    if path is None:
+        return None
+    from underpass_control.oidc.configuration import ConfigurationError, read_configuration
+
+    try:
+        return read_configuration(path, public_url)
+    except ConfigurationError as error:
+        _fail(f"--oidc {error}")
 
 
 def _mail_server(url: str, sender: str) -> MailServer | None:

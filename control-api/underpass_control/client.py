@@ -78,6 +78,18 @@ class Client:
         """
         return (await self._ask(method, path, query=query, body=body))[0]
 
+    async def upload(
+        self, path: str, media_type: str, parts: AsyncIterator[bytes], within_s: float
+    ) -> Any:
+        """Put what may be large, part by part; return the answer's JSON.
+
+        Raises:
+            RefusedError: The answer is an error that is the request's.
+            LostError: There is no answer, or one that asks to come again.
+        """
+        headers = {"Content-Type": media_type}
+        return (await self._ask("PUT", path, headers=headers, parts=parts, within_s=within_s))[0]
+
     async def change(self, path: str, changes: Mapping[str, Any]) -> Any:
         """Set members of what is at a path, or make it of them; None takes a member away.
 
@@ -98,6 +110,7 @@ class Client:
             "id",
             "node",
             "heard_by",
+            "tags",
             *(name for name, value in changes.items() if value is None),
         ):
             body.pop(name, None)
@@ -111,6 +124,8 @@ class Client:
         query: Mapping[str, str | int | None] | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
+        parts: AsyncIterator[bytes] | None = None,
+        within_s: float = _WITHIN_S,
     ) -> tuple[Any, str | None]:
         """Make a request; return the answer's JSON and its ETag."""
         import aiohttp
@@ -118,7 +133,13 @@ class Client:
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         try:
             async with self._session.request(
-                method, self._url + path, params=given, json=body, headers=headers
+                method,
+                self._url + path,
+                params=given,
+                json=body,
+                data=parts,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=within_s),
             ) as response:
                 text = await response.text()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

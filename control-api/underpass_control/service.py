@@ -26,12 +26,14 @@ from underpass_control.http.events import EventStreams
 from underpass_control.http.interventions import Interventions
 from underpass_control.http.ledger import LedgerOfBeam
 from underpass_control.http.links import Links
+from underpass_control.http.maps import Maps
 from underpass_control.http.observed import observed
 from underpass_control.http.obstructions import Obstructions
 from underpass_control.http.plan_stream import PlanStreams
 from underpass_control.http.plans import Plans
 from underpass_control.http.positions import Positions
 from underpass_control.http.problem import problems
+from underpass_control.http.provider_sign_in import ProviderSignIn
 from underpass_control.http.registry import Registry, terminal_state
 from underpass_control.http.reports import Reports
 from underpass_control.http.routes import Routes
@@ -39,6 +41,7 @@ from underpass_control.http.sessions import Sessions
 from underpass_control.http.shares import Shares
 from underpass_control.http.status import ServiceStatus
 from underpass_control.http.tenants import Tenants
+from underpass_control.http.terminal_files import TerminalFiles
 from underpass_control.http.tokens import Tokens
 from underpass_control.http.users import Users
 from underpass_control.http.what_if import WhatIf
@@ -85,8 +88,10 @@ class Service:
         self._plan_streams = PlanStreams(self._newest_plans, self._metrics, self._callers)
         self.endpoints = [
             *Registry(database, self._changes).endpoints(),
+            *TerminalFiles(database, self._changes).endpoints(),
             *Positions(database, self._writer, self._metrics).endpoints(),
             *Obstructions(database, self._changes).endpoints(),
+            *Maps(database, self._changes).endpoints(),
             *Reports(intake, database.clock).endpoints(),
             *LedgerOfBeam(database, self._changes).endpoints(),
             *Links(database).endpoints(),
@@ -109,6 +114,11 @@ class Service:
             *status.endpoints(),
         ]
         status.describe(self.endpoints)
+        self._sign_in = None
+        if settings.provider is not None:
+            self._sign_in = ProviderSignIn(
+                database, self._callers, settings.provider, settings, self._metrics
+            )
 
     def application(self) -> web.Application:
         """Return the application, which closes the database at its end."""
@@ -117,7 +127,11 @@ class Service:
         )
         application.add_routes(route(one, self._callers, self._database) for one in self.endpoints)
         application.add_routes(page.routes(self._callers))
-        application.add_routes(ConsolePages(self._callers).routes())
+        label = None
+        if self._settings.provider is not None and self._sign_in is not None:
+            label = self._settings.provider.file.label
+            application.add_routes(self._sign_in.routes())
+        application.add_routes(ConsolePages(self._callers, provider=label).routes())
         application.cleanup_ctx.append(self._run)
         application.on_shutdown.append(self._end_streams)
         return application
@@ -144,6 +158,8 @@ class Service:
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
+        if self._sign_in is not None:
+            await self._sign_in.close()
         await self._vehicles.close()
         await self._callers.close()
         await self._writer.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from underpass_control.alerts.mail import MailServer
+    from underpass_control.oidc.configuration import Configuration
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Settings:
     # A user who has asked nothing for so long, or has signed in so long ago, has to sign in again.
     session_idle_s: float = 8 * 3_600.0
     session_lasts_s: float = 7 * 86_400.0
+    # The provider that users sign in by, beside or instead of passwords; None: there is none.
+    provider: Configuration | None = None
     # Requests per second that one token may make, and four times as many at once.
     token_requests_per_s: float = 500.0
     # The same for all without a known token, by the address that they come from.

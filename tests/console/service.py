@@ -51,6 +51,12 @@ class ControlService:
         self.process = Process("control", command, log_dir=self._folder, env=self._environment)
         self.process.wait_until(self.ready, timeout_s=60)
 
+    def restart(self, **environment: str) -> None:
+        """Start it anew, with more in its environment."""
+        self.close()
+        self._environment |= environment
+        self.start()
+
     def token(self, role: str, node: int | None = None) -> str:
         """Make a token of a role."""
         which = [] if node is None else ["--node", str(node)]

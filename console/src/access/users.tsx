@@ -54,6 +54,7 @@ export function Users() {
               <th scope="col">Name</th>
               <th scope="col">Role</th>
               <th scope="col">Tenant</th>
+              <th scope="col">Signs in by</th>
               <th scope="col">Since</th>
               <th scope="col">Actions</th>
             </tr>
@@ -64,6 +65,7 @@ export function Users() {
                 <th scope="row">{user.name}</th>
                 <td>{user.role}</td>
                 <td>{user.tenant ?? "all vehicles"}</td>
+                <td>{user.issuer ?? "password"}</td>
                 <td>{user.created.slice(0, 10)}</td>
                 <td>
                   <button type="button" aria-label={`Remove ${user.name}`} onClick={() => remove(user.name)}>

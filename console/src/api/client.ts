@@ -22,6 +22,7 @@ export class ApiError extends Error {
 }
 
 const WITHIN_MS = 30_000;
+const UPLOAD_WITHIN_MS = 600_000;
 const PAGE = 1000;
 
 export class Client {
@@ -43,6 +44,11 @@ export class Client {
   send<T>(method: "POST" | "PUT", path: string, body: unknown, revision?: number): Promise<T> {
     const headers = { "Content-Type": "application/json", ...ifStill(revision) };
     return this.ask<T>(path, { method, body: JSON.stringify(body), headers });
+  }
+
+  /** Sends a file as it is, of the kind that it says. */
+  upload<T>(method: "POST" | "PUT", path: string, body: Blob): Promise<T> {
+    return this.ask<T>(path, { method, body }, UPLOAD_WITHIN_MS);
   }
 
   delete<T>(path: string, revision?: number): Promise<T> {
@@ -68,8 +74,8 @@ export class Client {
     return this.fetch(path, { headers, signal });
   }
 
-  private async ask<T>(path: string, init: RequestInit): Promise<T> {
-    const limit = AbortSignal.timeout(WITHIN_MS);
+  private async ask<T>(path: string, init: RequestInit, withinMs = WITHIN_MS): Promise<T> {
+    const limit = AbortSignal.timeout(withinMs);
     const signal = init.signal ? AbortSignal.any([init.signal, limit]) : limit;
     const response = await this.fetch(path, { ...init, signal });
     // 204 has no body.

@@ -26,6 +26,7 @@ export interface Terminal {
   return_maximum_bps?: number | null;
   gateway?: number | null;
   heard_by?: number | null;
+  tags?: string[];
 }
 
 export type AlertKind = "unheard" | "link-down" | "debt";
@@ -255,6 +256,8 @@ export interface Session {
   role: Role;
   tenant?: string | null;
   csrf_token?: string | null;
+  /** The provider that the user signs in by, if not by password. */
+  issuer?: string | null;
 }
 
 export interface User {
@@ -262,6 +265,7 @@ export interface User {
   role: Role;
   tenant?: string | null;
   created: string;
+  issuer?: string | null;
 }
 
 export interface Token {

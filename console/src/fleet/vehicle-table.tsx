@@ -18,12 +18,13 @@ export function HealthBadge({ health }: { health: Health }) {
 
 interface Props {
   beam?: string | undefined;
+  tag?: string | undefined;
   /** Leaves out what does not fit beside a map. */
   narrow?: boolean;
   selected?: number | undefined;
 }
 
-export function VehicleTable({ beam, narrow = false, selected }: Props) {
+export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
   const live = useLive();
   const [search, setSearch] = useState("");
   useTick();
@@ -31,7 +32,8 @@ export function VehicleTable({ beam, narrow = false, selected }: Props) {
   const wanted = search.trim().toLowerCase();
   const found = [...live.fleet.terminals.values()]
     .filter((one) => beam === undefined || one.beam === beam)
-    .filter((one) => !wanted || `${one.node} ${one.name} ${one.beam}`.toLowerCase().includes(wanted))
+    .filter((one) => !tag || one.tags?.includes(tag))
+    .filter((one) => !wanted || `${one.node} ${one.name} ${one.beam} ${one.tags}`.toLowerCase().includes(wanted))
     .map((terminal) => {
       const vehicle = live.fleet.vehicle(terminal.node);
       return { terminal, vehicle, health: healthOf(vehicle), ahead: nextBlockage(vehicle, now) };

@@ -17,6 +17,7 @@ const BeamsPage = later(() => import("../beam/beams-page"), "the beams");
 const TerminalsPage = later(() => import("../terminal/terminals-page"), "the terminals");
 const EventsPage = later(() => import("../events/events-page"), "the events");
 const AlertsPage = later(() => import("../alerts/alerts-page"), "the alerts");
+const SettingsPage = later(() => import("../settings/settings-page"), "the settings");
 const AccessPage = later(() => import("../access/access-page"), "the access");
 
 const PAGES: Record<string, ComponentType<{ route: Route }>> = {
@@ -25,6 +26,7 @@ const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   terminals: TerminalsPage,
   events: EventsPage,
   alerts: AlertsPage,
+  settings: SettingsPage,
   access: AccessPage,
 };
 
@@ -101,7 +103,11 @@ function SignedIn({ credential, onSignOut }: Props) {
   const leave = () => {
     if ("token" in credential) return onSignOut(undefined);
     live.client.delete("v1/session").then(
-      () => onSignOut(undefined),
+      () => {
+        onSignOut(undefined);
+        // It would sign in the next one without asking.
+        if (session?.issuer) location.assign("v1/sign-out");
+      },
       (error: Error) => onSignOut(`${error.message}: the session may still be open`),
     );
   };

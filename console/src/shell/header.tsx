@@ -12,6 +12,7 @@ const PAGES: [string, string][] = [
   ["terminals", "Terminals"],
   ["events", "Events"],
   ["alerts", "Alerts"],
+  ["settings", "Settings"],
 ];
 
 interface Props {

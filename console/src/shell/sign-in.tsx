@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Client, type Credential } from "../api/client";
 import type { Session } from "../api/types";
 import { ServerClock } from "../clock/server-clock";
-import { flawOf } from "./session";
+import { flawOf, keepUser } from "./session";
 
 interface Props {
   /** Why somebody has to sign in again, if so. */
@@ -41,6 +41,8 @@ export function SignIn({ reason, onSignIn }: Props) {
   };
 
   const said = flaw ?? reason;
+  // In the page where users sign in by a provider: a request for it would cost a round trip.
+  const provider = document.querySelector<HTMLMetaElement>("[name=provider]")?.content;
   return (
     <main class="sign-in">
       <h1>Underpass</h1>
@@ -66,6 +68,12 @@ export function SignIn({ reason, onSignIn }: Props) {
           A token is kept in this tab only.
         </p>
       </form>
+      {provider && (
+        // Who comes back may be signed in: the service is asked then.
+        <a href={`v1/sign-in?page=${encodeURIComponent(location.hash.slice(2))}`} onClick={() => keepUser(true)}>
+          Sign in with {provider}
+        </a>
+      )}
       <p>
         <a href="docs">The API</a>
       </p>

@@ -15,6 +15,7 @@ import { Failure, useRead } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
 import { LineChart } from "./line-chart";
 import { backlogColumns, outages, rateColumns } from "./series";
+import { Tags } from "./tags";
 
 const BLOCKAGES_MS = 10_000;
 const LINKS: LinkName[] = ["forward", "return"];
@@ -50,6 +51,7 @@ export default function TerminalView({ route }: { route: Route }) {
           <LinkCard key={link} node={node} link={link} />
         ))}
       </div>
+      <Tags key={`${node} ${terminal.tags}`} terminal={terminal} />
       <Blockages node={node} />
       {LINKS.map((link) => (
         <section key={link} class="card" aria-label={`Plan in force of the ${link} link`}>

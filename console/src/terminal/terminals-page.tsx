@@ -1,13 +1,45 @@
 import { VehicleTable } from "../fleet/vehicle-table";
-import type { Route } from "../shell/route";
+import { useLive, useTick } from "../shell/context";
+import { hashOf, type Route } from "../shell/route";
 import TerminalView from "./terminal-view";
 
 export default function TerminalsPage({ route }: { route: Route }) {
   if (route.of !== undefined) return <TerminalView key={route.of} route={route} />;
+  const tag = route.query.get("tag") ?? undefined;
   return (
     <div class="page">
       <h1>Terminals</h1>
-      <VehicleTable />
+      <TagChoice tag={tag} />
+      <VehicleTable tag={tag} />
     </div>
+  );
+}
+
+/** Which tag's terminals are listed. */
+function TagChoice({ tag = "" }: { tag?: string | undefined }) {
+  const live = useLive();
+  useTick(5000);
+  const tags = new Set([...live.fleet.terminals.values()].flatMap((one) => one.tags ?? []));
+  // A link may name one that no terminal has any more.
+  if (tag) tags.add(tag);
+  if (tags.size === 0) return null;
+  const choose = (event: Event) => {
+    const chosen = (event.currentTarget as HTMLSelectElement).value;
+    location.hash = hashOf("terminals", undefined, chosen ? { tag: chosen } : {});
+  };
+  return (
+    <p class="filters">
+      <label>
+        With the tag{" "}
+        <select value={tag} onChange={choose}>
+          <option value="">any or none</option>
+          {[...tags].sort().map((one) => (
+            <option key={one} value={one}>
+              {one}
+            </option>
+          ))}
+        </select>
+      </label>
+    </p>
   );
 }

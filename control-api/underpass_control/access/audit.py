@@ -6,7 +6,7 @@ An entry is written in the transaction that makes the change, so there is none w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,22 +52,26 @@ class Changed:
     after: State = None
 
 
-async def record(connection: AsyncConnection, actor: Actor, changed: Changed, now_ms: int) -> None:
-    """Write an entry."""
-    await connection.execute(
-        insert(AuditEntry).values(
-            time_ms=now_ms,
-            actor_kind=actor.kind,
-            actor_id=actor.id,
-            actor=actor.name,
-            address=actor.address,
-            tenant_id=changed.tenant,
-            action=changed.action,
-            target=changed.target[:_MOST_TARGET],
-            before=_kept(changed.before),
-            after=_kept(changed.after),
-        )
-    )
+async def record(
+    connection: AsyncConnection, actor: Actor, changes: Iterable[Changed], now_ms: int
+) -> None:
+    """Write an entry for each change."""
+    entries = [
+        {
+            "time_ms": now_ms,
+            "actor_kind": actor.kind,
+            "actor_id": actor.id,
+            "actor": actor.name,
+            "address": actor.address,
+            "tenant_id": changed.tenant,
+            "action": changed.action,
+            "target": changed.target[:_MOST_TARGET],
+            "before": _kept(changed.before),
+            "after": _kept(changed.after),
+        }
+        for changed in changes
+    ]
+    await connection.execute(insert(AuditEntry), entries)
 
 
 async def page_of_entries(

@@ -40,6 +40,8 @@ class Caller:
     expires_ms: int | None
     # The user whose session it is.
     user_id: int | None = None
+    # The provider that the user signs in by, if not by password.
+    issuer: str | None = None
 
     def may_report_for(self, terminal: int) -> bool:
         """Tell whether its role lets it speak for a terminal: gateways and operators do for all."""

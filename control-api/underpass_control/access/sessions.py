@@ -56,7 +56,7 @@ async def find_session(connection: AsyncConnection, text: str, now_ms: int) -> C
     query = (
         select(
             UserSession.id, UserSession.expires_ms, UserSession.user_id,
-            User.name, User.role, User.tenant_id,
+            User.name, User.role, User.tenant_id, User.issuer,
         )
         .join(User, User.id == UserSession.user_id)
         .where(UserSession.digest == digest_of(text), _lasts(now_ms))
@@ -72,6 +72,7 @@ async def find_session(connection: AsyncConnection, text: str, now_ms: int) -> C
         row.tenant_id,
         row.expires_ms,
         row.user_id,
+        row.issuer,
     )
 
 

@@ -33,8 +33,8 @@ async def get_user(connection: AsyncConnection, name: str) -> Row[Any] | None:
 
 
 async def password_hash_of(connection: AsyncConnection, name: str) -> tuple[int, str] | None:
-    """Return a user's number and the hash of the password; None for an unknown name."""
-    query = select(User.id, User.password_hash).where(User.name == name)
+    """Return a user's number and the hash of the password; None where there is no password."""
+    query = select(User.id, User.password_hash).where(User.name == name, User.issuer.is_(None))
     row = (await connection.execute(query)).one_or_none()
     return None if row is None else (row.id, row.password_hash)
 

@@ -36,7 +36,7 @@ PasswordStdin = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input.")
 ]
 _TOKEN_COLUMNS = ("id", "name", "role", "tenant", "node", "created", "expires", "revoked")
-_USER_COLUMNS = ("name", "role", "tenant", "created")
+_USER_COLUMNS = ("name", "role", "tenant", "issuer", "created")
 
 
 @tokens.command("create")
@@ -197,6 +197,8 @@ def set_password(
             row = await get_user(connection, name)
             if row is None:
                 return False
+            if row.issuer is not None:
+                fail(f"{name} signs in by {row.issuer}: there is no password here to set")
             await change_user(connection, row.id, {"password_hash": hashed})
             after = {"password_set": True}
             await _record(connection, "set", f"/v1/users/{name}", row.tenant_id, after=after)
@@ -288,7 +290,7 @@ async def _record(
     from underpass_control.access.audit import COMMAND_LINE, Actor, Changed, record
 
     changed: Changed = Changed(action, target, tenant, before, after)
-    await record(connection, Actor(COMMAND_LINE, None, _operator(), ""), changed, _now_ms())
+    await record(connection, Actor(COMMAND_LINE, None, _operator(), ""), [changed], _now_ms())
 
 
 def _operator() -> str:

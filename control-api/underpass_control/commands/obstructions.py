@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -41,8 +42,10 @@ if TYPE_CHECKING:
 
 obstructions = typer.Typer(help="What cuts the line of sight.", no_args_is_help=True)
 
-# A request has 8 MiB at most; an obstruction with its roads some kilobytes.
-_MOST_FEATURES, _MOST_BYTES = 500, 4 << 20
+_MEDIA_TYPE = "application/geo+json-seq"
+_FEATURES_OF_PART = 100
+# Of a large map, storing takes as long as sending.
+_WITHIN_S = 1_800.0
 OBSTRUCTION = (
     Column("id", "id"),
     Column("name", "properties.name"),
@@ -70,9 +73,13 @@ def import_obstructions(
     terrain: TerrainOption = None,
     terrain_error: TerrainErrorOption = 5.0,
     left_hand: LeftHandOption = False,
+    source: Annotated[
+        str | None,
+        typer.Option(help="The name of the map that this replaces; without it, the file's."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take in the road tunnels and covered ways of a map; again, it changes nothing.
+    """Take in the road tunnels and covered ways of a map, in place of what it had before.
 
     With a satellite, shadows of buildings, trees, bridges and mountains are obstructions, too.
 
@@ -88,11 +95,15 @@ def import_obstructions(
         seen = satellite_of(satellite)
         view = view_of(antenna, antenna_height, terrain, terrain_error, left_hand=left_hand)
         found = with_progress(lambda tell: import_sky(path, seen, view, progress=tell))
+    name = source or path.name[:64]
+    if not found:
+        fail(f"{path}: there is nothing in it to import; `DELETE /v1/maps/` removes a map")
     if url is not None:
-        with_client(url, token, lambda client: _post(client, found))
+        removed = with_client(url, token, lambda client: _put(client, name, found))
     else:
-        _store(database, path.name[:64], found)
-    tell({"imported": len(found)}, f"{len(found)} obstructions imported", as_json=as_json)
+        removed = _store(database, name, found)
+    text = f"{len(found)} obstructions imported, {removed} of the former map removed"
+    tell({"imported": len(found), "removed": removed}, text, as_json=as_json)
 
 
 @obstructions.command("sky")
@@ -135,43 +146,37 @@ def list_obstructions(
     Service(url, token, as_json).show_all("/v1/obstructions", "features", OBSTRUCTION, query)
 
 
-def _store(database: str, source: str, found: Sequence[Obstruction]) -> None:
+def _store(database: str, source: str, found: Sequence[Obstruction]) -> int:
     from underpass_control.storage import obstructions as stored
     from underpass_control.storage.changes import Changes
 
-    async def run(opened: Database) -> None:
+    async def whole() -> AsyncIterator[Sequence[Obstruction]]:
+        yield found
+
+    async def run(opened: Database) -> int:
         changes = Changes(opened, lambda _: None, lambda: None)
         async with changes.transaction() as (connection, announce):
-            await stored.put(connection, announce, source, found)
+            return (await stored.replace(connection, announce, source, whole())).removed
 
     try:
-        with_database(database, run)
+        return with_database(database, run)
     except stored.UnstorableError as error:
         fail(str(error))
 
 
-async def _post(client: Client, found: Sequence[Obstruction]) -> None:
-    from dama.prediction.geojson import to_geojson
+async def _put(client: Client, source: str, found: Sequence[Obstruction]) -> int:
+    from dama.prediction.geojson import to_feature
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("sent", total=len(found))
-        for part in _parts(found):
-            body: dict[str, Any] = to_geojson(part)
-            await client.ask("POST", "/v1/obstructions", body=body)
-            bar.advance(task, len(part))
 
+        async def parts() -> AsyncIterator[bytes]:
+            for start in range(0, len(found), _FEATURES_OF_PART):
+                some = found[start : start + _FEATURES_OF_PART]
+                yield "".join(json.dumps(to_feature(one)) + "\n" for one in some).encode()
+                bar.advance(task, len(some))
 
-def _parts(found: Sequence[Obstruction]) -> Iterator[list[Obstruction]]:
-    from dama.prediction.geojson import to_feature
-
-    part: list[Obstruction] = []
-    size = 0
-    for one in found:
-        adds = len(json.dumps(to_feature(one)))
-        if part and (len(part) == _MOST_FEATURES or size + adds > _MOST_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += adds
-    if part:
-        yield part
+        path = f"/v1/maps/{quote(source, safe='')}"
+        taken = await client.upload(path, _MEDIA_TYPE, parts(), _WITHIN_S)
+    removed: int = taken["removed"]
+    return removed

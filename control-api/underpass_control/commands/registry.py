@@ -135,6 +135,7 @@ def delete_beam(beam: Beam, url: UrlOption = DEFAULT_URL, token: TokenOption = N
 @terminals.command("list")
 def list_terminals(
     beam: Annotated[str | None, typer.Option(help="Those of a beam.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Those with a tag.")] = None,
     url: UrlOption = DEFAULT_URL,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -143,7 +144,7 @@ def list_terminals(
 
     Example: underpass-control terminal list --beam east
     """
-    query = {"beam": beam}
+    query = {"beam": beam, "tag": tag}
     Service(url, token, as_json).show_all(path_of("terminals"), "terminals", TERMINAL, query)
 
 

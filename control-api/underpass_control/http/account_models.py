@@ -52,6 +52,8 @@ class Session(Model):
     tenant: TenantId | None = None
     node: NodeNumber | None = None
     expires: Instant | None = None
+    # Of a user who signs in by a provider: which.
+    issuer: str | None = None
     # Of a user: what each changing request shows in `X-CSRF-Token`.
     csrf_token: str | None = None
 
@@ -78,6 +80,8 @@ class User(Model):
     role: UserRole
     tenant: TenantId | None = None
     created: Instant
+    # The provider that the user signs in by; without it, by password.
+    issuer: str | None = None
 
 
 class UserList(Model):

@@ -8,7 +8,9 @@ token that its user gives it.
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
+import html
 import re
 from pathlib import Path
 
@@ -53,16 +55,28 @@ again. A wheel has it inside if it was made after that.
 class ConsolePages:
     """The page at `/`, and its assets. Neither needs a token."""
 
-    def __init__(self, callers: Callers, folder: Path = _FOLDER) -> None:
-        """Take the folder with what was built; what it holds now is served."""
+    def __init__(
+        self, callers: Callers, folder: Path = _FOLDER, *, provider: str | None = None
+    ) -> None:
+        """Take the folder with what was built: what it holds now is served.
+
+        `provider` is the name on the button to sign in by it, if there is one.
+        """
         self._callers = callers
         self._page = folder / "index.html"
         self._built = self._page.is_file()
+        # The page with the provider's name in it, compressed: a request of its own would cost the
+        # first visit a round trip.
+        self._named: bytes | None = None
         # Names are looked up here, so that no request can name any other file.
         self._assets: dict[str, Path] = {}
         styles: list[str] = []
         if self._built:
-            styles = _STYLE.findall(self._page.read_text(encoding="utf-8"))
+            text = self._page.read_text(encoding="utf-8")
+            styles = _STYLE.findall(text)
+            if provider is not None:
+                named = f'<meta name="provider" content="{html.escape(provider)}">'
+                self._named = gzip.compress(text.replace("</head>", named + "</head>").encode())
             self._assets = {
                 path.name: path
                 for path in (folder / "assets").iterdir()
@@ -86,18 +100,30 @@ class ConsolePages:
 
         return limited
 
-    async def _show(self, _request: web.Request) -> web.StreamResponse:
+    async def _show(self, request: web.Request) -> web.StreamResponse:
         headers = {**_PAGE_HEADERS, **self._policy, **_ASK_AGAIN}
         if not self._built:
             return web.Response(text=_NOT_BUILT, content_type="text/html", headers=headers)
-        return web.FileResponse(self._page, headers=headers)
+        if self._named is None:
+            return web.FileResponse(self._page, headers=headers)
+        vary = {"Vary": "Accept-Encoding"}
+        page = self._named
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            vary["Content-Encoding"] = "gzip"
+        else:
+            page = gzip.decompress(page)
+        return web.Response(
+            body=page, content_type="text/html", charset="utf-8", headers={**headers, **vary}
+        )
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
         path = self._assets.get(request.match_info["name"])
         if path is None:
             raise web.HTTPNotFound
-        # The policy of a worker is that of its own script's answer.
-        response = web.FileResponse(path, headers={**_HEADERS, **self._policy, **_FOR_EVER})
+        # The policy of a worker (.mjs) is that of its own script's answer. A page's scripts go by
+        # the page's, and the first one has no room for another.
+        policy = {} if path.suffix == ".js" else self._policy
+        response = web.FileResponse(path, headers={**_HEADERS, **policy, **_FOR_EVER})
         if path.suffix in (".js", ".mjs"):
             # Not every system's table of types has the second, and a module needs the right one.
             response.content_type = "text/javascript"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -37,6 +37,7 @@ REPORTERS = GATEWAYS | {Role.TERMINAL}
 _MOST_ERRORS = 20
 # A client that sends its body more slowly than this is refused.
 _BODY_WITHIN_S = 30.0
+_JSON = ("application/json", "application/geo+json")
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -53,6 +54,8 @@ class Call:
     address: str = ""
     # Whether the handler has written down what it has changed.
     is_recorded: bool = False
+    # The body of an endpoint that takes something else than JSON.
+    content: bytes = b""
     _query: BaseModel | None = None
     _body: BaseModel | None = None
 
@@ -75,17 +78,17 @@ class Call:
     async def record(
         self,
         connection: AsyncConnection,
-        changed: audit.Changed,
+        *changes: audit.Changed,
         actor: audit.Actor | None = None,
     ) -> None:
-        """Write down a change, in the transaction that makes it; the caller's, if not another's."""
+        """Write down changes, in the transaction that makes them: the caller's, or another's."""
         if actor is None:
             caller = self.known_caller
             kind, number = caller.credential.kind.value, caller.credential.id
             if caller.user_id is not None:
                 number = caller.user_id
             actor = audit.Actor(kind, number, caller.name, self.address)
-        await audit.record(connection, actor, changed, time.time_ns() // 1_000_000)
+        await audit.record(connection, actor, changes, time.time_ns() // 1_000_000)
         self.is_recorded = True
 
     def path_number(self, name: str) -> int:
@@ -119,6 +122,10 @@ class Endpoint:
     tenancy: Tenancy = Tenancy.WHOLE
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
+    # What it takes that is not JSON: a media type. It reads `Call.content` itself; or, if that may
+    # be large, the request's stream.
+    takes: str | None = None
+    is_large: bool = False
     # Headers that it reads, beside those of every endpoint.
     headers: Iterable[str] = ()
     answers: type[BaseModel] | None = None
@@ -146,6 +153,10 @@ def route(endpoint: Endpoint, callers: Callers, database: Database) -> web.Route
         if call.caller is not None:
             await check_vehicle(database, call.caller, endpoint.tenancy, _terminal_of(call))
         call._body = await _body(call.request, endpoint.body)
+        if endpoint.takes is not None and endpoint.is_large:
+            _check_kind(call.request, [endpoint.takes])
+        elif endpoint.takes is not None:
+            call.content = await _content(call.request, [endpoint.takes])
         response = _response(await endpoint.handle(call), endpoint)
         assert call.is_recorded or not endpoint.recorded, "a change is written down"
         return response
@@ -200,15 +211,7 @@ def _query(request: web.Request, model: type[BaseModel] | None) -> BaseModel | N
 async def _body(request: web.Request, model: type[BaseModel] | None) -> BaseModel | None:
     if model is None:
         return None
-    if request.content_type not in ("application/json", "application/geo+json"):
-        kind = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
-        raise Problem(kind, f"the body is {request.content_type}, not application/json")
-    try:
-        async with asyncio.timeout(_BODY_WITHIN_S):
-            text = await request.read()
-    except TimeoutError as error:
-        detail = f"the body did not come within {_BODY_WITHIN_S:.0f} s"
-        raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail) from error
+    text = await _content(request, _JSON)
     try:
         return model.model_validate_json(text, strict=True)
     except ValidationError as error:
@@ -216,6 +219,23 @@ async def _body(request: web.Request, model: type[BaseModel] | None) -> BaseMode
         if any(one["type"] == "json_invalid" for one in error.errors(include_context=False)):
             kind = HTTPStatus.BAD_REQUEST
         raise _invalid("the body", kind, error) from error
+
+
+async def _content(request: web.Request, kinds: Sequence[str]) -> bytes:
+    """Return the body, which has to be of one of some media types."""
+    _check_kind(request, kinds)
+    try:
+        async with asyncio.timeout(_BODY_WITHIN_S):
+            return await request.read()
+    except TimeoutError as error:
+        detail = f"the body did not come within {_BODY_WITHIN_S:.0f} s"
+        raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail) from error
+
+
+def _check_kind(request: web.Request, kinds: Sequence[str]) -> None:
+    if request.content_type not in kinds:
+        kind = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        raise Problem(kind, f"the body is {request.content_type}, not {kinds[0]}")
 
 
 def _invalid(what: str, status: HTTPStatus, error: ValidationError) -> Problem:
@@ -309,6 +329,9 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     if endpoint.body:
         content = {"application/json": {"schema": _schema(endpoint.body, schemas)}}
         operation["requestBody"] = {"required": True, "content": content}
+    if endpoint.takes:
+        content = {endpoint.takes: {"schema": {"type": "string"}}}
+        operation["requestBody"] = {"required": True, "content": content}
     success: dict[str, Any] = {"description": endpoint.status.phrase}
     if endpoint.answers:
         success["content"] = {endpoint.media_type: {"schema": _schema(endpoint.answers, schemas)}}
@@ -353,7 +376,7 @@ def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
         # The token, at the least, is looked up in the database.
         problems.add(HTTPStatus.SERVICE_UNAVAILABLE)
         problems |= {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
-    if endpoint.body:
+    if endpoint.body or endpoint.takes:
         problems |= {
             HTTPStatus.REQUEST_TIMEOUT,
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

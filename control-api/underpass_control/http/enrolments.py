@@ -226,7 +226,7 @@ class Enrolments:
                 used = await enrolments.get_enrolment(connection, row.id)
                 assert used is not None, "it has just been used"
                 actor = Actor("enrolment", row.id, f"node {row.node}", call.address)
-                await call.record(connection, _changed("use", _shown(used)), actor)
+                await call.record(connection, _changed("use", _shown(used)), actor=actor)
                 return
             found = await enrolments.get_enrolment(connection, row.id)
         if found is None or found.revoked_ms is not None:
@@ -252,7 +252,9 @@ class Enrolments:
             target = f"/v1/nodes/{signed.node}/certificates"
             actor = Actor("node", signed.node, f"node {signed.node}", call.address)
             async with self._database.transaction() as connection:
-                await call.record(connection, Changed("renew", target, None, None, state), actor)
+                await call.record(
+                    connection, Changed("renew", target, None, None, state), actor=actor
+                )
         return Answer(models.Certified(**_certified(signed)))
 
     async def _revocations(self, call: Call) -> web.Response | Answer:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from underpass_control.instants import rfc3339
 from underpass_control.opensand.ncc import ncc_address
 from underpass_control.opensand.request import MOST_ST_ID
+from underpass_control.storage.tags import LONGEST_TAG, MOST_TAGS
 
 # JSON numbers are exact up to here.
 MOST_BPS = 1_000_000_000_000
@@ -27,6 +28,14 @@ NodeNumber = Annotated[int, Field(ge=1, le=MOST_NODE)]
 # Without control characters: PostgreSQL stores no NUL, and nobody wants the others.
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 BeamId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+# Begins and ends with something to see.
+Tag = Annotated[
+    str,
+    Field(
+        max_length=LONGEST_TAG,
+        pattern=r"^[^\s;,\x00-\x1f\x7f]([^;,\x00-\x1f\x7f]*[^\s;,\x00-\x1f\x7f])?$",
+    ),
+]
 TenantId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
@@ -113,10 +122,18 @@ class TerminalBody(Model):
     opensand_id: Annotated[int, Field(ge=0, le=MOST_ST_ID)] | None = None
 
 
+class TagsBody(Model):
+    """Words that a terminal is grouped by."""
+
+    tags: Annotated[list[Tag], Field(max_length=MOST_TAGS)]
+
+
 class Terminal(TerminalBody):
     """A terminal, named by its ipn node number."""
 
     node: NodeNumber
+    # In order.
+    tags: list[Tag] = []
     # The gateway that its reports come by.
     heard_by: NodeNumber | None = None
 
@@ -212,6 +229,21 @@ class TerminalQuery(Page):
     """Which terminals."""
 
     beam: BeamId | None = None
+    tag: Tag | None = None
+
+
+class TagCount(Model):
+    """A tag, and how many terminals have it."""
+
+    tag: Tag
+    terminals: int
+
+
+class TagList(Model):
+    """A page of tags."""
+
+    tags: list[TagCount]
+    next: str | None = None
 
 
 class TrackQuery(Page):

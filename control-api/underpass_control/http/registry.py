@@ -18,7 +18,7 @@ from underpass_control.http.cursor import cursor_of, number_after, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
-from underpass_control.storage import attachments, registry
+from underpass_control.storage import attachments, registry, tags
 from underpass_control.storage import models as tables
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
@@ -84,7 +84,7 @@ class Registry:
             Endpoint(
                 "GET",
                 "/v1/terminals",
-                "All terminals, or those of a beam",
+                "All terminals, or those of a beam or with a tag",
                 self._terminals,
                 READERS,
                 tenancy=Tenancy.ROWS,
@@ -112,6 +112,27 @@ class Registry:
                 answers=models.Terminal,
                 others=[HTTPStatus.CREATED],
                 problems=[conflict, gone],
+            ),
+            Endpoint(
+                "PUT",
+                terminal + "/tags",
+                "Set what a terminal is grouped by",
+                self._put_tags,
+                OPERATORS,
+                tenancy=Tenancy.VEHICLE,
+                recorded=True,
+                body=models.TagsBody,
+                answers=models.Terminal,
+            ),
+            Endpoint(
+                "GET",
+                "/v1/tags",
+                "All tags, with how many terminals have each",
+                self._tags,
+                READERS,
+                tenancy=Tenancy.ROWS,
+                query=models.Page,
+                answers=models.TagList,
             ),
             Endpoint(
                 "DELETE",
@@ -154,6 +175,8 @@ class Registry:
         where: list[ColumnElement[bool]] = []
         if query.beam is not None:
             where.append(tables.Terminal.beam_id == query.beam)
+        if query.tag is not None:
+            where.append(tags.tagged(query.tag))
         async with self._database.reading() as connection:
             rows = await registry.page(
                 connection,
@@ -187,6 +210,34 @@ class Registry:
         values["tenant_id"] = values.pop("tenant")
         return await self._put(tables.Terminal, node, values, _terminal, call)
 
+    async def _put_tags(self, call: Call) -> Answer:
+        node = call.path_number("terminal")
+        wanted = call.body(models.TagsBody).tags
+        async with self._changes.transaction() as (connection, publish):
+            before = await registry.get(connection, tables.Terminal, node)
+            if before is None:
+                raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {node}")
+            await registry.touch(connection, [node])
+            await tags.put_tags(connection, {node: wanted})
+            row = await registry.get(connection, tables.Terminal, node)
+            assert row is not None
+            model = _terminal(row)
+            publish(_change(tables.Terminal, node, "set") | {"state": _state(model)})
+            was, now = {"tags": tags.tags_of(before)}, {"tags": model.tags}
+            target = f"/v1/terminals/{node}/tags"
+            await call.record(connection, Changed("set", target, row.tenant_id, was, now))
+        return Answer(model, HTTPStatus.OK, {"ETag": f'"{row.revision}"'})
+
+    async def _tags(self, call: Call) -> models.TagList:
+        query = call.query(models.Page)
+        async with self._database.reading() as connection:
+            rows = await tags.page_of_tags(
+                connection, after=text_after(query.cursor), limit=query.limit
+            )
+        found = [models.TagCount(tag=row.tag, terminals=row.terminals) for row in rows]
+        last = cursor_of(rows[-1].tag) if len(rows) == query.limit else None
+        return models.TagList(tags=found, next=last)
+
     async def _delete_terminal(self, call: Call) -> Answer:
         node = call.path_number("terminal")
         await self._delete(tables.Terminal, node, registry.reported(node), _terminal, call)
@@ -216,7 +267,7 @@ class Registry:
                         detail = f"there is no tenant {values['tenant_id']}"
                         raise Problem(HTTPStatus.CONFLICT, detail)
                     now_ms = self._database.clock.now_ms()
-                    await attachments.assign(connection, int(key), values["gateway"], now_ms)
+                    await attachments.assign(connection, [int(key)], values["gateway"], now_ms)
                 before = await registry.get(connection, table, key)
                 revision, new = await registry.put(
                     connection, table, key, values, revision=_expected(call)
@@ -323,6 +374,7 @@ def _terminal(row: Row[Any]) -> models.Terminal:
         tenant=row.tenant_id,
         opensand_id=row.opensand_id,
         heard_by=row.heard_by,
+        tags=tags.tags_of(row),
     )
 
 

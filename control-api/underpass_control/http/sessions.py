@@ -136,7 +136,7 @@ class Sessions:
             assert caller is not None, "it has just begun"
             changed = Changed("sign in", "/v1/session", caller.tenant)
             actor = Actor(Kind.USER.value, known[0], name, call.address)
-            await call.record(connection, changed, actor)
+            await call.record(connection, changed, actor=actor)
         if left is not None:
             self._callers.forget(left.credential)
         self._metrics.sign_ins.labels("accepted").inc()
@@ -166,6 +166,8 @@ class Sessions:
 
     async def _change_password(self, call: Call) -> Answer:
         caller = _user(call)
+        if caller.issuer is not None:
+            raise Problem(HTTPStatus.CONFLICT, f"your password is kept by {caller.issuer}")
         body = call.body(models.PasswordBody)
         verified = await self._verified(call, caller.name, body.password, HTTPStatus.FORBIDDEN)
         try:
@@ -259,6 +261,7 @@ def _shown(caller: Caller, secret: str | None) -> models.Session:
         tenant=caller.tenant,
         node=caller.node,
         expires=None if expires is None else moment_of(expires),
+        issuer=caller.issuer,
         csrf_token=None if secret is None else sessions.csrf_token_of(secret),
     )
 

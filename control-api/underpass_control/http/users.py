@@ -175,7 +175,14 @@ async def _change(
     tenant: str | None,
     hashed: str | None,
 ) -> list[int]:
-    """Change what differs; return the sessions that end by it."""
+    """Change what differs; return the sessions that end by it.
+
+    Raises:
+        Problem: 409, a provider says what the user may do.
+    """
+    if before.issuer is not None:
+        detail = f"{before.name} signs in by {before.issuer}, which says what the user may do"
+        raise Problem(HTTPStatus.CONFLICT, detail)
     values: dict[str, Any] = {}
     if before.role != role.value:
         values["role"] = role.value
@@ -214,5 +221,9 @@ def _changed(
 
 def _shown(row: Row[Any]) -> models.User:
     return models.User(
-        name=row.name, role=row.role, tenant=row.tenant_id, created=moment_of(row.created_ms)
+        name=row.name,
+        role=row.role,
+        tenant=row.tenant_id,
+        created=moment_of(row.created_ms),
+        issuer=row.issuer,
     )

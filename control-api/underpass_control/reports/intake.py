@@ -14,11 +14,12 @@ from underpass_control.metrics import Metrics
 from underpass_control.planning import acknowledgements
 from underpass_control.reports import messages
 from underpass_control.reports.sorting import MOST_LINKS, RefusedError, Sorted, Sorter
-from underpass_control.storage import announcements, attachments, blockages, links, usage
+from underpass_control.storage import announcements, attachments, blockages, links, registry, usage
 from underpass_control.storage.attachments import Proof
 from underpass_control.storage.changes import Changes, Publish
 from underpass_control.storage.database import Database
 from underpass_control.storage.links import LinkState
+from underpass_control.storage.models import Terminal
 from underpass_control.storage.positions import PositionWriter
 
 
@@ -148,9 +149,11 @@ class Intake:
         rows = await attachments.learn(
             connection, gateway, proofs=moves, heard=heard, spoken_of=spoken_of
         )
-        for row in rows:
+        for node in [row.node for row in rows]:
+            row = await registry.get(connection, Terminal, node)
+            assert row is not None
             state = self._show_terminal(row)
-            publish({"kind": "terminal", "terminal": row.node, "action": "set", "state": state})
+            publish({"kind": "terminal", "terminal": node, "action": "set", "state": state})
 
     def _measure(self, observed: Iterable[blockages.Observed]) -> None:
         for one in observed:

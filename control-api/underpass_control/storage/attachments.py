@@ -166,12 +166,14 @@ async def learn(
     return found
 
 
-async def assign(connection: AsyncConnection, node: int, gateway: int | None, now_ms: int) -> None:
-    """Note that an operator moves a terminal, where naming this gateway does so."""
+async def assign(
+    connection: AsyncConnection, nodes: Collection[int], gateway: int | None, now_ms: int
+) -> None:
+    """Note that an operator moves terminals, where naming this gateway does so."""
     serving = func.coalesce(literal(gateway, BigInteger), Terminal.heard_by)
     await connection.execute(
         update(Terminal)
-        .where(Terminal.node == node, SERVED_BY.is_distinct_from(serving))
+        .where(Terminal.node.in_(nodes), SERVED_BY.is_distinct_from(serving))
         .values(former_gateway=SERVED_BY, moved_ms=now_ms)
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Obstruction
@@ -54,14 +55,81 @@ async def put(
     rows = [_row(source, one) for one in obstructions]
     for row in rows:
         row["properties"] |= (properties or {}).get(row["id"], {})
+    await _put_rows(connection, rows)
+    if rows:
+        _publish_ids(publish, "set", [one.id for one in obstructions])
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What has become of a map: how many it has, and how many of those that it had are gone."""
+
+    count: int
+    removed: int
+
+
+async def replace(
+    connection: AsyncConnection,
+    publish: Publish,
+    source: str,
+    portions: AsyncIterable[Sequence[Obstruction]],
+) -> Replaced:
+    """Have a map be these obstructions: what it had besides is deleted.
+
+    One that another map has by the same id is this map's from now on.
+
+    Raises:
+        UnstorableError: One has such an id or name; the transaction has to be rolled back.
+    """
+    gone = set(await connection.scalars(select(Table.id).where(Table.source == source)))
+    kept: set[str] = set()
+    async for some in portions:
+        await _put_rows(connection, [_row(source, one) for one in some])
+        kept.update(one.id for one in some)
+    gone -= kept
+    await _delete(connection, sorted(gone))
+    _publish_ids(publish, "set", sorted(kept | gone))
+    return Replaced(len(kept), len(gone))
+
+
+async def remove_map(connection: AsyncConnection, publish: Publish, source: str) -> int:
+    """Delete all obstructions of a map; return how many."""
+    gone = list(
+        await connection.scalars(delete(Table).where(Table.source == source).returning(Table.id))
+    )
+    if gone:
+        _publish_ids(publish, "deleted", gone)
+    return len(gone)
+
+
+async def page_of_maps(
+    connection: AsyncConnection, *, after: str | None, limit: int
+) -> Sequence[Row[Any]]:
+    """Return sources behind one, in order, each with how many obstructions come from it."""
+    query = (
+        select(Table.source, func.count().label("obstructions"))
+        .group_by(Table.source)
+        .order_by(Table.source)
+        .limit(limit)
+    )
+    if after is not None:
+        query = query.where(Table.source > after)
+    return (await connection.execute(query)).all()
+
+
+async def _delete(connection: AsyncConnection, ids: Sequence[str]) -> None:
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        await connection.execute(delete(Table).where(Table.id.in_(some)))
+
+
+async def _put_rows(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> None:
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     for start in range(0, len(rows), _AT_ONCE):
         insert = dialect.insert(Table)
         replaced = {name: insert.excluded[name] for name in rows[0] if name != "id"}
         statement = insert.on_conflict_do_update(index_elements=["id"], set_=replaced)
         await connection.execute(statement, rows[start : start + _AT_ONCE])
-    if rows:
-        _publish_ids(publish, "set", [one.id for one in obstructions])
 
 
 async def remove(connection: AsyncConnection, publish: Publish, obstruction_id: str) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy import ColumnElement, Select, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -23,6 +23,7 @@ from underpass_control.storage.models import (
     Terminal,
 )
 from underpass_control.storage.portions import Portion, rows_of
+from underpass_control.storage.tags import OF_TERMINAL
 
 
 class RevisionError(RuntimeError):
@@ -65,8 +66,8 @@ async def put(
 async def get(
     connection: AsyncConnection, table: type[Beam] | type[Terminal], key: str | int
 ) -> Row[Any] | None:
-    """Return a row."""
-    found = await connection.execute(select(table.__table__).where(_key(table) == key))
+    """Return a row; a terminal's with its tags."""
+    found = await connection.execute(_shown(table).where(_key(table) == key))
     return found.one_or_none()
 
 
@@ -78,12 +79,18 @@ async def page(
     limit: int,
     where: Sequence[ColumnElement[bool]] = (),
 ) -> Sequence[Row[Any]]:
-    """Return rows behind a key, in order of keys."""
+    """Return rows behind a key, in order of keys; those of terminals with their tags."""
     name = _key(table)
-    query = select(table.__table__).where(*where).order_by(name).limit(limit)
+    query = _shown(table).where(*where).order_by(name).limit(limit)
     if after is not None:
         query = query.where(name > after)
     return (await connection.execute(query)).all()
+
+
+async def touch(connection: AsyncConnection, nodes: Collection[int]) -> None:
+    """Raise the revision of terminals of which something beside the row has changed."""
+    changed = update(Terminal).where(Terminal.node.in_(nodes))
+    await connection.execute(changed.values(revision=Terminal.revision + 1))
 
 
 def reported(node: int) -> Sequence[Portion]:
@@ -113,6 +120,12 @@ async def remove(
         await connection.execute(lease)
     result = await connection.execute(delete(table).where(_key(table) == key))
     return result.rowcount > 0
+
+
+def _shown(table: type[Beam] | type[Terminal]) -> Select[Any]:
+    if table is Terminal:
+        return select(Terminal.__table__, OF_TERMINAL)
+    return select(table.__table__)
 
 
 def _key(table: type[Beam] | type[Terminal]) -> Any:

@@ -134,13 +134,16 @@ class Api:
         caller: str | None = "operator",
         headers: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        follow: bool = True,
     ) -> Reply:
-        """Make a request; a body that is no text is sent as JSON."""
+        """Make a request; a body that is no text is sent as JSON, redirects are followed or not."""
         given = {**self.headers(caller), **(headers or {})}
         data = body if isinstance(body, str | bytes) or body is None else json.dumps(body)
         if data is not None:
             given["Content-Type"] = content_type
-        async with self.client.request(method, path, data=data, headers=given) as response:
+        async with self.client.request(
+            method, path, data=data, headers=given, allow_redirects=follow
+        ) as response:
             return Reply(response.status, response.headers, await response.text())
 
     def call(self, method: str, path: str, body: object = None, **options: Any) -> Reply:

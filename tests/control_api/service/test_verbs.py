@@ -156,7 +156,7 @@ def test_a_map_is_imported_by_the_running_service(shell: Shell, api: Api, tmp_pa
     url = str(api.client.make_url("")).rstrip("/")
     for _ in range(2):
         told = shell("obstruction", "import", str(path), "--url", url, "--json")
-        assert json.loads(told) == {"imported": 1}
+        assert json.loads(told) == {"imported": 1, "removed": 0}
     (found,) = json.loads(shell("obstruction", "list", "--json"))
     assert found["id"] in MAP.obstructions
     assert shell("obstruction", "list", "--bbox", "100,10,101,11", "--json").strip() == "[]"

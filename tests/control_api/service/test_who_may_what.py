@@ -36,6 +36,7 @@ MARKS = (SOUTH, str(SOUTHERN), str(SOUTHERN_LONGITUDE))
 _NOTHING = {
     "beam": "ku-1",
     "obstruction": "none",
+    "source": "none",
     "gateway": "1",
     "user": "nobody",
     "token": "987654321",

@@ -57,3 +57,16 @@ class Terminal(Base):
         CheckConstraint("weight > 0", "weight"),
         Index("ix_terminal_opensand_id", "beam_id", "opensand_id", unique=True),
     )
+
+
+class TerminalTag(Base):
+    """A word that operators group terminals by."""
+
+    __tablename__ = "terminal_tag"
+
+    terminal: Mapped[int] = mapped_column(
+        ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True
+    )
+    tag: Mapped[str] = mapped_column(String(32), primary_key=True)
+
+    __table_args__ = (Index("ix_terminal_tag_tag", "tag"),)

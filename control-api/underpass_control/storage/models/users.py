@@ -20,7 +20,7 @@ class Tenant(Base):
 
 
 class User(Base):
-    """Somebody who signs in by name and password."""
+    """Somebody who signs in: by name and password, or by an OpenID Connect provider."""
 
     __tablename__ = "user_account"
 
@@ -31,12 +31,16 @@ class User(Base):
     tenant_id: Mapped[str | None] = mapped_column(
         String(64), ForeignKey("tenant.id", ondelete="RESTRICT")
     )
-    # Argon2id with its parameters and salt (RFC 9106), as PHC string.
+    # Argon2id with its parameters and salt (RFC 9106), as PHC string; empty for a provider's user.
     password_hash: Mapped[str] = mapped_column(String(255))
     created_ms: Mapped[int]
+    # What a provider's user is known by there: names may be given to others, a subject never is.
+    issuer: Mapped[str | None] = mapped_column(String(255))
+    subject: Mapped[str | None] = mapped_column(String(255))
 
     __table_args__ = (
         CheckConstraint("role IN ('viewer', 'operator', 'administrator')", "role"),
+        Index("ix_user_account_subject", "issuer", "subject", unique=True),
         {"sqlite_autoincrement": True},
     )
 

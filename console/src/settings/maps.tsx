@@ -1,0 +1,100 @@
+/** The maps that obstructions come from: replaced as a whole, or removed. */
+
+import { useState } from "preact/hooks";
+import { useListed } from "../access/listed";
+import { useLive } from "../shell/context";
+import { useMayOperate } from "../shell/may-operate";
+import { featureLines } from "./features";
+
+/** Places that are learned and forgotten, by themselves. */
+const LEARNED = "learned";
+
+interface Taken {
+  obstructions: number;
+  removed: number;
+}
+
+export function Maps() {
+  const { client } = useLive();
+  const mayOperate = useMayOperate();
+  const { entries, flaw, change } = useListed<{ source: string; obstructions: number }>("v1/maps", "maps");
+  const [said, setSaid] = useState<string>();
+
+  const replace = async (event: Event) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const given = new FormData(form);
+    const [source, file] = [String(given.get("source")), given.get("file")];
+    setSaid("working…");
+    let taken: Taken | undefined;
+    const ok = await change(async () => {
+      const lines = featureLines(file instanceof File ? await file.text() : "");
+      const body = new Blob([lines], { type: "application/geo+json-seq" });
+      taken = await client.upload<Taken>("PUT", pathOf(source), body);
+    });
+    if (ok) form.reset();
+    setSaid(taken && `${source} has ${taken.obstructions} obstructions now; ${taken.removed} of the former are gone.`);
+  };
+  const remove = (source: string) => {
+    setSaid(undefined);
+    if (confirm(`Remove all obstructions of ${source}? What is planned with them is planned anew.`)) {
+      void change(() => client.delete(pathOf(source)));
+    }
+  };
+  return (
+    <>
+      {mayOperate && (
+        <form class="tools" aria-label="Replace a map" onSubmit={(event) => void replace(event)}>
+          <label>
+            Name <input name="source" required maxLength={64} autocomplete="off" list="maps" />
+          </label>
+          <label>
+            GeoJSON <input name="file" type="file" required accept=".geojson,.json" />
+          </label>
+          <button type="submit">Replace</button>
+        </form>
+      )}
+      <datalist id="maps">
+        {entries?.map(({ source }) => (
+          <option key={source} value={source} />
+        ))}
+      </datalist>
+      <p class="flaw" role="alert">
+        {flaw}
+      </p>
+      <p role="status">{said}</p>
+      <div class="scroll" tabIndex={0} role="region" aria-label="All maps">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Map</th>
+              <th scope="col" class="number">
+                Obstructions
+              </th>
+              <th scope="col">Actions</th>
+            </tr>
+          </thead>
+          <tbody>
+            {entries?.map(({ source, obstructions }) => (
+              <tr key={source}>
+                <th scope="row">{source}</th>
+                <td class="number">{obstructions}</td>
+                <td>
+                  {mayOperate && source !== LEARNED && (
+                    <button type="button" aria-label={`Remove ${source}`} onClick={() => remove(source)}>
+                      Remove
+                    </button>
+                  )}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+function pathOf(source: string): string {
+  return `v1/maps/${encodeURIComponent(source)}`;
+}

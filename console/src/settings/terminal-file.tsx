@@ -1,0 +1,181 @@
+/** Terminals as a CSV file: downloaded; looked at before it is taken, and taken as a whole. */
+
+import { useState } from "preact/hooks";
+import { useLive } from "../shell/context";
+import { useMayOperate } from "../shell/may-operate";
+import { saved } from "./saved";
+
+const PATH = "v1/terminals.csv";
+/** The service takes no more. */
+const MOST_BYTES = 8 << 20;
+
+interface Preview {
+  new: number;
+  changed: number;
+  unchanged: number;
+  wrong: number;
+  flaws: { line: number; reason: string }[];
+  changes: { line: number; node: number; name: string; kind: "new" | "changed"; columns: string[] }[];
+  basis: string;
+}
+
+/** What is shown: what a file would change, or what it has. */
+interface Seen {
+  file: Blob;
+  preview: Preview;
+}
+
+export function TerminalFile() {
+  const { client } = useLive();
+  const mayOperate = useMayOperate();
+  const [seen, setSeen] = useState<Seen>();
+  const [said, setSaid] = useState<string>();
+  const [flaw, setFlaw] = useState<string>();
+  const [busy, setBusy] = useState(false);
+
+  const work = async (what: () => Promise<void>) => {
+    setFlaw(undefined);
+    setSaid(undefined);
+    setBusy(true);
+    try {
+      await what();
+    } catch (error) {
+      setFlaw(error instanceof Error ? error.message : String(error));
+    }
+    setBusy(false);
+  };
+  const download = () => work(() => saved(client, PATH, "terminals.csv"));
+  const look = (event: Event) => {
+    const field = event.currentTarget as HTMLInputElement;
+    const chosen = field.files?.[0];
+    setSeen(undefined);
+    if (!chosen) return;
+    void work(async () => {
+      if (chosen.size > MOST_BYTES) throw new Error("The file has more than 8 MiB: divide it.");
+      // As it is now: what is taken is what was looked at.
+      const file = new Blob([await chosen.arrayBuffer()], { type: "text/csv" });
+      setSeen({ file, preview: await client.upload<Preview>("POST", `${PATH}/preview`, file) });
+    });
+    // The same file may be chosen again once it has been corrected.
+    field.value = "";
+  };
+  const take = ({ file, preview }: Seen) =>
+    work(async () => {
+      const done = await client.upload<Preview>("PUT", `${PATH}?basis=${preview.basis}`, file);
+      setSeen(undefined);
+      setSaid(`Done: ${done.new} made, ${done.changed} changed, ${done.unchanged} as they were.`);
+    });
+  return (
+    <>
+      <p class="tools">
+        <button type="button" disabled={busy} onClick={() => void download()}>
+          Download all terminals
+        </button>
+        {mayOperate && (
+          <label>
+            Look at a CSV file <input type="file" accept=".csv,text/csv" disabled={busy} onChange={look} />
+          </label>
+        )}
+      </p>
+      {mayOperate && (
+        <p class="note">
+          A file makes and changes terminals by their node; those without a line stay. Columns that it does not have
+          change nothing. Nothing is changed before you have seen what.
+        </p>
+      )}
+      <p class="flaw" role="alert">
+        {flaw}
+      </p>
+      <p role="status">{busy ? "working…" : said}</p>
+      {seen && <Look seen={seen} busy={busy} onTake={() => void take(seen)} />}
+    </>
+  );
+}
+
+function Look({ seen, busy, onTake }: { seen: Seen; busy: boolean; onTake: () => void }) {
+  const { preview } = seen;
+  const count = preview.new + preview.changed;
+  return (
+    <section aria-label="What the file would change">
+      <p>
+        {preview.new} to make, {preview.changed} to change, {preview.unchanged} as they are, {preview.wrong} wrong.
+      </p>
+      {preview.wrong === 0 && count > 0 && (
+        <button type="button" disabled={busy} onClick={onTake}>
+          Make and change {count}
+        </button>
+      )}
+      {preview.wrong > 0 && <Flaws preview={preview} />}
+      {count > 0 && <Changes preview={preview} count={count} />}
+    </section>
+  );
+}
+
+function Flaws({ preview: { flaws, wrong } }: { preview: Preview }) {
+  return (
+    <>
+      <h2>What is wrong</h2>
+      <p class="count">
+        {flaws.length < wrong ? `The first ${flaws.length} of ${wrong}. ` : ""}A file is taken when none of its lines is
+        wrong.
+      </p>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Lines that are wrong">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col" class="number">
+                Line
+              </th>
+              <th scope="col">Why</th>
+            </tr>
+          </thead>
+          <tbody>
+            {flaws.map(({ line, reason }) => (
+              <tr key={line}>
+                <td class="number">{line}</td>
+                <td>{reason}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+function Changes({ preview: { changes }, count }: { preview: Preview; count: number }) {
+  return (
+    <>
+      <h2>What would change</h2>
+      {changes.length < count && (
+        <p class="count">
+          The first {changes.length} of {count}.
+        </p>
+      )}
+      <div class="scroll" tabIndex={0} role="region" aria-label="Terminals that would change">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col" class="number">
+                Line
+              </th>
+              <th scope="col">Terminal</th>
+              <th scope="col">What</th>
+            </tr>
+          </thead>
+          <tbody>
+            {changes.map(({ line, node, name, kind, columns }) => (
+              <tr key={line}>
+                <td class="number">{line}</td>
+                <th scope="row">
+                  {node} {name}
+                </th>
+                <td>{kind === "new" ? "new" : columns.join(", ")}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}

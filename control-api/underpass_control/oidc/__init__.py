@@ -1,0 +1,1 @@
+"""Signing in by an OpenID Connect provider: the authorization code flow with PKCE (RFC 9700)."""

@@ -1,0 +1,75 @@
+"""One browser's attempt to sign in by the provider, kept in a cookie of that browser alone.
+
+All that the provider is shown or gives back is derived from the cookie's secret: whoever has not
+got the cookie cannot finish the attempt, and no process has to remember it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+
+_COOKIE = re.compile(r"([A-Za-z0-9_-]{43})\.([!#-+\--:<-~]{0,200})")
+# A page of the console, what it is of, and what is shown of that. It begins with a letter, and goes
+# behind `#/`: it cannot lead to another site.
+_PAGE = re.compile(r"[a-z]{1,20}(/[A-Za-z0-9_%.-]{1,90})?(\?[A-Za-z0-9_%=&+.-]{0,80})?")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What an attempt is known by."""
+
+    secret: str
+    # Where in the console it goes afterwards.
+    page: str
+
+    @property
+    def state(self) -> str:
+        """What the provider gives back: the answer belongs to this attempt (RFC 6749, § 10.12)."""
+        return self._derived("state")
+
+    @property
+    def nonce(self) -> str:
+        """What the ID token repeats: it was made for this attempt."""
+        return self._derived("nonce")
+
+    @property
+    def verifier(self) -> str:
+        """What only this attempt can exchange the code with (RFC 7636)."""
+        return self._derived("verifier")
+
+    @property
+    def challenge(self) -> str:
+        """The verifier's SHA-256, by which the provider knows it."""
+        return _base64(hashlib.sha256(self.verifier.encode()).digest())
+
+    @property
+    def cookie(self) -> str:
+        """What the cookie holds."""
+        return f"{self.secret}.{self.page}"
+
+    def _derived(self, name: str) -> str:
+        return _base64(hmac.digest(self.secret.encode(), f"underpass {name}".encode(), "sha256"))
+
+
+def new_attempt(page: str) -> Attempt:
+    """Begin an attempt; what can be no page of the console leads to its first one."""
+    return Attempt(secrets.token_urlsafe(32), _page(page))
+
+
+def attempt_of(cookie: str) -> Attempt | None:
+    """Return the attempt that a cookie is of; None if it is of none."""
+    found = _COOKIE.fullmatch(cookie)
+    return None if found is None else Attempt(found[1], _page(found[2]))
+
+
+def _page(text: str) -> str:
+    return text if _PAGE.fullmatch(text) else ""
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,152 @@
+"""Terminals in bulk, tags and maps, as an operator sets them, and a viewer does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.axe import needed, violations
+from tests.console.fleet import BEAM, DRIVER, Fleet
+from tests.console.pages import PATIENCE_MS, go, live, sign_in
+from tests.console.service import ControlService
+
+pytestmark = pytest.mark.console
+
+NASTY = "<img src=x onerror=alert(1)>"
+
+
+def choose(page: Page, label: str, name: str, content: str) -> None:
+    """Choose a file in a form."""
+    file: Any = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+    page.get_by_label(label).set_input_files(file)
+
+
+def no_violations(page: Page) -> None:
+    """Make sure that axe finds nothing, light and dark."""
+    for theme in ("Dark", "Light"):
+        found = violations(page)
+        assert not found, found
+        page.get_by_role("button", name=theme).click()
+
+
+def test_a_file_is_looked_at_corrected_and_taken(
+    service: ControlService, fleet: Fleet, page: Page, tmp_path: Path
+) -> None:
+    del fleet
+    needed()
+    sign_in(page, service)
+    page.get_by_role("link", name="Settings").click()
+    bad = f"node,beam,name,tags\n801,{BEAM},Coach,{NASTY}\n802,nowhere,Coach,\n803,{BEAM},,\n"
+    choose(page, "Look at a CSV file", "fleet.csv", bad)
+    flaws = page.get_by_role("region", name="Lines that are wrong")
+    expect(flaws).to_contain_text("there is no beam nowhere", timeout=PATIENCE_MS)
+    expect(flaws.get_by_role("row").nth(2)).to_contain_text("4")
+    expect(page.get_by_text("1 to make, 0 to change, 0 as they are, 2 wrong.")).to_be_visible()
+    expect(page.get_by_role("button", name="Make and change")).to_have_count(0)
+    no_violations(page)
+
+    good = f"node,beam,name,tags\n801,{BEAM},{NASTY},{NASTY}\n802,{BEAM},Coach 802,night\n"
+    choose(page, "Look at a CSV file", "fleet.csv", good)
+    expect(page.get_by_text("2 to make, 0 to change")).to_be_visible(timeout=PATIENCE_MS)
+    no_violations(page)
+    page.get_by_role("button", name="Make and change 2").click()
+    expect(page.get_by_text("Done: 2 made")).to_be_visible(timeout=PATIENCE_MS)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download all terminals").click()
+    saved = tmp_path / "saved.csv"
+    download.value.save_as(saved)
+    assert f"801,{BEAM},{NASTY}" in saved.read_text()
+
+    # Somebody else changes one of them between the look and the change.
+    choose(page, "Look at a CSV file", "fleet.csv", good.replace("Coach 802", "Coach 8"))
+    expect(page.get_by_text("0 to make, 1 to change")).to_be_visible(timeout=PATIENCE_MS)
+    service.call("PUT", "/v1/terminals/802", {"beam": BEAM, "name": "Theirs"})
+    page.get_by_role("button", name="Make and change 1").click()
+    expect(page.get_by_role("alert")).to_contain_text("look again", timeout=PATIENCE_MS)
+    assert service.call("GET", "/v1/terminals/802")["name"] == "Theirs"
+    assert page.locator("img").count() == 0
+
+
+def test_terminals_are_tagged_and_found_by_their_tags(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    needed()
+    sign_in(page, service)
+    go(page, f"terminals/{DRIVER}")
+    tags = page.get_by_role("region", name="Tags")
+    tags.get_by_label("Tags, with").fill(f"north; {NASTY}")
+    tags.get_by_role("button", name="Set").click()
+    expect(tags.get_by_role("link", name=NASTY)).to_be_visible(timeout=PATIENCE_MS)
+    no_violations(page)
+    tags.get_by_role("link", name="north").click()
+    choice = page.get_by_label("With the tag")
+    expect(choice).to_have_value("north", timeout=PATIENCE_MS)
+    rows = page.get_by_role("region", name="List of terminals").get_by_role("row")
+    # With the one of the headings.
+    expect(rows).to_have_count(2, timeout=PATIENCE_MS)
+    no_violations(page)
+    choice.select_option("")
+    expect(rows.nth(2)).to_be_visible(timeout=PATIENCE_MS)
+    page.get_by_label("Find").fill("onerror")
+    expect(rows.filter(has_text=f"Bus {DRIVER}")).to_be_visible(timeout=PATIENCE_MS)
+    assert page.locator("img").count() == 0
+    go(page, f"terminals/{DRIVER}")
+    tags.get_by_label("Tags, with").fill("x" * 33)
+    tags.get_by_role("button", name="Set").click()
+    expect(tags.get_by_role("alert")).not_to_be_empty(timeout=PATIENCE_MS)
+
+
+def tunnel(name: str) -> dict[str, Any]:
+    """Return a road tunnel as GeoJSON."""
+    line = {"type": "LineString", "coordinates": [[20.0, 10.0], [20.01, 10.0]]}
+    return {"type": "Feature", "id": name, "geometry": line, "properties": {"name": name}}
+
+
+def geojson(*names: str) -> str:
+    """Return a map of tunnels."""
+    return json.dumps({"type": "FeatureCollection", "features": [tunnel(one) for one in names]})
+
+
+def test_a_map_is_replaced_and_removed(service: ControlService, page: Page) -> None:
+    needed()
+    sign_in(page, service)
+    go(page, "settings/maps")
+    form = page.get_by_role("form", name="Replace a map")
+    for names, said in ((("a", "b"), "0 of the former"), (("b",), "1 of the former")):
+        form.get_by_label("Name").fill(NASTY)
+        choose(page, "GeoJSON", "town.geojson", geojson(*names))
+        form.get_by_role("button", name="Replace").click()
+        expect(page.get_by_text(said)).to_be_visible(timeout=PATIENCE_MS)
+    form.get_by_label("Name").fill("other")
+    choose(page, "GeoJSON", "town.geojson", "{}")
+    form.get_by_role("button", name="Replace").click()
+    expect(page.get_by_role("alert")).to_contain_text("no GeoJSON", timeout=PATIENCE_MS)
+    no_violations(page)
+    page.once("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name=f"Remove {NASTY}").click()
+    expect(page.get_by_role("row", name=NASTY)).to_have_count(0, timeout=PATIENCE_MS)
+    assert page.locator("img").count() == 0
+
+
+def test_a_viewer_downloads_and_sees_and_is_offered_nothing_else(
+    service: ControlService, page: Page
+) -> None:
+    needed()
+    sign_in(page, service, service.viewer)
+    go(page, "settings")
+    expect(page.get_by_role("button", name="Download all terminals")).to_be_visible(
+        timeout=PATIENCE_MS
+    )
+    expect(page.locator("input[type=file]")).to_have_count(0)
+    no_violations(page)
+    go(page, "settings/maps")
+    expect(page.get_by_role("heading", name="Maps")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_role("form")).to_have_count(0)
+    expect(page.get_by_role("button", name="Remove")).to_have_count(0)
+    no_violations(page)
+    live(page)

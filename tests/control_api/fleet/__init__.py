@@ -1,0 +1,1 @@
+"""Terminals in bulk."""
