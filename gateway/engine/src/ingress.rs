@@ -5,6 +5,7 @@ use std::time::Instant;
 use underpass_bundle::{self as bundle, Decoded, Decoder, NeighbourId};
 use underpass_cla::{Refusal, SessionId};
 
+use crate::bringing_up::ON_DEMAND_SERVICE;
 use crate::engine::{Action, Engine, STREAM_SERVICE};
 use crate::leaves::Places;
 use crate::link::Sign;
@@ -74,6 +75,12 @@ impl Engine {
                 }
                 bundle::Event::Deliver(delivery) if self.is_of_application(delivery.service) => {
                     self.actions.push_back(Action::Application(delivery));
+                }
+                bundle::Event::Deliver(delivery) if delivery.service == ON_DEMAND_SERVICE => {
+                    if !self.take_ask(now, &delivery) {
+                        let unclaimed = bundle::Event::Deliver(delivery);
+                        self.actions.push_back(Action::Bundle(unclaimed));
+                    }
                 }
                 bundle::Event::Deliver(delivery) => self.deliver_message(delivery),
                 bundle::Event::Restored {
