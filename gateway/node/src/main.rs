@@ -5,6 +5,7 @@ mod allocator;
 mod api;
 mod bp;
 mod bpsec;
+mod bring_up;
 mod budget;
 mod budgets;
 mod check;
@@ -85,6 +86,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Switch(command) => Ok(switch::execute(&command)?),
         Command::Bp(command) => Ok(bp::execute(command)?),
         Command::Budget(command) => Ok(budget::execute(&command)?),
+        Command::BringUp(command) => Ok(bring_up::execute(&command)?),
         Command::Migrate(command) => Ok(migrate::execute(&command)?),
         Command::Decisions(command) => Ok(flow_decisions::execute(&command)?),
         Command::Holds(command) => Ok(hold::execute(&command)?),

@@ -17,6 +17,7 @@ mod error;
 mod inbound;
 mod links;
 pub mod mptcp;
+mod on_demand;
 mod parting;
 mod payloads;
 pub(crate) mod plans;
@@ -27,7 +28,7 @@ mod reporting;
 pub(crate) mod reports;
 mod restarter;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -71,6 +72,7 @@ use control::{Contacts, ControlError};
 use ending::{DRAIN_GLANCE, Stop, part};
 use inbound::NamedClients;
 use mptcp::Mptcp;
+use on_demand::OnDemandPaths;
 use plans::{Acknowledge, Plans};
 use reload::Reloader;
 use reporting::Reporting;
@@ -236,6 +238,11 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     engine_config.agent.security = Some(bpsec.clone());
     let directory = Directory::new(&engine_config, config.node.shards());
     let most = config.custody.quota_bytes.saturating_add(MOST_STATE_BYTES);
+    // What the process before has brought up is up.
+    let up: BTreeSet<String> = match &predecessor {
+        Some(before) => before.hello.up.clone(),
+        None => BTreeSet::new(),
+    };
     // Sessions are set up while the process before still has the node.
     let early = Arc::<EarlySessions>::default();
     let (links, taken) = match &mut predecessor {
@@ -243,7 +250,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         Some(before) => {
             let links = before.set_up_sessions(&early, || {
                 let node = early.clone();
-                links::open(&config, incarnation, &security, node, &sockets)
+                links::open(&config, incarnation, &security, node, &sockets, &up)
             })?;
             (links, Some(before.take(most)?))
         }
@@ -268,6 +275,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let (inbound_sender, inbound) = mpsc::unbounded_channel();
     let shell = Shell::new(engines, &engine_config, inbound_sender);
     shell.take_edges(streams);
+    on_demand::go_on(&shell, &up);
     // The process before has spent until here.
     let budgets = Arc::new(KeptBudgets::load(&config.node.state_dir));
     budgets.step(&shell, false);
@@ -330,9 +338,24 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             early.open(&node);
             links
         }
-        None => links::open(&config, incarnation, &security, shell.clone(), &sockets)?,
+        None => links::open(&config, incarnation, &security, shell.clone(), &sockets, &up)?,
     };
     let links = Arc::new(links);
+    let commands = config.path_commands();
+    let on_demand = OnDemandPaths::start(
+        on_demand::Parts {
+            shell: shell.clone(),
+            links: links.clone(),
+            beacons: beacons.clone(),
+            current: current.clone(),
+            helper: helper.clone(),
+            commands: commands.clone(),
+        },
+        &up,
+    );
+    if let Some(orders) = shell.path_orders() {
+        tasks.push(background(on_demand.clone().follow(orders)));
+    }
     tasks.push(background(security.clone().watch(links.clone())));
     let renewal = Renewal::of(&config, &time).map_err(RunError::Enrolment)?;
     tasks.extend(renewal.map(|renewal| background(renewal.follow())));
@@ -416,6 +439,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             contacts: contacts.clone(),
             holds: holds.clone(),
             bpsec: bpsec.clone(),
+            on_demand: on_demand.clone(),
+            commands: commands.clone(),
         },
     );
     tasks.push(background(contacts::follow(contacts.clone())));
@@ -455,6 +480,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         interceptor: interceptor.clone(),
         helper,
         manages_paths: config.uses_mptcp(),
+        commands,
         sockets: sockets.clone(),
         launcher,
         known_links: known_links.clone(),
@@ -558,6 +584,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         () = stop.wait() => tracing::warn!("told again to stop: not draining"),
     }
     known_links.save(&shell);
+    on_demand.end().await;
     links.shutdown().await;
     budgets.step(&shell, false);
     let reporting = reporting.lock().unwrap().take();

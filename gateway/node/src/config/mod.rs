@@ -23,6 +23,7 @@ mod meter;
 mod modem;
 mod mptcp;
 mod node;
+mod on_demand;
 mod payloads;
 mod positions;
 mod reports;
@@ -30,13 +31,15 @@ mod route;
 mod routing;
 mod traffic;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
 use serde::Deserialize;
 use thiserror::Error;
 use underpass_edge::classify::{Classifier, UnknownClass};
+
+use crate::privileged::PathCommands;
 
 pub use api::{ApiConfig, ApiRole};
 pub use applications::ApplicationsConfig;
@@ -59,6 +62,7 @@ pub use link::{
 pub use ltp::LtpConfig;
 pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
 pub use modem::ModemConfig;
+pub use on_demand::{AskedSettings, OnDemandSettings};
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
 pub use payloads::PayloadsConfig;
 pub use positions::{PositionsConfig, Source};
@@ -247,6 +251,9 @@ impl Config {
             }
         }
         for hop in self.accepted_hops() {
+            if let Some(asked) = &hop.on_demand {
+                asked.check(&hop.name, problems);
+            }
             if let Some(meter) = &hop.meter {
                 meter.check(&hop.name, &self.classes, problems);
             }
@@ -355,6 +362,15 @@ impl Config {
     pub fn has_own_ports(&self) -> bool {
         let bare = |path: &PathConfig| path.convergence_layer.is_bare();
         self.has_quic() || self.paths.iter().any(bare)
+    }
+
+    /// The programs that bring paths up and release them, by path.
+    pub fn path_commands(&self) -> BTreeMap<String, PathCommands> {
+        let commands = self.paths.iter().filter_map(|path| {
+            let commands = path.on_demand.as_ref()?.commands()?;
+            Some((path.name.clone(), commands))
+        });
+        commands.collect()
     }
 
     /// The ipn node numbers this node has sessions with.

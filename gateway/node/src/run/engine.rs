@@ -20,7 +20,7 @@ use underpass_streams::Announcement;
 
 use super::{control, deferred, plans, reports};
 use crate::config::{
-    BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate, MeterSettings,
+    AskedSettings, BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate, MeterSettings,
     MeteredPolicy, MigrateSettings, PathDirection, PathPolicy, RelayConfig, Role, class_named,
 };
 
@@ -250,6 +250,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         ipv6: path.remote.ip().to_canonical().is_ipv6(),
         tls: tls && !path.plain,
         meter: meter(config, path.meter.as_ref()),
+        on_demand: path.on_demand.as_ref().map(|of| of.on_demand(&path.name)),
     });
     let accepted = config.accepted_hops().map(|hop| {
         let listeners = config.listeners.iter().map(|listener| &listener.name);
@@ -277,6 +278,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
             ipv6: false,
             tls,
             meter: meter(config, hop.meter.as_ref()),
+            on_demand: hop.on_demand.as_ref().map(AskedSettings::on_demand),
             name: hop.name,
         }
     });

@@ -26,6 +26,7 @@ use super::contacts::ContactRouting;
 use super::inbound::NamedClients;
 use super::links::Links;
 use super::mptcp::Mptcp;
+use super::on_demand::OnDemandPaths;
 use super::{RunError, beacons, custody, engine};
 use crate::bpsec::{self, BpsecError};
 use crate::config::{
@@ -34,7 +35,7 @@ use crate::config::{
 use crate::holds::KeptHolds;
 use crate::interception::Interceptor;
 use crate::logging::Level;
-use crate::privileged::HelperError;
+use crate::privileged::{HelperError, PathCommands};
 use crate::shell::{Shell, StreamOutlet};
 
 /// Why what runs stays as it is.
@@ -93,6 +94,9 @@ pub(super) struct Parts {
     /// What waits is counted on through all configurations.
     pub applications: Option<Arc<Applications>>,
     pub bpsec: Arc<Guard>,
+    pub on_demand: Arc<OnDemandPaths>,
+    /// The programs that the helper has for paths.
+    pub commands: BTreeMap<String, PathCommands>,
 }
 
 /// Takes another configuration over.
@@ -197,6 +201,11 @@ impl Reloader {
         if !fixed.is_empty() {
             return Err(ReloadError::Restart(fixed));
         }
+        let known = |(path, commands)| self.parts.commands.get(path) == Some(commands);
+        if !config.path_commands().iter().all(known) {
+            let programs = "raise, release and command_s of path.on_demand";
+            return Err(ReloadError::Restart(vec![programs.to_owned()]));
+        }
         if config.neighbours().is_empty() != running.neighbours().is_empty() {
             return Err(ReloadError::Alone);
         }
@@ -224,6 +233,7 @@ impl Reloader {
         parts.mptcp.set(&config);
         for name in &hops.closed {
             parts.links.remove_path(name);
+            parts.on_demand.gone(name);
         }
         // The classes and their order are as before, and the scheduler asks for
         // no more: this does not fail.
@@ -294,7 +304,8 @@ impl Reloader {
             }
         }
         let key = beacons::usable_key(config).map_err(Box::new)?;
-        for path in moved {
+        // Those on demand are opened when they are needed.
+        for path in moved.into_iter().filter(|path| path.on_demand.is_none()) {
             let key = key.as_ref().filter(|_| !path.convergence_layer.is_bare());
             let opened = key.map(|key| {
                 let hop = HopId(hops.numbers[&path.name]);
