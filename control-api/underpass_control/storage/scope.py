@@ -44,6 +44,7 @@ OF_TERMINAL = {
     "predicted_blockage": "terminal",
     "remembered_drive": "terminal",
     "route": "terminal",
+    "terminal_settings": "terminal",
 }
 # The column that has a user.
 OF_USER = {"user_session": "user_id"}

@@ -32,6 +32,7 @@ mod path_manager;
 mod pki;
 mod positions;
 mod privileged;
+mod provider;
 mod reload;
 mod route;
 mod run;

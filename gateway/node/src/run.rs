@@ -21,6 +21,7 @@ mod on_demand;
 mod parting;
 mod payloads;
 pub(crate) mod plans;
+pub(crate) mod provider;
 mod quic_sessions;
 mod reach;
 pub(crate) mod reload;
@@ -61,6 +62,7 @@ use crate::modem;
 use crate::panics;
 use crate::positions::{self, Positions};
 use crate::privileged::{self, Helper};
+use crate::provider::KeptSettings;
 use crate::security::Security;
 use crate::shell::{self, Directory, LinkBeacons, Shell, StreamOutlet};
 use crate::state_files;
@@ -74,6 +76,7 @@ use inbound::NamedClients;
 use mptcp::Mptcp;
 use on_demand::OnDemandPaths;
 use plans::{Acknowledge, Plans};
+use provider::Provider;
 use reload::Reloader;
 use reporting::Reporting;
 use reports::ReportSender;
@@ -106,9 +109,15 @@ pub fn run(file: &Path, take_over: bool) -> Result<(), RunError> {
 }
 
 fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
-    let written = Document::read(file)?;
-    let config = Config::of(&written)?;
+    let own = Document::read(file)?;
+    let config = Config::of(&own)?;
     let log = crate::logging::start(&config.log)?;
+    let (provider, error) = KeptSettings::load(&config.node.state_dir);
+    if let Some(error) = error {
+        tracing::error!(%error, "what the provider has set is not known");
+    }
+    let written = reload::with_settings(&own, &provider);
+    let config = Config::of(&written)?;
     panics::end_the_process();
     state_files::protect(&config).map_err(|source| RunError::StateDir {
         path: config.node.state_dir.clone(),
@@ -133,6 +142,8 @@ fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
     }
     let runtime = runtime.enable_all().build().map_err(RunError::Runtime)?;
     let started = Started {
+        own,
+        provider,
         written,
         log,
         helper,
@@ -145,6 +156,9 @@ fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
 
 /// What is there before the runtime is.
 struct Started {
+    /// The node's own configuration, and what its provider has set over it.
+    own: Document,
+    provider: KeptSettings,
     written: Document,
     log: Log,
     helper: Option<Helper>,
@@ -201,6 +215,8 @@ pub(crate) fn set_clocks(engines: &mut [Engine]) {
 
 async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let Started {
+        own,
+        provider: kept_settings,
         written,
         log,
         helper,
@@ -314,8 +330,13 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let acknowledge = acknowledge_plans(report_sender.clone());
     let (plans, telling) = Plans::start(&current, &shell, &control_clock, acknowledge);
     tasks.extend(telling);
+    let provider = Provider::start(&current, &shell);
+    if config.node.role == Role::Hub {
+        tasks.push(background(provider::pass_on(provider.clone())));
+    }
     let service = reporting.service.clone();
-    let follower = service.map(|service| control::follow(&config, service, plans.clone()));
+    let follow = |service| control::follow(&config, service, plans.clone(), provider.clone());
+    let follower = service.map(follow);
     let control = reporting.poster.as_ref().zip(follower.as_ref());
     let control = control.map(|(poster, follower)| Contacts {
         posting: poster.posting(),
@@ -421,6 +442,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     tasks.push(background(served));
     let followed = dialler.clone();
     let reloader = Reloader::new(
+        own,
         written,
         current.clone(),
         reload::Parts {
@@ -440,9 +462,12 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             holds: holds.clone(),
             bpsec: bpsec.clone(),
             on_demand: on_demand.clone(),
+            provider: Arc::new(kept_settings),
             commands: commands.clone(),
         },
     );
+    let taken_over = provider::take_over(provider.clone(), reloader.clone(), report_sender.clone());
+    tasks.push(background(taken_over));
     tasks.push(background(contacts::follow(contacts.clone())));
     tasks.push(background(reach::follow(followed, shell.clone())));
     tasks.push(background(reload::at_signals(hangups, reloader.clone())));
@@ -508,6 +533,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         contacts,
         holds,
         plans,
+        provider,
         reports_sent,
         reports,
         config: current,

@@ -118,7 +118,6 @@ impl World {
         let key = self.lines.nodes[from].open(peer, class);
         let (mut left, mut read, begin) = (bytes, 0, self.lines.now());
         let mut done = None;
-        let mut there = None;
         let end = begin + most;
         while done.is_none() && self.lines.now() < end {
             self.live(100 * MS, |nodes| {
@@ -129,13 +128,10 @@ impl World {
                     left -= part;
                 }
                 let receiver = &mut nodes[1 - from];
-                if there.is_none() && receiver.has(|event| matches!(event, Event::Opened { .. })) {
-                    let it = receiver.engine.key([10, 1][from], key.id);
-                    let _ = receiver.engine.connected(receiver.now, it);
-                    there = Some(it);
-                }
-                if let Some(it) = there {
-                    while let Some(data) = receiver.engine.read(receiver.now, it, usize::MAX) {
+                if receiver.has(|event| matches!(event, Event::Opened { .. })) {
+                    let there = receiver.engine.key([10, 1][from], key.id);
+                    let _ = receiver.engine.connected(receiver.now, there);
+                    while let Some(data) = receiver.engine.read(receiver.now, there, usize::MAX) {
                         read += data.len() as u64;
                     }
                 }

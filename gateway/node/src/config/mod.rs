@@ -26,6 +26,7 @@ mod node;
 mod on_demand;
 mod payloads;
 mod positions;
+mod provider;
 mod reports;
 mod route;
 mod routing;
@@ -66,12 +67,13 @@ pub use on_demand::{AskedSettings, OnDemandSettings};
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
 pub use payloads::PayloadsConfig;
 pub use positions::{PositionsConfig, Source};
+pub use provider::{ProviderConfig, Settable};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
 pub use routing::RoutingConfig;
 pub use traffic::{
     ClassSettings, Coded, FlowEstimate, MeteredPolicy, MigrateSettings, PathPolicy, StreamsConfig,
-    class_named, coded,
+    class_named, coded, default_class_tables,
 };
 
 /// Why a configuration cannot be used.
@@ -195,6 +197,9 @@ pub struct Config {
     /// The control service that a hub works with.
     #[serde(default)]
     pub control: Option<ControlConfig>,
+    /// What a provider may set from afar.
+    #[serde(default)]
+    pub provider: ProviderConfig,
     /// Where sizes of objects are told.
     #[serde(default)]
     pub cdni: Option<CdniConfig>,

@@ -124,6 +124,7 @@ fn agent(config: &Config) -> bundle::Config {
     }
     if plans::takes_part(config) && config.node.role == Role::Terminal {
         agent.services.insert(underpass_plans::SERVICE);
+        agent.services.insert(crate::provider::SERVICE);
     }
     agent
 }
