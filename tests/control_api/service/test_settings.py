@@ -79,8 +79,8 @@ def test_each_change_has_a_higher_version_and_is_written_down(api: Api) -> None:
         listed = (await api.ask("GET", "/v1/settings")).json
         assert [one["terminal"] for one in listed["settings"]] == [FIRST]
         changes = (await api.ask("GET", f"/v1/audit?target={_PATH}", caller="administrator")).json
-        assert [one["action"] for one in changes["changes"]] == ["set", "set"]
-        assert changes["changes"][1]["after"]["class"][0]["name"] == "bulk"
+        assert [one["action"] for one in changes["entries"]] == ["set", "set"]
+        assert changes["entries"][1]["after"]["class"][0]["name"] == "bulk"
 
     api.run(run())
 

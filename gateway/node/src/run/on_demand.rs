@@ -37,6 +37,8 @@ pub(super) struct Parts {
 enum Order {
     BringUp(HopId),
     Release,
+    /// The configuration has no such path any more: its sessions have ended.
+    RunRelease,
     /// The node ends: it is released if it is up.
     End(oneshot::Sender<()>),
 }
@@ -44,7 +46,13 @@ enum Order {
 /// The tasks of the paths, by their names.
 pub(super) struct OnDemandPaths {
     parts: Arc<Parts>,
-    tasks: Mutex<BTreeMap<String, (mpsc::UnboundedSender<Order>, AbortOnDropHandle<()>)>>,
+    tasks: Mutex<BTreeMap<String, Task>>,
+}
+
+/// What does the orders of one path.
+struct Task {
+    orders: mpsc::UnboundedSender<Order>,
+    _task: AbortOnDropHandle<()>,
 }
 
 impl OnDemandPaths {
@@ -79,7 +87,7 @@ impl OnDemandPaths {
     /// was is released.
     pub fn gone(&self, path: &str) {
         if self.tasks.lock().unwrap().contains_key(path) {
-            self.order(path, Order::Release);
+            self.order(path, Order::RunRelease);
         }
     }
 
@@ -87,7 +95,7 @@ impl OnDemandPaths {
     pub async fn end(&self) {
         let tasks: Vec<_> = {
             let tasks = self.tasks.lock().unwrap();
-            tasks.values().map(|(orders, _)| orders.clone()).collect()
+            tasks.values().map(|task| task.orders.clone()).collect()
         };
         for orders in tasks {
             let (ended, end) = oneshot::channel();
@@ -99,13 +107,16 @@ impl OnDemandPaths {
 
     fn order(&self, path: &str, order: Order) {
         let mut tasks = self.tasks.lock().unwrap();
-        let (orders, _) = tasks.entry(path.to_owned()).or_insert_with(|| {
+        let task = tasks.entry(path.to_owned()).or_insert_with(|| {
             let (orders, ordered) = mpsc::unbounded_channel();
             let task = follow(self.parts.clone(), path.to_owned(), ordered);
-            (orders, AbortOnDropHandle::new(tokio::spawn(task)))
+            Task {
+                orders,
+                _task: AbortOnDropHandle::new(tokio::spawn(task)),
+            }
         });
-        // The task lives as long as this.
-        let _ = orders.send(order);
+        // It lives as long as this.
+        let _ = task.orders.send(order);
     }
 }
 
@@ -149,6 +160,7 @@ async fn follow(
         match order {
             Order::BringUp(hop) => parts.bring_up(&path, hop).await,
             Order::Release => parts.release(&path).await,
+            Order::RunRelease => parts.run_release(&path).await,
             Order::End(ended) => {
                 if is_up(&parts.shell, &path) {
                     parts.release(&path).await;
@@ -205,6 +217,10 @@ impl Parts {
             all.remove(path);
         }
         self.beacons.forget(path);
+        self.run_release(path).await;
+    }
+
+    async fn run_release(&self, path: &str) {
         if let Err(reason) = self.run(path, false).await {
             tracing::error!(path, reason, "the path may not be released");
         }
