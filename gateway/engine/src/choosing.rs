@@ -257,7 +257,12 @@ impl Engine {
         })
     }
 
-    pub(crate) fn waiting_in(&self, neighbour: u64, class: Class, counts: impl Fn(Class) -> bool) -> u64 {
+    pub(crate) fn waiting_in(
+        &self,
+        neighbour: u64,
+        class: Class,
+        counts: impl Fn(Class) -> bool,
+    ) -> u64 {
         let classes = &self.config.scheduler.classes;
         let priority = classes.iter().find(|of| of.class == class);
         let priority = priority.map_or(0, |of| of.priority);

@@ -316,7 +316,9 @@ impl Presence {
         let waits = self.need.is_some() && self.is_released();
         let pauses = [self.closed_until, self.quiet_until].into_iter().flatten();
         let pauses = pauses.filter(|at| waits && *at > now);
-        let down = self.others_down_since.map(|at| at + self.config.others_down);
+        let down = self
+            .others_down_since
+            .map(|at| at + self.config.others_down);
         let down = down.filter(|at| *at > now);
         let looks = if reading.active || !self.pressed.is_zero() || waits {
             Some(now + JUDGED_EACH)

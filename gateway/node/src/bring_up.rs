@@ -24,6 +24,10 @@ pub fn execute(command: &BringUpCommand) -> Result<(), ClientError> {
         Some(of) if of.up => "up",
         _ => "released",
     };
-    let kept = if held.is_some() { "until you say otherwise" } else { "as needed" };
+    let kept = if held.is_some() {
+        "until you say otherwise"
+    } else {
+        "as needed"
+    };
     client::print(&format!("{}: {state}, {kept}\n", command.path))
 }

@@ -359,7 +359,14 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             early.open(&node);
             links
         }
-        None => links::open(&config, incarnation, &security, shell.clone(), &sockets, &up)?,
+        None => links::open(
+            &config,
+            incarnation,
+            &security,
+            shell.clone(),
+            &sockets,
+            &up,
+        )?,
     };
     let links = Arc::new(links);
     let commands = config.path_commands();

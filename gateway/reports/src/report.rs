@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::kinds::{
-    Announcement, Blockage, MAX_REASON_BYTES, PlanAcknowledgement, Position, SettingsOutcome, Status,
+    Announcement, Blockage, MAX_REASON_BYTES, PlanAcknowledgement, Position, SettingsOutcome,
+    Status,
 };
 
 /// The longest name in a report (of a path, a beam, an obstruction), bytes.

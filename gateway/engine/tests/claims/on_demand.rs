@@ -108,12 +108,21 @@ impl World {
                 }
                 self.next_session += 3;
             }
-            assert!(self.lines.nodes[1].paths.is_empty(), "the hub dials nothing");
+            assert!(
+                self.lines.nodes[1].paths.is_empty(),
+                "the hub dials nothing"
+            );
         }
     }
 
     /// A transfer of so many bytes from a node; the time until all of it was read.
-    fn transfer(&mut self, from: usize, class: Class, bytes: u64, most: Duration) -> Option<Duration> {
+    fn transfer(
+        &mut self,
+        from: usize,
+        class: Class,
+        bytes: u64,
+        most: Duration,
+    ) -> Option<Duration> {
         let peer = [1, 10][from];
         let key = self.lines.nodes[from].open(peer, class);
         let (mut left, mut read, begin) = (bytes, 0, self.lines.now());
@@ -182,7 +191,10 @@ fn a_long_upload_brings_it_up_and_its_end_releases_it() {
         panic!("{:?}", world.changes);
     };
     assert!(up > 4 * SECOND && up < 8 * SECOND, "{up:?}");
-    assert!(down > took + 9 * SECOND && down < took + 16 * SECOND, "{down:?} {took:?}");
+    assert!(
+        down > took + 9 * SECOND && down < took + 16 * SECOND,
+        "{down:?} {took:?}"
+    );
     assert!(world.lines.nodes[0].engine.is_released(FAR));
 }
 
@@ -265,7 +277,9 @@ fn an_operator_brings_it_up_and_releases_it() {
     let now = world.lines.now();
     let engine = &mut world.lines.nodes[0].engine;
     assert!(engine.hold_up(now, FAR, Some(false)));
-    world.transfer(0, BULK, 20_000_000, 30 * SECOND).expect("by the other");
+    world
+        .transfer(0, BULK, 20_000_000, 30 * SECOND)
+        .expect("by the other");
     assert_eq!(world.changes.len(), 2);
 }
 
@@ -276,7 +290,9 @@ fn one_that_does_not_come_up_holds_nothing_that_may_go_elsewhere() {
     world.lines.nodes[0].engine.hold_up(now, FAR, Some(true));
     world.live(20 * MS, |_| ());
     world.connects_at = None;
-    let took = world.transfer(0, BULK, 1_000_000, 5 * SECOND).expect("it arrives");
+    let took = world
+        .transfer(0, BULK, 1_000_000, 5 * SECOND)
+        .expect("it arrives");
     assert!(took < 1_200 * MS, "{took:?}");
     let now = world.lines.now();
     let engine = &mut world.lines.nodes[0].engine;
@@ -308,12 +324,20 @@ fn only_the_neighbour_may_ask_and_only_for_a_path_to_itself() {
         let node = &mut world.lines.nodes[who];
         let message = ask([1, 10][who], payload);
         let now = node.now;
-        node.engine.send_message(now, message, SECOND).expect("room");
+        node.engine
+            .send_message(now, message, SECOND)
+            .expect("room");
         world.live(2 * SECOND, |_| ());
         world.needs()
     };
     assert_eq!(say(b"\x01satellite", 1), [Need::Neighbour]);
-    for other in [&b"\x01lte"[..], b"\x02satellite", b"\x01", b"", b"\x01satellite\0"] {
+    for other in [
+        &b"\x01lte"[..],
+        b"\x02satellite",
+        b"\x01",
+        b"",
+        b"\x01satellite\0",
+    ] {
         assert_eq!(say(other, 1), [], "{other:?}");
     }
     // The hub dials nothing, so nobody can have it dial.
@@ -331,7 +355,10 @@ fn only_the_neighbour_may_ask_and_only_for_a_path_to_itself() {
     behind.up(0, 100);
     let message = ask(10, b"\x01satellite");
     let now = behind.now;
-    behind.engine.send_message(now, message, SECOND).expect("room");
+    behind
+        .engine
+        .send_message(now, message, SECOND)
+        .expect("room");
     let terminal = &mut world.lines.nodes[0];
     for (session, transfer) in behind.offers() {
         let _ = terminal.receive(session, transfer.chunks.concat().into());

@@ -201,7 +201,11 @@ pub struct OnDemandView {
 impl OnDemandView {
     fn of(path: &OnDemandSnapshot) -> OnDemandView {
         let since = path.since.elapsed();
-        let now = if path.dials && path.up { since } else { Duration::ZERO };
+        let now = if path.dials && path.up {
+            since
+        } else {
+            Duration::ZERO
+        };
         let times = path.brought_up.iter();
         OnDemandView {
             dials: path.dials,

@@ -63,8 +63,8 @@ pub use link::{
 pub use ltp::LtpConfig;
 pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
 pub use modem::ModemConfig;
-pub use on_demand::{AskedSettings, OnDemandSettings};
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
+pub use on_demand::{AskedSettings, OnDemandSettings};
 pub use payloads::PayloadsConfig;
 pub use positions::{PositionsConfig, Source};
 pub use provider::{ProviderConfig, Settable};

@@ -90,7 +90,14 @@ const LEAST_PAUSE_S: f64 = 1.0;
 /// The helper is asked for each command; it is to answer.
 const LONGEST_COMMAND_S: f64 = 600.0;
 
-fn check_time(at: &str, key: &str, seconds: f64, least: f64, most: f64, problems: &mut Vec<String>) {
+fn check_time(
+    at: &str,
+    key: &str,
+    seconds: f64,
+    least: f64,
+    most: f64,
+    problems: &mut Vec<String>,
+) {
     if !(least..=most).contains(&seconds) {
         problems.push(format!("{at}: on_demand.{key} must be {least} to {most}"));
     }
@@ -119,7 +126,14 @@ impl OnDemandSettings {
             check_time(at, key, seconds, least, LONGEST_S, problems);
         }
         let command_s = self.command_s.0;
-        check_time(at, "command_s", command_s, pause, LONGEST_COMMAND_S, problems);
+        check_time(
+            at,
+            "command_s",
+            command_s,
+            pause,
+            LONGEST_COMMAND_S,
+            problems,
+        );
         for (key, command) in [("raise", &self.raise), ("release", &self.release)] {
             let Some(program) = command.first() else {
                 continue;
@@ -207,7 +221,8 @@ mod tests {
     #[test]
     fn defaults_are_enough_and_nonsense_is_told() {
         assert_eq!(problems(""), "");
-        let all = "within_s = 0\nidle_s = 5.5\nraise = [\"/bin/true\", \"up\"]\nneighbour_asks = false";
+        let all =
+            "within_s = 0\nidle_s = 5.5\nraise = [\"/bin/true\", \"up\"]\nneighbour_asks = false";
         assert_eq!(problems(all), "");
         for (wrong, said) in [
             ("idle_s = 0", "idle_s must be 1 to 86400"),
@@ -217,7 +232,10 @@ mod tests {
             ("others_down_s = inf", "others_down_s must be"),
             ("command_s = 3600", "command_s must be 1 to 600"),
             ("raise = [\"modem\", \"up\"]", "must be the whole path"),
-            ("release = [\"/bin/modem\", \"a\\u0000b\"]", "must not contain NUL"),
+            (
+                "release = [\"/bin/modem\", \"a\\u0000b\"]",
+                "must not contain NUL",
+            ),
             ("raise = \"/bin/modem up\"", "invalid type"),
             ("when = 3", "unknown field"),
         ] {

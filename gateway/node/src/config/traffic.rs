@@ -211,19 +211,19 @@ pub fn default_class_tables() -> Vec<Table> {
 
 pub(super) fn default_classes() -> Vec<ClassSettings> {
     DEFAULT_CLASSES
-    .into_iter()
-    .map(|(name, priority, weight)| ClassSettings {
-        name: name.to_owned(),
-        priority,
-        weight,
-        policy: PathPolicy::Bonded,
-        paths: Vec::new(),
-        migrate: MigrateSettings::default(),
-        estimate: FlowEstimate::default(),
-        metered: MeteredPolicy::default(),
-        coded: None,
-    })
-    .collect()
+        .into_iter()
+        .map(|(name, priority, weight)| ClassSettings {
+            name: name.to_owned(),
+            priority,
+            weight,
+            policy: PathPolicy::Bonded,
+            paths: Vec::new(),
+            migrate: MigrateSettings::default(),
+            estimate: FlowEstimate::default(),
+            metered: MeteredPolicy::default(),
+            coded: None,
+        })
+        .collect()
 }
 
 /// Looks a class up by its name.

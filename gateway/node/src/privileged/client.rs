@@ -237,9 +237,7 @@ impl Helper {
             Ok(None) | Err(_) => {
                 // A late answer would be taken for the next one.
                 *place = None;
-                tracing::error!(
-                    "the helper has ended"
-                );
+                tracing::error!("the helper has ended");
                 Err(HelperError::Lost)
             }
         }

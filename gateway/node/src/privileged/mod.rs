@@ -16,8 +16,8 @@ mod requests;
 use crate::config::Config;
 use crate::run::preferences;
 
-pub use commands::PathCommands;
 pub use client::{HeldHelper, Helper, HelperError};
+pub use commands::PathCommands;
 pub use helper::serve;
 pub use requests::{Begin, Intercept};
 

@@ -230,11 +230,7 @@ fn may_set(own: &Table) -> Vec<Settable> {
     provider.unwrap_or_default().may_set
 }
 
-fn permit(
-    allowed: &[Settable],
-    wanted: Settable,
-    name: &'static str,
-) -> Result<(), SettingsError> {
+fn permit(allowed: &[Settable], wanted: Settable, name: &'static str) -> Result<(), SettingsError> {
     match allowed.contains(&wanted) {
         true => Ok(()),
         false => Err(SettingsError::Forbidden(name)),
@@ -380,14 +376,21 @@ mod tests {
         for own in [
             OWN.replace(r#"["class", "path"]"#, "[]"),
             OWN.replace(r#"["class", "path"]"#, r#"["path"]"#),
-            OWN.replace("[provider]", "[log]").replace(r#"may_set = ["class", "path"]"#, ""),
+            OWN.replace("[provider]", "[log]")
+                .replace(r#"may_set = ["class", "path"]"#, ""),
         ] {
             assert!(refusal(&own, bulk).contains("may_set does not name it"));
         }
         let path = |keys: &str| refusal(OWN, &format!(r#""path":[{{{keys}}}]"#));
         for (keys, said) in [
-            (r#""name":"satellite","remote":"203.0.113.9:1""#, "remote cannot be set"),
-            (r#""name":"satellite","neighbour":2"#, "neighbour cannot be set"),
+            (
+                r#""name":"satellite","remote":"203.0.113.9:1""#,
+                "remote cannot be set",
+            ),
+            (
+                r#""name":"satellite","neighbour":2"#,
+                "neighbour cannot be set",
+            ),
             (r#""name":"satellite","plain":true"#, "plain cannot be set"),
             (
                 r#""name":"satellite","on_demand":{"raise":["/bin/sh"]}"#,
@@ -428,7 +431,10 @@ mod tests {
             assert!(Settings::decode(text.as_bytes()).is_err(), "{text}");
         }
         let large = vec![b' '; MAX_BYTES + 1];
-        assert!(matches!(Settings::decode(&large), Err(SettingsError::Large(_))));
+        assert!(matches!(
+            Settings::decode(&large),
+            Err(SettingsError::Large(_))
+        ));
     }
 
     #[test]

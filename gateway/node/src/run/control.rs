@@ -122,7 +122,9 @@ pub(super) async fn post_own(node: u64, mut made: mpsc::Receiver<Made>, posting:
 pub(super) fn lane(kind: Kind) -> Lane {
     match kind {
         Kind::Status => Lane::Routine,
-        Kind::Plan | Kind::Settings | Kind::Announcement | Kind::Blockage | Kind::Position => Lane::Urgent,
+        Kind::Plan | Kind::Settings | Kind::Announcement | Kind::Blockage | Kind::Position => {
+            Lane::Urgent
+        }
     }
 }
 

@@ -20,8 +20,9 @@ use underpass_streams::Announcement;
 
 use super::{control, deferred, plans, reports};
 use crate::config::{
-    AskedSettings, BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate, MeterSettings,
-    MeteredPolicy, MigrateSettings, PathDirection, PathPolicy, RelayConfig, Role, class_named,
+    AskedSettings, BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate,
+    MeterSettings, MeteredPolicy, MigrateSettings, PathDirection, PathPolicy, RelayConfig, Role,
+    class_named,
 };
 
 /// The part of a rate that is granted, so that the queue before the hop stays

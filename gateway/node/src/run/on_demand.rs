@@ -151,11 +151,7 @@ pub(super) fn go_on(shell: &Shell, up: &BTreeSet<String>) {
 }
 
 /// Does what a path is to do, in turn.
-async fn follow(
-    parts: Arc<Parts>,
-    path: String,
-    mut orders: mpsc::UnboundedReceiver<Order>,
-) {
+async fn follow(parts: Arc<Parts>, path: String, mut orders: mpsc::UnboundedReceiver<Order>) {
     while let Some(order) = orders.recv().await {
         match order {
             Order::BringUp(hop) => parts.bring_up(&path, hop).await,

@@ -113,9 +113,15 @@ impl Provider {
         class: Vec<toml::Table>,
         path: Vec<toml::Table>,
     ) -> Result<u64, SettingsError> {
-        let known = self.passed().get(&node).map(|known| known.settings.settings);
+        let known = self
+            .passed()
+            .get(&node)
+            .map(|known| known.settings.settings);
         let before = known.unwrap_or(0);
-        let version = clock::utc_ms().unwrap_or(0).max(before + 1).min(MOST_VERSION);
+        let version = clock::utc_ms()
+            .unwrap_or(0)
+            .max(before + 1)
+            .min(MOST_VERSION);
         let settings = Settings::new(version, node, class, path);
         settings.encode()?;
         self.take_settings(settings);
@@ -150,7 +156,14 @@ impl Provider {
             }
             let told = before.and_then(|known| known.told);
             let due = true;
-            passed.insert(node, Passed { settings, due, told });
+            passed.insert(
+                node,
+                Passed {
+                    settings,
+                    due,
+                    told,
+                },
+            );
             drop(passed);
             self.due.notify_one();
         } else {
