@@ -64,7 +64,7 @@ pub use ltp::LtpConfig;
 pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
 pub use modem::ModemConfig;
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
-pub use on_demand::{AskedSettings, OnDemandSettings};
+pub use on_demand::AskedSettings;
 pub use payloads::PayloadsConfig;
 pub use positions::{PositionsConfig, Source};
 pub use provider::{ProviderConfig, Settable};

@@ -6,4 +6,4 @@ mod kept;
 mod settings;
 
 pub use kept::{KeptSettings, Verdict};
-pub use settings::{MAX_BYTES, MOST_VERSION, SERVICE, Settings, SettingsError};
+pub use settings::{MOST_VERSION, SERVICE, Settings, SettingsError};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use toml::{Table, Value};
 
-use crate::config::{ConfigError, Document, ProviderConfig, Settable, default_class_tables};
+use crate::config::{Config, ConfigError, Document, Settable, default_class_tables};
 
 /// The ipn service of settings; 1 to 127 are for private use.
 pub const SERVICE: u64 = 85;
@@ -165,7 +165,7 @@ impl Settings {
     /// When it does not let them be set, or they do not fit it.
     pub fn over(&self, own: &Document) -> Result<Document, SettingsError> {
         let mut table = own.table().clone();
-        let allowed = may_set(&table);
+        let allowed = own.parse::<Config>()?.provider.may_set;
         if !self.class.is_empty() {
             permit(&allowed, Settable::Class, "class")?;
             self.set_classes(&mut table)?;
@@ -219,15 +219,6 @@ impl Settings {
         }
         Ok(())
     }
-}
-
-/// What a configuration lets a provider set; one that says nothing understandable
-/// lets it set nothing.
-fn may_set(own: &Table) -> Vec<Settable> {
-    let provider = own.get("provider").cloned();
-    let provider = provider.map(Value::try_into::<ProviderConfig>);
-    let provider = provider.and_then(Result::ok);
-    provider.unwrap_or_default().may_set
 }
 
 fn permit(allowed: &[Settable], wanted: Settable, name: &'static str) -> Result<(), SettingsError> {
