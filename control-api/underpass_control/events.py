@@ -19,7 +19,7 @@ _RING = 1024
 # Kinds of changes that list many terminals, under a name equal to the kind.
 _LISTS = frozenset({"positions", "links", "blockages", "announcements", "alerts"})
 # Kinds of changes that concern one terminal, or none.
-_OF_ONE = frozenset({"terminal", "intervention"})
+_OF_ONE = frozenset({"terminal", "intervention", "settings"})
 # Kinds of changes that every tenant is told of, as they concern no vehicle.
 _SHARED = frozenset({"obstructions"})
 

@@ -38,6 +38,7 @@ from underpass_control.http.registry import Registry, terminal_state
 from underpass_control.http.reports import Reports
 from underpass_control.http.routes import Routes
 from underpass_control.http.sessions import Sessions
+from underpass_control.http.settings import TerminalSettings
 from underpass_control.http.shares import Shares
 from underpass_control.http.status import ServiceStatus
 from underpass_control.http.tenants import Tenants
@@ -85,7 +86,7 @@ class Service:
         self._callers = Callers(database, settings)
         passwords = Passwords()
         status = ServiceStatus(database, self._metrics)
-        self._plan_streams = PlanStreams(self._newest_plans, self._metrics, self._callers)
+        self._plan_streams = PlanStreams(database, self._newest_plans, self._metrics, self._callers)
         self.endpoints = [
             *Registry(database, self._changes).endpoints(),
             *TerminalFiles(database, self._changes).endpoints(),
@@ -99,6 +100,7 @@ class Service:
             *Interventions(database, self._changes).endpoints(),
             *Alerts(database, self._changes, settings).endpoints(),
             *Routes(database, self._changes).endpoints(),
+            *TerminalSettings(database, self._changes).endpoints(),
             *EventStreams(self._events, self._metrics, self._callers).endpoints(),
             *Plans(database).endpoints(),
             *CapacityOfBeam(database, self._changes).endpoints(),

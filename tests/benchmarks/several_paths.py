@@ -90,6 +90,31 @@ SEVERAL_PATHS = [
         380.0,
     ),
     Figure(
+        "on-demand-path.download",
+        "100 MB over terrestrial 10 Mbit/s and a satellite that is brought up for it, 40 Mbit/s, "
+        "530 ms",
+        "s",
+        21.0,
+    ),
+    Figure(
+        "on-demand-path.up",
+        "the same: how long the satellite was up, 5 s of idle time included",
+        "s",
+        29.0,
+    ),
+    Figure(
+        "on-demand-path.small",
+        "20 kB each second by the same for half a minute: how long the satellite was up",
+        "s",
+        0.0,
+    ),
+    Figure(
+        "on-demand-path.first-byte",
+        "the terrestrial path dies, and 20 kB are asked for: the first byte by the satellite",
+        "s",
+        3.5,
+    ),
+    Figure(
         "offload.rtt",
         "Gold 6 and Silver 12 Mbit/s on terrestrial 10 Mbit/s, from 2 s after Silver moved: the "
         "hop's round trip, p95",

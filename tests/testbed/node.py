@@ -200,6 +200,8 @@ class Options:
     paths: Sequence[PathName] = ("satellite",)
     # The meters of those whose bytes are paid for, at both ends.
     meters: Mapping[PathName, Mapping[str, object]] = field(default_factory=dict)
+    # `on_demand` of those that the terminals bring up when they are needed.
+    on_demand: Mapping[PathName, Mapping[str, object]] = field(default_factory=dict)
     # The path by which the terminals, and the hub, only receive.
     terminal_receives: PathName | None = None
     hub_receives: PathName | None = None
@@ -315,9 +317,9 @@ class Pair(Generic[B]):
         return self.terminals[0]
 
     def wait_until_ready(self, timeout_s: float = 30.0) -> None:
-        """Wait until every session is up on both sides."""
+        """Wait until every session is up on both sides, but for those of paths on demand."""
         # The hub first: one that was started again knows no session of before, a terminal may.
-        paths = len(self._options.paths)
+        paths = len([p for p in self._options.paths if p not in self._options.on_demand])
         self.hub.process.wait_until(
             lambda: self.hub.carries(paths * len(self.terminals)), timeout_s=timeout_s
         )
@@ -435,7 +437,16 @@ class Pair(Generic[B]):
             **self._told(profile, profile.forward.rate_bps, profile.return_.rate_bps),
             "direction": "receive" if path == self._options.hub_receives else "both",
             "meter": self._options.meters.get(path),
+            "on_demand": self._asked_for(path),
         }
+
+    def _asked_for(self, path: PathName) -> dict[str, object] | None:
+        """Return what the hub knows of a path that the terminals bring up."""
+        told = self._options.on_demand.get(path)
+        if told is None:
+            return None
+        when = {key: told[key] for key in ("within_s", "others_down_s") if key in told}
+        return {"path": path, **when}
 
     def _told(
         self, profile: Profile, send_bps: int | None, receive_bps: int | None
@@ -464,6 +475,7 @@ class Pair(Generic[B]):
             "guaranteed_rate_bps": self._options.return_rate_bps if sat else None,
             "direction": "receive" if path == self._options.terminal_receives else "both",
             "meter": self._options.meters.get(path),
+            "on_demand": self._options.on_demand.get(path),
         }
 
     def _terminal_config(self, terminal: Terminal) -> dict[str, object]:

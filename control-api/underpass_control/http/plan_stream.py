@@ -1,4 +1,4 @@
-"""The stream of plans to a gateway (`docs/control-protocol.md`, *The stream*)."""
+"""The stream of plans and settings to a gateway (`docs/control-protocol.md`, *The stream*)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from underpass_control.http.sse import EventResponse
 from underpass_control.metrics import Metrics
 from underpass_control.planning.newest_plans import Key, NewestPlans
 from underpass_control.roles import Role
-from underpass_control.storage.database import DatabaseLostError
+from underpass_control.storage import settings
+from underpass_control.storage.database import Database, DatabaseLostError
 
 MOST_STREAMS = 2_000
 # A comment keeps NATs and proxies from forgetting the connection, and finds those who have gone.
@@ -31,9 +32,12 @@ _MOST_ID = 4_096
 
 
 class PlanStreams:
-    """The endpoint of plans for gateways."""
+    """The endpoint of plans, and of terminals' settings, for gateways."""
 
-    def __init__(self, newest_plans: NewestPlans, metrics: Metrics, callers: Callers) -> None:
+    def __init__(
+        self, database: Database, newest_plans: NewestPlans, metrics: Metrics, callers: Callers
+    ) -> None:
+        self._database = database
         self._newest_plans = newest_plans
         self._metrics = metrics
         self._callers = callers
@@ -46,7 +50,7 @@ class PlanStreams:
             Endpoint(
                 "GET",
                 "/v1/gateways/{gateway}/plans",
-                "Follow the plans of a gateway's terminals, as server-sent events",
+                "Follow the plans and settings of a gateway's terminals, as server-sent events",
                 self._follow,
                 GATEWAYS,
                 media_type="text/event-stream",
@@ -85,10 +89,17 @@ class PlanStreams:
     async def _send(self, out: EventResponse, gateway: int, sent: dict[Key, int]) -> None:
         """Send each new plan, until the service ends."""
         await out.send(b": plans\n\n")
+        # Which settings were sent, by terminal; and how often they had changed by then.
+        settings_sent: dict[int, int] = {}
+        looked = -1
         while not self._ending.is_set():
             news = self._newest_plans.news_event()
             try:
                 await self._send_new(out, gateway, sent)
+                changed = self._newest_plans.settings_changed
+                if changed != looked:
+                    await self._send_settings(out, gateway, settings_sent)
+                    looked = changed
             except DatabaseLostError:
                 # The gateway goes on with its plan, and the stream stays open.
                 await asyncio.sleep(_DATABASE_AGAIN_S)
@@ -107,6 +118,21 @@ class PlanStreams:
             sent[key] = outgoing.version
             head = f"id: {write_id(sent)}\nevent: plan\ndata: ".encode()
             await out.send(head + outgoing.document + b"\n\n")
+
+    async def _send_settings(self, out: EventResponse, gateway: int, sent: dict[int, int]) -> None:
+        """Send the settings of the gateway's terminals that are newer than what was sent.
+
+        The gateway passes over what it has already, so a stream begins with all of them.
+        """
+        async with self._database.reading() as connection:
+            rows = await settings.of_gateway(connection, gateway)
+        for terminal in sent.keys() - {row.terminal for row in rows}:
+            del sent[terminal]
+        for row in rows:
+            if sent.get(row.terminal, 0) < row.version:
+                document = settings.wire(row.terminal, row.version, row.document)
+                await out.send(b"event: settings\ndata: " + document + b"\n\n")
+                sent[row.terminal] = row.version
 
     async def _wait(self, news: asyncio.Event) -> bool:
         """Return once there is news, or the service ends; False if neither is for a while."""

@@ -58,6 +58,8 @@ class NewestPlans:
         self._changed = 0
         self._documents: OrderedDict[tuple[Key, int], Outgoing] = OrderedDict()
         self._news = asyncio.Event()
+        # How often settings of terminals may have come for a gateway.
+        self.settings_changed = 0
 
     def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change."""
@@ -65,8 +67,12 @@ class NewestPlans:
             newest = self._newest.setdefault((data["beam"], Link(data["link"])), _Newest())
             newest.heard = max(newest.heard, data["plan"])
             self._wake()
+        elif kind == "settings" and data["action"] == "set":
+            self.settings_changed += 1
+            self._wake()
         elif kind in ("terminal", "beam"):
             self._forget_gateways()
+            self.settings_changed += 1
             if data.get("action") == "deleted" and kind == "beam":
                 for link in Link:
                     self._newest.pop((data["beam"], link), None)
@@ -76,6 +82,7 @@ class NewestPlans:
         """Take in that changes may have been missed."""
         self._newest.clear()
         self._forget_gateways()
+        self.settings_changed += 1
         self._wake()
 
     @asynccontextmanager

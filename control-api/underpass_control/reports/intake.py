@@ -14,7 +14,15 @@ from underpass_control.metrics import Metrics
 from underpass_control.planning import acknowledgements
 from underpass_control.reports import messages
 from underpass_control.reports.sorting import MOST_LINKS, RefusedError, Sorted, Sorter
-from underpass_control.storage import announcements, attachments, blockages, links, registry, usage
+from underpass_control.storage import (
+    announcements,
+    attachments,
+    blockages,
+    links,
+    registry,
+    settings,
+    usage,
+)
 from underpass_control.storage.attachments import Proof
 from underpass_control.storage.changes import Changes, Publish
 from underpass_control.storage.database import Database
@@ -114,7 +122,14 @@ class Intake:
             self._metrics.positions.inc(len(found.positions))
 
     async def _store(self, gateway: int, found: Sorted, moves: Mapping[int, Proof]) -> None:
-        others = (moves, found.states, found.blockages, found.announcements, found.acknowledgements)
+        others = (
+            moves,
+            found.states,
+            found.blockages,
+            found.announcements,
+            found.acknowledgements,
+            found.settings,
+        )
         if not any(others):
             return
         async with self._changes.transaction() as (connection, publish):
@@ -127,7 +142,9 @@ class Intake:
             lifted = await blockages.lift(connection, up)
             await announcements.put(connection, found.announcements)
             await acknowledgements.store(connection, publish, found.acknowledgements)
+            reported = await settings.report(connection, found.settings)
             for change in (
+                *reported,
                 *links.changes_of(newest),
                 *blockages.changes_of([*observed, *lifted]),
                 *announcements.changes_of(found.announcements),

@@ -150,8 +150,23 @@ class PlanReport(Report):
     terminal: models.NodeNumber | None = None
 
 
+class SettingsReport(Report):
+    """What has become of settings that a terminal was sent."""
+
+    kind: Literal["settings"]
+    settings: Milliseconds
+    # Else all is as it was before.
+    applied: bool
+    reason: Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = None
+
+
 AnyReport = Annotated[
-    StatusReport | PositionReport | AnnouncementReport | BlockageReport | PlanReport,
+    StatusReport
+    | PositionReport
+    | AnnouncementReport
+    | BlockageReport
+    | PlanReport
+    | SettingsReport,
     Field(discriminator="kind"),
 ]
 

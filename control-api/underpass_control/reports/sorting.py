@@ -15,6 +15,7 @@ from underpass_control.storage.attachments import Attachment
 from underpass_control.storage.blockages import Observed
 from underpass_control.storage.links import LinkState
 from underpass_control.storage.positions import Position
+from underpass_control.storage.settings import Reported
 from underpass_control.storage.usage import Count
 
 # Links in all of a post's reports: what it costs to take it in.
@@ -44,6 +45,7 @@ class Sorted:
     blockages: list[Observed] = field(default_factory=list)
     announcements: list[Announced] = field(default_factory=list)
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    settings: list[Reported] = field(default_factory=list)
     # Of links to terminals that are not known: they may be set later.
     strangers: set[int] = field(default_factory=set)
     # Of links to terminals that are at other gateways: a gateway may be configured for them all.
@@ -84,6 +86,8 @@ class Sorter:
                     self._blockage(entry, entry.report, into)
                 case messages.PlanReport():
                     self._plan(entry, entry.report, into)
+                case messages.SettingsReport():
+                    self._settings(entry, entry.report, into)
         except (times.TimeError, AnnouncementError) as error:
             raise RefusedError(str(error)) from error
 
@@ -207,6 +211,18 @@ class Sorter:
         self._is_here(entry.node, times.checked(taken.applied_ms, self.received_ms))
         into.acknowledgements.append(
             Acknowledgement(taken.beam, Link(taken.link), taken.plan, entry.node, taken.applied_ms)
+        )
+
+    def _settings(
+        self, entry: messages.ReportEntry, said: messages.SettingsReport, into: Sorted
+    ) -> None:
+        if entry.node == self.gateway:
+            # Its own are by its local API.
+            return
+        self._is_terminal(entry.node)
+        self._is_here(entry.node, max(0, self.received_ms - entry.age_ms))
+        into.settings.append(
+            Reported(entry.node, said.settings, said.applied, said.reason, self.received_ms)
         )
 
     def _may_speak_of(self, node: int, terminal: int, direction: str) -> None:

@@ -44,6 +44,7 @@ OF_TERMINAL = {
     "predicted_blockage": "terminal",
     "remembered_drive": "terminal",
     "route": "terminal",
+    "terminal_settings": "terminal",
     "terminal_tag": "terminal",
 }
 # The column that has a user.

@@ -1,4 +1,4 @@
-//! Follows the stream of plans.
+//! Follows the stream of plans, and of what the provider sets.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +17,13 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// A stream that lasted so long was no failure.
 const LASTING: Duration = Duration::from_secs(10);
 
-/// Takes plans, from the follower's task; a call must not wait.
+/// Takes plans and settings, from the follower's task; a call must not wait.
 pub trait Planned: Send + Sync + 'static {
     /// A plan has come, as its document.
     fn plan(&self, document: &[u8]);
+
+    /// The settings of a node have come, as their document.
+    fn settings(&self, document: &[u8]);
 }
 
 /// The running follower; it ends when this is dropped.
@@ -118,6 +121,7 @@ impl Run {
             while let Some(event) = parser.next() {
                 match event.kind.as_str() {
                     "plan" => self.planned.plan(&event.data),
+                    "settings" => self.planned.settings(&event.data),
                     "cut" => {
                         let why = String::from_utf8_lossy(&event.data);
                         return ServiceError::Lost(format!("the service ends the stream: {why}"));

@@ -95,7 +95,8 @@ impl Engine {
         let hops: Vec<&Hop> = hops.iter().filter_map(|id| self.hops.get(id)).collect();
         // A hop without sessions carries nothing either.
         let carries = |hop: &&Hop| hop.is_up() && !hop.blocked;
-        let all_blocked = hops.iter().any(|hop| hop.blocked) && !hops.iter().any(carries);
+        let is_away = |hop: &&Hop| hop.blocked || hop.presence.is_some();
+        let all_blocked = hops.iter().any(is_away) && !hops.iter().any(carries);
         let reads = self.config.edge && self.agent.is_durable() && all_blocked;
         if reads {
             self.ahead.ages.entry(neighbour).or_default();

@@ -215,7 +215,7 @@ impl Engine {
     }
 
     /// A hop as it can carry a class; none if it cannot.
-    fn way(&self, now: Instant, hop: &Hop, class: Class) -> Option<Way> {
+    pub(crate) fn way(&self, now: Instant, hop: &Hop, class: Class) -> Option<Way> {
         let rate_bps = hop.usable_bps();
         let session = self.sessions.get(hop.carrier(class)?)?;
         if hop.blocked || rate_bps == Some(0) {
@@ -257,19 +257,26 @@ impl Engine {
         })
     }
 
-    fn waiting_in(&self, neighbour: u64, class: Class, counts: impl Fn(Class) -> bool) -> u64 {
+    pub(crate) fn waiting_in(
+        &self,
+        neighbour: u64,
+        class: Class,
+        counts: impl Fn(Class) -> bool,
+    ) -> u64 {
         let classes = &self.config.scheduler.classes;
         let priority = classes.iter().find(|of| of.class == class);
         let priority = priority.map_or(0, |of| of.priority);
         let before = classes.iter().filter(|of| of.priority <= priority);
-        let to = NeighbourId(neighbour);
-        let bytes = before.filter(|of| counts(of.class)).map(|of| {
-            let behind = self.ways.peers_behind(neighbour).take(COUNTED_PEERS);
-            let streams = behind.filter_map(|peer| self.peers.get(peer));
-            let unsealed = streams.map(|streams| streams.backlog(of.class).bytes);
-            self.agent.backlog_bytes(to, of.class) + unsealed.sum::<u64>()
-        });
-        bytes.sum()
+        let counted = before.filter(|of| counts(of.class));
+        counted.map(|of| self.waiting_of(neighbour, of.class)).sum()
+    }
+
+    /// What waits for a neighbour in a class alone.
+    pub(crate) fn waiting_of(&self, neighbour: u64, class: Class) -> u64 {
+        let behind = self.ways.peers_behind(neighbour).take(COUNTED_PEERS);
+        let streams = behind.filter_map(|peer| self.peers.get(peer));
+        let unsealed = streams.map(|streams| streams.backlog(class).bytes);
+        self.agent.backlog_bytes(NeighbourId(neighbour), class) + unsealed.sum::<u64>()
     }
 
     /// Notes that a hop was given so many bytes of IP.
@@ -286,6 +293,7 @@ impl Engine {
         let neighbour = hop.config.neighbour;
         self.spend(now, id, ip_bytes);
         self.steer_soon(now, neighbour);
+        self.judge_paths_soon(now, neighbour);
     }
 
     /// Notes, before a hop is given a bundle, that answers are to be expected

@@ -139,6 +139,7 @@ impl Engine {
         size_bytes: u64,
         explain: bool,
     ) -> FlowPath {
+        self.expect_flow(now, key, size_bytes);
         let mut policies = self.config.policies.values();
         if !explain && !policies.any(|policy| policy.uses == PathUse::MinFct) {
             return FlowPath::default();

@@ -11,6 +11,7 @@ use underpass_streams::Announcement;
 
 use crate::budget::MeterConfig;
 use crate::hop::HopId;
+use crate::on_demand::OnDemand;
 use crate::policy::Policy;
 
 /// What an engine is made from.
@@ -91,6 +92,8 @@ pub struct HopConfig {
     pub tls: bool,
     /// What may be spent on it, if its bytes are paid for.
     pub meter: Option<MeterConfig>,
+    /// When it is up, if not always.
+    pub on_demand: Option<OnDemand>,
 }
 
 /// A terminal's line in the plans of a link.
@@ -190,6 +193,7 @@ pub(crate) mod tests {
             ipv6: false,
             tls: true,
             meter: None,
+            on_demand: None,
         }
     }
 

@@ -15,11 +15,13 @@ use underpass_streams::{self as streams, Epoch, PayloadError, StreamId};
 use underpass_work::FastMap;
 
 use crate::ahead::ReadAhead;
+use crate::bringing_up::OnDemandPaths;
 use crate::completing::Completing;
 use crate::config::EngineConfig;
 use crate::hop::{Hop, HopId};
 use crate::leaves::ChangedLeaves;
 use crate::link::{LinkChange, Utc};
+use crate::on_demand::PathChange;
 use crate::peers::Peers;
 use crate::planned::{Followed, PlanChange, Unchanged};
 use crate::restored::RestoredStreams;
@@ -62,6 +64,13 @@ pub enum Action {
         hop: HopId,
         /// How.
         change: LinkChange,
+    },
+    /// Bring a path up, or release it.
+    Path {
+        /// The hop.
+        hop: HopId,
+        /// What is to be done.
+        change: PathChange,
     },
     /// Note that a class goes by another path from now on.
     Migrated(Migration),
@@ -167,6 +176,8 @@ pub struct Engine {
     pub(crate) ask_at: Option<Instant>,
     /// The classes that move between paths.
     pub(crate) steering: Steering,
+    /// The paths that are up on demand.
+    pub(crate) on_demand: OnDemandPaths,
     /// The flows of classes that go by the path that completes them first.
     pub(crate) completing: Completing,
     pub(crate) actions: VecDeque<Action>,
@@ -255,6 +266,7 @@ impl Engine {
             asked: BTreeSet::new(),
             ask_at: None,
             steering: Steering::default(),
+            on_demand: OnDemandPaths::default(),
             completing: Completing::default(),
         };
         engine.lay_lanes();
@@ -278,6 +290,7 @@ impl Engine {
         let own = self.wake_at.into_iter().chain(links);
         let own = own.chain(self.ahead.next_timeout()).chain(self.feed_at);
         let own = own.chain(self.ask_at).chain(self.steering.next_timeout());
+        let own = own.chain(self.on_demand.next_timeout());
         let own = own.chain(self.unchanged.until);
         let own = own.chain(self.peers.next_timeout());
         own.chain(self.agent.next_timeout()).min()
@@ -292,6 +305,7 @@ impl Engine {
         self.look_at_due_peers(now);
         self.ask_hops(now);
         self.steer_due(now);
+        self.judge_paths_due(now);
         self.after_change(now);
     }
 

@@ -51,6 +51,7 @@ impl Engine {
             asked,
             ask_at: _,
             steering,
+            on_demand,
             completing,
         } = self;
         tell("configured hops", config.hops.len());
@@ -67,6 +68,7 @@ impl Engine {
         tell("hops by time", link_times.len());
         tell("hops to be asked again", asked.len());
         steering.footprint(tell);
+        on_demand.footprint(tell);
         completing.footprint(tell);
         ahead.footprint(tell);
         tell("actions", actions.len());
@@ -104,6 +106,7 @@ impl Hop {
             given_bytes: _,
             in_flight_since: _,
             meter: _,
+            presence: _,
             copies,
         } = self;
         let of_classes = sessions.iter().map(BTreeSet::len);

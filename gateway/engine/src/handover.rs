@@ -193,6 +193,7 @@ impl Engine {
             asked: _,
             ask_at: _,
             steering: _,
+            on_demand: _,
             completing: _,
         } = self;
         let carried: BTreeMap<_, _> = carried.into_iter().collect();

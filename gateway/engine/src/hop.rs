@@ -13,6 +13,7 @@ use crate::choosing::Copies;
 use crate::config::HopConfig;
 use crate::link::LinkState;
 use crate::measured::MeasuredLink;
+use crate::on_demand::Presence;
 use crate::planned::Followed;
 
 /// TCPCL segments hold this much at most; it only rounds the estimate of what
@@ -111,6 +112,8 @@ pub(crate) struct Hop {
     pub in_flight_since: Instant,
     /// What was spent on it, if its bytes are paid for.
     pub meter: Option<Meter>,
+    /// Whether it is up, if not always.
+    pub presence: Option<Presence>,
     /// What left by another hop and goes by this one, too.
     pub copies: BTreeMap<Class, Copies>,
 }
@@ -122,6 +125,7 @@ impl Hop {
         let wire = wire_of(&config, config.ipv6);
         let mut hop = Hop {
             meter: config.meter.clone().map(Meter::new),
+            presence: config.on_demand.clone().map(|of| Presence::new(now, of)),
             link: LinkState::new(now, config.rtt),
             link_at: None,
             ceiling: config.clone(),
@@ -154,12 +158,15 @@ impl Hop {
     }
 
     /// Takes another configuration over, for the same neighbour. Windows never
-    /// shrink, so the ceiling only rises.
+    /// shrink, so the ceiling only rises. A hop that is up on demand stays one.
     pub fn reconfigure(&mut self, config: HopConfig) {
         self.link.set_rtt(config.rtt);
         match (&mut self.meter, config.meter.clone()) {
             (Some(meter), Some(config)) => meter.reconfigure(config),
             (meter, config) => *meter = config.map(Meter::new),
+        }
+        if let (Some(presence), Some(config)) = (&mut self.presence, config.on_demand.clone()) {
+            presence.reconfigure(config);
         }
         let ceiling = &mut self.ceiling;
         Hop::raise(&mut ceiling.send_rate_bps, config.send_rate_bps);
@@ -306,6 +313,9 @@ impl Hop {
     /// class. The first session to come up is signalling's, which carries all
     /// until another is there.
     pub fn carrier(&self, class: Class) -> Option<SessionId> {
+        if self.is_released() {
+            return None;
+        }
         let of = |class: Class| self.sessions.get(usize::from(class.0));
         let mut own = of(class).into_iter().chain([&self.classless]);
         let alone = || {
@@ -349,6 +359,11 @@ impl Hop {
     /// Whether any session is up.
     pub fn is_up(&self) -> bool {
         !self.classless.is_empty() || self.sessions.iter().any(|set| !set.is_empty())
+    }
+
+    /// Whether it is up on demand, and released by this node.
+    pub fn is_released(&self) -> bool {
+        self.presence.as_ref().is_some_and(Presence::is_released)
     }
 
     /// All sessions of the hop.

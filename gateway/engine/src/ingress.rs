@@ -6,6 +6,7 @@ use underpass_bundle::wire::Bundle;
 use underpass_bundle::{self as bundle, Decoded, Decoder, NeighbourId};
 use underpass_cla::{Class, Refusal, SessionId};
 
+use crate::bringing_up::ON_DEMAND_SERVICE;
 use crate::engine::{Action, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
 use crate::leaves::Places;
@@ -93,6 +94,12 @@ impl Engine {
                 }
                 bundle::Event::Deliver(delivery) if self.is_of_application(delivery.service) => {
                     self.actions.push_back(Action::Application(delivery));
+                }
+                bundle::Event::Deliver(delivery) if delivery.service == ON_DEMAND_SERVICE => {
+                    if !self.take_ask(now, &delivery) {
+                        let unclaimed = bundle::Event::Deliver(delivery);
+                        self.actions.push_back(Action::Bundle(unclaimed));
+                    }
                 }
                 bundle::Event::Deliver(delivery) => self.deliver_message(delivery),
                 bundle::Event::Restored {

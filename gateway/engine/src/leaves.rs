@@ -96,6 +96,7 @@ impl Engine {
             self.leaves_to_changed(neighbour, places);
         }
         while let Some((id, places)) = self.changed.pop() {
+            self.judge_path_soon(now, id);
             for place in places_in(places) {
                 let Some(class) = self.classes.get(place).copied() else {
                     break;

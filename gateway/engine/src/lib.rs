@@ -15,6 +15,7 @@
 
 mod ahead;
 mod applications;
+mod bringing_up;
 mod budget;
 mod choosing;
 mod completing;
@@ -31,6 +32,7 @@ mod link;
 mod links;
 mod measured;
 mod migration;
+mod on_demand;
 mod paths;
 mod peers;
 mod planned;
@@ -49,6 +51,7 @@ mod transfers;
 mod ways;
 
 pub use applications::SentBundle;
+pub use bringing_up::{LONGEST_NAME, ON_DEMAND_SERVICE};
 pub use budget::{MeterConfig, MeterSnapshot, Period, Spent};
 pub use completing::{ComparedPath, FlowChoice, FlowPath};
 pub use config::{EngineConfig, HopConfig, PlanLine, RouteEntry, window_bytes};
@@ -60,6 +63,7 @@ pub use link::{LinkChange, MAX_PLANNED, PlannedBlockage, SILENCE, Sign, Source};
 pub use links::LinkSnapshot;
 pub use measured::{MeasuredLink, Sending};
 pub use migration::{MigrationRule, MoveReason};
+pub use on_demand::{Need, OnDemand, OnDemandSnapshot, PathChange, Released};
 pub use planned::{HopPlan, PlanChange, PlanSnapshot};
 pub use policy::{MeteredUse, PathUse, Policy};
 pub use services::Message;

@@ -27,6 +27,10 @@ impl Engine {
     /// The peer of a hop was heard at `at`, now or shortly before.
     pub fn heard(&mut self, now: Instant, id: HopId, at: Instant, sign: Sign) {
         if let Some(hop) = self.hops.get_mut(&id) {
+            // A path that is released has no beacons: this one is late.
+            if sign == Sign::Beacon && hop.presence.is_some() && !hop.is_up() {
+                return;
+            }
             let first = sign == Sign::Beacon && !hop.link.is_probed();
             hop.link.heard(at, sign);
             // While the link is free nothing changes, and its deadline, which

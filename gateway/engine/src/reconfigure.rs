@@ -164,6 +164,7 @@ impl Engine {
             self.link_times.remove(&(at, id));
         }
         self.starved.remove(&id);
+        self.on_demand.forget(id);
         self.scheduler.remove_terminal(now, id.terminal());
         let neighbour = hop.config.neighbour;
         let hops = self.hops_to(neighbour);

@@ -47,6 +47,7 @@ impl Engine {
         self.leaves_changed(hop);
         self.replace_old(now, hop, class, incarnation);
         self.hops_have_changed(now, neighbour);
+        self.path_connected(now, hop);
         if was_up {
             self.heard(now, hop, now, Sign::Session);
         } else {
@@ -101,6 +102,7 @@ impl Engine {
         let neighbour = hop.config.neighbour;
         self.leaves_changed(session.hop);
         self.hops_have_changed(now, neighbour);
+        self.path_connected(now, session.hop);
         let hops = self.hops_to(neighbour);
         let up = |id: &HopId| self.hops.get(id).is_some_and(Hop::is_up);
         if !hops.iter().any(up) {

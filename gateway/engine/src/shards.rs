@@ -13,6 +13,7 @@ use std::time::Instant;
 use underpass_bundle::{self as bundle, Agent, NeighbourId, Passed, Sharding, Store};
 use underpass_scheduler::{Beam, LinkScheduler};
 
+use crate::bringing_up::ON_DEMAND_SERVICE;
 use crate::config::EngineConfig;
 use crate::engine::{Engine, EngineError, STREAM_SERVICE};
 
@@ -54,6 +55,7 @@ impl NodeParts {
         if config.edge {
             config.agent.services.insert(STREAM_SERVICE);
         }
+        config.agent.services.insert(ON_DEMAND_SERVICE);
         config.agent.routes = config.bundle_routes();
         let agent = Agent::in_shard(config.agent.clone(), store, self.agents.clone(), sharding);
         let scheduler = LinkScheduler::on(&config.scheduler, Arc::clone(&self.beam))?;

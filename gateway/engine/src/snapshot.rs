@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::hop::{Hop, HopId, HopTraffic};
 use crate::links::LinkSnapshot;
 use crate::measured::MeasuredLink;
+use crate::on_demand::OnDemandSnapshot;
 use crate::planned::HopPlan;
 
 /// A hop at one moment.
@@ -47,6 +48,8 @@ pub struct HopSnapshot {
     pub traffic: Vec<HopTraffic>,
     /// What was spent on it, if its bytes are paid for.
     pub meter: Option<MeterSnapshot>,
+    /// Whether it is up, if not always.
+    pub on_demand: Option<OnDemandSnapshot>,
 }
 
 /// A session at one moment.
@@ -238,6 +241,7 @@ impl Engine {
             sessions: sessions.filter_map(|id| self.session(id)).collect(),
             traffic: hop.traffic.clone(),
             meter: hop.meter.as_ref().map(Meter::snapshot),
+            on_demand: hop.presence.as_ref().map(|of| of.snapshot(hop.is_up())),
         })
     }
 

@@ -74,14 +74,14 @@ pub struct TunnelSnapshot {
 
 /// How fast a count of bytes grows.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+pub(crate) struct Pace {
     at: Instant,
     bytes: u64,
     bps: u64,
 }
 
 impl Pace {
-    fn new(now: Instant, bytes: u64) -> Pace {
+    pub fn new(now: Instant, bytes: u64) -> Pace {
         Pace {
             at: now,
             bytes,
@@ -89,8 +89,13 @@ impl Pace {
         }
     }
 
+    /// What it is now, bit/s.
+    pub fn bps(&self) -> u64 {
+        self.bps
+    }
+
     /// Takes the count as it is now.
-    fn count(&mut self, now: Instant, bytes: u64) {
+    pub fn count(&mut self, now: Instant, bytes: u64) {
         let time = now.saturating_duration_since(self.at);
         if time < JUDGED_EACH / 2 {
             return;

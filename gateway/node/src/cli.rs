@@ -82,6 +82,8 @@ pub enum Command {
     Holds(HoldsCommand),
     /// Add to the budget of a running node's metered path, or begin it anew.
     Budget(BudgetCommand),
+    /// Bring a running node's path on demand up, release it, or leave it to what needs it.
+    BringUp(BringUpCommand),
     /// What `underpass run` starts for what needs more rights than it keeps.
     #[command(name = HELPER, hide = true)]
     Helper,
@@ -232,6 +234,22 @@ pub struct BudgetCommand {
     /// Forget what was spent and added in this period.
     #[arg(long)]
     pub reset: bool,
+    /// The node's local API.
+    #[arg(long, default_value = "/run/underpass/api.sock")]
+    pub socket: PathBuf,
+}
+
+/// Which path on demand, and what becomes of it; without a word, it is brought up.
+#[derive(Debug, Args)]
+pub struct BringUpCommand {
+    /// The path.
+    pub path: String,
+    /// Release it, and keep it released.
+    #[arg(long, conflicts_with = "as_needed")]
+    pub release: bool,
+    /// Leave it to what needs it.
+    #[arg(long)]
+    pub as_needed: bool,
     /// The node's local API.
     #[arg(long, default_value = "/run/underpass/api.sock")]
     pub socket: PathBuf,

@@ -54,6 +54,13 @@ pub enum Held {
         /// bit/s of IP bytes; null is unlimited.
         rate_bps: Option<u64>,
     },
+    /// A path on demand is up, or released, whatever needs it.
+    BroughtUp {
+        /// The path's name.
+        path: String,
+        /// Whether it is up.
+        up: bool,
+    },
     /// A class goes by a path while that can carry it.
     Migration {
         /// The class by name.
@@ -73,6 +80,7 @@ impl Held {
             Held::Rate { .. } => "rate",
             Held::ReceiveRate { .. } => "receive-rate",
             Held::BeamRate { .. } => "beam-rate",
+            Held::BroughtUp { .. } => "brought-up",
             Held::Migration { .. } => "migration",
         }
     }
@@ -80,9 +88,10 @@ impl Held {
     /// What it is of: of two in one place the later one counts.
     fn place(&self) -> Place {
         let (name, neighbour) = match self {
-            Held::Blocked { path } | Held::Rate { path, .. } | Held::ReceiveRate { path, .. } => {
-                (path.clone(), 0)
-            }
+            Held::Blocked { path }
+            | Held::Rate { path, .. }
+            | Held::ReceiveRate { path, .. }
+            | Held::BroughtUp { path, .. } => (path.clone(), 0),
             Held::BeamRate { .. } => (String::new(), 0),
             Held::Migration {
                 class, neighbour, ..
@@ -97,6 +106,7 @@ impl Held {
             Held::Blocked { path }
             | Held::Rate { path, .. }
             | Held::ReceiveRate { path, .. }
+            | Held::BroughtUp { path, .. }
             | Held::Migration { path, .. } => Some(path),
             Held::BeamRate { .. } => None,
         }
@@ -107,7 +117,7 @@ impl Held {
             Held::Rate { rate_bps, .. }
             | Held::ReceiveRate { rate_bps, .. }
             | Held::BeamRate { rate_bps } => rate_bps.is_none_or(|bps| RATES_BPS.contains(&bps)),
-            Held::Blocked { .. } | Held::Migration { .. } => true,
+            Held::Blocked { .. } | Held::BroughtUp { .. } | Held::Migration { .. } => true,
         }
     }
 }
@@ -262,6 +272,9 @@ fn apply_to_path(held: &Held, shell: &Shell, config: &Config) {
         Held::Blocked { .. } => engine.block(now, hop, true),
         Held::Rate { rate_bps, .. } => engine.set_rate(now, hop, *rate_bps),
         Held::ReceiveRate { rate_bps, .. } => engine.set_receive_rate(now, hop, *rate_bps),
+        Held::BroughtUp { up, .. } => {
+            engine.hold_up(now, hop, Some(*up));
+        }
         Held::Migration { class, path, .. } => {
             let class = class_named(&config.classes, class);
             let kept = class.map(|class| engine.keep_class(now, class, hop));
@@ -297,6 +310,12 @@ pub fn is_in_force(held: &Held, shell: &Shell, config: &Config) -> bool {
             };
             class.zip(hop).is_some_and(|(class, hop)| kept(class, hop))
         }
+        Held::BroughtUp { up, .. } => {
+            let hop = hop_of(held, shell);
+            let snapshot = hop.and_then(|hop| shell.read_hop(hop, |engine| engine.hop(hop)));
+            let on_demand = snapshot.and_then(|hop| hop.on_demand);
+            on_demand.is_some_and(|of| of.held == Some(*up))
+        }
         _ => hop_of(held, shell).is_some(),
     }
 }
@@ -312,6 +331,9 @@ pub fn lift(held: &Held, shell: &Shell, config: &Config) {
     shell.with_hop(hop, |engine, now| match held {
         Held::Blocked { .. } => engine.block(now, hop, false),
         Held::Rate { .. } => engine.reset_rate(now, hop),
+        Held::BroughtUp { .. } => {
+            engine.hold_up(now, hop, None);
+        }
         Held::Migration {
             class, neighbour, ..
         } => {

@@ -5,6 +5,7 @@ mod allocator;
 mod api;
 mod bp;
 mod bpsec;
+mod bring_up;
 mod budget;
 mod budgets;
 mod check;
@@ -31,6 +32,7 @@ mod path_manager;
 mod pki;
 mod positions;
 mod privileged;
+mod provider;
 mod reload;
 mod route;
 mod run;
@@ -85,6 +87,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Switch(command) => Ok(switch::execute(&command)?),
         Command::Bp(command) => Ok(bp::execute(command)?),
         Command::Budget(command) => Ok(budget::execute(&command)?),
+        Command::BringUp(command) => Ok(bring_up::execute(&command)?),
         Command::Migrate(command) => Ok(migrate::execute(&command)?),
         Command::Decisions(command) => Ok(flow_decisions::execute(&command)?),
         Command::Holds(command) => Ok(hold::execute(&command)?),

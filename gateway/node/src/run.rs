@@ -17,9 +17,11 @@ mod error;
 mod inbound;
 mod links;
 pub mod mptcp;
+mod on_demand;
 mod parting;
 mod payloads;
 pub(crate) mod plans;
+pub(crate) mod provider;
 mod quic_sessions;
 mod reach;
 pub(crate) mod reload;
@@ -27,7 +29,7 @@ mod reporting;
 pub(crate) mod reports;
 mod restarter;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -60,6 +62,7 @@ use crate::modem;
 use crate::panics;
 use crate::positions::{self, Positions};
 use crate::privileged::{self, Helper};
+use crate::provider::KeptSettings;
 use crate::security::Security;
 use crate::shell::{self, Directory, LinkBeacons, Shell, StreamOutlet};
 use crate::state_files;
@@ -71,7 +74,9 @@ use control::{Contacts, ControlError};
 use ending::{DRAIN_GLANCE, Stop, part};
 use inbound::NamedClients;
 use mptcp::Mptcp;
+use on_demand::OnDemandPaths;
 use plans::{Acknowledge, Plans};
+use provider::Provider;
 use reload::Reloader;
 use reporting::Reporting;
 use reports::ReportSender;
@@ -104,9 +109,15 @@ pub fn run(file: &Path, take_over: bool) -> Result<(), RunError> {
 }
 
 fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
-    let written = Document::read(file)?;
-    let config = Config::of(&written)?;
+    let own = Document::read(file)?;
+    let config = Config::of(&own)?;
     let log = crate::logging::start(&config.log)?;
+    let (provider, error) = KeptSettings::load(&config.node.state_dir);
+    if let Some(error) = error {
+        tracing::error!(%error, "what the provider has set is not known");
+    }
+    let written = reload::with_settings(&own, &provider);
+    let config = Config::of(&written)?;
     panics::end_the_process();
     state_files::protect(&config).map_err(|source| RunError::StateDir {
         path: config.node.state_dir.clone(),
@@ -131,6 +142,8 @@ fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
     }
     let runtime = runtime.enable_all().build().map_err(RunError::Runtime)?;
     let started = Started {
+        own,
+        provider,
         written,
         log,
         helper,
@@ -143,6 +156,9 @@ fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
 
 /// What is there before the runtime is.
 struct Started {
+    /// The node's own configuration, and what its provider has set over it.
+    own: Document,
+    provider: KeptSettings,
     written: Document,
     log: Log,
     helper: Option<Helper>,
@@ -199,6 +215,8 @@ pub(crate) fn set_clocks(engines: &mut [Engine]) {
 
 async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let Started {
+        own,
+        provider: kept_settings,
         written,
         log,
         helper,
@@ -236,6 +254,11 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     engine_config.agent.security = Some(bpsec.clone());
     let directory = Directory::new(&engine_config, config.node.shards());
     let most = config.custody.quota_bytes.saturating_add(MOST_STATE_BYTES);
+    // What the process before has brought up is up.
+    let up: BTreeSet<String> = match &predecessor {
+        Some(before) => before.hello.up.clone(),
+        None => BTreeSet::new(),
+    };
     // Sessions are set up while the process before still has the node.
     let early = Arc::<EarlySessions>::default();
     let (links, taken) = match &mut predecessor {
@@ -243,7 +266,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         Some(before) => {
             let links = before.set_up_sessions(&early, || {
                 let node = early.clone();
-                links::open(&config, incarnation, &security, node, &sockets)
+                links::open(&config, incarnation, &security, node, &sockets, &up)
             })?;
             (links, Some(before.take(most)?))
         }
@@ -268,6 +291,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let (inbound_sender, inbound) = mpsc::unbounded_channel();
     let shell = Shell::new(engines, &engine_config, inbound_sender);
     shell.take_edges(streams);
+    on_demand::go_on(&shell, &up);
     // The process before has spent until here.
     let budgets = Arc::new(KeptBudgets::load(&config.node.state_dir));
     budgets.step(&shell, false);
@@ -306,8 +330,13 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let acknowledge = acknowledge_plans(report_sender.clone());
     let (plans, telling) = Plans::start(&current, &shell, &control_clock, acknowledge);
     tasks.extend(telling);
+    let provider = Provider::start(&current, &shell);
+    if config.node.role == Role::Hub {
+        tasks.push(background(provider::pass_on(provider.clone())));
+    }
     let service = reporting.service.clone();
-    let follower = service.map(|service| control::follow(&config, service, plans.clone()));
+    let follow = |service| control::follow(&config, service, plans.clone(), provider.clone());
+    let follower = service.map(follow);
     let control = reporting.poster.as_ref().zip(follower.as_ref());
     let control = control.map(|(poster, follower)| Contacts {
         posting: poster.posting(),
@@ -330,9 +359,31 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             early.open(&node);
             links
         }
-        None => links::open(&config, incarnation, &security, shell.clone(), &sockets)?,
+        None => links::open(
+            &config,
+            incarnation,
+            &security,
+            shell.clone(),
+            &sockets,
+            &up,
+        )?,
     };
     let links = Arc::new(links);
+    let commands = config.path_commands();
+    let on_demand = OnDemandPaths::start(
+        on_demand::Parts {
+            shell: shell.clone(),
+            links: links.clone(),
+            beacons: beacons.clone(),
+            current: current.clone(),
+            helper: helper.clone(),
+            commands: commands.clone(),
+        },
+        &up,
+    );
+    if let Some(orders) = shell.path_orders() {
+        tasks.push(background(on_demand.clone().follow(orders)));
+    }
     tasks.push(background(security.clone().watch(links.clone())));
     let renewal = Renewal::of(&config, &time).map_err(RunError::Enrolment)?;
     tasks.extend(renewal.map(|renewal| background(renewal.follow())));
@@ -398,6 +449,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     tasks.push(background(served));
     let followed = dialler.clone();
     let reloader = Reloader::new(
+        own,
         written,
         current.clone(),
         reload::Parts {
@@ -416,8 +468,13 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             contacts: contacts.clone(),
             holds: holds.clone(),
             bpsec: bpsec.clone(),
+            on_demand: on_demand.clone(),
+            provider: Arc::new(kept_settings),
+            commands: commands.clone(),
         },
     );
+    let taken_over = provider::take_over(provider.clone(), reloader.clone(), report_sender.clone());
+    tasks.push(background(taken_over));
     tasks.push(background(contacts::follow(contacts.clone())));
     tasks.push(background(reach::follow(followed, shell.clone())));
     tasks.push(background(reload::at_signals(hangups, reloader.clone())));
@@ -455,6 +512,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         interceptor: interceptor.clone(),
         helper,
         manages_paths: config.uses_mptcp(),
+        commands,
         sockets: sockets.clone(),
         launcher,
         known_links: known_links.clone(),
@@ -482,6 +540,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         contacts,
         holds,
         plans,
+        provider,
         reports_sent,
         reports,
         config: current,
@@ -558,6 +617,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         () = stop.wait() => tracing::warn!("told again to stop: not draining"),
     }
     known_links.save(&shell);
+    on_demand.end().await;
     links.shutdown().await;
     budgets.step(&shell, false);
     let reporting = reporting.lock().unwrap().take();

@@ -6,7 +6,10 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::kinds::{Announcement, Blockage, PlanAcknowledgement, Position, Status};
+use crate::kinds::{
+    Announcement, Blockage, MAX_REASON_BYTES, PlanAcknowledgement, Position, SettingsOutcome,
+    Status,
+};
 
 /// The longest name in a report (of a path, a beam, an obstruction), bytes.
 pub const MAX_NAME_BYTES: usize = 128;
@@ -49,6 +52,8 @@ pub enum Body {
     Blockage(Blockage),
     /// A plan that the node follows.
     Plan(PlanAcknowledgement),
+    /// What has become of settings.
+    Settings(SettingsOutcome),
 }
 
 /// The kinds of reports, the most urgent first: of each the newest matters
@@ -57,6 +62,8 @@ pub enum Body {
 pub enum Kind {
     /// [`Body::Plan`].
     Plan,
+    /// [`Body::Settings`].
+    Settings,
     /// [`Body::Announcement`].
     Announcement,
     /// [`Body::Blockage`].
@@ -80,9 +87,9 @@ pub enum ReportError {
         /// What it may be.
         range: (f64, f64),
     },
-    /// A name is empty, too long, or has control characters.
-    #[error("{0}: must have 1 to {MAX_NAME_BYTES} bytes, without control characters")]
-    Name(&'static str),
+    /// A text is empty, too long, or has control characters.
+    #[error("{0}: must have 1 to {1} bytes, without control characters")]
+    Text(&'static str, usize),
     /// Too many links.
     #[error("{0} links in a status, more than {MAX_LINKS}")]
     Links(usize),
@@ -97,6 +104,7 @@ impl Body {
             Body::Announcement(_) => Kind::Announcement,
             Body::Blockage(_) => Kind::Blockage,
             Body::Plan(_) => Kind::Plan,
+            Body::Settings(_) => Kind::Settings,
         }
     }
 
@@ -132,6 +140,10 @@ impl Body {
             }
             Body::Blockage(blockage) => name("path", &blockage.path),
             Body::Plan(plan) => name("beam", &plan.beam),
+            Body::Settings(outcome) => {
+                let reason = outcome.reason.as_deref();
+                reason.map_or(Ok(()), |text| printable("reason", text, MAX_REASON_BYTES))
+            }
         }
     }
 }
@@ -155,10 +167,14 @@ fn within(
 }
 
 fn name(member: &'static str, text: &str) -> Result<(), ReportError> {
-    let fits = (1..=MAX_NAME_BYTES).contains(&text.len());
+    printable(member, text, MAX_NAME_BYTES)
+}
+
+fn printable(member: &'static str, text: &str, most: usize) -> Result<(), ReportError> {
+    let fits = (1..=most).contains(&text.len());
     match fits && !text.contains(char::is_control) {
         true => Ok(()),
-        false => Err(ReportError::Name(member)),
+        false => Err(ReportError::Text(member, most)),
     }
 }
 

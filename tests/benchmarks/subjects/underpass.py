@@ -61,6 +61,7 @@ class Underpass(Subject):
         paths: Sequence[PathName] = ("satellite",),
         terminal_receives: PathName | None = None,
         hub_receives: PathName | None = None,
+        on_demand: Mapping[PathName, Mapping[str, object]] | None = None,
     ) -> None:
         """Take what is laid over the nodes' configurations too, and what these are told."""
         self.name = name
@@ -75,6 +76,7 @@ class Underpass(Subject):
             paths=paths,
             terminal_receives=terminal_receives,
             hub_receives=hub_receives,
+            on_demand=on_demand or {},
         )
 
     def start(self, testbed: Testbed) -> None:

@@ -75,6 +75,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("PUT", "/v1/terminals/{terminal}", of_first, {"beam": "ku-1", "name": "x"}),
         ("PUT", "/v1/terminals/{terminal}/route", of_first + "/route", LINE),
         ("DELETE", "/v1/terminals/{terminal}/route", of_first + "/route", None),
+        ("PUT", "/v1/terminals/{terminal}/settings", of_first + "/settings", {}),
         ("DELETE", "/v1/terminals/{terminal}", of_first, None),
         (
             "POST",

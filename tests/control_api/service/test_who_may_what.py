@@ -272,6 +272,7 @@ def test_a_tenants_people_change_nothing_of_another(api: Api, role: str) -> None
         ("POST", south + "/positions", position),
         ("PUT", south + "/route", line),
         ("DELETE", south + "/route", None),
+        ("PUT", south + "/settings", {}),
         ("PUT", south, {"beam": "ku-1", "name": "mine", "tenant": NORTH}),
         ("DELETE", south, None),
         ("PUT", f"/v1/users/chief-of-{SOUTH}", user),

@@ -68,6 +68,7 @@ fn hop(neighbour: u64) -> HopConfig {
         ipv6: false,
         tls: true,
         meter: None,
+        on_demand: None,
     }
 }
 

@@ -280,7 +280,7 @@ impl Teller for Told {
     }
 }
 
-/// Keeps the plans that come.
+/// Keeps the plans and settings that come.
 #[derive(Default)]
 pub struct Plans(pub Mutex<Vec<String>>);
 
@@ -288,5 +288,9 @@ impl Planned for Plans {
     fn plan(&self, document: &[u8]) {
         let text = String::from_utf8(document.to_vec()).unwrap();
         self.0.lock().unwrap().push(text);
+    }
+
+    fn settings(&self, document: &[u8]) {
+        self.plan(document);
     }
 }

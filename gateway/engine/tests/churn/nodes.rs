@@ -68,6 +68,7 @@ fn hop(id: u64, neighbour: usize) -> HopConfig {
         ipv6: false,
         tls: true,
         meter: None,
+        on_demand: None,
     }
 }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use underpass_bundle as bundle;
 use underpass_cla::{Class, Outcome, Refusal, SessionId, SessionInfo, Transfer};
 use underpass_engine::{
-    Action, Engine, EngineConfig, HopConfig, HopId, LinkChange, Message, Migration, RouteEntry,
-    StreamKey,
+    Action, Engine, EngineConfig, HopConfig, HopId, LinkChange, Message, Migration, PathChange,
+    RouteEntry, StreamKey,
 };
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::{Announcement, Event, Open, Target};
@@ -46,6 +46,7 @@ pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
         ipv6: false,
         tls: true,
         meter: None,
+        on_demand: None,
     };
     EngineConfig {
         node,
@@ -84,6 +85,9 @@ pub struct Node {
     pub messages: Vec<Message>,
     pub changes: Vec<LinkChange>,
     pub migrations: Vec<Migration>,
+    pub paths: Vec<(HopId, PathChange)>,
+    /// Bundles for a service that did not take them.
+    pub unclaimed: usize,
     pub aborted: Vec<SessionId>,
     offers: Vec<Offered>,
 }
@@ -102,6 +106,8 @@ impl Node {
             messages: Vec::new(),
             changes: Vec::new(),
             migrations: Vec::new(),
+            paths: Vec::new(),
+            unclaimed: 0,
             aborted: Vec::new(),
             offers: Vec::new(),
         }
@@ -194,6 +200,8 @@ impl Node {
                 Action::Bundle(bundle::Event::Forged { .. }) => self.forged += 1,
                 Action::Bundle(bundle::Event::Deleted { .. } | bundle::Event::Discarded { .. }) => {
                 }
+                Action::Bundle(bundle::Event::Deliver(_)) => self.unclaimed += 1,
+                Action::Path { hop, change } => self.paths.push((hop, change)),
                 Action::Message(message) => self.messages.push(message),
                 Action::Link { change, .. } => self.changes.push(change),
                 Action::Migrated(migration) => self.migrations.push(migration),

@@ -161,6 +161,7 @@ fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: Option<PlanLine>) -
         ipv6: false,
         tls: true,
         meter: None,
+        on_demand: None,
     }
 }
 

@@ -30,6 +30,10 @@ pub struct PathChange {
     receive_rate_bps: Option<Option<u64>>,
     /// Whether the link is blocked.
     blocked: Option<bool>,
+    /// Of a path on demand: true has it up, false released, null leaves it to what
+    /// needs it.
+    #[serde(default, deserialize_with = "present")]
+    brought_up: Option<Option<bool>>,
 }
 
 /// Tells a null from a key that is left out.
@@ -80,6 +84,11 @@ pub async fn change_path(
     let change = state
         .hold(move |state, holds| {
             let hop = state.hop(&path)?;
+            if change.brought_up.is_some() && !state.dials_on_demand(hop) {
+                return Err(Problem::invalid(
+                    "this node does not bring the path up: it has no [path.on_demand]",
+                ));
+            }
             state.change_path(&path, hop, &change, holds, &actor)?;
             Ok(change)
         })
@@ -274,6 +283,12 @@ impl ApiState {
         view.ok_or_else(|| unknown_path(name))
     }
 
+    fn dials_on_demand(&self, hop: HopId) -> bool {
+        let snapshot = self.shell.read_hop(hop, |engine| engine.hop(hop));
+        let on_demand = snapshot.and_then(|hop| hop.on_demand);
+        on_demand.is_some_and(|of| of.dials)
+    }
+
     fn change_path(
         &self,
         name: &str,
@@ -312,6 +327,14 @@ impl ApiState {
             if let Some(blocked) = change.blocked {
                 engine.block(now, hop, blocked);
                 holds.block(path(), blocked, actor);
+            }
+            if let Some(held) = change.brought_up {
+                engine.hold_up(now, hop, held);
+                let of = |up| Held::BroughtUp { path: path(), up };
+                match held {
+                    Some(up) => holds.set(of(up), actor),
+                    None => holds.release(&of(false)),
+                }
             }
             Ok(())
         })

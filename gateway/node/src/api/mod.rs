@@ -32,6 +32,7 @@ mod removals;
 mod reports;
 mod routes;
 mod server;
+mod settings;
 mod text;
 mod tls;
 mod upgrade;
@@ -58,6 +59,7 @@ use crate::run::contacts::ContactRouting;
 use crate::run::control::Contacts;
 use crate::run::mptcp::Mptcp;
 use crate::run::plans::Plans;
+use crate::run::provider::Provider;
 use crate::run::reload::Reload;
 use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
 use crate::security::Security;
@@ -109,6 +111,8 @@ pub struct ApiState {
     pub holds: Arc<KeptHolds>,
     /// The plans of this node.
     pub plans: Arc<Plans>,
+    /// What a provider sets.
+    pub provider: Arc<Provider>,
     /// What became of its reports, where it sends any.
     pub reports_sent: Option<Arc<Sent>>,
     /// Reports of terminals, at a hub.
@@ -183,6 +187,8 @@ fn routes() -> Routes {
         .get(Read, "/v1/reports", reports::reports)
         .get(Read, "/v1/position", position::position)
         .get(Read, "/v1/plans", plans::plans)
+        .get(Read, "/v1/settings", settings::list)
+        .put(Operate, "/v1/settings/{node}", settings::set)
         .put(Operate, "/v1/plans", plans::take)
         .body_bytes("/v1/plans", underpass_plans::MAX_DOCUMENT_BYTES)
         .get(Read, "/v1/announcements", announcements::list)

@@ -22,6 +22,7 @@ use super::routes::BODY_BYTES;
 use super::*;
 use crate::config::{Config, Current, Document};
 use crate::run::engine::configure;
+use crate::run::provider::Provider;
 use crate::run::reports::{Made, Reporter};
 use crate::security::Security;
 
@@ -123,6 +124,7 @@ impl World {
             crate::run::acknowledge_plans(Some(reports))
         };
         let (plans, _) = Plans::start(&current, &shell, &control_clock, acknowledge);
+        let provider = Provider::start(&current, &shell);
         let state = Arc::new(ApiState {
             reporter: Arc::new(Reporter::new(shell.clone(), &config, control_clock.clone())),
             positions: None,
@@ -130,6 +132,7 @@ impl World {
             announced: Announced::default(),
             contacts: ContactRouting::start(&config, &shell),
             plans,
+            provider,
             holds: Arc::new(KeptHolds::load(folder.path())),
             control_clock,
             control: None,

@@ -217,6 +217,11 @@ fn paths(paths: &[PathView]) -> Table {
             }
             _ => state.to_owned(),
         };
+        let state = match &hop.on_demand {
+            Some(of) if of.dials && !of.up => "released".to_owned(),
+            Some(of) if of.dials && !hop.up => format!("{state}, coming up"),
+            _ => state,
+        };
         let state = match hop.direction.as_str() {
             "receive" => format!("{state}, sends nothing"),
             _ => state,
@@ -280,6 +285,8 @@ pub fn holds(holds: &[HoldView]) -> Table {
                 format!("{path} receives {}", limit(rate_bps))
             }
             Held::BeamRate { rate_bps } => format!("beam of {}", limit(rate_bps)),
+            Held::BroughtUp { path, up: true } => format!("{path} up"),
+            Held::BroughtUp { path, up: false } => format!("{path} released"),
             Held::Migration {
                 class,
                 neighbour,

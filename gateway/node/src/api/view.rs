@@ -8,7 +8,8 @@ use time::OffsetDateTime;
 use underpass_bpsec::{Guard, Operation, Outcome};
 use underpass_cla::{Class, LtpFigures, PathFigures};
 use underpass_engine::{
-    HopSnapshot, LinkSnapshot, MeasuredLink, PlannedBlockage, SessionSnapshot, Source,
+    HopSnapshot, LinkSnapshot, MeasuredLink, OnDemandSnapshot, PlannedBlockage, SessionSnapshot,
+    Source,
 };
 use underpass_reports::CapacityReason;
 use underpass_store::Figures;
@@ -172,6 +173,50 @@ pub struct HopFields {
     /// What is spent on it; null where its bytes are not paid for.
     #[serde(default)]
     pub meter: Option<MeterView>,
+    /// Whether it is up; null where it always is.
+    #[serde(default)]
+    pub on_demand: Option<OnDemandView>,
+}
+
+/// A path that is up on demand.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OnDemandView {
+    /// Whether this node brings it up; else it asks the neighbour to.
+    pub dials: bool,
+    /// Whether it is brought up.
+    pub up: bool,
+    /// Since when it is so, s.
+    pub since_s: f64,
+    /// operator, pinned, others-down, backlog or neighbour; null if nothing needs
+    /// it.
+    pub need: Option<String>,
+    /// Whether an operator has it up (true) or released (false); null: neither.
+    pub held: Option<bool>,
+    /// How long it was up since the start, s.
+    pub up_s: f64,
+    /// How often it was brought up since the start, by why.
+    pub brought_up: BTreeMap<String, u64>,
+}
+
+impl OnDemandView {
+    fn of(path: &OnDemandSnapshot) -> OnDemandView {
+        let since = path.since.elapsed();
+        let now = if path.dials && path.up {
+            since
+        } else {
+            Duration::ZERO
+        };
+        let times = path.brought_up.iter();
+        OnDemandView {
+            dials: path.dials,
+            up: path.up,
+            since_s: since.as_secs_f64(),
+            need: path.need.map(|need| need.name().to_owned()),
+            held: path.held,
+            up_s: (path.up_time + now).as_secs_f64(),
+            brought_up: times.map(|(why, n)| (why.name().to_owned(), *n)).collect(),
+        }
+    }
 }
 
 /// What is known of a link by measuring.
@@ -571,6 +616,7 @@ impl ApiState {
                 measured: MeasuredView::of(&hop.measured),
                 efficiency: self.reporter.efficiency(hop.id),
                 meter: hop.meter.as_ref().map(|meter| self.meter_view(meter)),
+                on_demand: hop.on_demand.as_ref().map(OnDemandView::of),
             },
         };
         view.mptcp = PathMptcp::of(&view);

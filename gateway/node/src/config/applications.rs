@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use underpass_bundle::{Amount, Applications};
-use underpass_engine::STREAM_SERVICE;
+use underpass_engine::{ON_DEMAND_SERVICE, STREAM_SERVICE};
 
 use super::traffic::{ClassSettings, class_named};
 
@@ -84,9 +84,11 @@ fn reserved() -> BTreeSet<u64> {
     BTreeSet::from([
         0,
         STREAM_SERVICE,
+        ON_DEMAND_SERVICE,
         underpass_deferred::wire::SERVICE,
         underpass_reports::SERVICE,
         underpass_plans::SERVICE,
+        crate::provider::SERVICE,
     ])
 }
 

@@ -47,7 +47,7 @@ impl Change {
         match place[..] {
             [
                 "terminal" | "path" | "route" | "routing" | "relay" | "outlet" | "beam" | "streams"
-                | "bpsec",
+                | "bpsec" | "provider",
                 ..,
             ]
             | ["log", "level"]

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::meter::MeterSettings;
 use super::mptcp::{self, EndpointConfig};
+use super::on_demand::{AskedSettings, OnDemandSettings};
 
 /// How convergence-layer sessions are secured.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -249,6 +250,8 @@ pub struct PathConfig {
     pub networks: Vec<IpNet>,
     /// Its bytes are paid for. Default: they are not.
     pub meter: Option<MeterSettings>,
+    /// It is up only while it is needed. Default: it is always up.
+    pub on_demand: Option<OnDemandSettings>,
     /// What earlier runs have found.
     #[serde(skip)]
     pub known: KnownLink,
@@ -296,13 +299,14 @@ impl PathConfig {
     }
 
     /// Whether sessions of this path can go on under another configuration of
-    /// it: it leads the same way to the same neighbour.
+    /// it: it leads the same way to the same neighbour, always or on demand.
     pub fn is_same_way(&self, other: &PathConfig) -> bool {
         let way = |path: &PathConfig| {
             let from = (path.local, path.listen, path.interface.clone());
             let (name, layer) = (path.name.clone(), path.convergence_layer);
             let kind = (layer, path.plain, path.mptcp);
-            (name, path.neighbour, path.remote, kind, from)
+            let on_demand = path.on_demand.is_some();
+            (name, path.neighbour, path.remote, kind, from, on_demand)
         };
         way(self) == way(other)
     }
@@ -340,6 +344,9 @@ impl PathConfig {
             problems.push(format!("{at}: local and remote are of different families"));
         }
         self.check_listen(&at, problems);
+        if let Some(on_demand) = &self.on_demand {
+            on_demand.check(&at, &self.name, problems);
+        }
         let layer = self.convergence_layer;
         mptcp::check(&at, layer, self.mptcp, &self.mptcp_endpoints, problems);
     }
@@ -465,6 +472,9 @@ pub struct TerminalConfig {
     pub paths: Vec<TerminalPathConfig>,
     /// The bytes of its own path are paid for. Default: they are not.
     pub meter: Option<MeterSettings>,
+    /// The terminal brings its own path up when it is needed. Default: it is always
+    /// up.
+    pub on_demand: Option<AskedSettings>,
     /// What earlier runs have found.
     #[serde(skip)]
     pub known: KnownLink,
@@ -492,6 +502,8 @@ pub struct TerminalPathConfig {
     pub direction: PathDirection,
     /// As of a terminal.
     pub meter: Option<MeterSettings>,
+    /// As of a terminal.
+    pub on_demand: Option<AskedSettings>,
     /// What earlier runs have found.
     #[serde(skip)]
     pub known: KnownLink,
@@ -527,6 +539,8 @@ pub struct AcceptedHop {
     pub direction: PathDirection,
     /// Its bytes are paid for.
     pub meter: Option<MeterSettings>,
+    /// The terminal brings it up when it is needed.
+    pub on_demand: Option<AskedSettings>,
 }
 
 impl AcceptedHop {
@@ -583,6 +597,7 @@ impl TerminalConfig {
             mtu_bytes: self.mtu_bytes,
             direction: self.direction,
             meter: self.meter.clone(),
+            on_demand: self.on_demand.clone(),
         }
     }
 
@@ -602,6 +617,7 @@ impl TerminalConfig {
             mtu_bytes: path.mtu_bytes,
             direction: path.direction,
             meter: path.meter.clone(),
+            on_demand: path.on_demand.clone(),
         })
     }
 

@@ -23,20 +23,24 @@ mod meter;
 mod modem;
 mod mptcp;
 mod node;
+mod on_demand;
 mod payloads;
 mod positions;
+mod provider;
 mod reports;
 mod route;
 mod routing;
 mod traffic;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
 use serde::Deserialize;
 use thiserror::Error;
 use underpass_edge::classify::{Classifier, UnknownClass};
+
+use crate::privileged::PathCommands;
 
 pub use api::{ApiConfig, ApiRole};
 pub use applications::ApplicationsConfig;
@@ -60,14 +64,16 @@ pub use ltp::LtpConfig;
 pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
 pub use modem::ModemConfig;
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
+pub use on_demand::AskedSettings;
 pub use payloads::PayloadsConfig;
 pub use positions::{PositionsConfig, Source};
+pub use provider::{ProviderConfig, Settable};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
 pub use routing::RoutingConfig;
 pub use traffic::{
     ClassSettings, Coded, FlowEstimate, MeteredPolicy, MigrateSettings, PathPolicy, StreamsConfig,
-    class_named, coded,
+    class_named, coded, default_class_tables,
 };
 
 /// Why a configuration cannot be used.
@@ -191,6 +197,9 @@ pub struct Config {
     /// The control service that a hub works with.
     #[serde(default)]
     pub control: Option<ControlConfig>,
+    /// What a provider may set from afar.
+    #[serde(default)]
+    pub provider: ProviderConfig,
     /// Where sizes of objects are told.
     #[serde(default)]
     pub cdni: Option<CdniConfig>,
@@ -247,6 +256,9 @@ impl Config {
             }
         }
         for hop in self.accepted_hops() {
+            if let Some(asked) = &hop.on_demand {
+                asked.check(&hop.name, problems);
+            }
             if let Some(meter) = &hop.meter {
                 meter.check(&hop.name, &self.classes, problems);
             }
@@ -355,6 +367,15 @@ impl Config {
     pub fn has_own_ports(&self) -> bool {
         let bare = |path: &PathConfig| path.convergence_layer.is_bare();
         self.has_quic() || self.paths.iter().any(bare)
+    }
+
+    /// The programs that bring paths up and release them, by path.
+    pub fn path_commands(&self) -> BTreeMap<String, PathCommands> {
+        let commands = self.paths.iter().filter_map(|path| {
+            let commands = path.on_demand.as_ref()?.commands()?;
+            Some((path.name.clone(), commands))
+        });
+        commands.collect()
     }
 
     /// The ipn node numbers this node has sessions with.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
+use toml::{Table, Value};
 use underpass_cla::Class;
 
 /// One traffic class; its place in the list is its number on the wire.
@@ -187,27 +188,42 @@ fn default_weight() -> u32 {
 }
 
 /// Signalling, interactive, normal and bulk: normal and bulk share what the
-/// others leave, four to one.
+/// others leave, four to one. Name, priority and weight of each.
+const DEFAULT_CLASSES: [(&str, u8, u32); 4] = [
+    ("signalling", 0, 1),
+    ("interactive", 1, 1),
+    ("normal", 2, 4),
+    ("bulk", 2, 1),
+];
+
+/// The default classes, as they would be written.
+pub fn default_class_tables() -> Vec<Table> {
+    let classes = DEFAULT_CLASSES.into_iter();
+    let tables = classes.map(|(name, priority, weight)| {
+        Table::from_iter([
+            ("name".to_owned(), Value::from(name)),
+            ("priority".to_owned(), Value::from(priority)),
+            ("weight".to_owned(), Value::from(weight)),
+        ])
+    });
+    tables.collect()
+}
+
 pub(super) fn default_classes() -> Vec<ClassSettings> {
-    [
-        ("signalling", 0, 1),
-        ("interactive", 1, 1),
-        ("normal", 2, 4),
-        ("bulk", 2, 1),
-    ]
-    .into_iter()
-    .map(|(name, priority, weight)| ClassSettings {
-        name: name.to_owned(),
-        priority,
-        weight,
-        policy: PathPolicy::Bonded,
-        paths: Vec::new(),
-        migrate: MigrateSettings::default(),
-        estimate: FlowEstimate::default(),
-        metered: MeteredPolicy::default(),
-        coded: None,
-    })
-    .collect()
+    DEFAULT_CLASSES
+        .into_iter()
+        .map(|(name, priority, weight)| ClassSettings {
+            name: name.to_owned(),
+            priority,
+            weight,
+            policy: PathPolicy::Bonded,
+            paths: Vec::new(),
+            migrate: MigrateSettings::default(),
+            estimate: FlowEstimate::default(),
+            metered: MeteredPolicy::default(),
+            coded: None,
+        })
+        .collect()
 }
 
 /// Looks a class up by its name.

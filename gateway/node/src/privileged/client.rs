@@ -23,14 +23,17 @@ use crate::path_manager::Wanted;
 /// seconds on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often it is asked whether a program has ended.
+const GLANCE: Duration = Duration::from_millis(50);
+
 /// Why the helper did not do it.
 #[derive(Debug, Error)]
 pub enum HelperError {
     /// It cannot be started.
-    #[error("the helper for interception, congestion controls and MPTCP does not start: {0}")]
+    #[error("the helper does not start: {0}")]
     Start(io::Error),
     /// It has ended, or does not answer.
-    #[error("the helper for interception, congestion controls and MPTCP has ended")]
+    #[error("the helper has ended")]
     Lost,
     /// It tried.
     #[error("{0}")]
@@ -199,6 +202,25 @@ impl Helper {
         }
     }
 
+    /// Runs the program that brings a path up, or releases it, until it ends.
+    ///
+    /// # Errors
+    /// When there is none, or it fails or takes too long.
+    pub fn run(&self, path: &str, raise: bool) -> Result<(), HelperError> {
+        let path = path.to_owned();
+        self.done(&Request::Run {
+            path: path.clone(),
+            raise,
+        })?;
+        loop {
+            match self.ask(&Request::Ran { path: path.clone() })? {
+                Answer::Done => return Ok(()),
+                Answer::Running => std::thread::sleep(GLANCE),
+                other => return Err(unexpected(other)),
+            }
+        }
+    }
+
     fn done(&self, request: &Request) -> Result<(), HelperError> {
         match self.ask(request)? {
             Answer::Done => Ok(()),
@@ -215,9 +237,7 @@ impl Helper {
             Ok(None) | Err(_) => {
                 // A late answer would be taken for the next one.
                 *place = None;
-                tracing::error!(
-                    "the helper for interception, congestion controls and MPTCP has ended"
-                );
+                tracing::error!("the helper has ended");
                 Err(HelperError::Lost)
             }
         }

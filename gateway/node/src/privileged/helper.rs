@@ -13,6 +13,7 @@ use thiserror::Error;
 use underpass_edge::transparent::Interception;
 use underpass_hybla::Loader;
 
+use super::commands::Commands;
 use super::requests::{Answer, Begin, Request, receive, send};
 use crate::confinement;
 use crate::path_manager::PathManager;
@@ -73,6 +74,7 @@ struct HelperState {
     loader: Loader,
     rules: Option<Interception>,
     paths: PathManager,
+    commands: Commands,
 }
 
 impl HelperState {
@@ -87,6 +89,7 @@ impl HelperState {
             tracing::warn!(%error, "the helper keeps all rights that it was started with");
         }
         HelperState {
+            commands: Commands::new(begin.commands.clone()),
             begin,
             loader: Loader::new(),
             rules: None,
@@ -126,6 +129,17 @@ impl HelperState {
             (Request::Count, Some(rules)) => rules.plain_ip_bytes().map(Answer::Count),
             (Request::ManagePaths(wanted), _) if self.begin.manages_paths => {
                 Ok(Answer::ManagedPaths(self.paths.set(&wanted)))
+            }
+            (Request::Run { path, raise }, _) => {
+                let begun = self.commands.begin(&path, raise);
+                return begun.map_or_else(Answer::Failed, |()| Answer::Done);
+            }
+            (Request::Ran { path }, _) => {
+                return match self.commands.ended(&path) {
+                    None => Answer::Running,
+                    Some(Ok(())) => Answer::Done,
+                    Some(Err(reason)) => Answer::Failed(reason),
+                };
             }
             (Request::Release, _) => {
                 self.rules = None;

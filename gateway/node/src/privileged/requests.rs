@@ -11,6 +11,7 @@ use underpass_edge::config::InterceptionConfig;
 use underpass_edge::dial::Families;
 use underpass_edge::transparent::{Beyond, PlainBytes};
 
+use super::commands::PathCommands;
 use crate::config::LogConfig;
 use crate::path_manager::Wanted;
 
@@ -29,6 +30,9 @@ pub struct Begin {
     /// Whether it sets MPTCP endpoints.
     #[serde(default)]
     pub manages_paths: bool,
+    /// The programs that bring paths up and release them, by path.
+    #[serde(default)]
+    pub commands: BTreeMap<String, PathCommands>,
 }
 
 /// What is asked.
@@ -64,6 +68,18 @@ pub enum Request {
     Release,
     /// Sets MPTCP endpoints and limits, which go with the helper.
     ManagePaths(Wanted),
+    /// Begins to run the program that brings a path up, or releases it.
+    Run {
+        /// The path's name.
+        path: String,
+        /// Whether it is brought up.
+        raise: bool,
+    },
+    /// What has become of it.
+    Ran {
+        /// The path's name.
+        path: String,
+    },
 }
 
 /// What rules are made of.
@@ -86,6 +102,8 @@ pub struct Intercept {
 pub enum Answer {
     /// It is done.
     Done,
+    /// It runs.
+    Running,
     /// The congestion control, and why not those before it.
     Choice {
         /// Its name; none where none can be had.

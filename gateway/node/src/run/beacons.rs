@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use underpass_beacon::{Beacons, Endpoint, Key, PeerConfig, PeerId, SocketConfig, bind};
 use underpass_engine::HopId;
 
-use super::RunError;
+use super::{RunError, on_demand};
 use crate::config::{AcceptedHop, Config, PathConfig};
 use crate::shell::{BeaconReceiver, LinkBeacons, Shell};
 use crate::upgrade::Sockets;
@@ -55,7 +55,9 @@ impl Opener {
         let hop_of = |name: &str| shell.hop_named(name);
         // Others' nodes send none.
         let ours = |path: &&PathConfig| !path.convergence_layer.is_bare();
-        for path in config.paths.iter().filter(ours) {
+        // One that is released has none.
+        let up = |path: &&PathConfig| on_demand::is_up(shell, &path.name);
+        for path in config.paths.iter().filter(ours).filter(up) {
             if let Some(hop) = hop_of(&path.name) {
                 let beacons = self.open_path(config, path, hop, key.as_ref())?;
                 opened.insert(&path.name, beacons);

@@ -13,6 +13,7 @@ use underpass_control_client::{
 use underpass_reports::Kind;
 
 use super::plans::Plans;
+use super::provider::Provider;
 use super::reports::Made;
 use crate::clock::ControlClock;
 use crate::config::{Config, ControlConfig};
@@ -89,9 +90,15 @@ pub(super) fn post(
     Ok((service, started?))
 }
 
-/// Begins to follow the stream of plans.
-pub(super) fn follow(config: &Config, service: Arc<Service>, plans: Arc<Plans>) -> Follower {
-    Follower::start(config.node.number, service, Arc::new(Taking(plans)))
+/// Begins to follow the stream of plans and settings.
+pub(super) fn follow(
+    config: &Config,
+    service: Arc<Service>,
+    plans: Arc<Plans>,
+    provider: Arc<Provider>,
+) -> Follower {
+    let taking = Taking { plans, provider };
+    Follower::start(config.node.number, service, Arc::new(taking))
 }
 
 /// Posts what this hub reports of itself, until nothing comes out of `made`.
@@ -115,7 +122,9 @@ pub(super) async fn post_own(node: u64, mut made: mpsc::Receiver<Made>, posting:
 pub(super) fn lane(kind: Kind) -> Lane {
     match kind {
         Kind::Status => Lane::Routine,
-        Kind::Plan | Kind::Announcement | Kind::Blockage | Kind::Position => Lane::Urgent,
+        Kind::Plan | Kind::Settings | Kind::Announcement | Kind::Blockage | Kind::Position => {
+            Lane::Urgent
+        }
     }
 }
 
@@ -135,13 +144,22 @@ impl Teller for Hub {
     }
 }
 
-/// Where plans go.
-struct Taking(Arc<Plans>);
+/// Where plans and settings go.
+struct Taking {
+    plans: Arc<Plans>,
+    provider: Arc<Provider>,
+}
 
 impl Planned for Taking {
     fn plan(&self, document: &[u8]) {
-        if let Err(error) = self.0.take(document) {
+        if let Err(error) = self.plans.take(document) {
             tracing::warn!(%error, "plan of the control service not taken");
+        }
+    }
+
+    fn settings(&self, document: &[u8]) {
+        if let Err(error) = self.provider.take(document) {
+            tracing::warn!(%error, "settings of the control service not taken");
         }
     }
 }

@@ -20,8 +20,9 @@ use underpass_streams::Announcement;
 
 use super::{control, deferred, plans, reports};
 use crate::config::{
-    BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate, MeterSettings,
-    MeteredPolicy, MigrateSettings, PathDirection, PathPolicy, RelayConfig, Role, class_named,
+    AskedSettings, BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate,
+    MeterSettings, MeteredPolicy, MigrateSettings, PathDirection, PathPolicy, RelayConfig, Role,
+    class_named,
 };
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -124,6 +125,7 @@ fn agent(config: &Config) -> bundle::Config {
     }
     if plans::takes_part(config) && config.node.role == Role::Terminal {
         agent.services.insert(underpass_plans::SERVICE);
+        agent.services.insert(crate::provider::SERVICE);
     }
     agent
 }
@@ -250,6 +252,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         ipv6: path.remote.ip().to_canonical().is_ipv6(),
         tls: tls && !path.plain,
         meter: meter(config, path.meter.as_ref()),
+        on_demand: path.on_demand.as_ref().map(|of| of.on_demand(&path.name)),
     });
     let accepted = config.accepted_hops().map(|hop| {
         let listeners = config.listeners.iter().map(|listener| &listener.name);
@@ -277,6 +280,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
             ipv6: false,
             tls,
             meter: meter(config, hop.meter.as_ref()),
+            on_demand: hop.on_demand.as_ref().map(AskedSettings::on_demand),
             name: hop.name,
         }
     });

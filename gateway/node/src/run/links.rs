@@ -1,6 +1,6 @@
 //! The sessions of the convergence layers: dialled and accepted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use underpass_tcpcl::{
 
 use super::carriers::{PathDialer, SessionListener};
 use super::engine::window_of;
-use super::{RunError, bare_sessions, quic_sessions};
+use super::{RunError, bare_sessions, on_demand, quic_sessions};
 use crate::config::{self, AcceptedHop, Config, ControlConfig, ConvergenceLayer, PathConfig};
 use crate::privileged::Helper;
 use crate::security::{Certified, Security};
@@ -102,6 +102,16 @@ impl Links {
         }
     }
 
+    /// Stops dialling by a path, and waits until its sessions have ended, so long
+    /// at most.
+    pub async fn end_path(&self, name: &str, within: Duration) {
+        let dialer = self.dialers().remove(name);
+        if let Some(dialer) = dialer {
+            // A peer that is out of reach does not answer.
+            let _ = tokio::time::timeout(within, dialer.shutdown()).await;
+        }
+    }
+
     /// Begins to dial by a path.
     pub fn add_path(&self, config: &Config, path: &PathConfig) {
         let (sessions, security, node) = (&self.sessions, &self.security, self.node.clone());
@@ -160,6 +170,14 @@ impl Links {
             }
             listener.add_connections(connections.saturating_sub(before));
         }
+    }
+
+    /// The paths on demand that are dialled.
+    pub fn dialled_on_demand(&self, config: &Config) -> BTreeSet<String> {
+        let dialers = self.dialers();
+        let on_demand = config.paths.iter().filter(|path| path.on_demand.is_some());
+        let dialled = on_demand.filter(|path| dialers.contains_key(&path.name));
+        dialled.map(|path| path.name.clone()).collect()
     }
 
     /// Whether a path is dialled without extension items.
@@ -336,13 +354,14 @@ pub(super) fn backoff(config: &Config) -> Backoff {
     }
 }
 
-/// Starts to dial and to listen.
+/// Starts to dial and to listen; of the paths on demand by those that are up.
 pub(super) fn open(
     config: &Config,
     incarnation: u64,
     security: &Security,
     node: Arc<dyn Node>,
     sockets: &Arc<Sockets>,
+    up: &BTreeSet<String>,
 ) -> Result<Links, RunError> {
     let partial = SharedPartials::new(PartialLimits {
         time: Duration::from_secs(config.tcp.hold_s),
@@ -362,7 +381,7 @@ pub(super) fn open(
         sockets: sockets.clone(),
         connections: AtomicUsize::new(connections(config)),
     };
-    for path in &config.paths {
+    for path in on_demand::dialled(config, up) {
         links.add_path(config, path);
     }
     for listener in &config.listeners {

@@ -26,6 +26,7 @@ use super::contacts::ContactRouting;
 use super::inbound::NamedClients;
 use super::links::Links;
 use super::mptcp::Mptcp;
+use super::on_demand::OnDemandPaths;
 use super::{RunError, beacons, custody, engine};
 use crate::bpsec::{self, BpsecError};
 use crate::config::{
@@ -34,7 +35,8 @@ use crate::config::{
 use crate::holds::KeptHolds;
 use crate::interception::Interceptor;
 use crate::logging::Level;
-use crate::privileged::HelperError;
+use crate::privileged::{HelperError, PathCommands};
+use crate::provider::{KeptSettings, Settings, Verdict};
 use crate::shell::{Shell, StreamOutlet};
 
 /// Why what runs stays as it is.
@@ -93,6 +95,11 @@ pub(super) struct Parts {
     /// What waits is counted on through all configurations.
     pub applications: Option<Arc<Applications>>,
     pub bpsec: Arc<Guard>,
+    pub on_demand: Arc<OnDemandPaths>,
+    /// What the provider has set.
+    pub provider: Arc<KeptSettings>,
+    /// The programs that the helper has for paths.
+    pub commands: BTreeMap<String, PathCommands>,
 }
 
 /// Takes another configuration over.
@@ -104,7 +111,9 @@ pub(super) struct Reloader {
 }
 
 struct State {
-    /// What runs, as it is written.
+    /// The node's own configuration, as it was read last.
+    own: Document,
+    /// What runs: that, and what the provider sets.
     written: Document,
     /// The hops' numbers, by name.
     numbers: BTreeMap<String, u64>,
@@ -130,13 +139,19 @@ struct Hops {
 }
 
 impl Reloader {
-    /// `written` is what runs.
-    pub fn new(written: Document, current: Arc<Current>, parts: Parts) -> Arc<Reloader> {
+    /// `own` is the node's own configuration, and `written` what runs.
+    pub fn new(
+        own: Document,
+        written: Document,
+        current: Arc<Current>,
+        parts: Parts,
+    ) -> Arc<Reloader> {
         let numbers: BTreeMap<String, u64> = current.get().hop_names().zip(0..).collect();
         Arc::new(Reloader {
-            path: written.path().to_owned(),
+            path: own.path().to_owned(),
             current,
             state: Mutex::new(State {
+                own,
                 written,
                 next_number: numbers.len() as u64,
                 numbers,
@@ -184,10 +199,55 @@ impl Reloader {
         })
     }
 
+    /// Takes over what the provider sets, on a thread that may wait: all of it, or
+    /// nothing. What is known of these settings already is not tried again.
+    pub fn apply(self: &Arc<Self>, settings: Arc<Settings>) -> JoinHandle<Verdict> {
+        let reloader = self.clone();
+        tokio::task::spawn_blocking(move || reloader.apply_now(settings))
+    }
+
+    fn apply_now(&self, settings: Arc<Settings>) -> Verdict {
+        let mut state = self.state.lock().unwrap();
+        let (provider, version) = (&self.parts.provider, settings.settings);
+        if let Some(known) = provider.verdict(version) {
+            return known;
+        }
+        let laid = settings.over(&state.own).map_err(|error| error.to_string());
+        let taken = laid.and_then(|written| {
+            let taken = self.put_into_force(&mut state, written);
+            taken.map_err(|error| error.to_string())
+        });
+        match taken {
+            Ok(changes) => {
+                tracing::info!(version, ?changes, "the provider's settings are in force");
+                if let Err(error) = provider.keep(settings) {
+                    tracing::error!(%error, "they would not survive a restart");
+                }
+                Verdict::Applied
+            }
+            Err(reason) => {
+                tracing::error!(version, reason, "the provider's settings are refused");
+                provider.refuse(version, &reason);
+                Verdict::Refused(reason)
+            }
+        }
+    }
+
     fn take_over(&self) -> Result<Vec<String>, ReloadError> {
         // One reload at a time.
         let mut state = self.state.lock().unwrap();
-        let written = Document::read(&self.path)?;
+        let own = Document::read(&self.path)?;
+        let written = with_settings(&own, &self.parts.provider);
+        let changes = self.put_into_force(&mut state, written)?;
+        state.own = own;
+        Ok(changes)
+    }
+
+    fn put_into_force(
+        &self,
+        state: &mut State,
+        written: Document,
+    ) -> Result<Vec<String>, ReloadError> {
         let mut config = Config::of(&written)?;
         let running = self.current.get();
         let changes = between(state.written.table(), written.table());
@@ -196,6 +256,11 @@ impl Reloader {
         let fixed: Vec<String> = fixed.map(Change::key).collect();
         if !fixed.is_empty() {
             return Err(ReloadError::Restart(fixed));
+        }
+        let known = |(path, commands)| self.parts.commands.get(path) == Some(commands);
+        if !config.path_commands().iter().all(known) {
+            let programs = "raise, release and command_s of path.on_demand";
+            return Err(ReloadError::Restart(vec![programs.to_owned()]));
         }
         if config.neighbours().is_empty() != running.neighbours().is_empty() {
             return Err(ReloadError::Alone);
@@ -206,7 +271,7 @@ impl Reloader {
         let config = Arc::new(config);
         let edge = self.parts.edge.prepare(&config.edge)?;
         let rules = bpsec::load(&config.bpsec)?;
-        let hops = self.prepare(&state, &running, &config)?;
+        let hops = self.prepare(state, &running, &config)?;
 
         let parts = &self.parts;
         let networks_changed =
@@ -224,13 +289,14 @@ impl Reloader {
         parts.mptcp.set(&config);
         for name in &hops.closed {
             parts.links.remove_path(name);
+            parts.on_demand.gone(name);
         }
         // The classes and their order are as before, and the scheduler asks for
         // no more: this does not fail.
         parts.shell.reconfigure(&engine)?;
         // What is held of a path that has come back holds again.
         parts.holds.apply(&parts.shell, &config);
-        self.change_beacons(&state, &running, &config, &hops);
+        self.change_beacons(state, &running, &config, &hops);
         for (path, beacons) in hops.opened {
             if let (Some(all), Some(beacons)) = (parts.shell.beacons(), beacons) {
                 all.insert(&path.name, beacons);
@@ -294,7 +360,8 @@ impl Reloader {
             }
         }
         let key = beacons::usable_key(config).map_err(Box::new)?;
-        for path in moved {
+        // Those on demand are opened when they are needed.
+        for path in moved.into_iter().filter(|path| path.on_demand.is_none()) {
             let key = key.as_ref().filter(|_| !path.convergence_layer.is_bare());
             let opened = key.map(|key| {
                 let hop = HopId(hops.numbers[&path.name]);
@@ -353,6 +420,24 @@ impl Reloader {
             });
         }
     }
+}
+
+/// A node's own configuration, with what its provider sets as far as the two fit
+/// each other: the node's own word counts more.
+pub(super) fn with_settings(own: &Document, provider: &KeptSettings) -> Document {
+    let Some(settings) = provider.in_force() else {
+        return own.clone();
+    };
+    let laid = settings.over(own).and_then(|written| {
+        Config::of(&written)?;
+        Ok(written)
+    });
+    laid.unwrap_or_else(|error| {
+        let version = settings.settings;
+        tracing::error!(version, %error, "the provider's settings are not in force any more");
+        provider.refuse(version, &error.to_string());
+        own.clone()
+    })
 }
 
 /// What earlier runs have found of the hops stays what it was at the start.

@@ -1,7 +1,7 @@
 //! What ends before a node is handed over to another process, and begins again
 //! where that does not come up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
@@ -12,6 +12,7 @@ use underpass_store::OpenError;
 use super::beacons;
 use super::custody::{self, OpenCustody};
 use super::links::Links;
+use super::on_demand;
 use super::plans::Plans;
 use super::reload::{HeldConfig, Reloader};
 use crate::config::Current;
@@ -34,6 +35,11 @@ impl Restarter {
     /// Keeps the configuration as it is.
     pub fn hold_config(&self) -> HeldConfig<'_> {
         self.reloader.hold()
+    }
+
+    /// The paths on demand that are up.
+    pub fn brought_up(&self) -> BTreeSet<String> {
+        on_demand::brought_up(&self.shell, &self.current.get())
     }
 
     /// No session begins any more in this process. Peers that dial are to set
@@ -84,6 +90,7 @@ impl Restarter {
     /// log: the sockets are there already.
     pub fn begin_sessions(&self) {
         let config = self.current.get();
+        on_demand::go_on(&self.shell, &self.links.dialled_on_demand(&config));
         self.holds.apply(&self.shell, &config);
         if let Some(beacons) = self.shell.beacons()
             && let Err(error) = self.beacons.open(&config, &self.shell, beacons)

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc};
 use underpass_cla::{Activity, Class, PathFigures, Session};
-use underpass_engine::{HopId, LinkChange, MoveReason, Source};
+use underpass_engine::{HopId, LinkChange, MoveReason, PathChange, Source};
 
 use super::shard::Inner;
 use super::{Shell, timer};
@@ -42,6 +42,17 @@ pub struct ClassMove {
     pub to: String,
     /// Why.
     pub reason: MoveReason,
+}
+
+/// What is to become of a path that is up on demand.
+#[derive(Clone, Debug)]
+pub struct PathOrder {
+    /// The hop.
+    pub hop: HopId,
+    /// The path's name.
+    pub path: String,
+    /// What is to be done.
+    pub change: PathChange,
 }
 
 /// Blockages of one hop since the start.
@@ -130,6 +141,21 @@ impl Inner {
             .collect()
     }
 
+    /// A path is to be brought up, or released.
+    pub(super) fn path_ordered(&mut self, hop: HopId, change: PathChange) {
+        let path = self.engine.hop_name(hop).unwrap_or_default().to_owned();
+        match change {
+            PathChange::BringUp(need) => {
+                tracing::info!(path, need = need.name(), "bringing the path up");
+            }
+            PathChange::Release(why) => {
+                tracing::info!(path, why = why.name(), "releasing the path");
+            }
+        }
+        // Nobody follows while the node ends.
+        let _ = self.path_orders.send(PathOrder { hop, path, change });
+    }
+
     /// A link has changed its state.
     pub(super) fn link_changed(&mut self, hop: HopId, change: LinkChange) {
         self.links.note(hop, change);
@@ -180,6 +206,12 @@ impl Shell {
     /// The moves of classes from now on.
     pub fn class_moves(&self) -> broadcast::Receiver<ClassMove> {
         self.class_moves.subscribe()
+    }
+
+    /// What is to become of paths that are up on demand, from the start on; for one
+    /// who follows.
+    pub fn path_orders(&self) -> Option<mpsc::UnboundedReceiver<PathOrder>> {
+        self.path_orders.lock().unwrap().take()
     }
 
     /// Blockages by hop since the start.

@@ -34,7 +34,7 @@ mod timer;
 mod transport;
 
 use std::ops::Range;
-use std::sync::{Arc, MutexGuard, OnceLock, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, Weak};
 use std::time::Instant;
 
 use tokio::sync::{broadcast, mpsc};
@@ -48,7 +48,7 @@ pub use beacons::{BeaconReceiver, LinkBeacons};
 pub use directory::Directory;
 pub use figures::{SessionReading, watch as watch_figures};
 pub use handover::{Dial, Stopped, StreamEdge};
-pub use links::{ClassMove, LinkEvent};
+pub use links::{ClassMove, LinkEvent, PathOrder};
 pub use listings::Counts;
 pub use outlet::StreamOutlet;
 pub use services::Service;
@@ -77,6 +77,8 @@ pub struct Shell {
     inbound: mpsc::UnboundedSender<Inbound>,
     link_events: broadcast::Sender<LinkEvent>,
     class_moves: broadcast::Sender<ClassMove>,
+    /// Until somebody follows them.
+    path_orders: Mutex<Option<mpsc::UnboundedReceiver<PathOrder>>>,
     beacons: OnceLock<LinkBeacons>,
     /// Where long payloads are, if this node has any.
     long: OnceLock<LongPayloads>,
@@ -98,11 +100,12 @@ impl Shell {
         let count = engines.len();
         let (link_events, _) = broadcast::channel(links::EVENTS);
         let (class_moves, _) = broadcast::channel(links::EVENTS);
+        let (orders, path_orders) = mpsc::unbounded_channel();
         let decoder = engines[0].decoder();
         let shards = Sharding::all(count).zip(engines);
         let shards = shards.map(|(own, engine)| {
             let (links, moves) = (link_events.clone(), class_moves.clone());
-            Shard::new(own, engine, links, moves)
+            Shard::new(own, engine, links, moves, orders.clone())
         });
         let shards = shards.collect();
         Arc::new_cyclic(|this| Shell {
@@ -112,6 +115,7 @@ impl Shell {
             inbound,
             link_events,
             class_moves,
+            path_orders: Mutex::new(Some(path_orders)),
             beacons: OnceLock::new(),
             long: OnceLock::new(),
             this: this.clone(),

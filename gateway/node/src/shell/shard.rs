@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, mpsc};
 use underpass_applications::Report;
 use underpass_bundle as bundle;
 use underpass_bundle::{Passed, Sharding};
@@ -13,7 +13,7 @@ use underpass_cla::{Session, SessionId, Transfer};
 use underpass_engine::{Action, Engine, Message, Migration, PlanChange};
 
 use super::applications::ApplicationDesk;
-use super::links::{ClassMove, LinkEvent, LinkLedger};
+use super::links::{ClassMove, LinkEvent, LinkLedger, PathOrder};
 use super::services::Service;
 use super::streams::StreamTable;
 use super::transport::TransportLedger;
@@ -60,6 +60,8 @@ pub(super) struct Inner {
     /// Their changes, and the moves of classes, for whoever follows them.
     pub link_events: broadcast::Sender<LinkEvent>,
     pub class_moves: broadcast::Sender<ClassMove>,
+    /// What is to become of paths that are up on demand.
+    pub path_orders: mpsc::UnboundedSender<PathOrder>,
 }
 
 /// What remains to be done once the engine is released.
@@ -84,6 +86,7 @@ impl Shard {
         engine: Engine,
         link_events: broadcast::Sender<LinkEvent>,
         class_moves: broadcast::Sender<ClassMove>,
+        path_orders: mpsc::UnboundedSender<PathOrder>,
     ) -> Shard {
         let inner = Inner {
             own,
@@ -103,6 +106,7 @@ impl Shard {
             moves_told: MovesTold::default(),
             link_events,
             class_moves,
+            path_orders,
         };
         Shard {
             inner: Mutex::new(inner),
@@ -211,6 +215,7 @@ impl Inner {
                     }
                 }
                 Action::Plan(change) => plan_changed(&change),
+                Action::Path { hop, change } => self.path_ordered(hop, change),
                 Action::Migrated(migration) => self.migrated(&migration),
                 Action::Passed { shard, passed } => effects.push(Effect::Passed(shard, passed)),
                 Action::Link { hop, change } => self.link_changed(hop, change),

@@ -1,6 +1,6 @@
 //! The side of the process that runs.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -29,7 +29,7 @@ use crate::budgets::KeptBudgets;
 use crate::config::Current;
 use crate::interception::Interceptor;
 use crate::known_links::KnownLinks;
-use crate::privileged::{HeldHelper, Helper};
+use crate::privileged::{HeldHelper, Helper, PathCommands};
 use crate::run::{Parting, Restarter, set_clocks};
 use crate::shell::{Shell, Stopped, StreamEdge, StreamOutlet};
 
@@ -92,6 +92,8 @@ pub struct Parts {
     pub helper: Option<Arc<Helper>>,
     /// Whether it was started to set MPTCP endpoints, too.
     pub manages_paths: bool,
+    /// The programs that it has for paths.
+    pub commands: BTreeMap<String, PathCommands>,
     pub sockets: Arc<Sockets>,
     pub launcher: Launcher,
     pub known_links: Arc<KnownLinks>,
@@ -219,6 +221,8 @@ impl HandOver {
             is_durable: config.custody.is_durable(),
             has_helper: parts.helper.is_some(),
             manages_paths: parts.helper.is_some() && parts.manages_paths,
+            commands: parts.commands.clone(),
+            up: parts.restarter.brought_up(),
             proxies: parts.edge.switch(),
             interception: interceptor.map(|rules| (rules.switch(), rules.families())),
             sockets: names,

@@ -1,7 +1,7 @@
 //! What the process that runs and the next one tell each other. Who reads
 //! leaves out what it does not know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use underpass_edge::Switch;
@@ -9,6 +9,7 @@ use underpass_edge::dial::Families;
 use underpass_edge::relay::RelayState;
 use underpass_engine::NodeState;
 
+use crate::privileged::PathCommands;
 use crate::shell::{Dial, StreamEdge};
 
 /// The first message of the process that runs. The sockets follow.
@@ -27,6 +28,12 @@ pub struct Hello {
     /// Whether that sets MPTCP endpoints.
     #[serde(default)]
     pub manages_paths: bool,
+    /// The programs that it has for paths.
+    #[serde(default)]
+    pub commands: BTreeMap<String, PathCommands>,
+    /// The paths on demand that are up.
+    #[serde(default)]
+    pub up: BTreeSet<String>,
     /// What its proxies do not take in.
     pub proxies: Switch,
     /// What interception does not take in, where there is any.

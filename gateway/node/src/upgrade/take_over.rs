@@ -119,7 +119,9 @@ impl Predecessor {
             ),
             (
                 "what the helper is for",
-                hello.has_helper != needs_helper || hello.manages_paths != config.uses_mptcp(),
+                hello.has_helper != needs_helper
+                    || hello.manages_paths != config.uses_mptcp()
+                    || hello.commands != config.path_commands(),
             ),
         ];
         let changed = changed.into_iter().find(|(_, changed)| *changed);

@@ -3,9 +3,11 @@
 mod link;
 mod place;
 mod plan;
+mod settings;
 
 pub use link::{
     Blockage, BlockageSource, CapacityReason, LinkReport, LinkState, MeasuredCapacity, Status,
 };
 pub use place::{Announcement, Position};
 pub use plan::PlanAcknowledgement;
+pub use settings::{MAX_REASON_BYTES, SettingsOutcome};

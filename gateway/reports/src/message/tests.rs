@@ -43,7 +43,7 @@ fn of_run(body: Body, uptime_ms: u64) -> Report {
 }
 
 /// What each vector says.
-fn vectors() -> [(&'static str, Vec<Report>); 6] {
+fn vectors() -> [(&'static str, Vec<Report>); 7] {
     let position = Position {
         longitude: 8.6821,
         latitude: 50.1109,
@@ -77,6 +77,7 @@ fn vectors() -> [(&'static str, Vec<Report>); 6] {
         applied_ms: 1_795_230_001_017,
         terminal,
     };
+    let refused = SettingsOutcome::refused(1_795_230_000_000, "there is no class \"gold\"");
     let bare_link = LinkReport {
         terminal: 11,
         path: "terminal-11".into(),
@@ -136,6 +137,16 @@ fn vectors() -> [(&'static str, Vec<Report>); 6] {
             ],
         ),
         (
+            include_str!("../../../../docs/vectors/control/report-settings.json"),
+            vec![
+                of_run(Body::Settings(refused), 6017),
+                of_run(
+                    Body::Settings(SettingsOutcome::applied(1_795_230_000_001)),
+                    6018,
+                ),
+            ],
+        ),
+        (
             include_str!("../../../../docs/vectors/control/report-bare.json"),
             vec![
                 of_run(Body::Status(bare_status), 0),
@@ -162,7 +173,7 @@ fn messages_are_what_the_vectors_show() {
 #[test]
 fn specification_shows_each_kind_as_it_is_written() {
     let document = include_str!("../../../../docs/control-protocol.md");
-    for (_, reports) in &vectors()[..5] {
+    for (_, reports) in &vectors()[..6] {
         let text = serde_json::to_string(&reports[0]).unwrap();
         assert!(document.contains(&text), "the document shows {text}");
     }

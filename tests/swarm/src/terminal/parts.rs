@@ -104,6 +104,7 @@ pub fn engine(config: &Config, node: u64) -> EngineConfig {
             ipv6: config.hub.is_ipv6(),
             tls: true,
             meter: None,
+            on_demand: None,
         }],
         routes: Vec::new(),
         max_streams: 1000,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use prometheus_client::registry::Unit;
 use underpass_cla::Class;
-use underpass_engine::{Engine, HopId, HopSnapshot, HopTraffic, MoveReason, Source};
+use underpass_engine::{Engine, HopId, HopSnapshot, HopTraffic, MoveReason, Need, Source};
 
 use super::super::ApiState;
 use super::super::migrations::MigrationView;
@@ -26,6 +26,7 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     beacons(state, families)?;
     rates(state, &paths, families)?;
     budgets(&paths, families)?;
+    on_demand(&paths, families)?;
     bundles(state, families)?;
     transports(state, families)?;
     mptcp(&paths, families)?;
@@ -204,6 +205,34 @@ fn budgets(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
         paths
             .iter()
             .filter_map(|path| Some((of_path(path), path.hop.meter.as_ref()?.budget_bytes?))),
+    )
+}
+
+fn on_demand(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
+    let own = || {
+        let paths = paths.iter();
+        let own = paths.filter_map(|path| Some((path, path.hop.on_demand.as_ref()?)));
+        own.filter(|(_, of)| of.dials)
+    };
+    families.counter(
+        "path_up",
+        "How long a path on demand was up",
+        Some(&Unit::Seconds),
+        own().map(|(path, of)| (of_path(path), of.up_s)),
+    )?;
+    let times = own().flat_map(|(path, of)| {
+        Need::ALL.map(|need| {
+            let mut labels = of_path(path);
+            labels.push(("need", need.name().to_owned()));
+            let times = of.brought_up.get(need.name()).copied().unwrap_or(0);
+            (labels, times)
+        })
+    });
+    families.counter(
+        "path_brought_up",
+        "How often a path on demand was brought up, by what needed it",
+        None,
+        times,
     )
 }
 

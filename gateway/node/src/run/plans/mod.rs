@@ -25,6 +25,7 @@ use parts::Parts;
 use saved::SavedPlans;
 
 pub use parts::PartView;
+pub(super) use taking::way_of;
 
 /// Tells the control service that a plan was taken over.
 pub type Acknowledge = Box<dyn Fn(Acknowledgement) + Send + Sync>;
@@ -209,7 +210,7 @@ pub(crate) fn takes_part(config: &Config) -> bool {
 }
 
 /// The terminals that a hub has a way to.
-fn reached(config: &Config) -> BTreeSet<u64> {
+pub(super) fn reached(config: &Config) -> BTreeSet<u64> {
     let own = config.terminals.iter().map(|terminal| terminal.node);
     own.chain(config.routes.iter().filter_map(|route| route.node))
         .collect()

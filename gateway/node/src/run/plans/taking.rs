@@ -7,7 +7,7 @@ use underpass_engine::Message as Envelope;
 use underpass_plans::{Message, Refused};
 
 use super::{Plans, TakeError};
-use crate::config::{PathConfig, Role};
+use crate::config::{Config, PathConfig, Role};
 use crate::shell::Service;
 
 /// The service that plans come to. It does not keep them alive, who own the
@@ -39,7 +39,7 @@ impl Service for Receiver {
 impl Plans {
     fn received(&self, envelope: &Envelope) {
         let peer = envelope.peer;
-        let Some(neighbour) = self.way_of(peer) else {
+        let Some(neighbour) = way_of(&self.config.get(), peer) else {
             tracing::warn!(peer, "a plan from a node that gives this one none");
             return;
         };
@@ -79,19 +79,18 @@ impl Plans {
             Err(error) => tracing::info!(peer, version, %error, "plan not followed"),
         }
     }
+}
 
-    /// The neighbour by which a hub's messages come, if that gives this
-    /// terminal its plans: a node that a path leads to, or the one that gets
-    /// the reports.
-    fn way_of(&self, hub: u64) -> Option<u64> {
-        let config = self.config.get();
-        if config.node.role != Role::Terminal {
-            return None;
-        }
-        let routed = config.routes.iter().find(|route| route.node == Some(hub));
-        let neighbour = routed.map_or(hub, |route| route.via);
-        let direct = config.paths.iter().any(|path| path.neighbour == hub);
-        let reported = config.reports.as_ref().is_some_and(|to| to.to == hub);
-        (direct || reported).then_some(neighbour)
+/// The neighbour by which a hub's messages come, if that gives this terminal its
+/// plans and settings: a node that a path leads to, or the one that gets the
+/// reports.
+pub(in crate::run) fn way_of(config: &Config, hub: u64) -> Option<u64> {
+    if config.node.role != Role::Terminal {
+        return None;
     }
+    let routed = config.routes.iter().find(|route| route.node == Some(hub));
+    let neighbour = routed.map_or(hub, |route| route.via);
+    let direct = config.paths.iter().any(|path| path.neighbour == hub);
+    let reported = config.reports.as_ref().is_some_and(|to| to.to == hub);
+    (direct || reported).then_some(neighbour)
 }

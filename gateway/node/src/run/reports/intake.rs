@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use underpass_cla::Class;
 use underpass_control_client::{Lane, Posting, Taken};
 use underpass_engine::Message as Envelope;
-use underpass_reports::{Body, Message, MessageError, Position, Report, SERVICE, Status};
+use underpass_reports::{
+    Body, Message, MessageError, Position, Report, SERVICE, SettingsOutcome, Status,
+};
 
 use crate::run::control::lane;
 
@@ -33,6 +35,8 @@ pub struct Heard {
     pub status: Option<Latest<Status>>,
     /// Of where it is.
     pub position: Option<Latest<Position>>,
+    /// Of what a provider has set.
+    pub settings: Option<Latest<SettingsOutcome>>,
 }
 
 /// The latest status and position of each terminal; what they report goes on
@@ -70,6 +74,7 @@ impl Intake {
         match report.body {
             Body::Status(status) => keep_newer(&mut heard.status, place, status, at),
             Body::Position(position) => keep_newer(&mut heard.position, place, position, at),
+            Body::Settings(outcome) => keep_newer(&mut heard.settings, place, outcome, at),
             Body::Announcement(_) | Body::Blockage(_) | Body::Plan(_) => {}
         }
     }

@@ -1,0 +1,158 @@
+"""What the API takes and gives of terminals' settings.
+
+The bounds are those of the nodes' configuration, which has the last word: what a node refuses all
+the same is reported back.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, AwareDatetime, Field, model_validator
+
+from underpass_control.http.models import Model, NodeNumber
+
+_MOST_ENTRIES = 32
+_MOST_NAMES = 16
+
+Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Part = Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)]
+LinkRate = Annotated[int, Field(ge=8_000, le=100_000_000_000)]
+Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+Pause = Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)]
+
+
+def _remote(text: str) -> str:
+    host, separator, port = text.rpartition(":")
+    if not separator or not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise ValueError("an address with a port, such as 192.0.2.1:4556 or [2001:db8::1]:4556")
+    bracketed = host.startswith("[") and host.endswith("]")
+    address = ipaddress.ip_address(host[1:-1] if bracketed else host)
+    if bracketed != (address.version == 6):
+        raise ValueError("an IPv6 address has brackets before its port, an IPv4 address none")
+    return text
+
+
+def _address(text: str) -> str:
+    ipaddress.ip_address(text)
+    return text
+
+
+Remote = Annotated[str, Field(max_length=64), AfterValidator(_remote)]
+Address = Annotated[str, Field(max_length=64), AfterValidator(_address)]
+
+
+class MigrationRule(Model):
+    """When a class moves to another path (`docs/paths.md`, *Moving between paths*)."""
+
+    by_rule: bool | None = None
+    after_s: Annotated[float, Field(ge=0.5, le=3_600, allow_inf_nan=False)] | None = None
+    full_part: Part | None = None
+    delay_factor: Annotated[float, Field(ge=1, le=1_000, allow_inf_nan=False)] | None = None
+    loss: Part | None = None
+    rate_part: Part | None = None
+    back_after_s: Pause | None = None
+    room_part: Part | None = None
+
+
+class ClassSettings(Model):
+    """What is set of a class that the terminal has."""
+
+    name: Name
+    weight: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
+    policy: Literal["bonded", "failover", "pinned", "duplicated", "migrate", "minfct"] | None = None
+    paths: Annotated[list[Name], Field(max_length=_MOST_NAMES)] | None = None
+    migrate: MigrationRule | None = None
+    estimate: Literal["open-session", "new-connection"] | None = None
+    metered: Literal["never", "last", "freely"] | None = None
+
+
+class Meter(Model):
+    """The budget of a path whose bytes are paid for."""
+
+    budget_bytes: Annotated[int, Field(ge=1, le=10**15)] | None = None
+    period: Literal["day", "month", "once"] | None = None
+    first_day: Annotated[int, Field(ge=1, le=28)] | None = None
+    beyond: Annotated[list[Name], Field(max_length=_MOST_NAMES)] | None = None
+
+
+class OnDemand(Model):
+    """When a path is brought up and released; programs are the node's own to name."""
+
+    within_s: Seconds | None = None
+    others_down_s: Seconds | None = None
+    idle_s: Pause | None = None
+    least_up_s: Pause | None = None
+    least_down_s: Pause | None = None
+    connect_s: Pause | None = None
+    neighbour_asks: bool | None = None
+
+
+class PathSettings(Model):
+    """What is set of a path that the terminal has, or a further path to one of its neighbours."""
+
+    name: Name
+    send_rate_bps: LinkRate | None = None
+    rate_hint_bps: LinkRate | None = None
+    receive_rate_bps: LinkRate | None = None
+    rtt_ms: Annotated[int, Field(ge=1, le=60_000)] | None = None
+    mtu_bytes: Annotated[int, Field(ge=576, le=65_535)] | None = None
+    direction: Literal["both", "receive"] | None = None
+    meter: Meter | None = None
+    on_demand: OnDemand | None = None
+    # Of a further path.
+    neighbour: NodeNumber | None = None
+    remote: Remote | None = None
+    convergence_layer: Literal["tcpcl", "quic"] | None = None
+    local: Address | None = None
+    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> PathSettings:
+        if (self.neighbour is None) != (self.remote is None):
+            raise ValueError("a further path has both neighbour and remote")
+        return self
+
+
+class SettingsBody(Model):
+    """What is set of a terminal; what is left out is as its own configuration has it."""
+
+    classes: Annotated[list[ClassSettings], Field(default_factory=list, max_length=_MOST_ENTRIES)]
+    paths: Annotated[list[PathSettings], Field(default_factory=list, max_length=_MOST_ENTRIES)]
+
+    @model_validator(mode="after")
+    def _are_distinct(self) -> SettingsBody:
+        for entries in (self.classes, self.paths):
+            names = [entry.name for entry in entries]
+            if len(set(names)) < len(names):
+                raise ValueError("a name is there twice")
+        return self
+
+
+class SettingsReport(Model):
+    """What the terminal has said of settings last."""
+
+    version: int
+    # Else all is as it was before.
+    applied: bool
+    reason: str | None = None
+    received: AwareDatetime
+
+
+class Settings(SettingsBody):
+    """What is set of a terminal, and what has become of it."""
+
+    terminal: NodeNumber
+    version: int
+    set: AwareDatetime
+    # waiting: it has not said anything of this version.
+    state: Literal["waiting", "applied", "refused"]
+    reported: SettingsReport | None = None
+
+
+class SettingsList(Model):
+    """A page of terminals' settings."""
+
+    settings: list[Settings]
+    next: str | None = None

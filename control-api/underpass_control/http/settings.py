@@ -1,0 +1,163 @@
+"""What is set of terminals from afar: policies, migration rules, paths.
+
+It is sent to the terminal by its gateway, taken over there as a reload is, and reported back. The
+terminal's own configuration says what may be set.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from sqlalchemy.engine import Row
+from sqlalchemy.exc import IntegrityError
+
+from underpass_control.access.audit import Changed
+from underpass_control.http import setting_models as models
+from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
+from underpass_control.http.models import Page
+from underpass_control.http.problem import Problem
+from underpass_control.http.tenancy import Tenancy
+from underpass_control.instants import moment_of
+from underpass_control.storage import models as tables
+from underpass_control.storage import registry, settings
+from underpass_control.storage.changes import Changes
+from underpass_control.storage.database import Database
+
+# With what names and versions it, a document is within what a node takes.
+_MOST_BYTES = 60_000
+
+
+class TerminalSettings:
+    """The endpoints of terminals' settings."""
+
+    def __init__(self, database: Database, changes: Changes) -> None:
+        self._database = database
+        self._changes = changes
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        path = "/v1/terminals/{terminal}/settings"
+        gone = HTTPStatus.PRECONDITION_FAILED
+        return [
+            Endpoint(
+                "GET",
+                "/v1/settings",
+                "What is set of terminals from afar, and what has become of it",
+                self._page,
+                READERS,
+                tenancy=Tenancy.ROWS,
+                query=Page,
+                answers=models.SettingsList,
+            ),
+            Endpoint(
+                "GET",
+                path,
+                "What is set of a terminal from afar, and what has become of it",
+                self._get,
+                EVERYBODY,
+                tenancy=Tenancy.VEHICLE,
+                answers=models.Settings,
+            ),
+            Endpoint(
+                "PUT",
+                path,
+                "Set policies, migration rules and paths of a terminal; nothing: as it has them",
+                self._put,
+                OPERATORS,
+                tenancy=Tenancy.VEHICLE,
+                recorded=True,
+                headers=["If-Match"],
+                body=models.SettingsBody,
+                answers=models.Settings,
+                problems=[gone],
+            ),
+        ]
+
+    async def _page(self, call: Call) -> models.SettingsList:
+        query = call.query(Page)
+        async with self._database.reading() as connection:
+            rows = await settings.page(
+                connection, after=number_after(query.cursor), limit=query.limit
+            )
+        last = cursor_of(rows[-1].terminal) if len(rows) == query.limit else None
+        return models.SettingsList(settings=[_shown(row) for row in rows], next=last)
+
+    async def _get(self, call: Call) -> Answer:
+        terminal = call.path_number("terminal")
+        if not call.known_caller.may_read(terminal):
+            raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
+        async with self._database.reading() as connection:
+            row = await settings.get(connection, terminal)
+        if row is None:
+            raise Problem(HTTPStatus.NOT_FOUND, f"nothing is set of terminal {terminal}")
+        return _answer(row)
+
+    async def _put(self, call: Call) -> Answer:
+        terminal, body = call.path_number("terminal"), call.body(models.SettingsBody)
+        document = _document(body)
+        if len(settings.wire(terminal, 0, document)) > _MOST_BYTES:
+            detail = f"settings may have {_MOST_BYTES} bytes"
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        expected = call.request.headers.get("If-Match")
+        now_ms = self._database.clock.now_ms()
+        try:
+            async with self._changes.transaction() as (connection, publish):
+                owner = await registry.get(connection, tables.Terminal, terminal)
+                before = await settings.get(connection, terminal)
+                if expected not in (None, "*", None if before is None else _tag(before)):
+                    raise Problem(
+                        HTTPStatus.PRECONDITION_FAILED, "it has been changed since that ETag"
+                    )
+                row = await settings.put(connection, terminal, document, now_ms)
+                publish(settings.change_of(terminal, row.version, "set"))
+                was = None if before is None else before.document
+                tenant = None if owner is None else owner.tenant_id
+                target = f"/v1/terminals/{terminal}/settings"
+                await call.record(connection, Changed("set", target, tenant, was, document))
+        except IntegrityError as error:
+            raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from error
+        return _answer(row)
+
+
+def _document(body: models.SettingsBody) -> dict[str, Any]:
+    """Return the settings under the names that a node's configuration has."""
+    return {
+        "class": [one.model_dump(exclude_none=True) for one in body.classes],
+        "path": [one.model_dump(exclude_none=True) for one in body.paths],
+    }
+
+
+def _shown(row: Row[Any]) -> models.Settings:
+    reported = None
+    if row.reported_version is not None:
+        reported = models.SettingsReport(
+            version=row.reported_version,
+            applied=row.applied,
+            reason=row.reason,
+            received=moment_of(row.reported_ms),
+        )
+    if reported is None or reported.version != row.version:
+        state = "waiting"
+    else:
+        state = "applied" if reported.applied else "refused"
+    return models.Settings.model_validate(
+        {
+            "terminal": row.terminal,
+            "version": row.version,
+            "set": moment_of(row.set_ms),
+            "classes": row.document["class"],
+            "paths": row.document["path"],
+            "state": state,
+            "reported": reported,
+        }
+    )
+
+
+def _tag(row: Row[Any]) -> str:
+    return f'"{row.version}"'
+
+
+def _answer(row: Row[Any]) -> Answer:
+    return Answer(_shown(row), HTTPStatus.OK, {"ETag": _tag(row)})

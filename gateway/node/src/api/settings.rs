@@ -1,0 +1,92 @@
+//! What a provider sets of terminals from this hub.
+
+use std::sync::Arc;
+
+use axum::Json as Reply;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use super::ApiState;
+use super::problem::{Json, Path, Problem};
+
+/// What is set of a node.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingsBody {
+    /// Keys of classes, each with the class' name.
+    #[serde(default)]
+    class: Vec<Table>,
+    /// Keys of paths, each with the path's name.
+    #[serde(default)]
+    path: Vec<Table>,
+}
+
+/// What is set of a node, and what has become of it.
+#[derive(Debug, Serialize)]
+pub struct SettingsView {
+    /// The node, by its ipn number.
+    node: u64,
+    /// The version.
+    settings: u64,
+    /// Keys of classes.
+    class: Vec<Table>,
+    /// Keys of paths.
+    path: Vec<Table>,
+    /// Whether they wait to leave for the terminal.
+    waits: bool,
+    /// The version that the node has spoken of last; null if of none.
+    reported: Option<u64>,
+    /// Whether that is in force there.
+    applied: Option<bool>,
+    /// Why it is not.
+    reason: Option<String>,
+}
+
+/// GET /v1/settings
+pub async fn list(State(state): State<Arc<ApiState>>) -> Reply<Vec<SettingsView>> {
+    Reply(state.settings())
+}
+
+/// PUT /v1/settings/{node}
+pub async fn set(
+    State(state): State<Arc<ApiState>>,
+    Path(node): Path<u64>,
+    Json(body): Json<SettingsBody>,
+) -> Result<(StatusCode, Reply<Vec<SettingsView>>), Problem> {
+    if !state.provider.is_passed_on(node) {
+        let text = format!("node {node} is no terminal that this hub reaches");
+        return Err(Problem::not_found(text));
+    }
+    let set = state.provider.set(node, body.class, body.path);
+    let version = set.map_err(|error| Problem::invalid(error.to_string()))?;
+    tracing::info!(node, version, "settings by the local API");
+    // They are taken over later, perhaps much.
+    let mut views = state.settings();
+    views.retain(|view| view.node == node);
+    Ok((StatusCode::ACCEPTED, Reply(views)))
+}
+
+impl ApiState {
+    fn settings(&self) -> Vec<SettingsView> {
+        let heard = self.reports.as_ref().map(|reports| reports.heard());
+        let heard = heard.unwrap_or_default();
+        let views = self.provider.passed_on().into_iter().map(|passed| {
+            let node = passed.settings.node;
+            let latest = heard.get(&node).and_then(|heard| heard.settings.as_ref());
+            let outcome = latest.map(|latest| latest.body.clone());
+            SettingsView {
+                node,
+                settings: passed.settings.settings,
+                class: passed.settings.class.clone(),
+                path: passed.settings.path.clone(),
+                waits: passed.waits,
+                reported: outcome.as_ref().map(|outcome| outcome.settings),
+                applied: outcome.as_ref().map(|outcome| outcome.applied),
+                reason: outcome.and_then(|outcome| outcome.reason),
+            }
+        });
+        views.collect()
+    }
+}

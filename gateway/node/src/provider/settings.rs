@@ -1,0 +1,441 @@
+//! Settings, and how they change a configuration as it is written.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use toml::{Table, Value};
+
+use crate::config::{Config, ConfigError, Document, Settable, default_class_tables};
+
+/// The ipn service of settings; 1 to 127 are for private use.
+pub const SERVICE: u64 = 85;
+
+/// The largest document, bytes.
+pub const MAX_BYTES: usize = 64 << 10;
+
+/// The highest version: a double holds every integer up to it.
+pub const MOST_VERSION: u64 = (1 << 53) - 1;
+
+/// The version of the format.
+const FORMAT: u64 = 1;
+
+/// What may be set of a class.
+const OF_CLASS: [&str; 6] = [
+    "weight", "policy", "paths", "migrate", "estimate", "metered",
+];
+/// What may be set of a path.
+const OF_PATH: [&str; 8] = [
+    "send_rate_bps",
+    "rate_hint_bps",
+    "receive_rate_bps",
+    "rtt_ms",
+    "mtu_bytes",
+    "direction",
+    "meter",
+    "on_demand",
+];
+/// And of one that the node's own configuration does not have.
+const OF_NEW_PATH: [&str; 5] = [
+    "neighbour",
+    "remote",
+    "convergence_layer",
+    "local",
+    "interface",
+];
+/// Programs are the node's own to name.
+const PROGRAMS: [&str; 3] = ["raise", "release", "command_s"];
+
+/// What a provider sets of one node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Of the format.
+    version: u64,
+    /// Their version: what is newer has a higher one.
+    pub settings: u64,
+    /// The node, by its ipn number.
+    pub node: u64,
+    /// Keys of classes, each with the class' name.
+    #[serde(default)]
+    pub class: Vec<Table>,
+    /// Keys of paths, each with the path's name.
+    #[serde(default)]
+    pub path: Vec<Table>,
+}
+
+/// Why settings are not taken.
+#[derive(Debug, Error)]
+pub enum SettingsError {
+    /// They are too large to be looked at.
+    #[error("settings of {0} bytes are more than {MAX_BYTES}")]
+    Large(usize),
+    /// They are not the JSON that they should be.
+    #[error("malformed settings: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Another format.
+    #[error("settings of format {0}, not {FORMAT}")]
+    Format(u64),
+    /// No version.
+    #[error("settings: must be 1 to {MOST_VERSION}")]
+    Version,
+    /// The node's configuration does not let the provider set it.
+    #[error("this node lets nobody set {0:?} from afar: provider.may_set does not name it")]
+    Forbidden(&'static str),
+    /// An entry has no name, or one that another has.
+    #[error("each {0} needs a name of its own")]
+    Name(&'static str),
+    /// The node does not have it.
+    #[error("there is no class {0:?}")]
+    Class(String),
+    /// It is not to be set.
+    #[error("{what} {name:?}: {key} cannot be set from afar")]
+    Key {
+        /// class or path.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+    },
+    /// A new path leads to somebody else.
+    #[error("path {0:?}: neighbour must be one that this node has already")]
+    Neighbour(String),
+    /// What comes of it is no configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// It cannot be written as TOML.
+    #[error("{0}")]
+    Unwritable(#[from] toml::ser::Error),
+}
+
+/// Read before the rest, so that a later format is told from nonsense.
+#[derive(Deserialize)]
+struct Head {
+    version: u64,
+}
+
+impl Settings {
+    /// Settings of a node.
+    pub fn new(settings: u64, node: u64, class: Vec<Table>, path: Vec<Table>) -> Settings {
+        Settings {
+            version: FORMAT,
+            settings,
+            node,
+            class,
+            path,
+        }
+    }
+
+    /// Reads a document. What is unknown is refused: settings that are only half
+    /// understood must not be said to be in force.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn decode(document: &[u8]) -> Result<Settings, SettingsError> {
+        if document.len() > MAX_BYTES {
+            return Err(SettingsError::Large(document.len()));
+        }
+        let head: Head = serde_json::from_slice(document)?;
+        if head.version != FORMAT {
+            return Err(SettingsError::Format(head.version));
+        }
+        let settings: Settings = serde_json::from_slice(document)?;
+        match settings.settings {
+            1..=MOST_VERSION => Ok(settings),
+            _ => Err(SettingsError::Version),
+        }
+    }
+
+    /// As a document.
+    ///
+    /// # Errors
+    /// When they make more than one holds.
+    pub fn encode(&self) -> Result<Vec<u8>, SettingsError> {
+        let document = serde_json::to_vec(self)?;
+        match document.len() {
+            0..=MAX_BYTES => Ok(document),
+            length => Err(SettingsError::Large(length)),
+        }
+    }
+
+    /// The node's own configuration with these settings laid over it.
+    ///
+    /// # Errors
+    /// When it does not let them be set, or they do not fit it.
+    pub fn over(&self, own: &Document) -> Result<Document, SettingsError> {
+        let mut table = own.table().clone();
+        let allowed = own.parse::<Config>()?.provider.may_set;
+        if !self.class.is_empty() {
+            permit(&allowed, Settable::Class, "class")?;
+            self.set_classes(&mut table)?;
+        }
+        if !self.path.is_empty() {
+            permit(&allowed, Settable::Path, "path")?;
+            self.set_paths(&mut table)?;
+        }
+        let text = toml::to_string(&table)?;
+        Ok(Document::merge(vec![(own.path().to_owned(), text)])?)
+    }
+
+    fn set_classes(&self, table: &mut Table) -> Result<(), SettingsError> {
+        let classes = table.entry("class").or_insert_with(|| {
+            let classes = default_class_tables().into_iter();
+            Value::Array(classes.map(Value::Table).collect())
+        });
+        let mut names = BTreeSet::new();
+        for set in &self.class {
+            let name = name_of(set, "class", &mut names)?;
+            let class = named(classes, name);
+            let class = class.ok_or_else(|| SettingsError::Class(name.to_owned()))?;
+            lay(set, class, "class", name, &|key| OF_CLASS.contains(&key))?;
+        }
+        Ok(())
+    }
+
+    fn set_paths(&self, table: &mut Table) -> Result<(), SettingsError> {
+        let neighbours = neighbours_of(table);
+        let paths = table
+            .entry("path")
+            .or_insert_with(|| Value::Array(Vec::new()));
+        let mut names = BTreeSet::new();
+        for set in &self.path {
+            let name = name_of(set, "path", &mut names)?;
+            if let Some(path) = named(paths, name) {
+                let known = |key: &str| OF_PATH.contains(&key);
+                lay(set, path, "path", name, &known)?;
+                continue;
+            }
+            let neighbour = set.get("neighbour").and_then(Value::as_integer);
+            if !neighbour.is_some_and(|node| neighbours.contains(&node)) {
+                return Err(SettingsError::Neighbour(name.to_owned()));
+            }
+            let mut path = Table::from_iter([("name".to_owned(), Value::from(name))]);
+            let known = |key: &str| OF_PATH.contains(&key) || OF_NEW_PATH.contains(&key);
+            lay(set, &mut path, "path", name, &known)?;
+            if let Value::Array(paths) = paths {
+                paths.push(Value::Table(path));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn permit(allowed: &[Settable], wanted: Settable, name: &'static str) -> Result<(), SettingsError> {
+    match allowed.contains(&wanted) {
+        true => Ok(()),
+        false => Err(SettingsError::Forbidden(name)),
+    }
+}
+
+fn name_of<'a>(
+    set: &'a Table,
+    what: &'static str,
+    names: &mut BTreeSet<&'a str>,
+) -> Result<&'a str, SettingsError> {
+    let name = set.get("name").and_then(Value::as_str);
+    let name = name.filter(|name| !name.is_empty() && names.insert(name));
+    name.ok_or(SettingsError::Name(what))
+}
+
+fn named<'a>(entries: &'a mut Value, name: &str) -> Option<&'a mut Table> {
+    let entries = entries.as_array_mut()?.iter_mut();
+    let mut tables = entries.filter_map(Value::as_table_mut);
+    tables.find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))
+}
+
+fn neighbours_of(table: &Table) -> BTreeSet<i64> {
+    let paths = table.get("path").and_then(Value::as_array);
+    let neighbours = paths.into_iter().flatten().filter_map(|path| {
+        let neighbour = path.as_table()?.get("neighbour")?;
+        neighbour.as_integer()
+    });
+    neighbours.collect()
+}
+
+/// Sets keys of an entry.
+fn lay(
+    set: &Table,
+    over: &mut Table,
+    what: &'static str,
+    name: &str,
+    is_known: &dyn Fn(&str) -> bool,
+) -> Result<(), SettingsError> {
+    let refused = |key: &str| SettingsError::Key {
+        what,
+        name: name.to_owned(),
+        key: key.to_owned(),
+    };
+    for (key, value) in set.iter().filter(|(key, _)| *key != "name") {
+        if !is_known(key) {
+            return Err(refused(key));
+        }
+        let Value::Table(of_it) = value else {
+            over.insert(key.clone(), value.clone());
+            continue;
+        };
+        let mut laid = of_it.clone();
+        if key == "on_demand" {
+            if let Some(program) = PROGRAMS.iter().find(|key| of_it.contains_key(**key)) {
+                return Err(refused(&format!("on_demand.{program}")));
+            }
+            let own = over.get(key).and_then(Value::as_table);
+            for program in PROGRAMS {
+                if let Some(value) = own.and_then(|own| own.get(program)) {
+                    laid.insert(program.to_owned(), value.clone());
+                }
+            }
+        }
+        over.insert(key.clone(), Value::Table(laid));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::config::{Config, PathPolicy};
+
+    const OWN: &str = r#"
+        [node]
+        number = 10
+        role = "terminal"
+        [tls]
+        plain = true
+        [provider]
+        may_set = ["class", "path"]
+        [[path]]
+        name = "satellite"
+        neighbour = 1
+        remote = "192.0.2.1:4556"
+        [path.on_demand]
+        idle_s = 60
+        raise = ["/usr/bin/modem", "up"]
+    "#;
+
+    fn document(text: &str) -> Document {
+        Document::merge(vec![(PathBuf::from("node.toml"), text.to_owned())]).expect("TOML")
+    }
+
+    fn over(own: &str, settings: &str) -> Result<Config, SettingsError> {
+        let text = format!(r#"{{"version":1,"settings":7,"node":10,{settings}}}"#);
+        let settings = Settings::decode(text.as_bytes())?;
+        Ok(Config::of(&settings.over(&document(own))?)?)
+    }
+
+    fn refusal(own: &str, settings: &str) -> String {
+        let error = over(own, settings).expect_err("it is refused");
+        error.to_string()
+    }
+
+    #[test]
+    fn policies_migration_rules_and_paths_are_set() {
+        let config = over(
+            OWN,
+            r#""class":[{"name":"bulk","policy":"migrate","paths":["lte","satellite"],
+                "migrate":{"after_s":3.0}},{"name":"normal","metered":"never"}],
+               "path":[{"name":"lte","neighbour":1,"remote":"198.51.100.1:4566",
+                "convergence_layer":"tcpcl","interface":"wwan0","meter":{"budget_bytes":1000000}},
+                {"name":"satellite","on_demand":{"idle_s":5.0},"rtt_ms":550}]"#,
+        )
+        .expect("it fits");
+        let bulk = config.classes.iter().find(|class| class.name == "bulk");
+        let bulk = bulk.expect("it is a default one");
+        assert_eq!(bulk.policy, PathPolicy::Migrate);
+        assert_eq!(bulk.migrate.after_s, 3.0);
+        assert_eq!(config.classes.len(), 4);
+        let [satellite, lte] = &config.paths[..] else {
+            panic!("two paths");
+        };
+        assert_eq!((lte.name.as_str(), satellite.rtt_ms), ("lte", Some(550)));
+        let on_demand = satellite.on_demand.as_ref().expect("it stays");
+        assert_eq!(on_demand.idle_s.0, 5.0);
+        assert_eq!(on_demand.raise, ["/usr/bin/modem", "up"]);
+    }
+
+    #[test]
+    fn nothing_set_is_the_nodes_own_configuration() {
+        let config = over(OWN, r#""class":[],"path":[]"#).expect("it fits");
+        assert_eq!(config.paths.len(), 1);
+    }
+
+    #[test]
+    fn what_the_node_forbids_stays_forbidden() {
+        let bulk = r#""class":[{"name":"bulk","policy":"duplicated"}]"#;
+        for own in [
+            OWN.replace(r#"["class", "path"]"#, "[]"),
+            OWN.replace(r#"["class", "path"]"#, r#"["path"]"#),
+            OWN.replace("[provider]", "[log]")
+                .replace(r#"may_set = ["class", "path"]"#, ""),
+        ] {
+            assert!(refusal(&own, bulk).contains("may_set does not name it"));
+        }
+        let path = |keys: &str| refusal(OWN, &format!(r#""path":[{{{keys}}}]"#));
+        for (keys, said) in [
+            (
+                r#""name":"satellite","remote":"203.0.113.9:1""#,
+                "remote cannot be set",
+            ),
+            (
+                r#""name":"satellite","neighbour":2"#,
+                "neighbour cannot be set",
+            ),
+            (r#""name":"satellite","plain":true"#, "plain cannot be set"),
+            (
+                r#""name":"satellite","on_demand":{"raise":["/bin/sh"]}"#,
+                "on_demand.raise cannot be set",
+            ),
+            (
+                r#""name":"b","neighbour":2,"remote":"203.0.113.9:1""#,
+                "neighbour must be one",
+            ),
+            (r#""name":"b""#, "neighbour must be one"),
+            (r#""neighbour":1"#, "needs a name"),
+        ] {
+            let told = path(keys);
+            assert!(told.contains(said), "{keys}: {told}");
+        }
+        let unknown = refusal(OWN, r#""class":[{"name":"gold","policy":"bonded"}]"#);
+        assert!(unknown.contains("no class"), "{unknown}");
+        let priority = refusal(OWN, r#""class":[{"name":"bulk","priority":0}]"#);
+        assert!(priority.contains("priority cannot be set"), "{priority}");
+        let twice = r#""class":[{"name":"bulk"},{"name":"bulk"}]"#;
+        assert!(refusal(OWN, twice).contains("name of its own"));
+        // What fits no configuration at all.
+        let nowhere = r#""class":[{"name":"bulk","paths":["moon"]}]"#;
+        assert!(refusal(OWN, nowhere).contains("moon"));
+    }
+
+    #[test]
+    fn nonsense_is_refused_and_what_is_unknown_too() {
+        for text in [
+            "",
+            "[]",
+            r#"{"version":2,"settings":1,"node":10,"news":[]}"#,
+            r#"{"version":1,"settings":0,"node":10}"#,
+            r#"{"version":1,"settings":9007199254740992,"node":10}"#,
+            r#"{"version":1,"settings":1,"node":10,"provider":{"may_set":["path"]}}"#,
+            r#"{"version":1,"settings":1,"node":10,"class":[{"name":"bulk","weight":null}]}"#,
+        ] {
+            assert!(Settings::decode(text.as_bytes()).is_err(), "{text}");
+        }
+        let large = vec![b' '; MAX_BYTES + 1];
+        assert!(matches!(
+            Settings::decode(&large),
+            Err(SettingsError::Large(_))
+        ));
+    }
+
+    #[test]
+    fn they_are_read_as_they_were_written() {
+        let class = Table::from_iter([
+            ("name".to_owned(), Value::from("bulk")),
+            ("weight".to_owned(), Value::from(3)),
+        ]);
+        let settings = Settings::new(5, 10, vec![class], Vec::new());
+        let document = settings.encode().expect("it is small");
+        assert_eq!(Settings::decode(&document).expect("it is one"), settings);
+    }
+}

@@ -1,0 +1,381 @@
+//! What a provider sets: a hub has it from the control service or from an operator,
+//! takes over what is its own, and passes each terminal's on; a terminal takes over
+//! what its hub sends, and reports what has become of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, watch};
+use underpass_bundle::{BundleId, SendError};
+use underpass_cla::Class;
+use underpass_engine::Message as Envelope;
+use underpass_reports::{Body, SettingsOutcome};
+
+use super::plans::{reached, way_of};
+use super::reload::Reloader;
+use super::reports::ReportSender;
+use crate::config::{Config, Current, Role};
+use crate::provider::{MOST_VERSION, SERVICE, Settings, SettingsError, Verdict};
+use crate::shell::{Service, Shell};
+use crate::{clock, state_files};
+
+/// Settings of one terminal that come in quick succession do not each cost a
+/// message.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long to wait when custody has no room.
+const RETRY: Duration = Duration::from_secs(1);
+/// What a hub passes on, over restarts.
+const FILE: &str = "passed-settings.json";
+/// A larger file is not one of this node.
+const MOST_FILE_BYTES: u64 = 1 << 30;
+
+/// The settings that a hub passes on to one terminal.
+#[derive(Clone, Debug)]
+struct Passed {
+    settings: Arc<Settings>,
+    due: bool,
+    told: Option<(Instant, BundleId)>,
+}
+
+/// What a hub passes on to a terminal, for people.
+#[derive(Clone, Debug)]
+pub struct PassedView {
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// Whether they wait to leave.
+    pub waits: bool,
+}
+
+/// Where settings go at this node.
+pub struct Provider {
+    shell: Arc<Shell>,
+    config: Arc<Current>,
+    /// The newest for this node.
+    own: watch::Sender<Option<Arc<Settings>>>,
+    /// By terminal.
+    passed: Mutex<BTreeMap<u64, Passed>>,
+    due: Notify,
+    file: PathBuf,
+}
+
+/// As they are in the file.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    settings: Vec<Settings>,
+}
+
+impl Provider {
+    /// Takes settings from now on, as far as this node has to do with them.
+    pub fn start(config: &Arc<Current>, shell: &Arc<Shell>) -> Arc<Provider> {
+        let now = config.get();
+        let file = now.node.state_dir.join(FILE);
+        let passed = match now.node.role {
+            Role::Hub => read(&file),
+            Role::Terminal | Role::Relay => BTreeMap::new(),
+        };
+        let provider = Arc::new(Provider {
+            shell: shell.clone(),
+            config: config.clone(),
+            own: watch::Sender::new(None),
+            passed: Mutex::new(passed),
+            due: Notify::new(),
+            file,
+        });
+        if takes_part(&now) {
+            let receiver = Receiver(Arc::downgrade(&provider));
+            shell.register(SERVICE, Arc::new(receiver));
+        }
+        provider
+    }
+
+    /// Takes a document of the control service.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn take(&self, document: &[u8]) -> Result<(), SettingsError> {
+        let settings = Settings::decode(document)?;
+        self.take_settings(settings);
+        Ok(())
+    }
+
+    /// An operator sets something of a terminal; the version that it got.
+    ///
+    /// # Errors
+    /// When it is more than a document holds.
+    pub fn set(
+        &self,
+        node: u64,
+        class: Vec<toml::Table>,
+        path: Vec<toml::Table>,
+    ) -> Result<u64, SettingsError> {
+        let known = self
+            .passed()
+            .get(&node)
+            .map(|known| known.settings.settings);
+        let before = known.unwrap_or(0);
+        let version = clock::utc_ms()
+            .unwrap_or(0)
+            .max(before + 1)
+            .min(MOST_VERSION);
+        let settings = Settings::new(version, node, class, path);
+        settings.encode()?;
+        self.take_settings(settings);
+        Ok(version)
+    }
+
+    /// Whether settings of a node are passed on here.
+    pub fn is_passed_on(&self, node: u64) -> bool {
+        let config = self.config.get();
+        config.node.role == Role::Hub && reached(&config).contains(&node)
+    }
+
+    /// What is passed on to terminals.
+    pub fn passed_on(&self) -> Vec<PassedView> {
+        let views = self.passed();
+        let views = views.values().map(|passed| PassedView {
+            settings: passed.settings.clone(),
+            waits: passed.due || passed.told.is_some_and(|(_, id)| self.shell.has_bundle(id)),
+        });
+        views.collect()
+    }
+
+    fn take_settings(&self, settings: Settings) {
+        let (node, settings) = (settings.node, Arc::new(settings));
+        if node == self.config.get().node.number {
+            self.take_own(settings);
+        } else if self.is_passed_on(node) {
+            let mut passed = self.passed();
+            let before = passed.get(&node);
+            if before.is_some_and(|known| known.settings.settings >= settings.settings) {
+                return;
+            }
+            let told = before.and_then(|known| known.told);
+            let due = true;
+            passed.insert(
+                node,
+                Passed {
+                    settings,
+                    due,
+                    told,
+                },
+            );
+            drop(passed);
+            self.due.notify_one();
+        } else {
+            tracing::debug!(node, "settings of a node that this one does not reach");
+        }
+    }
+
+    fn take_own(&self, settings: Arc<Settings>) {
+        self.own.send_if_modified(|newest| {
+            let newer = |known: &Arc<Settings>| known.settings <= settings.settings;
+            let takes = newest.as_ref().is_none_or(newer);
+            if takes {
+                *newest = Some(settings);
+            }
+            takes
+        });
+    }
+
+    fn received(&self, envelope: &Envelope) {
+        let (peer, config) = (envelope.peer, self.config.get());
+        if way_of(&config, peer).is_none() {
+            tracing::warn!(peer, "settings from a node that gives this one none");
+            return;
+        }
+        match Settings::decode(&envelope.payload) {
+            Ok(settings) if settings.node == config.node.number => {
+                self.take_own(Arc::new(settings));
+            }
+            Ok(settings) => {
+                tracing::warn!(peer, node = settings.node, "settings of another node");
+            }
+            Err(error) => tracing::warn!(peer, %error, "settings refused"),
+        }
+    }
+
+    fn passed(&self) -> MutexGuard<'_, BTreeMap<u64, Passed>> {
+        self.passed.lock().unwrap()
+    }
+
+    /// Tells the terminals what is due; when to look again.
+    fn tell(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut next: Option<Instant> = None;
+        let mut again = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
+        let due: Vec<(u64, Passed)> = {
+            let passed = self.passed();
+            let due = passed.iter().filter(|(_, passed)| passed.due);
+            due.map(|(node, passed)| (*node, passed.clone())).collect()
+        };
+        for (node, passed) in due {
+            let free_at = passed.told.map(|(at, _)| at + PAUSE);
+            if let Some(at) = free_at.filter(|at| *at > now) {
+                again(at);
+                continue;
+            }
+            match self.tell_terminal(node, &passed) {
+                Ok(bundle) => self.told(now, node, &passed.settings, bundle),
+                Err(SendError::NoRoom) => again(now + RETRY),
+                Err(error) => {
+                    tracing::warn!(terminal = node, %error, "settings not passed on");
+                    self.told(now, node, &passed.settings, None);
+                }
+            }
+        }
+        next
+    }
+
+    /// Puts settings in the place of those before, if these have not left.
+    fn tell_terminal(&self, node: u64, passed: &Passed) -> Result<Option<BundleId>, SendError> {
+        let Ok(document) = passed.settings.encode() else {
+            return Ok(None);
+        };
+        let envelope = Envelope {
+            peer: node,
+            service: SERVICE,
+            class: Class::SIGNALLING,
+            age: Duration::ZERO,
+            ticket: None,
+            payload: Bytes::from(document),
+        };
+        let lifetime = Duration::from_secs(self.config.get().custody.lifetime_s);
+        let before = passed.told.map(|(_, id)| id);
+        let sent = self.shell.send_message(envelope, lifetime, before);
+        sent.map(Some)
+    }
+
+    fn told(&self, now: Instant, node: u64, settings: &Arc<Settings>, bundle: Option<BundleId>) {
+        if let Some(known) = self.passed().get_mut(&node) {
+            known.due &= !Arc::ptr_eq(&known.settings, settings);
+            known.told = bundle.map(|id| (now, id)).or(known.told);
+        }
+    }
+
+    /// What is passed on, as it is written down.
+    fn contents(&self) -> serde_json::Result<Vec<u8>> {
+        let settings = self.passed();
+        let settings = settings.values().map(|passed| (*passed.settings).clone());
+        serde_json::to_vec(&Written {
+            settings: settings.collect(),
+        })
+    }
+}
+
+/// Passes settings on until dropped.
+pub(super) async fn pass_on(provider: Arc<Provider>) {
+    let mut written = 0;
+    loop {
+        let next = provider.tell();
+        let newest = newest(&provider.passed());
+        if newest != written {
+            written = newest;
+            let of = provider.clone();
+            let write = move || state_files::replace(&of.file, &of.contents()?);
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(write).await {
+                tracing::error!(%error, "settings would not survive a restart");
+            }
+        }
+        match next {
+            Some(next) => {
+                let _ = tokio::time::timeout_at(next.into(), provider.due.notified()).await;
+            }
+            None => provider.due.notified().await,
+        }
+    }
+}
+
+/// The sum of all versions: it rises with each that is newer.
+fn newest(passed: &BTreeMap<u64, Passed>) -> u128 {
+    let versions = passed.values().map(|passed| passed.settings.settings);
+    versions.map(u128::from).sum()
+}
+
+/// Takes this node's own settings over, the newest that have come, and reports what
+/// has become of them. Runs until dropped.
+pub(super) async fn take_over(
+    provider: Arc<Provider>,
+    reloader: Arc<Reloader>,
+    reports: Option<ReportSender>,
+) {
+    let mut own = provider.own.subscribe();
+    while own.changed().await.is_ok() {
+        let Some(settings) = own.borrow_and_update().clone() else {
+            continue;
+        };
+        let version = settings.settings;
+        let Ok(verdict) = reloader.apply(settings).await else {
+            continue;
+        };
+        let outcome = match verdict {
+            Verdict::Applied => SettingsOutcome::applied(version),
+            Verdict::Refused(reason) => SettingsOutcome::refused(version, &reason),
+            Verdict::Old => continue,
+        };
+        if let Some(reports) = &reports {
+            reports.send(Body::Settings(outcome));
+        }
+    }
+}
+
+/// Whether this node sends or takes settings as messages.
+pub(crate) fn takes_part(config: &Config) -> bool {
+    super::plans::takes_part(config)
+}
+
+fn read(file: &Path) -> BTreeMap<u64, Passed> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        let file = file.display();
+        tracing::error!(%file, %error, "settings of terminals are not passed on any more");
+        BTreeMap::new()
+    };
+    match fs::metadata(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return BTreeMap::new(),
+        Ok(found) if found.len() > MOST_FILE_BYTES => return unusable(&"the file is too large"),
+        _ => {}
+    }
+    let text = match fs::read(file) {
+        Ok(text) => text,
+        Err(error) => return unusable(&error),
+    };
+    let written: Written = match serde_json::from_slice(&text) {
+        Ok(written) => written,
+        Err(error) => return unusable(&error),
+    };
+    let passed = written.settings.into_iter().map(|settings| {
+        let passed = Passed {
+            settings: Arc::new(settings),
+            due: true,
+            told: None,
+        };
+        (passed.settings.node, passed)
+    });
+    passed.collect()
+}
+
+/// The service that settings come to. It does not keep their taker alive, who owns
+/// the shell that has it.
+struct Receiver(Weak<Provider>);
+
+impl Service for Receiver {
+    fn message(&self, message: Envelope) {
+        if let Some(provider) = self.0.upgrade() {
+            provider.received(&message);
+        }
+    }
+
+    fn peer_restarted(&self, peer: u64) {
+        let Some(provider) = self.0.upgrade() else {
+            return;
+        };
+        if let Some(passed) = provider.passed().get_mut(&peer) {
+            passed.due = true;
+        }
+        provider.due.notify_one();
+    }
+}

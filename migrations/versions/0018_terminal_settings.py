@@ -1,0 +1,38 @@
+"""What a provider sets of terminals from afar, and what has become of it."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0018"
+down_revision = "0014"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Apply it."""
+    op.create_table(
+        "terminal_settings",
+        sa.Column("terminal", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
+        sa.Column("set_ms", sa.BigInteger(), nullable=False),
+        sa.Column("reported_version", sa.BigInteger(), nullable=True),
+        sa.Column("applied", sa.Boolean(), nullable=True),
+        sa.Column("reason", sa.String(length=1000), nullable=True),
+        sa.Column("reported_ms", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["terminal"],
+            ["terminal.node"],
+            name="fk_terminal_settings_terminal_terminal",
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("terminal", name="pk_terminal_settings"),
+    )
+
+
+def downgrade() -> None:
+    """Take it back."""
+    op.drop_table("terminal_settings")

@@ -1,0 +1,187 @@
+"""What is set of terminals from afar: by whom, with which version, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+from tests.control_api.service.test_plan_stream import HUB, OTHER_HUB, serve
+
+_PATH = f"/v1/terminals/{FIRST}/settings"
+_BODY = {
+    "classes": [
+        {
+            "name": "bulk",
+            "policy": "migrate",
+            "paths": ["lte", "satellite"],
+            "migrate": {"after_s": 3.0},
+        }
+    ],
+    "paths": [{"name": "satellite", "on_demand": {"idle_s": 30.0}}],
+}
+
+
+async def _put(api: Api, body: Any) -> tuple[int, dict[str, Any]]:
+    reply = await api.ask("PUT", _PATH, body)
+    return reply.status, reply.json
+
+
+async def _shown(api: Api) -> dict[str, Any]:
+    shown: dict[str, Any] = (await api.ask("GET", _PATH)).json
+    return shown
+
+
+async def _settings(api: Api, gateway: int, count: int) -> list[dict[str, Any]]:
+    """Return the first settings that a gateway is sent."""
+    found: list[dict[str, Any]] = []
+    path = f"/v1/gateways/{gateway}/plans"
+    async with api.client.get(path, headers=api.headers("gateway")) as response:
+        kind = ""
+        async with asyncio.timeout(20):
+            async for line in response.content:
+                name, _, value = line.decode().rstrip("\n").partition(": ")
+                if name == "event":
+                    kind = value
+                elif name == "data" and kind == "settings":
+                    found.append(json.loads(value))
+                    if len(found) == count:
+                        return found
+    raise EOFError
+
+
+async def _report(api: Api, node: int, **report: Any) -> dict[str, Any]:
+    said = {"kind": "settings", "uptime_ms": 5_000, "incarnation": 7, **report}
+    post = {
+        "version": 1,
+        "node": HUB,
+        "sent_ms": now_ms(),
+        "reports": [{"node": node, "age_ms": 10, "report": said}],
+    }
+    reply = await api.ask("POST", "/v1/reports", post, caller="gateway")
+    assert reply.status == 200, reply.text
+    answer: dict[str, Any] = reply.json
+    return answer
+
+
+def test_each_change_has_a_higher_version_and_is_written_down(api: Api) -> None:
+    async def run() -> None:
+        assert (await api.ask("GET", _PATH)).status == 404
+        status, first = await _put(api, _BODY)
+        assert (status, first["state"]) == (200, "waiting")
+        assert first["classes"] == _BODY["classes"]
+        status, second = await _put(api, {})
+        assert second["version"] > first["version"]
+        assert (second["classes"], second["paths"]) == ([], [])
+        listed = (await api.ask("GET", "/v1/settings")).json
+        assert [one["terminal"] for one in listed["settings"]] == [FIRST]
+        changes = (await api.ask("GET", f"/v1/audit?target={_PATH}", caller="administrator")).json
+        assert [one["action"] for one in changes["entries"]] == ["set", "set"]
+        assert changes["entries"][1]["after"]["class"][0]["name"] == "bulk"
+
+    api.run(run())
+
+
+def test_whoever_has_not_seen_the_last_change_is_told(api: Api) -> None:
+    async def run() -> None:
+        tag = (await api.ask("PUT", _PATH, _BODY)).headers["ETag"]
+        seen = {"If-Match": tag}
+        assert (await api.ask("PUT", _PATH, {}, headers=seen)).status == 200
+        assert (await api.ask("PUT", _PATH, _BODY, headers=seen)).status == 412
+
+    api.run(run())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"classes": [{"name": "bulk", "priority": 0}]},
+        {"classes": [{"name": "bulk"}, {"name": "bulk"}]},
+        {"classes": [{"name": "bulk", "policy": "best"}]},
+        {"classes": [{"name": "bulk", "migrate": {"loss": 2.0}}]},
+        {"paths": [{"name": "b", "neighbour": 1}]},
+        {"paths": [{"name": "b", "neighbour": 1, "remote": "hub.example:4556"}]},
+        {"paths": [{"name": "b", "neighbour": 1, "remote": "2001:db8::1:4556"}]},
+        {"paths": [{"name": "b", "plain": True}]},
+        {"paths": [{"name": "b", "on_demand": {"raise": ["/bin/sh"]}}]},
+        {"paths": [{"name": f"p{n}"} for n in range(33)]},
+        {"provider": {"may_set": ["path"]}},
+    ],
+)
+def test_what_no_node_takes_is_refused_here(api: Api, body: dict[str, Any]) -> None:
+    async def run() -> None:
+        status, _ = await _put(api, body)
+        assert status == 422
+        assert (await api.ask("GET", _PATH)).status == 404
+
+    api.run(run())
+
+
+def test_a_gateway_is_sent_what_is_set_of_its_terminals_and_no_others(api: Api) -> None:
+    async def run() -> None:
+        await serve(api, HUB, FIRST)
+        await serve(api, OTHER_HUB, SECOND)
+        _, made = await _put(api, _BODY)
+        other = await api.ask("PUT", f"/v1/terminals/{SECOND}/settings", {})
+        assert other.status == 200
+        [sent] = await _settings(api, HUB, 1)
+        assert sent == {
+            "version": 1,
+            "settings": made["version"],
+            "node": FIRST,
+            "class": _BODY["classes"],
+            "path": _BODY["paths"],
+        }
+        following = asyncio.create_task(_settings(api, HUB, 2))
+        await asyncio.sleep(0.3)
+        _, later = await _put(api, {})
+        assert [one["settings"] for one in await following] == [made["version"], later["version"]]
+
+    api.run(run())
+
+
+def test_what_becomes_of_it_is_shown_and_an_old_word_changes_nothing(api: Api) -> None:
+    async def run() -> None:
+        await serve(api, HUB, FIRST, SECOND)
+        _, made = await _put(api, _BODY)
+        version = made["version"]
+        await _report(api, FIRST, settings=version, applied=False, reason="there is no class")
+        shown = await _shown(api)
+        assert (shown["state"], shown["reported"]["reason"]) == ("refused", "there is no class")
+        await _report(api, FIRST, settings=version, applied=True)
+        await _report(api, FIRST, settings=version - 1, applied=False, reason="old")
+        shown = await _shown(api)
+        assert shown["state"] == "applied"
+        assert "reason" not in shown["reported"] or shown["reported"]["reason"] is None
+        _, later = await _put(api, {})
+        assert later["state"] == "waiting"
+        # Of settings that nobody has set here, and of a terminal that has none.
+        await _report(api, FIRST, settings=later["version"] + 1_000, applied=True)
+        await _report(api, SECOND, settings=1, applied=True)
+        assert (await _shown(api))["state"] == "waiting"
+
+    api.run(run())
+
+
+def test_a_gateway_speaks_for_its_own_terminals_only(api: Api) -> None:
+    async def run() -> None:
+        await serve(api, OTHER_HUB, FIRST)
+        _, made = await _put(api, _BODY)
+        answer = await _report(api, FIRST, settings=made["version"], applied=True)
+        # A terminal that was heard by another one.
+        assert answer["accepted"] + len(answer["refused"]) == 1
+        stranger = await _report(api, 4_000, settings=1, applied=True)
+        assert len(stranger["refused"]) == 1
+
+    api.run(run())
+
+
+@pytest.mark.parametrize("caller", ["viewer", "gateway", "first"])
+def test_only_operators_set_anything(api: Api, caller: str) -> None:
+    async def run() -> None:
+        assert (await api.ask("PUT", _PATH, _BODY, caller=caller)).status == 403
+
+    api.run(run())

@@ -1,0 +1,139 @@
+"""What a provider sets of a terminal from its hub: in force, refused, and what is forbidden."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import StartPair
+from tests.testbed import addresses
+from tests.testbed.client.transfer import download
+from tests.testbed.node import HUB_NODE, ApiError, Options, Pair, terminal_node
+from tests.testbed.profile import Link, symmetric
+from tests.testbed.topology import Testbed
+
+pytestmark = pytest.mark.node
+
+_TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
+_SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
+_NODE = terminal_node(0)
+
+
+def _start(start_pair: StartPair, may_set: list[str]) -> Pair[Testbed]:
+    terminal = {"reports": {"to": HUB_NODE}, "provider": {"may_set": may_set}}
+    options = Options(paths=("satellite", "terrestrial"), terminal=terminal)
+    return start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+
+
+def _set(pair: Pair[Testbed], body: Mapping[str, object]) -> int:
+    text = pair.hub.api.request("PUT", f"/v1/settings/{_NODE}", body)
+    [view] = json.loads(text)
+    version: int = view["settings"]
+    return version
+
+
+def _outcome(pair: Pair[Testbed], version: int) -> dict[str, Any]:
+    """Wait until the terminal has said what has become of a version."""
+
+    def reported() -> bool:
+        [view] = pair.hub.api.get("/v1/settings")
+        return bool(view["reported"] == version)
+
+    pair.hub.process.wait_until(reported)
+    [view] = pair.hub.api.get("/v1/settings")
+    found: dict[str, Any] = view
+    return found
+
+
+def _migrations(pair: Pair[Testbed]) -> list[str]:
+    return [each["class"] for each in pair.terminal.api.get("/v1/migrations")]
+
+
+def _migrating(class_name: str) -> dict[str, object]:
+    paths = ["terrestrial", "satellite"]
+    return {"class": [{"name": class_name, "policy": "migrate", "paths": paths}]}
+
+
+def test_policies_are_in_force_without_a_cut_and_over_a_restart(start_pair: StartPair) -> None:
+    pair = _start(start_pair, ["class", "path"])
+    assert _migrations(pair) == []
+    outcome = _outcome(pair, _set(pair, _migrating("bulk")))
+    assert (outcome["applied"], outcome["reason"]) == (True, None)
+    assert _migrations(pair) == ["bulk"]
+    assert download(pair.client, addresses.ORIGIN, 100_000, route=pair.socks5()).complete
+    for node in (pair.terminal, pair.hub):
+        node.process.kill()
+        node.start()
+    pair.wait_until_ready()
+    assert _migrations(pair) == ["bulk"]
+    version = pair.hub.api.get("/v1/settings")[0]["settings"]
+    assert _outcome(pair, version)["applied"]
+    # The next ones are all that is set: what they leave out is as the node has it.
+    assert _outcome(pair, _set(pair, _migrating("normal")))["applied"]
+    assert _migrations(pair) == ["normal"]
+
+
+def test_what_does_not_fit_is_refused_with_a_reason_and_all_stays(start_pair: StartPair) -> None:
+    pair = _start(start_pair, ["class", "path"])
+    assert _outcome(pair, _set(pair, _migrating("bulk")))["applied"]
+    unknown = {"class": [{"name": "gold", "policy": "bonded"}]}
+    elsewhere = {"path": [{"name": "b", "neighbour": 7, "remote": "192.0.2.1:4556"}]}
+    program = {"path": [{"name": "satellite", "on_demand": {"raise": ["/bin/sh"]}}]}
+    for body, said in ((unknown, "gold"), (elsewhere, "neighbour"), (program, "raise")):
+        outcome = _outcome(pair, _set(pair, body))
+        assert not outcome["applied"]
+        assert said in outcome["reason"]
+        assert _migrations(pair) == ["bulk"]
+
+
+def test_what_the_node_forbids_stays_forbidden(start_pair: StartPair) -> None:
+    pair = _start(start_pair, ["path"])
+    outcome = _outcome(pair, _set(pair, _migrating("bulk")))
+    assert not outcome["applied"]
+    assert "may_set" in outcome["reason"]
+    assert _migrations(pair) == []
+
+
+def test_a_path_that_is_set_carries_and_goes_again(start_pair: StartPair) -> None:
+    pair = _start(start_pair, ["path"])
+    [own] = [p for p in pair.terminal.status()["paths"] if p["name"] == "terrestrial"]
+    remote = own["sessions"][0]["remote"]
+    further = {"name": "second", "neighbour": HUB_NODE, "remote": remote}
+    assert _outcome(pair, _set(pair, {"path": [further]}))["applied"]
+    pair.terminal.process.wait_until(lambda: pair.terminal.carries(3))
+    assert _outcome(pair, _set(pair, {}))["applied"]
+    pair.terminal.process.wait_until(
+        lambda: {p["name"] for p in pair.terminal.status()["paths"]} == {"satellite", "terrestrial"}
+    )
+
+
+def test_a_terminal_that_is_blocked_has_the_last_ones_when_it_is_back(
+    start_pair: StartPair,
+) -> None:
+    pair = _start(start_pair, ["class"])
+    terrestrial = pair.testbed.terrestrial
+    assert terrestrial is not None
+    hops = (pair.testbed.satlink, terrestrial)
+    for hop in hops:
+        hop.block(pair.testbed.terminal.name)
+    time.sleep(2.0)
+    for name in ("bulk", "normal", "interactive"):
+        version = _set(pair, _migrating(name))
+    assert pair.hub.api.get("/v1/settings")[0]["waits"]
+    for hop in hops:
+        hop.unblock(pair.testbed.terminal.name)
+    assert _outcome(pair, version)["applied"]
+    assert _migrations(pair) == ["interactive"]
+
+
+def test_nothing_is_set_of_strangers(start_pair: StartPair) -> None:
+    pair = _start(start_pair, ["class"])
+    for node in (HUB_NODE, 4_711):
+        with pytest.raises(ApiError, match="404"):
+            pair.hub.api.request("PUT", f"/v1/settings/{node}", {})
+    with pytest.raises(ApiError, match="404"):
+        pair.terminal.api.request("PUT", f"/v1/settings/{_NODE}", {})
