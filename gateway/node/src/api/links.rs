@@ -37,7 +37,11 @@ pub struct PathChange {
 }
 
 /// Tells a null from a key that is left out.
-fn present<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Option<u64>>, D::Error> {
+fn present<'de, D, T>(source: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
     Option::deserialize(source).map(Some)
 }
 

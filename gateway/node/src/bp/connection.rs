@@ -193,7 +193,7 @@ impl Connection {
     /// while nobody reads that, the node does not read either.
     pub(super) async fn say(&mut self, request: &Request, payload: &[u8]) -> Result<(), BpError> {
         let head = encode_head(request, payload.len());
-        let mut left = head.as_slice().chain(payload);
+        let mut left = Buf::chain(head.as_slice(), payload);
         while left.has_remaining() {
             let ready = self.socket.ready(Interest::READABLE | Interest::WRITABLE);
             let ready = ready.await?;
