@@ -22,7 +22,7 @@ const MOST_BYTES: u64 = 4 << 20;
 /// How often the file is written, if what it says has changed.
 const WRITTEN_EVERY: Duration = Duration::from_secs(30);
 /// What has changed by less than this part is not written again.
-const NOTICED: f64 = 0.05;
+const NOTICED: f64 = 0.01;
 
 /// Of one hop, as it is in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -196,7 +196,7 @@ mod tests {
         let (_folder, known) = known();
         for (bps, expected) in [
             (1_000_000, 1_000_000),
-            (1_040_000, 1_000_000),
+            (1_008_000, 1_000_000),
             (1_100_000, 1_100_000),
         ] {
             known
