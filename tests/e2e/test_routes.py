@@ -15,15 +15,14 @@ from tests.testbed.topology import Testbed
 pytestmark = pytest.mark.node
 
 
-def test_a_hub_that_was_up_before_its_default_route_dials_once_it_is_there(
+def test_a_hub_that_was_up_before_its_way_out_dials_once_it_is_there(
     start_pair: StartPair,
 ) -> None:
     pair: Pair[Testbed] = start_pair()
     hub, host = pair.hub, pair.testbed.hub
-    families = (("-4", addresses.ORIGIN), ("-6", addresses.ORIGIN6))
     hub.process.kill()
-    for family, _ in families:
-        host.ip(family, "route", "del", "default")
+    # Of IPv4 the hub keeps what leads to the terminals.
+    host.ip("link", "set", "wan", "down")
     hub.start()
     pair.wait_until_ready()
 
@@ -33,14 +32,16 @@ def test_a_hub_that_was_up_before_its_default_route_dials_once_it_is_there(
     def fails(origin: str) -> bool:
         return not works(origin)
 
-    # The terminal refuses at once what it has heard that the hub does not reach.
-    for _, origin in families:
+    for origin in (addresses.ORIGIN, addresses.ORIGIN6):
         hub.process.wait_until(functools.partial(fails, origin))
-    for family, origin in families:
-        host.ip(family, "route", "add", "default", "via", origin)
-        # The terminal hears of it without a restart of either.
+    host.ip("link", "set", "wan", "up")
+    # The addresses of IPv6 went with the link; origins of the hub's own networks
+    # need no default route.
+    host.ip("-6", "address", "replace", f"{addresses.HUB_WAN6}/64", "dev", "wan", "nodad")
+    # The terminal hears of it without a restart of either.
+    for origin in (addresses.ORIGIN, addresses.ORIGIN6):
         hub.process.wait_until(functools.partial(works, origin))
     # And the other way round.
-    host.ip("-6", "route", "del", "default")
+    host.ip("-6", "address", "flush", "dev", "wan", "scope", "global")
     hub.process.wait_until(functools.partial(fails, addresses.ORIGIN6))
     assert works(addresses.ORIGIN)

@@ -160,7 +160,7 @@ class Testbed:
         _address(self.origin, "eth0", f"{addresses.ORIGIN}/24", f"{addresses.ORIGIN6}/64")
         self.origin.ip("route", "add", "default", "via", addresses.HUB_WAN)
         self.origin.ip("-6", "route", "add", "default", "via", addresses.HUB_WAN6)
-        # The origin stands for the Internet: a hub announces the families it has a way out for.
+        # The origin stands for the Internet.
         self.hub.ip("route", "add", "default", "via", addresses.ORIGIN)
         self.hub.ip("-6", "route", "add", "default", "via", addresses.ORIGIN6)
 

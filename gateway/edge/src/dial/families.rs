@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use nix::net::if_::InterfaceFlags;
 use socket2::{Domain, Socket, Type};
 
 use serde::{Deserialize, Serialize};
@@ -32,15 +33,16 @@ impl Families {
         }
     }
 
-    /// The ones the host has a default route for, at this moment: what it may
-    /// announce to others. The addresses are the documentation ones (RFC 5737,
-    /// RFC 3849), which only a default route leads to.
+    /// The ones the host has a default route for at this moment, or a network of
+    /// its own: what it may announce to others. The addresses are the documentation
+    /// ones (RFC 5737, RFC 3849), which only a default route leads to.
     pub fn detect(mark: Option<u32>) -> Families {
         let four = Ipv4Addr::new(192, 0, 2, 1);
         let six = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+        let own = own_networks();
         Families {
-            ipv4: is_routed(four.into(), mark),
-            ipv6: is_routed(six.into(), mark),
+            ipv4: own.ipv4 || is_routed(four.into(), mark),
+            ipv6: own.ipv6 || is_routed(six.into(), mark),
         }
     }
 
@@ -53,6 +55,32 @@ impl Families {
                 IpAddr::V6(_) => self.ipv6,
             }
     }
+}
+
+/// The families in which an interface of this host is in a network with others: in a
+/// laboratory or a closed network the origins may all be there. Loopback, link-local
+/// addresses and addresses without a network say nothing.
+fn own_networks() -> Families {
+    let mut own = Families::listed(&[]);
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else {
+        return own;
+    };
+    for interface in interfaces {
+        let up = interface.flags.contains(InterfaceFlags::IFF_UP);
+        if !up || interface.flags.contains(InterfaceFlags::IFF_LOOPBACK) {
+            continue;
+        }
+        let (Some(address), Some(mask)) = (interface.address, interface.netmask) else {
+            continue;
+        };
+        if let (Some(four), Some(mask)) = (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
+            own.ipv4 |= !four.ip().is_link_local() && mask.ip() != Ipv4Addr::BROADCAST;
+        } else if let (Some(six), Some(mask)) = (address.as_sockaddr_in6(), mask.as_sockaddr_in6())
+        {
+            own.ipv6 |= !six.ip().is_unicast_link_local() && mask.ip().to_bits() != u128::MAX;
+        }
+    }
+    own
 }
 
 /// Whether the host has a route to an address now, for sockets with a mark.
