@@ -102,7 +102,7 @@ VOLUMES: Mapping[str, tuple[str, ...]] = {
     ),
     "paths": (
         *("coded-1mb", "coded-8mb", "coded-200mb", "quic", "quic-blockages", "bonding", "outage"),
-        *("black-hole", "offload", "minfct", "one-way"),
+        *("black-hole", "offload", "minfct", "one-way", "on-demand-path"),
     ),
     "beam": (
         *("allocation", "fairness", "goodput-rtt", "planner", "report-to-plan", "control-loss"),
