@@ -38,7 +38,7 @@ class Case:
 
     def refused(self, text: str, status: int = 403, **changed: str | None) -> None:
         """Make sure that signing in is refused, in these words."""
-        answer = self.answered(**changed)
+        answer = self.answered("", **changed)
         assert (answer.status, text in answer.text) == (status, True), answer.text
         assert "Location" not in answer.headers
         assert SESSION not in self.browser.cookies
