@@ -81,7 +81,7 @@ class Metrics:
         )
         self.sign_ins = Counter(
             "underpass_control_sign_ins",
-            "Tries to sign in with a password: accepted, failed, or refused as too many",
+            "Tries to sign in, by password or provider: accepted, failed, or refused as too many",
             ("outcome",),
             registry=self.registry,
         )

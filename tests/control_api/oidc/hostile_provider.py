@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import hmac
 import json
 import time
@@ -20,6 +21,12 @@ from tests.control_api.oidc.real_provider import CLIENT_ID
 Claims = dict[str, Any]
 
 
+@functools.cache
+def rsa_key(name: str) -> RSAKey:
+    """Return a key of a name: to make one takes a while."""
+    return RSAKey.generate_key(2048, {"kid": name, "use": "sig"})
+
+
 def part(value: object) -> str:
     """Return a part of a token."""
     return encoded(json.dumps(value).encode())
@@ -34,7 +41,7 @@ class HostileProvider:
     """It takes any code; its answers are those of a good provider but for what a test changes."""
 
     def __init__(self) -> None:
-        self.key = RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
+        self.key = rsa_key("one")
         self.published = [self.key]
         # What a test changes: of the metadata, of the claims, and how the token is signed.
         self.metadata: Claims = {}

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from joserfc.jwk import RSAKey
 
-from tests.control_api.oidc.hostile_provider import Claims, HostileProvider, part
+from tests.control_api.oidc.hostile_provider import Claims, HostileProvider, part, rsa_key
 from tests.control_api.oidc.real_provider import CLIENT_ID
 from tests.control_api.oidc.service import PUBLIC, ProxiedBrowser, query_of, service_of
 from tests.control_api.service.api import Api, Reply
@@ -39,7 +38,7 @@ class Case:
 
     def refused(self, text: str, status: int = 403, **changed: str | None) -> None:
         """Make sure that signing in is refused, in these words."""
-        answer = self.answered(**changed)
+        answer = self.answered("", **changed)
         assert (answer.status, text in answer.text) == (status, True), answer.text
         assert "Location" not in answer.headers
         assert SESSION not in self.browser.cookies
@@ -115,7 +114,7 @@ def test_a_token_of_another_time_is_good_within_the_leeway_only(case: Case) -> N
 
 
 def test_signatures_that_anybody_could_make(case: Case) -> None:
-    other = RSAKey.generate_key(2048)
+    other = rsa_key("two")
     ways: list[Callable[[Claims], str]] = [
         _unsigned,
         case.provider.signed_with_public_key,
@@ -135,7 +134,7 @@ def test_new_keys_of_the_provider_are_asked_for_but_not_again_and_again(
 ) -> None:
     assert case.answered().status == 302
     case.browser.cookies.clear()
-    new = RSAKey.generate_key(2048, {"kid": "two", "use": "sig"})
+    new = rsa_key("two")
     case.provider.published = [new]
     case.provider.sign = lambda claims: case.provider.signed(claims, kid="two", key=new)
     answer = case.answered()
