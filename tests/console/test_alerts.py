@@ -44,7 +44,7 @@ def test_a_webhook_is_refused_in_words_and_its_secret_shown_once(
     del fleet
     sign_in(page, service)
     go(page, "alerts")
-    form = page.get_by_role("form", name="Have a webhook told")
+    form = page.get_by_role("form", name="Have a webhook or an address told")
     form.get_by_label("Name").fill("chat")
     form.get_by_label("URL").fill("http://127.0.0.1/hook")
     form.get_by_role("button", name="Add").click()

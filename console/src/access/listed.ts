@@ -1,6 +1,8 @@
 /** A list of the service, read anew when asked; and what went wrong with the last change. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Rereading } from "../api/rereading";
+import { READ } from "../fleet/live";
 import { useLive } from "../shell/context";
 
 export interface Listed<T> {
@@ -12,33 +14,41 @@ export interface Listed<T> {
   reread: () => void;
 }
 
-export function useListed<T>(path: string, member: string): Listed<T> {
+/** Reads a list, of a long one the first `most`. */
+export function useListed<T>(path: string, member: string, most?: number): Listed<T> {
   const live = useLive();
   const [entries, setEntries] = useState<T[]>();
   const [flaw, setFlaw] = useState<string>();
-  const read = async (signal?: AbortSignal) => setEntries(await live.client.all<T>(path, member, signal));
   const failed = (error: unknown) => setFlaw(error instanceof Error ? error.message : String(error));
+  const reading = useRef<Rereading | undefined>(undefined);
   useEffect(() => {
-    const ended = new AbortController();
-    read(ended.signal).catch((error: unknown) => {
-      if (!ended.signal.aborted) failed(error);
-    });
-    return () => ended.abort();
+    const one = new Rereading(async (signal) => {
+      const found = await live.client.all<T>(path, member, signal, most);
+      if (!signal.aborted) setEntries(found);
+    }, failed);
+    reading.current = one;
+    void one.now();
+    // What it was as events were missed is not told by later ones.
+    const off = live.listen(({ kind }) => void (kind === READ && one.soon()));
+    return () => {
+      off();
+      one.close();
+    };
   }, [path]);
   const change = async (work: () => Promise<unknown>) => {
     setFlaw(undefined);
+    let went = true;
     try {
       await work();
-      await read();
-      return true;
     } catch (error) {
       failed(error);
       // Somebody else may have been first.
-      await read().catch(() => undefined);
-      return false;
+      went = false;
     }
+    await reading.current?.now();
+    return went;
   };
-  return { entries, flaw, change, reread: () => void read().catch(failed) };
+  return { entries, flaw, change, reread: () => reading.current?.soon() };
 }
 
 /** What a form's fields hold, without the empty ones. */

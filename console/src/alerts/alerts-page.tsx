@@ -11,6 +11,8 @@ import { hashOf, type Route } from "../shell/route";
 import { Rules } from "./rules";
 import { Targets } from "./targets";
 
+/** So many that fire are shown, the newest first: after a storm there may be thousands. */
+const MOST_FIRING = 300;
 /** So many that are over are shown; the API has all. */
 const MOST_OVER = 50;
 const OVER_MS = 15_000;
@@ -30,9 +32,8 @@ export default function AlertsPage(_: { route: Route }) {
 function Firing({ mayOperate }: { mayOperate: boolean }) {
   const live = useLive();
   useTick(1000);
-  const { entries, flaw, change, reread } = useListed<Alert>("v1/alerts?firing=true", "alerts");
+  const { entries: firing, flaw, change, reread } = useListed<Alert>("v1/alerts?firing=true", "alerts", MOST_FIRING);
   useEffect(() => live.listen(({ kind }) => void (kind === "alerts" && reread())), [live]);
-  const firing = entries;
   const path = `v1/alerts?firing=false&limit=${MOST_OVER}`;
   const resolved = useRead((signal) => live.client.get<{ alerts: Alert[] }>(path, signal), path, OVER_MS);
   const over = resolved.value?.alerts;
@@ -43,6 +44,7 @@ function Firing({ mayOperate }: { mayOperate: boolean }) {
         {flaw}
       </p>
       {firing?.length === 0 && <p>Nothing is wrong by the rules.</p>}
+      {firing && firing.length >= MOST_FIRING && <p>There may be more: these are the newest {MOST_FIRING}.</p>}
       {firing && firing.length > 0 && (
         <AlertTable label="What is wrong" alerts={firing} onAcknowledge={mayOperate ? acknowledge : undefined} nowMs={live.now()} />
       )}

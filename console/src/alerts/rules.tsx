@@ -4,9 +4,9 @@ import { useLive } from "../shell/context";
 
 /** What a rule looks for, and what its limit is of. */
 const KINDS: Record<AlertKind, string> = {
-  unheard: "a terminal is not heard for longer, s",
-  "link-down": "a link is lost for longer than predicted, by s",
-  debt: "a terminal owes what its link carries in s",
+  unheard: "a terminal is not heard for longer than the limit",
+  "link-down": "a link is lost for longer than predicted, by the limit",
+  debt: "a terminal owes more than its link carries in the limit",
 };
 
 export function Rules() {
@@ -59,7 +59,7 @@ export function Rules() {
       <ul>
         {entries?.map((one) => (
           <li key={one.id}>
-            {one.name}: {KINDS[one.kind]} {one.limit_s}, {one.beam ? `beam ${one.beam}` : "all beams"}{" "}
+            {one.name}: {KINDS[one.kind]}, {one.limit_s} s, {one.beam ? `beam ${one.beam}` : "all beams"}{" "}
             <button type="button" aria-label={`Delete the rule ${one.name}`} onClick={() => remove(one)}>
               Delete
             </button>

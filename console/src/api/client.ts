@@ -55,17 +55,17 @@ export class Client {
     return this.ask<T>(path, { method: "DELETE", headers: ifStill(revision) });
   }
 
-  /** Reads all pages of a list, in order. */
-  async all<T>(path: string, member: string, signal?: AbortSignal): Promise<T[]> {
+  /** Reads all pages of a list, in order; or those of its first `most`. */
+  async all<T>(path: string, member: string, signal?: AbortSignal, most = Infinity): Promise<T[]> {
     const found: T[] = [];
     let cursor: string | undefined;
     do {
-      const query = `${path.includes("?") ? "&" : "?"}limit=${PAGE}`;
+      const query = `${path.includes("?") ? "&" : "?"}limit=${Math.min(PAGE, most)}`;
       const after = cursor === undefined ? "" : `&cursor=${encodeURIComponent(cursor)}`;
       const page = await this.get<Record<string, unknown>>(path + query + after, signal);
       found.push(...(page[member] as T[]));
       cursor = (page.next as string | null | undefined) ?? undefined;
-    } while (cursor !== undefined);
+    } while (cursor !== undefined && found.length < most);
     return found;
   }
 

@@ -59,7 +59,7 @@ export default function BeamView({ route }: { route: Route }) {
         <Accounts beam={beam.id} link={link} />
         <WhatIfView key={`${beam.id} ${link}`} beam={beam.id} link={link} />
       </div>
-      <Interventions beam={beam.id} />
+      <Interventions key={beam.id} beam={beam.id} />
       <h2>Its terminals</h2>
       <VehicleTable beam={beam.id} />
     </div>

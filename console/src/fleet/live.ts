@@ -8,9 +8,11 @@ import type { ServerClock } from "../clock/server-clock";
 import { EventLog } from "./event-log";
 import { Fleet } from "./fleet";
 
-/** An event is handed on to pages, too: a beam's page reads new plans. */
+/** An event is handed on to pages, too: a beam's page reads new plans. So is that all was read anew. */
 export type EventListener = (event: ServerEvent) => void;
 
+/** The kind of what is told once the state was read anew, as events may have been missed. */
+export const READ = "read";
 /** Beams or terminals that change together are read once. */
 const READ_AGAIN_MS = 300;
 const ENDED = ["the token is unknown, expired or revoked", "the session has ended: sign in again"];
@@ -160,6 +162,7 @@ export class Live {
       ]);
       this.fleet.read({ beams, terminals, links, positions, blockages });
       this.following.read();
+      for (const listener of this.listeners) listener({ kind: READ, data: {} });
     } catch (error) {
       if (signal.aborted) return;
       // The next stream reads it again.

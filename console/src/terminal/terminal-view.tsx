@@ -52,7 +52,7 @@ export default function TerminalView({ route }: { route: Route }) {
         ))}
       </div>
       <Tags key={`${node} ${terminal.tags}`} terminal={terminal} />
-      <Blockages node={node} />
+      <Blockages key={`blockages ${node}`} node={node} />
       {LINKS.map((link) => (
         <section key={link} class="card" aria-label={`Plan in force of the ${link} link`}>
           <h2>Plan in force, {link} link</h2>
@@ -139,9 +139,12 @@ function Blockages({ node }: { node: number }) {
   );
   const mayOperate = useMayOperate();
   const [said, setSaid] = useState<string>();
+  // It is still listed until it is read again: it is not to be withdrawn twice.
+  const [withdrawn, setWithdrawn] = useState<ReadonlySet<number>>(new Set());
   const withdraw = async (blockage: number) => {
     try {
       await live.client.post("v1/interventions", { kind: "withdrawal", blockage });
+      setWithdrawn((before) => new Set([...before, blockage]));
       setSaid("Withdrawn: it is not predicted again for this passage. The beam's page releases that.");
     } catch (failure) {
       setSaid(failure instanceof Error ? failure.message : String(failure));
@@ -186,6 +189,7 @@ function Blockages({ node }: { node: number }) {
                     {one.state === "predicted" && one.id && (
                       <button
                         type="button"
+                        disabled={withdrawn.has(Number(one.id))}
                         aria-label={`Withdraw the blockage of ${utc(Date.parse(one.entry))} UTC`}
                         onClick={() => void withdraw(Number(one.id))}
                       >

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
+from pydantic import BaseModel
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,10 +19,11 @@ from underpass_control.alerts.addresses import AddressError, check_url
 from underpass_control.alerts.mail import mail_address
 from underpass_control.http import alert_models as models
 from underpass_control.http.cursor import cursor_of, number_after
-from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint, Handle
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
+from underpass_control.roles import Role
 from underpass_control.settings import Settings
 from underpass_control.storage import alerts, registry
 from underpass_control.storage.changes import Changes
@@ -44,7 +48,6 @@ class Alerts:
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
-        conflict, gone = HTTPStatus.CONFLICT, HTTPStatus.NO_CONTENT
         return [
             Endpoint(
                 "GET",
@@ -64,68 +67,68 @@ class Alerts:
                 OPERATORS,
                 recorded=True,
                 answers=models.Alert,
-                problems=[conflict],
+                problems=[HTTPStatus.CONFLICT],
             ),
-            Endpoint(
-                "GET",
-                "/v1/alert-rules",
-                "The rules by which alerts fire",
-                self._rules,
-                READERS,
-                answers=models.AlertRuleList,
-            ),
-            Endpoint(
-                "POST",
-                "/v1/alert-rules",
-                "Make a rule",
-                self._add_rule,
-                OPERATORS,
-                recorded=True,
-                body=models.AlertRuleBody,
-                answers=models.AlertRule,
-                status=HTTPStatus.CREATED,
-                problems=[conflict],
-            ),
-            Endpoint(
-                "DELETE",
-                "/v1/alert-rules/{rule}",
+            *self._collection(
+                AlertRule,
+                "rule",
+                ("The rules by which alerts fire", self._rules, READERS, models.AlertRuleList),
+                ("Make a rule", self._add_rule, models.AlertRuleBody, models.AlertRule),
                 "Delete a rule: what fires by it is resolved",
-                self._delete_rule,
-                OPERATORS,
-                recorded=True,
-                status=gone,
             ),
-            Endpoint(
-                "GET",
-                "/v1/alert-targets",
-                "The webhooks and mail addresses that are told of alerts",
-                self._targets,
-                OPERATORS,
-                answers=models.AlertTargetList,
-            ),
-            Endpoint(
-                "POST",
-                "/v1/alert-targets",
-                "Have a webhook, or an address (`mailto:`), told of alerts; the answer has the "
-                "secret that a webhook's messages are signed with",
-                self._add_target,
-                OPERATORS,
-                recorded=True,
-                body=models.AlertTargetBody,
-                answers=models.NewAlertTarget,
-                status=HTTPStatus.CREATED,
-                problems=[conflict],
-            ),
-            Endpoint(
-                "DELETE",
-                "/v1/alert-targets/{target}",
+            *self._collection(
+                AlertTarget,
+                "target",
+                (
+                    "The webhooks and mail addresses that are told of alerts",
+                    self._targets,
+                    OPERATORS,
+                    models.AlertTargetList,
+                ),
+                (
+                    "Have a webhook, or an address (`mailto:`), told of alerts; the answer has "
+                    "the secret that a webhook's messages are signed with",
+                    self._add_target,
+                    models.AlertTargetBody,
+                    models.NewAlertTarget,
+                ),
                 "Tell a target no more, of what waits to be sent either",
-                self._delete_target,
-                OPERATORS,
-                recorded=True,
-                status=gone,
             ),
         ]
+
+    def _collection(
+        self,
+        table: Table,
+        name: str,
+        reading: tuple[str, Handle, frozenset[Role], type[BaseModel]],
+        adding: tuple[str, Handle, type[BaseModel], type[BaseModel]],
+        deletes: str,
+    ) -> Iterator[Endpoint]:
+        """Yield the endpoints of what is read as a whole, made and deleted."""
+        path, (reads, read, readers, listed) = f"/v1/alert-{name}s", reading
+        adds, add, body, made = adding
+        yield Endpoint("GET", path, reads, read, readers, answers=listed)
+        yield Endpoint(
+            "POST",
+            path,
+            adds,
+            add,
+            OPERATORS,
+            recorded=True,
+            body=body,
+            answers=made,
+            status=HTTPStatus.CREATED,
+            problems=[HTTPStatus.CONFLICT],
+        )
+        yield Endpoint(
+            "DELETE",
+            f"{path}/{{{name}}}",
+            deletes,
+            partial(self._delete, table, name),
+            OPERATORS,
+            recorded=True,
+            status=HTTPStatus.NO_CONTENT,
+        )
 
     async def _page(self, call: Call) -> models.AlertList:
         query = call.query(models.AlertQuery)
@@ -172,9 +175,6 @@ class Alerts:
             await _record(call, connection, "create", "alert-rules", row.id, made)
         return Answer(made, HTTPStatus.CREATED)
 
-    async def _delete_rule(self, call: Call) -> Answer:
-        return await self._delete(call, AlertRule, "rule")
-
     async def _targets(self, _call: Call) -> models.AlertTargetList:
         async with self._database.reading() as connection:
             rows = await connection.execute(select(AlertTarget.__table__).order_by(AlertTarget.id))
@@ -201,10 +201,7 @@ class Alerts:
         new = models.NewAlertTarget(**made.model_dump(), secret=secret)
         return Answer(new, HTTPStatus.CREATED, {"Cache-Control": "no-store"})
 
-    async def _delete_target(self, call: Call) -> Answer:
-        return await self._delete(call, AlertTarget, "target")
-
-    async def _delete(self, call: Call, table: Table, what: str) -> Answer:
+    async def _delete(self, table: Table, what: str, call: Call) -> Answer:
         number = call.path_number(what)
         async with self._changes.transaction() as (connection, _):
             found = await connection.execute(delete(table).where(table.id == number))
