@@ -229,7 +229,7 @@ fn what_cannot_be_done_with_it_is_refused() {
 #[test]
 fn it_is_judged_before_its_payload_comes() {
     let (mut net, files) = (pair(), files());
-    let mut raw_to = |net: &mut Net, send: Send| {
+    let raw_to = |net: &mut Net, send: Send| {
         let file = files.write(&content());
         net.agents[0].send_file(net.now, send, file).unwrap();
         let offer = offer(net, true).unwrap();
@@ -238,7 +238,7 @@ fn it_is_judged_before_its_payload_comes() {
     };
     let wanted = raw_to(&mut net, to(2, APPLICATION));
     assert_eq!(judged(&mut net, &wanted), Ok(()));
-    let unwanted = |reason| Err(Reject::Unwanted(reason));
+    let unwanted = |reason| -> Result<(), Reject> { Err(Reject::Unwanted(reason)) };
     // A service of the node takes what is in memory, and of others there is none.
     let service = raw_to(&mut net, to(2, SERVICE));
     let refused = unwanted(DeleteReason::DepletedStorage);
