@@ -18,7 +18,7 @@ from dama.prediction.matching import Expected, Hypothesis, Sighting, drift_after
 from dama.prediction.places import Line, Plane, distance_m, turn_deg
 from dama.prediction.profile import Profile
 from dama.prediction.roadmap import Into, ObstructionMap, Passage, area_in_plane
-from dama.prediction.route import Route
+from dama.prediction.route import Route, is_as_long
 from dama.prediction.speed import STANDING_MPS
 from dama.prediction.track import Point, Track, direction_of, speed_of
 
@@ -51,9 +51,6 @@ _LEAST_WAY = 0.15
 _BLIND_M = 1_000.0
 _BLIND_S = 40.0
 _FAN = ((0.0, 0.4), (4.0, 0.2), (-4.0, 0.2), (8.0, 0.1), (-8.0, 0.1))
-# The map's way to a portal is the route's where their lengths differ by so much, and this part.
-_SAME_WAY_M = 50.0
-_SAME_WAY = 0.1
 # A fix so near to the far end of a cover is one from outside, just past it.
 _AT_EXIT_M = 50.0
 # Roads of two drawings this near and this much in line are one road.
@@ -273,26 +270,41 @@ class Predictor:
         if self._route is None or progress is None:
             yield from self._by_map(_ALMOST * MIN_CONFIDENCE / patience)
             return
-        by_map = list(self._by_map(0.0))
-        for way in by_map:
-            yield way._replace(probability=way.probability * (1.0 - progress.probability))
+        # The vehicle may leave its route; what then has no chance to be told is not looked for.
+        leaves = 1.0 - progress.probability
+        if leaves > MIN_CONFIDENCE / 4:
+            for way in self._by_map(MIN_CONFIDENCE / 4 / leaves):
+                yield way._replace(probability=way.probability * leaves)
+        by_map: list[_Way] | None = None
         for passage in self._route.ahead(progress.offset_m):
             to_entry_m = max(passage.entry_m - progress.offset_m, 0.0)
             inside_m = passage.exit_m - max(passage.entry_m, progress.offset_m)
             if to_entry_m == 0.0 and inside_m < _AT_EXIT_M:
                 continue
-            same = [way for way in by_map if _is_same_way(way, passage.obstruction_id, to_entry_m)]
+            name = passage.obstruction_id
+            found = self._route.way_to(passage, progress.offset_m, self._seen_on())
+            if found is not None:
+                yield _Way(name, progress.probability, *found)
+                continue
+            by_map = list(self._by_map(0.0)) if by_map is None else by_map
+            same = [way for way in by_map if _is_same_way(way, name, to_entry_m)]
             # The map knows how fast the way is, the route only its length, and by which exit.
             best = max(
                 same,
-                key=lambda way: (_is_as_long(way.inside_m, inside_m), way.probability),
+                key=lambda way: (is_as_long(way.inside_m, inside_m), way.probability),
                 default=None,
             )
             if best is None:
                 unknown = Profile.of_lengths(to_entry_m, inside_m)
-                yield _Way(passage.obstruction_id, progress.probability, unknown, 0.0)
+                yield _Way(name, progress.probability, unknown, 0.0)
             else:
                 yield best._replace(probability=progress.probability)
+
+    def _seen_on(self) -> Iterator[str]:
+        """Yield the roads that the vehicle may be on, the most probable first."""
+        for hypothesis in self.track.hypotheses:
+            if hypothesis.weight >= MIN_CONFIDENCE / 4 and hypothesis.road_id in self.map:
+                yield hypothesis.road_id
 
     def _by_map(self, least: float) -> Iterator[_Way]:
         """Yield the ways that the map has from where the vehicle may be.
@@ -447,11 +459,7 @@ def _moving_s(before: Point | None, fix: Fix, moved_m: float) -> float:
 
 
 def _is_same_way(way: _Way, obstruction_id: str, to_entry_m: float) -> bool:
-    return way.obstruction_id == obstruction_id and _is_as_long(way.to_entry_m, to_entry_m)
-
-
-def _is_as_long(one_m: float, other_m: float) -> bool:
-    return abs(one_m - other_m) <= _SAME_WAY_M + _SAME_WAY * other_m
+    return way.obstruction_id == obstruction_id and is_as_long(way.to_entry_m, to_entry_m)
 
 
 def _crossing(area: shapely.Polygon, heading: float, range_m: float) -> tuple[float, float] | None:

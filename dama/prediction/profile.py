@@ -19,12 +19,12 @@ from dama.prediction.places import Course
 
 # A comfortable driver's speeding up, braking, and going round a bend, in m/s².
 ACCELERATION = 1.2
-BRAKING = 1.0
+BRAKING = 1.4
 _SIDEWAYS = 2.0
 # The slowest that a bend is driven. A node of a line stands for a bend of half of both its
 # segments, up to so much of each; a smaller turn is none.
-_LEAST_BEND_MPS = 4.0
-_BEND_M = 40.0
+_LEAST_BEND_MPS = 5.0
+_BEND_M = 25.0
 _STRAIGHT_RAD = math.radians(4.0)
 # What is driven where nothing is known of the road; a vehicle's own speed is told as a part of it.
 NOMINAL_MPS = 13.9

@@ -530,6 +530,13 @@ class ObstructionMap:
                 profile = self._profile(entry.approach, inside)
                 yield Passage(entry.obstruction_id, probability, profile)
 
+    def way(self, roads: Sequence[str], obstruction_id: str) -> Profile:
+        """Return the profile of roads that lead to an obstruction and, last, through it."""
+        inside = len(roads)
+        while inside and self._roads[roads[inside - 1]].covered_by == obstruction_id:
+            inside -= 1
+        return self._profile(roads[:inside], roads[inside:])
+
     def _shape(self, road_id: str) -> Shape:
         if road_id not in self._shapes:
             road = self._roads[road_id]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import shapely
 
@@ -25,6 +26,7 @@ from dama.prediction.places import (
     turn_deg,
     without_repeats,
 )
+from dama.prediction.profile import Profile
 from dama.prediction.roadmap import HORIZON_M, ObstructionMap
 from dama.prediction.route_matching import AGAINST_DEG, DRAWN_DEG, DRAWN_M, RouteMatching
 from dama.prediction.track import Point, Track
@@ -63,17 +65,36 @@ _MOST_PASSES = 12
 _BENT = 2.0
 _ALONG_M = 15.0
 _MOST_UNLIKE = 16.0
+# Between two steps of a route, its roads are this long at most, and of so many it is known which
+# ones lead to a passage.
+_UNSEEN_M = 100.0
+_MOST_ROADS = 64
+# A way by the map is the route's where their lengths differ by so much, and this part; it is looked
+# for up to so many times as far. So many are kept.
+_SAME_WAY_M = 50.0
+_SAME_WAY = 0.1
+_LONGER = 1.3
+_MOST_LEADING = 64
 # Every so many of the last seconds' fixes are compared.
 _RECENT_STEP = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RoutePassage:
-    """Where along a route an obstruction begins and ends, in metres from the route's beginning."""
+    """Where along a route an obstruction begins and ends, in metres from the route's beginning.
+
+    `roads` are those of the map that the route takes, up to the exit, as far back as they are known
+    and hang together.
+    """
 
     obstruction_id: str
     entry_m: float
     exit_m: float
+    roads: tuple[str, ...] = ()
+
+
+Way: TypeAlias = tuple[Profile, float]
+"""The profile of a way, and how far along its first road a vehicle is, in metres."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +130,7 @@ class Route:
         self._sections = tuple(self._near_covers())
         self._matching: dict[int, RouteMatching] = {}
         self._matched: dict[int, tuple[RoutePassage, ...]] = {}
+        self._leading: dict[tuple[str, RoutePassage], tuple[str, ...] | None] = {}
         # The passes of the places of the track that was compared last: most are asked for again.
         self._passes: dict[Point, list[Foot]] = {}
 
@@ -195,14 +217,14 @@ class Route:
         east = north / max(math.cos(math.radians(place[1])), 1e-3)
         lon, lat = place
         box = shapely.box(lon - east, lat - north, lon + east, lat + north)
+        plane = Plane(place)
         for entry in self._tree.query(box)[:_MOST_NEAR]:
-            foot = self._foot(place, self._segments[entry])
+            foot = self._foot(plane, self._segments[entry])
             if foot.lateral_m <= radius_m:
                 yield foot
 
-    def _foot(self, place: Position, number: int) -> Foot:
-        """Return the nearest place of one segment."""
-        plane = Plane(place)
+    def _foot(self, plane: Plane, number: int) -> Foot:
+        """Return the place of one segment that is the nearest to a plane's origin."""
         (ax, ay), (bx, by) = plane.xy(self._line[number]), plane.xy(self._line[number + 1])
         dx, dy = bx - ax, by - ay
         square = dx * dx + dy * dy
@@ -274,6 +296,7 @@ class Route:
     ) -> Iterator[RoutePassage]:
         on = self._on
         run: list[int] = []
+        way: list[str] = []
         for number, road_id in enumerate([*matched, None]):
             cover = on.cover(road_id) if road_id is not None else None
             before = matched[run[0]] if run else None
@@ -284,10 +307,56 @@ class Route:
                 leave = self._offset(on.course(last).line[-1], section[run[-1]])
                 obstruction = on.cover(before)
                 if obstruction is not None and leave > entry:
-                    yield RoutePassage(obstruction, entry, leave)
+                    roads = tuple(way) if before in way else ()
+                    yield RoutePassage(obstruction, entry, leave, roads)
                 run = []
             if cover is not None:
                 run.append(number)
+            way = self._way_on(way, road_id)
+
+    def _way_on(self, way: list[str], road_id: str | None) -> list[str]:
+        """Return the roads of a way after one more, which may be the same; anew where it breaks."""
+        if road_id is None:
+            return []
+        if not way:
+            return [road_id]
+        if road_id == way[-1]:
+            return way
+        between = self._on.between(way[-1], road_id, _UNSEEN_M)
+        return [road_id] if between is None else [*way, *between, road_id][-_MOST_ROADS:]
+
+    def way_to(self, passage: RoutePassage, offset_m: float, seen_on: Iterable[str]) -> Way | None:
+        """Return the way from a place of the route to a passage and through it, by its own roads.
+
+        Where they are not known so far back, they are joined to one of the roads that the vehicle
+        seems to be on, by the map's most probable way if that is about as long as the route. None
+        where that is not so.
+        """
+        on, left_m = self._on, passage.exit_m - offset_m
+        for first in range(len(passage.roads) - 1, -1, -1):
+            length_m = on.course(passage.roads[first]).length_m
+            if left_m <= length_m:
+                roads = passage.roads[first:]
+                return on.way(roads, passage.obstruction_id), length_m - left_m
+            left_m -= length_m
+        for road_id in seen_on if passage.roads else ():
+            key = road_id, passage
+            if key not in self._leading:
+                if len(self._leading) >= _MOST_LEADING:
+                    self._leading.clear()
+                most_m = _LONGER * left_m + _UNSEEN_M
+                self._leading[key] = on.between(road_id, passage.roads[0], most_m)
+            between = self._leading[key]
+            if between is None:
+                continue
+            between_m = math.fsum(on.course(one).length_m for one in between)
+            length_m = on.course(road_id).length_m
+            at_m = length_m + between_m - left_m
+            held_m = min(max(at_m, 0.0), length_m)
+            if is_as_long(left_m + at_m - held_m, left_m):
+                roads = (road_id, *between, *passage.roads)
+                return on.way(roads, passage.obstruction_id), held_m
+        return None
 
     def _near_covers(self) -> Iterator[list[float]]:
         """Yield the offsets to compare, section by section: where covered roads are near."""
@@ -321,6 +390,11 @@ class Route:
                     feet = [foot for end in ends for foot in self._feet(end, 5.0, None)[:1]]
                     if len(feet) == len(ends):
                         yield RoutePassage(obstruction.id, feet[0].offset_m, feet[1].offset_m)
+
+
+def is_as_long(one_m: float, other_m: float) -> bool:
+    """Tell whether two ways are about as long, as a way of the map and the same one of a route."""
+    return abs(one_m - other_m) <= _SAME_WAY_M + _SAME_WAY * other_m
 
 
 def _least_unlike(before: list[tuple[float, float]], offset_m: float, moved_m: float) -> float:

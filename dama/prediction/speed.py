@@ -21,9 +21,9 @@ _RECENT_TIME_S = 1.5
 # Speeds come back to what was usual over some minutes; this part of the way is expected within
 # the time that is predicted, more of it where the map says how fast the road is. What differs by
 # more belongs to another kind of road.
-_USUAL_S = 180.0
+_USUAL_S = 90.0
 _RETURN = 0.3
-_RETURN_KNOWN = 0.6
+_RETURN_KNOWN = 0.35
 _SAME_KIND = 0.35
 _RATIOS = (0.4, 1.8)
 

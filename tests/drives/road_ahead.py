@@ -2,7 +2,8 @@
 
 A blockage is told with a confidence; here it *came* if the vehicle entered that obstruction until
 a minute after the told entry. An entry is *knowable* if a perfect matcher, which knows the road
-that the vehicle is on and the turn statistics of the map, gives it a half or more 10 s before.
+that the vehicle is on and the turn statistics of the map, gives it a half or more 10 s before; who
+is on a road that the map lacks then cannot be matched to it.
 
 How often what is told comes is a matter of chance in a few hundred drives. So with each blockage
 that is told goes its *chance*: the part of the drivers who come to it from the road that the
@@ -285,6 +286,8 @@ def _samples(
 def _perfect(extract: Extract, made: KnownDrive, entry: _Entry, at_ms: int) -> float:
     """Return the probability of an entry for a matcher that knows where the vehicle is."""
     edge = _edge_at(made, _fix_at(made, at_ms))
+    if edge.id not in made.known:
+        return 0.0
     return _chance(extract, edge, entry.obstruction_id, extract.network.onward)
 
 
