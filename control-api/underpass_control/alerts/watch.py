@@ -45,8 +45,8 @@ async def look(database: Database, changes: Changes, metrics: Metrics) -> None:
         standing = await alerts.firing(connection)
         facts = await evidence.read(connection, now_ms) if rules else []
     found: dict[Subject, str] = {}
-    for some in _portions(facts):
-        found |= wrong(rules, some, now_ms)
+    for portion in _portions(facts):
+        found |= wrong(rules, portion, now_ms)
         # A hundred rules and ten thousand terminals take a second: others have their turn.
         await asyncio.sleep(0)
     metrics.alerts_firing.set(len(found))

@@ -104,7 +104,7 @@ async def remove_map(connection: AsyncConnection, publish: Publish, source: str)
 
 async def page_of_maps(
     connection: AsyncConnection, *, after: str | None, limit: int
-) -> Sequence[Row[Any]]:
+) -> Sequence[Row[str, int]]:
     """Return sources behind one, in order, each with how many obstructions come from it."""
     query = (
         select(Table.source, func.count().label("obstructions"))

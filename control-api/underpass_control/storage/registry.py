@@ -68,7 +68,8 @@ async def get(
 ) -> Row[Any] | None:
     """Return a row; a terminal's with its tags."""
     found = await connection.execute(_shown(table).where(_key(table) == key))
-    return found.one_or_none()
+    row: Row[Any] | None = found.one_or_none()
+    return row
 
 
 async def page(
@@ -84,7 +85,8 @@ async def page(
     query = _shown(table).where(*where).order_by(name).limit(limit)
     if after is not None:
         query = query.where(name > after)
-    return (await connection.execute(query)).all()
+    rows: Sequence[Row[Any]] = (await connection.execute(query)).all()
+    return rows
 
 
 async def touch(connection: AsyncConnection, nodes: Collection[int]) -> None:

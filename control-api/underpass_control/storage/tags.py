@@ -51,7 +51,7 @@ async def put_tags(connection: AsyncConnection, tags: Mapping[int, Sequence[str]
 
 async def page_of_tags(
     connection: AsyncConnection, *, after: str | None, limit: int
-) -> Sequence[Row[Any]]:
+) -> Sequence[Row[str, int]]:
     """Return tags behind one, in order, each with how many terminals have it."""
     query = (
         select(TerminalTag.tag, func.count().label("terminals"))

@@ -12,6 +12,7 @@ from tests.benchmarks.records import Result, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.benchmarks.subjects.underpass import Underpass
 from tests.testbed.client.transfer import Transfer
+from tests.testbed.node import PathName
 
 _LARGE_BYTES, _SMALL_BYTES = 100_000_000, 20_000
 _ALWAYS_UP = "underpass-bonded"
@@ -27,7 +28,7 @@ def run(settings: Settings) -> Result:
     """Download 100 MB, exchange small objects, and let the terrestrial path die."""
     result = Result("on-demand-path")
     with both_hops(settings) as on:
-        paths = ("satellite", "terrestrial")
+        paths: tuple[PathName, ...] = ("satellite", "terrestrial")
         on.add(Underpass(OURS, None, paths=paths, on_demand={"satellite": _TIMES}))
         on.add(Underpass(_ALWAYS_UP, None, paths=paths))
         _downloads(on, result)
