@@ -22,7 +22,7 @@ def test_a_rule_is_made_and_what_fires_by_it_is_acknowledged(
     expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
     form = page.get_by_role("form", name="Make a rule")
     form.get_by_label("Name").fill("<i>silent</i>")
-    form.get_by_label("Limit").fill("0.001")
+    form.get_by_role("spinbutton", name="Limit").fill("0.001")
     form.get_by_role("button", name="Make").click()
     rule = page.get_by_role("button", name="Delete the rule <i>silent</i>")
     expect(rule).to_be_visible(timeout=PATIENCE_MS)
