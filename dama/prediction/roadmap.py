@@ -26,7 +26,7 @@ _MAX_STEPS = 256
 _LEAST = 0.03
 # A roundabout is so long at most. Where more of the traffic than this would come to its own way
 # again, the way ends.
-_ROUND_M = 200.0
+_ROUND_M = 300.0
 _ALL = 0.999
 # What is reached is kept for so many roads, and for so many distances from each.
 _MOST_REACHES = 10_000
