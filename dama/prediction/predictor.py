@@ -47,6 +47,8 @@ _SURELY = 0.6
 # that is less probable than this part of the first.
 _MOST_WAYS = 4
 _LEAST_WAY = 0.15
+# What lies ahead of a road is looked at if the vehicle is on it with this probability.
+_LEAST_WEIGHT = 0.02
 # Straight ahead where no road is known: how far, and the spread of directions with its weights.
 _BLIND_M = 1_000.0
 _BLIND_S = 40.0
@@ -314,7 +316,7 @@ class Predictor:
         found = [
             (hypothesis.offset_m, weight, into)
             for hypothesis, weight in self._weighed()
-            if weight >= MIN_CONFIDENCE / 4
+            if weight >= _LEAST_WEIGHT
             for into in self._into(hypothesis.road_id)
         ]
         # Most vehicles have many tunnels far ahead, each of which few of them will enter.

@@ -24,7 +24,9 @@ MAX_NEAR = 24
 # Branches of the road followed at most, and the least probable one that is followed.
 _MAX_STEPS = 256
 _LEAST = 0.03
-# No more than this part of the traffic goes round again.
+# A roundabout is so long at most. Where more of the traffic than this would come to its own way
+# again, the way ends.
+_ROUND_M = 300.0
 _ALL = 0.999
 # What is reached is kept for so many roads, and for so many distances from each.
 _MOST_REACHES = 10_000
@@ -98,8 +100,8 @@ class _Entry:
         """Yield the ways from the portal to an exit, with their probabilities.
 
         Those that were not followed to an exit come out as the others do: whether the obstruction
-        is entered does not depend on what is known of its inside. Those who go round before they
-        enter it take the same ways again.
+        is entered does not depend on what is known of its inside. Those who come round before they
+        enter it take the same ways once more.
         """
         entered = self.probability
         again: dict[int, float] = {}
@@ -107,7 +109,7 @@ class _Entry:
             if self.obstruction_id not in one.passed and self.approach[: len(one.way)] == one.way:
                 again[len(one.way)] = again.get(len(one.way), 0.0) + one.part
         for part in again.values():
-            entered /= 1.0 - min(part, _ALL)
+            entered *= 1.0 + part
         total = math.fsum(probability for probability, _ in self.exits)
         for probability, inside in self.exits:
             yield entered * probability / total, inside
@@ -477,7 +479,8 @@ class ObstructionMap:
         todo = [_Branch(-1.0, 0, road_id, 0.0, (), None, frozenset(), frozenset())]
         entries: list[_Entry] = []
         rounds: list[_Round] = []
-        reached: dict[tuple[str, ...], float] = {}
+        # By way: how probably it is taken, and how far on its last road begins.
+        reached: dict[tuple[str, ...], tuple[float, float]] = {}
         for step in range(1, _MAX_STEPS + 1):
             if not todo:
                 break
@@ -496,16 +499,29 @@ class ObstructionMap:
                 entries.append(entered)
             done_m = branch.done_m + course.length_m
             ways = (*branch.ways, road.id)
-            reached[ways] = left = branch.probability
+            reached[ways] = branch.probability, branch.done_m
+            left = branch.probability
             # A way that is inside an obstruction at the horizon is followed to its exit.
             onwards = road.onward if done_m <= HORIZON_M or entered else ()
-            for onward in onwards:
-                probability = branch.probability * onward.probability
-                if onward.road_id in driven:
-                    # Who comes round takes the ways that have been followed from there.
-                    way = ways[: ways.index(onward.road_id) + 1]
+            comes = {
+                one.road_id: ways[: ways.index(one.road_id) + 1]
+                for one in onwards
+                if one.road_id in driven
+            }
+            soon = {name for name, way in comes.items() if done_m - reached[way][1] <= _ROUND_M}
+            again = math.fsum(
+                one.probability for one in onwards if one.road_id in comes.keys() - soon
+            )
+            for onward in onwards if again < _ALL else ():
+                # Nobody drives round a block: who could, takes one of the other ways.
+                probability = branch.probability * onward.probability / (1.0 - again)
+                if onward.road_id in soon:
+                    # Who comes round at once takes the ways that have been followed from there.
+                    way = comes[onward.road_id]
                     seen = passed | {entered.obstruction_id} if entered else passed
-                    rounds.append(_Round(way, probability / reached[way], seen))
+                    rounds.append(_Round(way, probability / reached[way][0], seen))
+                elif onward.road_id in comes:
+                    continue
                 elif onward.road_id in self._roads and probability >= _LEAST:
                     left -= probability
                     following = _Branch(
