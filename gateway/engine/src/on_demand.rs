@@ -251,7 +251,7 @@ impl Presence {
     pub fn expect(&mut self, others_need: Duration) -> bool {
         let long = others_need >= self.config.within;
         if long {
-            self.pressed = self.config.within;
+            self.pressed = self.within();
         }
         long
     }
@@ -355,9 +355,11 @@ impl Presence {
         let passed = passed.min(JUDGED_EACH * 2);
         let is_there = self.up || reading.connected;
         let backlog = reading.others_need >= BACKLOG;
+        // What was announced counts though nothing of it waits yet.
+        let was_pressed = self.pressed >= self.within();
         self.pressed = match backlog {
             _ if is_there => Duration::ZERO,
-            true => (self.pressed + passed).min(self.config.within),
+            true => (self.pressed + passed).min(self.within()),
             false => self.pressed.saturating_sub(passed),
         };
         self.others_down_since = match reading.others_down {
@@ -368,7 +370,7 @@ impl Presence {
         let others_down = others_down.is_some_and(|at| now >= at + self.config.others_down);
         let beyond = match is_there {
             true => reading.beyond_others || backlog,
-            false => self.pressed >= self.config.within,
+            false => was_pressed || self.pressed >= self.within(),
         };
         let asked = self.asked_until.is_some_and(|until| now < until);
         self.need = match self.held {
@@ -384,6 +386,11 @@ impl Presence {
         if self.need.is_some() {
             self.needed = now;
         }
+    }
+
+    /// How long a backlog has to last; without any, nothing is needed.
+    fn within(&self) -> Duration {
+        self.config.within.max(Duration::from_millis(1))
     }
 
     fn close(&mut self, now: Instant, why: Released) -> PathChange {
