@@ -51,6 +51,20 @@ fn start(
     folder: &tempfile::TempDir,
     now: Instant,
 ) -> (Arc<Payloads>, Agent, Worker<SimulatedDisk>) {
+    let (payloads, mut agent, worker) = open(number, (run, run), disk, folder, now);
+    agent.restore(now);
+    payloads.keep_only(&BTreeSet::new()).unwrap();
+    (payloads, agent, worker)
+}
+
+/// A process of a run of the node, which has taken nothing up yet.
+fn open(
+    number: u64,
+    (run, seed): (u64, u64),
+    disk: &SimulatedDisk,
+    folder: &tempfile::TempDir,
+    now: Instant,
+) -> (Arc<Payloads>, Agent, Worker<SimulatedDisk>) {
     let limits = Folder {
         quota_bytes: 1 << 20,
         payload_bytes: 1 << 18,
@@ -71,7 +85,7 @@ fn start(
         node: number,
         boot: [1; 16],
         boot_ms: 1000,
-        seed: run,
+        seed,
     };
     let limits = Limits {
         memory_bytes: 1 << 20,
@@ -79,10 +93,7 @@ fn start(
     };
     let opened = DiskStore::over(disk.clone(), identity, limits, now, || {});
     let (store, worker, _) = opened.expect("it opens");
-    let mut agent = Agent::with_store(config, Box::new(store));
-    agent.restore(now);
-    payloads.keep_only(&BTreeSet::new()).unwrap();
-    (payloads, agent, worker)
+    (payloads, Agent::with_store(config, Box::new(store)), worker)
 }
 
 impl Node {
@@ -120,6 +131,23 @@ impl Node {
         let run = self.runs;
         let started = start(self.number, run, &self.disk, &self.folder, self.now);
         (self.payloads, self.agent, self.worker) = started;
+    }
+
+    /// Hands all over to another process of the same run.
+    fn upgrade(self) -> Node {
+        let state = self.agent.hand_over(self.now);
+        drop(self.worker);
+        let seeds = (self.runs, 100 + self.runs);
+        let opened = open(self.number, seeds, &self.disk, &self.folder, self.now);
+        let (payloads, mut agent, worker) = opened;
+        agent.take_over(self.now, state).expect("it agrees");
+        payloads.keep_only(&BTreeSet::new()).unwrap();
+        Node {
+            payloads,
+            agent,
+            worker,
+            ..self
+        }
     }
 
     fn write(&self) -> Arc<PayloadFile> {
@@ -330,4 +358,23 @@ fn a_bundle_whose_file_is_gone_is_told_as_lost_and_not_kept() {
     terminal.step(3);
     terminal.crash(Crash::Kill);
     assert!(!terminal.lost());
+}
+
+#[test]
+fn an_upgrade_waits_for_the_name_and_hands_the_payload_over() {
+    let mut terminal = Node::new(10);
+    terminal.send(1);
+    assert!(terminal.agent.handover_obstacle().is_some());
+    terminal.pass(Duration::from_millis(300));
+    terminal.step(3);
+    assert!(!terminal.lost());
+    assert_eq!(terminal.agent.handover_obstacle(), None);
+    let mut terminal = terminal.upgrade();
+    terminal.check("upgraded");
+    assert_eq!(terminal.bundles(), 1);
+    let id = terminal.agent.list(terminal.now, None, 1)[0].id;
+    let now = terminal.now;
+    terminal.agent.discard(now, id);
+    terminal.step(3);
+    assert_eq!((terminal.names(), terminal.payloads.used()), (0, (0, 0)));
 }
