@@ -7,19 +7,20 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.testbed.applications import applications, bp, socket_of
 from tests.testbed.loopback import Loopback
-from tests.testbed.node import HUB_NODE, Node, Options, Pair
+from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
 from tests.testbed.programs import built
 
 pytestmark = pytest.mark.node
 
 _HUB = "ipn:1.40"
+_TERMINAL_NODE = terminal_node(0)
 _BYTES = 300 << 20
 _MOST_KIB = 100 << 10
 
@@ -62,8 +63,20 @@ def _peak_kib(node: Node) -> int:
     return next(int(words[1]) for words in lines if words[0] == "VmHWM:")
 
 
-def _send(node: Node, path: Path) -> None:
-    bp(node, "send", "--no-custody", "--lifetime", "600", _HUB, str(path), timeout_s=300)
+def _send(node: Node, path: Path, *options: str) -> None:
+    bp(node, "send", *options, "--lifetime", "600", _HUB, str(path), timeout_s=300)
+
+
+def _wait(until: Callable[[], bool], why_not: str) -> None:
+    deadline = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < deadline, why_not
+        time.sleep(0.05)
+
+
+def _names(pair: Pair[Loopback], node: int) -> list[Path]:
+    """Return the payloads that a node would find again after a kill."""
+    return list((pair.testbed.dir / f"state-{node}" / "payloads").iterdir())
 
 
 def _receive(node: Node, folder: Path, timeout_s: int = 120) -> list[Path]:
@@ -76,27 +89,42 @@ def _receive(node: Node, folder: Path, timeout_s: int = 120) -> list[Path]:
     return [Path(bundle["file"]) for bundle in received]
 
 
+@pytest.mark.parametrize("options", [(), ("--no-custody",)], ids=["custody", "no-custody"])
 def test_a_long_file_arrives_whole_and_neither_node_has_it_in_memory(
-    pair: Pair[Loopback], tmp_path: Path
+    pair: Pair[Loopback], tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     path, digest = _file(tmp_path, _BYTES)
-    _send(pair.terminal, path)
+    _send(pair.terminal, path, *options)
     (received,) = _receive(pair.hub, tmp_path / "received")
     assert _digest(received) == digest
     assert max(_peak_kib(pair.terminal), _peak_kib(pair.hub)) < _MOST_KIB
+    _wait(lambda: not _names(pair, _TERMINAL_NODE), "the signal releases it")
 
 
-def test_custody_of_a_long_file_is_refused_with_what_to_do(
+def test_a_file_in_custody_outlives_a_kill_of_its_sender(
     pair: Pair[Loopback], tmp_path: Path
 ) -> None:
-    path, _ = _file(tmp_path, 2 << 20)
-    with pytest.raises(RuntimeError, match="--no-custody"):
-        bp(pair.terminal, "send", _HUB, str(path))
+    pair.hub.process.kill()
+    path, digest = _file(tmp_path, 20 << 20)
+    _send(pair.terminal, path)
+    _wait(lambda: len(_names(pair, _TERMINAL_NODE)) == 1, "it is not written")
+    pair.terminal.process.kill()
+    pair.hub.start()
+    pair.terminal.start()
+    pair.wait_until_ready()
+    (received,) = _receive(pair.hub, tmp_path / "received")
+    assert _digest(received) == digest
+    _wait(lambda: not _names(pair, _TERMINAL_NODE), "the signal releases it")
+
+
+def test_a_file_that_is_longer_than_the_node_takes_is_refused_with_the_key(
+    pair: Pair[Loopback], tmp_path: Path
+) -> None:
     too_long = tmp_path / "sparse"
     with too_long.open("wb") as file:
         file.truncate((1 << 29) + 1)
     with pytest.raises(RuntimeError, match=r"payloads\.max_payload_bytes"):
-        bp(pair.terminal, "send", "--no-custody", _HUB, str(too_long))
+        _send(pair.terminal, too_long)
 
 
 def test_ctrl_c_in_the_middle_of_sending_leaves_nothing_behind(
@@ -104,9 +132,7 @@ def test_ctrl_c_in_the_middle_of_sending_leaves_nothing_behind(
 ) -> None:
     pipe, _ = _file(tmp_path, _BYTES)
     command = [built("underpass"), "bp", "send", "--socket", str(socket_of(pair.terminal))]
-    sending = subprocess.Popen(
-        [*command, "--no-custody", _HUB, str(pipe)], stderr=subprocess.PIPE, text=True
-    )
+    sending = subprocess.Popen([*command, _HUB, str(pipe)], stderr=subprocess.PIPE, text=True)
     time.sleep(0.2)
     sending.send_signal(signal.SIGINT)
     _, said = sending.communicate(timeout=60)
@@ -125,17 +151,12 @@ def test_what_waits_for_an_application_outlives_a_kill_and_nothing_else_does(
 ) -> None:
     path, digest = _file(tmp_path, 20 << 20)
     _send(pair.terminal, path)
-    waiting = pair.testbed.dir / f"state-{HUB_NODE}" / "payloads"
-    deadline = time.monotonic() + 60
-    while not list(waiting.iterdir()):
-        assert time.monotonic() < deadline, "it does not arrive"
-        time.sleep(0.05)
+    _wait(lambda: bool(_names(pair, HUB_NODE)), "it does not arrive")
     pair.hub.process.kill()
+    waiting = pair.testbed.dir / f"state-{HUB_NODE}" / "payloads"
     (waiting / "0123456789abcdef").write_bytes(b"left by a crash")
     pair.hub.start()
     pair.wait_until_ready()
     (received,) = _receive(pair.hub, tmp_path / "received")
     assert _digest(received) == digest
-    while list(waiting.iterdir()):
-        assert time.monotonic() < deadline + 60, "the payload stays"
-        time.sleep(0.05)
+    _wait(lambda: not _names(pair, HUB_NODE), "the payload stays")

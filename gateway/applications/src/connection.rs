@@ -45,7 +45,7 @@ pub struct Outgoing {
     pub reports: Vec<Reported>,
     /// What it says.
     pub payload: Bytes,
-    /// The same, where it is on disk; then it goes without custody.
+    /// The same, where it is on disk.
     pub file: Option<Arc<PayloadFile>>,
 }
 
@@ -218,6 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                 service,
                 destination,
                 lifetime_ms,
+                custody,
                 reports,
                 bytes,
             } => {
@@ -229,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                     service,
                     destination,
                     lifetime: lifetime_ms.map(Duration::from_millis),
-                    custody: false,
+                    custody: custody.unwrap_or(true),
                     reports,
                     payload: Bytes::new(),
                     file: None,
@@ -424,6 +425,7 @@ mod tests {
             let limits = Limits {
                 quota_bytes: 1 << 20,
                 payload_bytes: 1 << 19,
+                leave_free_bytes: 0,
             };
             let payloads = Payloads::open(&folder.path().join("payloads"), limits).unwrap();
             let (all, for_service) = (applications(100), Some(&payloads));
@@ -562,6 +564,7 @@ mod tests {
             service: 9,
             destination: "ipn:10.40".to_owned(),
             lifetime_ms: None,
+            custody: None,
             reports: Vec::new(),
             bytes,
         }
@@ -580,7 +583,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_payload_that_comes_in_parts_is_sent_without_custody_when_it_is_whole() {
+    async fn a_payload_that_comes_in_parts_is_sent_when_it_is_whole() {
         let node = Arc::new(Recorder::default());
         let mut served = registered(node.clone()).await;
         let whole = content(200_000);
@@ -596,7 +599,7 @@ mod tests {
         let file = sent.file.unwrap();
         let mut written = vec![0; whole.len()];
         file.read_at(&mut written, 0).unwrap();
-        assert!(written == whole && !sent.custody && sent.payload.is_empty());
+        assert!(written == whole && sent.custody && sent.payload.is_empty());
         drop(file);
         assert_eq!(served.payloads.used(), (0, 0));
     }

@@ -39,6 +39,10 @@ const FILES: &str = "
     );
     PRAGMA user_version = 2;";
 
+/// Whom a payload's file has its name for: a row of the mailbox, whichever number
+/// that gets.
+pub(crate) const FILE_RECORD: u64 = 0;
+
 /// The mailbox cannot be used.
 #[derive(Debug, Error)]
 pub enum MailboxError {
@@ -207,7 +211,8 @@ impl Mailbox {
             && let Some(file) = &bundle.file
         {
             let sql = "INSERT INTO files (number, name, bytes) VALUES (?1, ?2, ?3)";
-            let (name, bytes) = (file.save()?, file.len().cast_signed());
+            file.save(FILE_RECORD)?;
+            let (name, bytes) = (file.name(), file.len().cast_signed());
             let mut files = self.connection.prepare_cached(sql)?;
             files.execute(params![number.cast_signed(), name, bytes])?;
         }

@@ -18,7 +18,7 @@ use underpass_bundle::{Applications, Delivery};
 use underpass_payloads::{PayloadFile, Payloads};
 
 use crate::desk::{ClientId, Desk, Item, Output};
-use crate::mailbox::{Mailbox, MailboxError, Stored};
+use crate::mailbox::{FILE_RECORD, Mailbox, MailboxError, Stored};
 use crate::wire::{ErrorCode, Event, Reported};
 
 /// Calls that are committed together at most.
@@ -284,9 +284,9 @@ fn take_up(mailbox: &Mailbox, payloads: Option<&Arc<Payloads>>) -> Result<TakenU
     let mut names = BTreeSet::new();
     for named in mailbox.files()? {
         let disabled = || std::io::Error::other("payloads.quota_bytes is 0");
-        let file = payloads
-            .ok_or_else(disabled)
-            .and_then(|payloads| payloads.take_up(&named.name, named.node, named.bytes));
+        let file = payloads.ok_or_else(disabled).and_then(|payloads| {
+            payloads.take_up(&named.name, named.node, named.bytes, FILE_RECORD)
+        });
         match file {
             Ok(file) => drop(files.insert(named.number, file)),
             Err(error) => {
@@ -452,9 +452,6 @@ impl Worker {
                     self.desk.arrived(item);
                 }
                 None => {
-                    if let Some(Err(error)) = delivery.file.map(|file| file.delete()) {
-                        tracing::error!(%error, "a payload cannot be deleted");
-                    }
                     let node = ipn_parts(&delivery.source).map_or(0, |(node, _)| node);
                     self.applications.free(delivery.service, node, bytes);
                 }
@@ -466,7 +463,7 @@ impl Worker {
         }
         for number in self.done.drain(..) {
             let file = self.files.remove(&number);
-            if let Some(Err(error)) = file.map(|file| file.delete()) {
+            if let Some(Err(error)) = file.map(|file| file.delete(FILE_RECORD)) {
                 tracing::error!(%error, number, "a payload cannot be deleted");
             }
         }
@@ -588,6 +585,7 @@ pub(crate) mod tests {
         let limits = underpass_payloads::Limits {
             quota_bytes: 1000,
             payload_bytes: 1000,
+            leave_free_bytes: 0,
         };
         let open = || Payloads::open(&folder.path().join("payloads"), limits).unwrap();
         let written = |payloads: &Arc<Payloads>, content: &[u8]| {
@@ -613,7 +611,7 @@ pub(crate) mod tests {
         });
         service.close();
         // Killed between the two, a process leaves a file that no bundle has.
-        written(&payloads, b"left").save().unwrap();
+        written(&payloads, b"left").save(FILE_RECORD).unwrap();
         let files = || std::fs::read_dir(folder.path().join("payloads")).unwrap();
         assert_eq!(files().count(), 2);
         // The next process.

@@ -63,7 +63,7 @@ pub enum Request {
         reports: Vec<Reported>,
     },
     /// Send a bundle whose payload of so many bytes follows in parts, and waits
-    /// on disk. It goes without custody. A client sends one at a time.
+    /// on disk. A client sends one at a time.
     Begin {
         /// Named in the answers, and by the parts.
         id: u64,
@@ -74,6 +74,9 @@ pub enum Request {
         /// As in [`Request::Send`].
         #[serde(default)]
         lifetime_ms: Option<u64>,
+        /// As in [`Request::Send`].
+        #[serde(default)]
+        custody: Option<bool>,
         /// As in [`Request::Send`].
         #[serde(default)]
         reports: Vec<Reported>,

@@ -4,9 +4,11 @@
 //! [`StoreEvent`], what has become of it. So a disk may be slow without
 //! holding up a link.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use underpass_payloads::PayloadFile;
 use underpass_work::FastMap;
 
 use crate::agent::BundleId;
@@ -21,6 +23,10 @@ pub struct DurableRecord {
     /// upstream. Else the store may write it behind, or not at all if it is
     /// removed soon.
     pub urgent: bool,
+    /// The payload, where it is a file that the record names: the store gives
+    /// it its name before the record is written, and takes it away after the
+    /// record is gone.
+    pub file: Option<Arc<PayloadFile>>,
 }
 
 /// A bundle that an earlier run of the node has left.
@@ -94,6 +100,9 @@ pub trait Store: Send {
         durable: Option<DurableRecord>,
         payload: Vec<Bytes>,
     );
+
+    /// A restored bundle has its payload in a file, see [`DurableRecord::file`].
+    fn adopt(&mut self, _id: BundleId, _file: Arc<PayloadFile>) {}
 
     /// A payload that is to be sent, by reference.
     fn payload(&mut self, id: BundleId) -> Payload;

@@ -31,6 +31,7 @@ fn files() -> Files {
     let limits = Limits {
         quota_bytes: 1 << 20,
         payload_bytes: 1 << 20,
+        leave_free_bytes: 0,
     };
     Files {
         payloads: Payloads::open(folder.path(), limits).unwrap(),
@@ -77,7 +78,7 @@ fn to(node: u64, service: u64) -> Send {
         class: BULK,
         payload: Vec::new(),
         lifetime: None,
-        custody: true,
+        custody: false,
         last: false,
         label: 0,
         reports: None,
@@ -151,6 +152,31 @@ fn a_payload_on_disk_is_offered_only_where_it_can_be_sent_and_arrives_as_a_file(
     net.finish(0, &long, Outcome::Acknowledged);
     drop(long);
     assert_eq!(net.released(0), [sent]);
+    assert_eq!(files.payloads.used(), (0, 0));
+}
+
+#[test]
+fn under_custody_it_is_kept_until_the_application_has_it_and_the_signal_has_come() {
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    let send = Send {
+        custody: true,
+        ..to(2, APPLICATION)
+    };
+    let sent = net.agents[0].send_file(net.now, send, file).unwrap();
+    let long = offer(&mut net, true).unwrap();
+    arrive(&mut net, &files, &raw(&long));
+    net.finish(0, &long, Outcome::Acknowledged);
+    let delivery = net.deliveries(1).pop().unwrap();
+    assert!(read(&delivery.file.unwrap()) == content());
+    net.pass(Duration::from_millis(200));
+    net.carry_signals(1, 0);
+    assert!(net.released(0).is_empty(), "the application has not");
+    net.agents[1].confirm(net.now, delivery.ticket.unwrap());
+    net.pass(Duration::from_millis(200));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0), [sent]);
+    drop(long);
     assert_eq!(files.payloads.used(), (0, 0));
 }
 

@@ -252,6 +252,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let dialler = Arc::new(Dialler::new(config.edge.dial.clone()));
     let mut engine_config = engine::configure(&config, incarnation, dialler.families());
     engine_config.agent.security = Some(bpsec.clone());
+    let payloads = payloads::open(&config)?;
+    engine_config.agent.payloads.clone_from(&payloads);
     let directory = Directory::new(&engine_config, config.node.shards());
     let most = config.custody.quota_bytes.saturating_add(MOST_STATE_BYTES);
     // What the process before has brought up is up.
@@ -319,7 +321,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         open_custody.set(custody, &shell);
     }
     let services = engine_config.agent.applications.as_ref();
-    let payloads = payloads::open(&config, &shell)?;
+    if let Some(payloads) = &payloads {
+        shell.attach_payloads(payloads.clone(), config.long_above_bytes());
+    }
     let application_service = applications::open(&config, services, &shell, payloads.as_ref())?;
     let (deferred, exchanges) = deferred::start(&config, &shell, &dialler)?.unzip();
     tasks.extend(exchanges);
@@ -467,6 +471,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             applications: engine_config.agent.applications.clone(),
             contacts: contacts.clone(),
             holds: holds.clone(),
+            payloads: payloads.clone(),
             bpsec: bpsec.clone(),
             on_demand: on_demand.clone(),
             provider: Arc::new(kept_settings),

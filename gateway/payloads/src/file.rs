@@ -1,10 +1,11 @@
 //! A payload that is complete.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
@@ -18,8 +19,17 @@ pub struct PayloadFile {
     file: File,
     bytes: u64,
     crc32c: u32,
-    name: Mutex<Option<String>>,
+    /// The name that it has, or gets once it is saved.
+    name: String,
+    named: Mutex<Named>,
     room: Room,
+}
+
+/// Whether a payload has its name, and for whom.
+#[derive(Debug, Default)]
+struct Named {
+    linked: bool,
+    records: BTreeSet<u64>,
 }
 
 impl PayloadFile {
@@ -28,7 +38,8 @@ impl PayloadFile {
             file,
             bytes,
             crc32c,
-            name: Mutex::default(),
+            name: format!("{:016x}", fastrand::u64(..)),
+            named: Mutex::default(),
             room,
         })
     }
@@ -38,9 +49,18 @@ impl PayloadFile {
             file,
             bytes,
             crc32c: 0,
-            name: Mutex::new(Some(name.to_owned())),
+            name: name.to_owned(),
+            named: Mutex::new(Named {
+                linked: true,
+                records: BTreeSet::new(),
+            }),
             room,
         })
+    }
+
+    /// The name that it has in its folder, or gets by [`PayloadFile::save`].
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its length, bytes.
@@ -67,39 +87,54 @@ impl PayloadFile {
         self.file.read_exact_at(buffer, offset)
     }
 
-    /// Gives it a name in its folder, durably, by which a later run takes it up;
-    /// the same each time. Waits for the disk.
+    /// Gives it its name in its folder, durably, for the record of this number:
+    /// by the name a later run takes it up. The same again changes nothing.
+    /// Waits for the disk.
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn save(&self) -> io::Result<String> {
-        let mut name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = &self.room.payloads.folder;
-        let given = match &*name {
-            Some(given) => given.clone(),
-            None => {
-                let fresh = format!("{:016x}", fastrand::u64(..));
-                // open(2), O_TMPFILE: this is how a file without a name gets one.
-                let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                let (path, follow) = (folder.join(&fresh), AtFlags::AT_SYMLINK_FOLLOW);
-                linkat(AT_FDCWD, itself.as_str(), AT_FDCWD, &path, follow)?;
-                name.insert(fresh).clone()
-            }
-        };
+    pub fn save(self: &Arc<Self>, record: u64) -> io::Result<()> {
+        let mut named = self.named();
+        let payloads = &self.room.payloads;
+        if !named.linked {
+            // open(2), O_TMPFILE: this is how a file without a name gets one.
+            let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let (path, follow) = (payloads.folder.join(&self.name), AtFlags::AT_SYMLINK_FOLLOW);
+            linkat(AT_FDCWD, itself.as_str(), AT_FDCWD, &path, follow)?;
+            named.linked = true;
+            payloads.note(self);
+        }
+        named.records.insert(record);
         // Also where an earlier call has failed here.
-        File::open(folder)?.sync_all()?;
-        Ok(given)
+        File::open(&payloads.folder)?.sync_all()
     }
 
-    /// Takes its name away again: it is gone with its last handle.
+    /// A record that an earlier run has left refers to it.
+    pub(crate) fn kept_for(&self, record: u64) {
+        self.named().records.insert(record);
+    }
+
+    /// The record of this number is gone. With the last one it loses its name:
+    /// it is gone with its last handle, and cannot be saved again. Waits for the
+    /// disk.
     ///
     /// # Errors
-    /// When the disk fails.
-    pub fn delete(&self) -> io::Result<()> {
-        let mut name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
-        match name.take() {
-            Some(name) => std::fs::remove_file(self.room.payloads.folder.join(name)),
-            None => Ok(()),
+    /// When the disk fails; the same may be tried again.
+    pub fn delete(&self, record: u64) -> io::Result<()> {
+        let mut named = self.named();
+        named.records.remove(&record);
+        if !named.linked || !named.records.is_empty() {
+            return Ok(());
         }
+        match std::fs::remove_file(self.room.payloads.folder.join(&self.name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => named.linked = false,
+        }
+        Ok(())
+    }
+
+    fn named(&self) -> MutexGuard<'_, Named> {
+        // Nothing that runs with the lock can panic half-way.
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag, fallocate, open};
@@ -17,6 +17,9 @@ use crate::writer::Writer;
 
 /// Payloads at once at most: each is an open file.
 const MOST_PAYLOADS: usize = 256;
+/// Those among them that are not complete: each has a thread and some pieces in
+/// memory.
+const MOST_INCOMPLETE: usize = 64;
 
 /// What may be in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub struct Limits {
     pub quota_bytes: u64,
     /// One payload, bytes.
     pub payload_bytes: u64,
+    /// What is left free of the disk in any case, bytes.
+    pub leave_free_bytes: u64,
 }
 
 /// Why a payload is not begun.
@@ -52,6 +57,8 @@ pub struct Payloads {
     pub(crate) folder: PathBuf,
     limits: Limits,
     taken: Mutex<Taken>,
+    /// Payloads of this run that have a name.
+    named: Mutex<HashMap<String, Weak<PayloadFile>>>,
 }
 
 #[derive(Debug, Default)]
@@ -64,17 +71,21 @@ struct Taken {
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     payloads: usize,
+    /// Of these, what is not complete.
+    incomplete: usize,
     bytes: u64,
 }
 
 impl Held {
-    fn add(&mut self, bytes: u64) {
+    fn add(&mut self, bytes: u64, complete: bool) {
         self.payloads += 1;
+        self.incomplete += usize::from(!complete);
         self.bytes += bytes;
     }
 
-    fn subtract(&mut self, bytes: u64) {
+    fn subtract(&mut self, bytes: u64, complete: bool) {
         self.payloads -= 1;
+        self.incomplete -= usize::from(!complete);
         self.bytes -= bytes;
     }
 }
@@ -90,6 +101,7 @@ impl Payloads {
             folder: folder.to_owned(),
             limits,
             taken: Mutex::default(),
+            named: Mutex::default(),
         };
         payloads.nameless()?;
         Ok(Arc::new(payloads))
@@ -125,8 +137,8 @@ impl Payloads {
         self.take_room(owner, bytes, false).ok_or(Refused::Quota)
     }
 
-    /// Takes up a payload that an earlier run has saved, whether or not there
-    /// is room.
+    /// Takes up a payload that an earlier run has saved for the record of this
+    /// number, whether or not there is room. Two records may have the same one.
     ///
     /// # Errors
     /// When it is not there or has another length.
@@ -135,29 +147,60 @@ impl Payloads {
         name: &str,
         owner: u64,
         bytes: u64,
+        record: u64,
     ) -> io::Result<Arc<PayloadFile>> {
-        let file = File::open(self.folder.join(name))?;
-        let there = file.metadata()?.len();
-        if there != bytes {
-            let lies = format!("{name} has {there} bytes and not {bytes}");
+        let known = self.named().get(name).and_then(Weak::upgrade);
+        let file = match known {
+            Some(file) => file,
+            None => self.open_saved(name, owner)?,
+        };
+        if file.len() != bytes {
+            let lies = format!("{name} has {} bytes and not {bytes}", file.len());
             return Err(io::Error::new(io::ErrorKind::InvalidData, lies));
         }
+        file.kept_for(record);
+        self.note(&file);
+        Ok(file)
+    }
+
+    fn open_saved(self: &Arc<Self>, name: &str, owner: u64) -> io::Result<Arc<PayloadFile>> {
+        // Names come from records: one that is a path leads out of the folder.
+        if !is_name(name) {
+            let lies = format!("{name:?} is no name of a payload");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, lies));
+        }
+        let file = File::open(self.folder.join(name))?;
+        let bytes = file.metadata()?.len();
         let room = self.take_room(owner, bytes, true);
         let room = room.ok_or(io::ErrorKind::QuotaExceeded)?;
         Ok(PayloadFile::saved(file, bytes, room, name))
     }
 
-    /// Deletes the files that are saved in the folder, but for these names.
+    pub(crate) fn note(&self, file: &Arc<PayloadFile>) {
+        let mut named = self.named();
+        named.retain(|_, file| file.strong_count() > 0);
+        named.insert(file.name().to_owned(), Arc::downgrade(file));
+    }
+
+    fn named(&self) -> MutexGuard<'_, HashMap<String, Weak<PayloadFile>>> {
+        // Nothing that runs with the lock can panic half-way.
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Deletes what is saved in the folder, but for these names and what of this
+    /// run has a name: to be called once all records have taken theirs up.
     ///
     /// # Errors
     /// When the folder cannot be read or a file not be deleted.
     pub fn keep_only(&self, names: &BTreeSet<String>) -> io::Result<()> {
         for entry in std::fs::read_dir(&self.folder)? {
             let entry = entry?;
+            let named = self.named();
+            let of_this_run = |name: &str| named.get(name).is_some_and(|f| f.strong_count() > 0);
             let known = entry
                 .file_name()
                 .to_str()
-                .is_some_and(|n| names.contains(n));
+                .is_some_and(|name| names.contains(name) || of_this_run(name));
             // A folder is none of ours.
             if !known && !entry.file_type()?.is_dir() {
                 std::fs::remove_file(entry.path())?;
@@ -181,24 +224,29 @@ impl Payloads {
         })
     }
 
-    fn take_room(self: &Arc<Self>, owner: u64, bytes: u64, anyway: bool) -> Option<Room> {
+    /// Room for a payload, which a complete one has in any case.
+    fn take_room(self: &Arc<Self>, owner: u64, bytes: u64, complete: bool) -> Option<Room> {
         let mut taken = self.lock();
         let own = taken.of.get(&owner).copied().unwrap_or_default();
         let free = Held {
             payloads: MOST_PAYLOADS.saturating_sub(taken.all.payloads),
+            incomplete: MOST_INCOMPLETE.saturating_sub(taken.all.incomplete),
             bytes: self.limits.quota_bytes.saturating_sub(taken.all.bytes),
         };
-        let fits = own.bytes.saturating_add(bytes) <= free.bytes && own.payloads < free.payloads;
-        if !fits && !anyway {
+        let fits = own.bytes.saturating_add(bytes) <= free.bytes
+            && own.payloads < free.payloads
+            && own.incomplete < free.incomplete;
+        if !fits && !complete {
             return None;
         }
         taken.all.bytes.checked_add(bytes)?;
-        taken.all.add(bytes);
-        taken.of.entry(owner).or_default().add(bytes);
+        taken.all.add(bytes, complete);
+        taken.of.entry(owner).or_default().add(bytes, complete);
         Some(Room {
             payloads: self.clone(),
             owner,
             bytes,
+            complete,
         })
     }
 
@@ -208,13 +256,22 @@ impl Payloads {
     }
 }
 
-/// Takes room on the disk for a whole file: at most half of what is free, so that
-/// custody and whatever else is on the disk can go on.
-fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+/// Whether it is a name as payloads have them: 64 bits in hexadecimal digits.
+fn is_name(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Takes room on the disk for a whole file: at most half of what is free beyond
+/// what is left to custody, so that whatever else is on the disk can go on.
+fn reserve(file: &File, bytes: u64, leave_free: u64) -> io::Result<()> {
     let disk = fstatvfs(file)?;
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    let free = free.saturating_sub(leave_free);
     if bytes > free / 2 {
-        let short = format!("{bytes} bytes are more than half of the {free} that are free");
+        let short = format!(
+            "{bytes} bytes are more than half of the {free} that are free beside the \
+             {leave_free} left to custody"
+        );
         return Err(io::Error::new(io::ErrorKind::StorageFull, short));
     }
     let length = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
@@ -233,6 +290,7 @@ pub struct Room {
     pub(crate) payloads: Arc<Payloads>,
     owner: u64,
     bytes: u64,
+    complete: bool,
 }
 
 impl Room {
@@ -246,17 +304,29 @@ impl Room {
             return Err(Refused::TooLong { bytes, most });
         }
         let file = self.payloads.nameless()?;
-        reserve(&file, bytes)?;
+        reserve(&file, bytes, self.payloads.limits.leave_free_bytes)?;
         Ok(Writer::new(file, bytes, self))
+    }
+
+    /// The payload is complete.
+    pub(crate) fn complete(mut self) -> Room {
+        let mut taken = self.payloads.lock();
+        taken.all.incomplete -= 1;
+        if let Some(own) = taken.of.get_mut(&self.owner) {
+            own.incomplete -= 1;
+        }
+        drop(taken);
+        self.complete = true;
+        self
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
         let mut taken = self.payloads.lock();
-        taken.all.subtract(self.bytes);
+        taken.all.subtract(self.bytes, self.complete);
         if let Some(own) = taken.of.get_mut(&self.owner) {
-            own.subtract(self.bytes);
+            own.subtract(self.bytes, self.complete);
             if own.payloads == 0 {
                 taken.of.remove(&self.owner);
             }
@@ -273,6 +343,7 @@ mod tests {
         let limits = Limits {
             quota_bytes,
             payload_bytes,
+            leave_free_bytes: 0,
         };
         let payloads = Payloads::open(&folder.path().join("payloads"), limits).unwrap();
         (folder, payloads)
@@ -328,20 +399,53 @@ mod tests {
     }
 
     #[test]
-    fn payloads_of_no_byte_cannot_take_all_descriptors() {
+    fn a_neighbour_that_begins_all_it_can_leaves_the_others_threads_and_descriptors() {
         let (_folder, payloads) = payloads(1000, 500);
-        let writers: Vec<_> = std::iter::from_fn(|| begin(&payloads, 1, 0).ok()).collect();
-        assert_eq!(writers.len(), MOST_PAYLOADS / 2);
+        let all = |owner| std::iter::from_fn(move || Some(owner));
+        let begun: Vec<_> = all(1)
+            .map_while(|owner| begin(&payloads, owner, 0).ok())
+            .collect();
+        assert_eq!(begun.len(), MOST_INCOMPLETE / 2);
         assert!(begin(&payloads, 2, 0).is_ok());
+        let mut complete: Vec<_> = begun
+            .into_iter()
+            .map(|writer| writer.finish().unwrap())
+            .collect();
+        // What is complete has no thread any more, and is an open file.
+        let more = all(1).map_while(|owner| begin(&payloads, owner, 0).ok());
+        complete.extend(more.map(|writer| writer.finish().unwrap()));
+        assert_eq!(complete.len(), MOST_PAYLOADS / 2);
+        assert!(begin(&payloads, 2, 0).is_ok());
+        drop(complete);
+        assert_eq!(payloads.used(), (0, 0));
+        assert_eq!(payloads.lock().all.incomplete, 0);
+    }
+
+    #[test]
+    fn what_custody_may_need_of_the_disk_is_left_however_many_come() {
+        let (folder, open) = payloads(u64::MAX, u64::MAX);
+        let disk = fstatvfs(&File::open(folder.path()).unwrap()).unwrap();
+        let free = disk.blocks_available() * disk.fragment_size();
+        let limits = Limits {
+            leave_free_bytes: free,
+            ..open.limits
+        };
+        // Others may give a little back meanwhile.
+        let payloads = Payloads::open(&open.folder, limits).unwrap();
+        let refused = begin(&payloads, 1, 1 << 40);
+        assert!(matches!(refused, Err(Refused::Disk(_))), "{refused:?}");
+        assert!(begin(&open, 1, 1 << 16).is_ok());
     }
 
     #[test]
     fn what_is_saved_outlives_the_process_and_nothing_else_does() {
         let (_folder, payloads) = payloads(1000, 500);
         let kept = written(&payloads, 1, b"kept");
-        let name = kept.save().unwrap();
-        assert_eq!(kept.save().unwrap(), name);
-        let forgotten = written(&payloads, 1, b"forgotten").save().unwrap();
+        let name = kept.name().to_owned();
+        kept.save(1).unwrap();
+        kept.save(1).unwrap();
+        let forgotten = written(&payloads, 1, b"forgotten");
+        forgotten.save(2).unwrap();
         let _nameless = written(&payloads, 1, b"nameless");
         assert_eq!(names(&payloads).len(), 2);
         let folder = payloads.folder.join("lost+found");
@@ -351,15 +455,53 @@ mod tests {
         next.keep_only(&[name.clone()].into()).unwrap();
         std::fs::remove_dir(&folder).unwrap();
         assert_eq!(names(&payloads), std::slice::from_ref(&name));
-        let file = next.take_up(&name, 1, 4).unwrap();
+        let file = next.take_up(&name, 1, 4, 1).unwrap();
         assert_eq!(next.used(), (1, 4));
         let mut all = [0; 4];
         file.read_at(&mut all, 0).unwrap();
         assert_eq!(&all, b"kept");
-        assert!(next.take_up(&name, 1, 5).is_err(), "another length");
-        assert!(next.take_up(&forgotten, 1, 9).is_err());
-        file.delete().unwrap();
+        assert!(next.take_up(&name, 1, 5, 1).is_err(), "another length");
+        assert!(next.take_up(forgotten.name(), 1, 9, 2).is_err());
+        // What of this run has a name stays, whoever is asked.
+        next.keep_only(&BTreeSet::new()).unwrap();
+        assert_eq!(names(&payloads).len(), 1);
+        file.delete(1).unwrap();
         assert!(names(&payloads).is_empty());
+    }
+
+    #[test]
+    fn a_payload_of_two_records_goes_with_the_second() {
+        let (_folder, payloads) = payloads(1000, 500);
+        let file = written(&payloads, 1, b"both");
+        file.save(1).unwrap();
+        file.save(2).unwrap();
+        file.delete(1).unwrap();
+        file.delete(1).unwrap();
+        assert_eq!(names(&payloads).len(), 1);
+        let next = Payloads::open(&payloads.folder, payloads.limits).unwrap();
+        let first = next.take_up(file.name(), 1, 4, 1).unwrap();
+        let second = next.take_up(file.name(), 1, 4, 2).unwrap();
+        assert_eq!(next.used(), (1, 4), "its room counts once");
+        first.delete(1).unwrap();
+        assert_eq!(names(&payloads).len(), 1);
+        second.delete(2).unwrap();
+        assert!(names(&payloads).is_empty());
+    }
+
+    #[test]
+    fn a_name_that_leads_out_of_the_folder_is_none() {
+        let (folder, payloads) = payloads(1000, 500);
+        std::fs::write(folder.path().join("mine"), b"mine").unwrap();
+        for name in [
+            "../mine",
+            "mine",
+            "",
+            "0123456789abcde/",
+            "0123456789abcdeg",
+        ] {
+            assert!(payloads.take_up(name, 1, 4, 1).is_err(), "{name}");
+        }
+        assert_eq!(payloads.used(), (0, 0));
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Writer {
             });
         }
         self.file.sync_all()?;
-        let file = PayloadFile::nameless(self.file, self.bytes, self.room, self.crc32c);
+        let file = PayloadFile::nameless(self.file, self.bytes, self.room.complete(), self.crc32c);
         Ok(file)
     }
 }

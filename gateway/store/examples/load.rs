@@ -141,6 +141,7 @@ impl Load<'_> {
         let durable = DurableRecord {
             record: Bytes::from(vec![id as u8; 150]),
             urgent: true,
+            file: None,
         };
         self.store
             .put(now, BundleId(id), Some(durable), vec![content(id)]);

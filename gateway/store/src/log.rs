@@ -7,9 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use thiserror::Error;
+use underpass_payloads::PayloadFile;
 use underpass_work::{IdMap, count, count_all};
 
 use crate::disk::Disk;
@@ -45,6 +47,8 @@ pub struct Put {
     pub description: Bytes,
     /// Its payload.
     pub payload: Vec<Bytes>,
+    /// A payload that the description names, which has its name first.
+    pub file: Option<Arc<PayloadFile>>,
 }
 
 impl Put {
@@ -256,6 +260,28 @@ impl<D: Disk> Log<D> {
                 active.unsynced.extend(&group.told);
             }
             self.accept(group);
+        }
+        Ok(())
+    }
+
+    /// Makes all releases durable: none of what was released comes back.
+    ///
+    /// # Errors
+    /// When the disk fails or is full; they are tried again later.
+    pub fn tell_durably(&mut self) -> io::Result<()> {
+        while !self.untold.is_empty() {
+            self.write_durably(&[], &[])?;
+        }
+        let Some(active) = self.active.as_ref().filter(|a| !a.unsynced.is_empty()) else {
+            return Ok(());
+        };
+        if let Err(error) = self.disk.sync(active.number) {
+            // Another sync may succeed without writing it: it is told elsewhere.
+            self.abandon();
+            return Err(error);
+        }
+        if let Some(active) = &mut self.active {
+            active.unsynced.clear();
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use underpass_payloads::PayloadFile;
 
 use crate::budget::Sum;
 use crate::log::Put;
@@ -35,11 +36,13 @@ pub struct Jobs {
     /// When the last of them was released, ms of the boot's time.
     pub released_at_ms: i64,
     pub reads: VecDeque<u64>,
+    /// Payloads on disk of bundles that are released, with these bundles.
+    pub files: Vec<(u64, Arc<PayloadFile>)>,
 }
 
 impl Jobs {
     pub fn is_empty(&self) -> bool {
-        self.releases.is_empty() && !self.is_urgent()
+        self.releases.is_empty() && self.files.is_empty() && !self.is_urgent()
     }
 
     /// Whether somebody waits for what is to be done.
@@ -109,8 +112,10 @@ impl Board {
             releases,
             released_at_ms: _,
             reads,
+            files,
         } = jobs;
-        tell("jobs", puts.len() + releases.len() + reads.len());
+        let all = puts.len() + releases.len() + reads.len() + files.len();
+        tell("jobs", all);
         tell("jobs done", done.len());
     }
 }

@@ -309,6 +309,8 @@ impl<D: Disk> Log<D> {
                 stored_at_ms: location.stored_at_ms,
                 description,
                 payload: vec![payload],
+                // It has its name already.
+                file: None,
             }),
             false => Err(ReadError::Damaged(payload)),
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
+use underpass_payloads::PayloadFile;
 use underpass_work::IdMap;
 
 use crate::budget::{Share, Sum};
@@ -101,6 +102,8 @@ pub struct DiskStore {
     uncommitted_bytes: Share,
     residents: Residents,
     asked_bytes: u64,
+    /// Payloads on disk.
+    files: IdMap<u64, Arc<PayloadFile>>,
     stalled: bool,
     restored: Vec<Restored>,
     first_free_id: u64,
@@ -130,6 +133,7 @@ impl DiskStore {
             uncommitted_bytes: Share::of(&shared.uncommitted),
             residents: Residents::new(Share::of(&shared.resident)),
             asked_bytes: 0,
+            files: IdMap::default(),
             stalled: false,
             restored: Vec::new(),
             first_free_id,
@@ -157,6 +161,7 @@ impl DiskStore {
 
     fn submit(&mut self, id: u64, stored_at: Instant, record: Bytes, urgent: bool) {
         let stored_at_ms = self.boot_ms(stored_at);
+        let file = self.files.get(id).cloned();
         let Some(held) = self.held(id) else {
             return;
         };
@@ -166,6 +171,7 @@ impl DiskStore {
             stored_at_ms,
             description: record,
             payload: held.payload.clone(),
+            file,
         };
         self.shared.ask(self.shard, |jobs| jobs.puts.push_back(put));
     }
@@ -356,6 +362,9 @@ impl Store for DiskStore {
             self.insert(id, Entry::InMemory(held));
             return;
         };
+        if let Some(file) = durable.file {
+            self.files.insert(id, file);
+        }
         self.uncommitted_bytes.add(bytes);
         if durable.urgent {
             self.insert(id, Entry::InMemory(held));
@@ -373,6 +382,10 @@ impl Store for DiskStore {
             }
         }
         self.evict();
+    }
+
+    fn adopt(&mut self, id: BundleId, file: Arc<PayloadFile>) {
+        self.files.insert(id.0, file);
     }
 
     fn payload(&mut self, id: BundleId) -> Payload {
@@ -411,25 +424,35 @@ impl Store for DiskStore {
             return;
         };
         self.known.subtract(1);
+        let mut written = true;
         match entry {
             Entry::OnDisk(_) => {}
             Entry::Asked(bytes) => self.asked_bytes -= bytes,
             Entry::InMemory(held) => match held.state {
-                State::Transient => return,
+                State::Transient => written = false,
                 State::Behind(_) => {
                     self.behind_bytes.subtract(held.bytes);
                     self.give_back(held.bytes);
                     self.skip_released();
-                    return;
+                    written = false;
                 }
                 State::Submitted { .. } => self.give_back(held.bytes),
                 State::Durable(place) => self.residents.remove(place),
             },
         }
+        // Also a file that nothing names: deleting it takes the disk a while.
+        let file = self.files.remove(id).map(|file| (id, file));
+        if !written && file.is_none() {
+            return;
+        }
         let at_ms = self.boot_ms(now);
+        // The worker must not hear of the file before the release.
         self.shared.ask(self.shard, |jobs| {
-            jobs.releases.push(id);
-            jobs.released_at_ms = at_ms;
+            jobs.files.extend(file);
+            if written {
+                jobs.releases.push(id);
+                jobs.released_at_ms = at_ms;
+            }
         });
     }
 
@@ -482,6 +505,7 @@ impl Store for DiskStore {
             uncommitted_bytes,
             residents,
             asked_bytes,
+            files,
             stalled: _,
             restored,
             first_free_id: _,
@@ -494,6 +518,7 @@ impl Store for DiskStore {
         tell("bytes not committed", bytes(uncommitted_bytes.own()));
         residents.footprint(tell);
         tell("bytes asked for", bytes(*asked_bytes));
+        tell("payloads on disk", files.len());
         tell("restored bundles", restored.len());
         tell("store events", events.len());
     }

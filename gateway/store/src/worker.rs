@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use underpass_payloads::PayloadFile;
 
 use crate::disk::Disk;
 use crate::log::{Log, Put, ReadError, is_full};
@@ -73,8 +74,21 @@ pub struct Worker<D> {
     to_move: u64,
     unverified: VecDeque<u64>,
     unreadable: BTreeMap<u64, Unreadable>,
+    /// Payloads on disk of bundles that are released, to be deleted once no
+    /// record of theirs can come back.
+    unneeded: Vec<(u64, Arc<PayloadFile>)>,
     /// Those of the log are taken from it with each report.
     figures: Figures,
+}
+
+/// Has payloads on disk keep their names, so that each record finds its payload.
+fn save_files(puts: &[Put]) -> io::Result<()> {
+    for put in puts {
+        if let Some(file) = &put.file {
+            file.save(put.id)?;
+        }
+    }
+    Ok(())
 }
 
 impl<D: Disk> Worker<D> {
@@ -93,6 +107,7 @@ impl<D: Disk> Worker<D> {
             to_move: 0,
             unverified: unverified.into(),
             unreadable: BTreeMap::new(),
+            unneeded: Vec::new(),
             figures,
         };
         worker.report();
@@ -121,6 +136,7 @@ impl<D: Disk> Worker<D> {
             to_move: _,
             unverified,
             unreadable,
+            unneeded,
             figures: _,
         } = self;
         log.footprint(tell);
@@ -128,6 +144,7 @@ impl<D: Disk> Worker<D> {
         tasks.footprint(tell);
         tell("bundles to verify", unverified.len());
         tell("bundles to read again", unreadable.len());
+        tell("payloads to delete", unneeded.len());
     }
 
     /// Works until it is told to stop and all is written.
@@ -164,6 +181,7 @@ impl<D: Disk> Worker<D> {
                 self.unreadable.remove(id);
             }
             self.log.release(jobs.released_at_ms, jobs.releases);
+            self.unneeded.append(&mut jobs.files);
         }
         asked |= self.read();
         let freed = self.log.reclaim();
@@ -178,6 +196,9 @@ impl<D: Disk> Worker<D> {
             }
         }
         self.keep_up();
+        if self.stalled.is_none() || retry || freed {
+            self.delete_files();
+        }
         let reads = self.tasks.has_reads();
         let mut next = match reads || self.tasks.has_puts() {
             _ if self.stalled.is_some() && !made_room && !reads => Next::Wait(Some(RETRY_AFTER)),
@@ -191,6 +212,9 @@ impl<D: Disk> Worker<D> {
                 true => Next::Step,
                 false => self.tidy(),
             };
+        }
+        if next == Next::Wait(None) && !self.unneeded.is_empty() {
+            next = Next::Wait(Some(RETRY_AFTER));
         }
         self.report();
         next
@@ -274,7 +298,7 @@ impl<D: Disk> Worker<D> {
         let bytes: u64 = puts.iter().map(Put::bytes).sum();
         let outcome = match puts.is_empty() {
             true => self.log.tell(),
-            false => self.log.commit(puts),
+            false => save_files(puts).and_then(|()| self.log.commit(puts)),
         };
         match outcome {
             Ok(()) => {
@@ -295,6 +319,15 @@ impl<D: Disk> Worker<D> {
                 self.stall(&error);
             }
         }
+    }
+
+    /// Deletes payloads on disk that no bundle has any more. A release that a
+    /// crash loses brings the bundle back, so it must be durable before.
+    fn delete_files(&mut self) {
+        if self.unneeded.is_empty() || self.log.tell_durably().is_err() {
+            return;
+        }
+        self.unneeded.retain(|(id, file)| file.delete(*id).is_err());
     }
 
     fn stall(&mut self, error: &io::Error) {

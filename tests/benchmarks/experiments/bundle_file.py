@@ -62,7 +62,7 @@ def _send_and_receive(size: int) -> _Sent:
         nodes = (pair.terminal, pair.hub)
         with _Memory(nodes) as memory:
             begun = time.monotonic()
-            _bp(pair.terminal, "send", "--no-custody", _DESTINATION, str(path))
+            _bp(pair.terminal, "send", _DESTINATION, str(path))
             _bp(pair.hub, "receive", "--service", "40", "--count", "1", "--timeout", "600")
             time_s = time.monotonic() - begun
         return _Sent(*memory.most_mib(), time_s)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use underpass_backoff::Backoff;
+use underpass_payloads::Payloads;
 
 use super::accounts::Division;
 use super::applications::Applications;
@@ -148,6 +149,8 @@ pub struct Config {
     pub duplicates: DuplicateLimits,
     /// What is accepted on receipt.
     pub decode: DecodeLimits,
+    /// Payloads on disk, for what an earlier run has left.
+    pub payloads: Option<Arc<Payloads>>,
     /// What secures bundles end to end, if anything does. The same for all
     /// agents of a node.
     pub security: Option<Arc<dyn Security>>,
@@ -212,6 +215,7 @@ impl Config {
             accept_custody: true,
             duplicates: DuplicateLimits::default(),
             decode: DecodeLimits::default(),
+            payloads: None,
             security: None,
             status_reports_per_s: 10,
             routes: Vec::new(),

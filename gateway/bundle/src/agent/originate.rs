@@ -55,9 +55,9 @@ impl Agent {
         self.take_from_service(now, send, None, None)
     }
 
-    /// As [`Agent::send`], with a payload on disk instead of that of `send`, and
-    /// without custody: the store has nothing of it, so that it is gone when the
-    /// process ends.
+    /// As [`Agent::send`], with a payload on disk instead of that of `send`.
+    /// Under custody the store has its record, and gives the file its name;
+    /// without, it is gone when the process ends.
     ///
     /// # Errors
     /// As [`Agent::send`]; also when it is for this node itself, or is to be
@@ -69,7 +69,6 @@ impl Agent {
         file: Arc<PayloadFile>,
     ) -> Result<BundleId, SendError> {
         let send = Send {
-            custody: false,
             payload: Vec::new(),
             ..send
         };

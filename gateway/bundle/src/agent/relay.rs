@@ -55,10 +55,7 @@ impl Agent {
                 return Ok(());
             }
         };
-        // What is in custody is in the store, and a payload on disk is not.
-        let here = arrival.bundle.file.is_none();
-        let custody =
-            arrival.cteb().is_some() && take_custody && self.config.accept_custody && here;
+        let custody = arrival.cteb().is_some() && take_custody && self.config.accept_custody;
         let shard = self.sharding.shard_of(via);
         let here = shard == self.sharding.own;
         let owed = self.owed(&arrival).map(|(way, cteb)| Owed {

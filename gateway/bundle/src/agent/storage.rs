@@ -1,20 +1,24 @@
 //! The agent and its store: bundles are stored, restored, fetched and given up.
 
+use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bp7::administrative_record::DELETED_BUNDLE;
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_cla::Class;
+use underpass_payloads::PayloadFile;
 
 use super::Agent;
 use super::config::NeighbourId;
+use super::deliver::source_node;
 use super::event::{BundleId, DeleteReason, Event};
 use super::originate::expiry;
 use super::passing::Party;
 use super::quota::Reservation;
 use super::stored::{Phase, StoredBundle, WireName};
-use super::stored_record;
+use super::stored_record::{self, NamedFile};
 use crate::store::{DurableRecord, Payload, Restored, StoreEvent};
 use crate::wire::{Extension, block_type, ipn_parts};
 
@@ -50,6 +54,7 @@ impl Agent {
             DurableRecord {
                 record: stored_record::encode(&stored),
                 urgent: !stored.own,
+                file: stored.file.clone(),
             }
         });
         self.store.put(now, id, durable, payload);
@@ -94,10 +99,15 @@ impl Agent {
         );
         // The store has verified the record: only a version that this
         // program does not know ends here. It stays where it is.
-        let Ok(mut stored) = decoded else {
+        let Ok((mut stored, named)) = decoded else {
             self.events.push_back(Event::Unreadable(id));
             return;
         };
+        // The same where there are no payloads on disk any more.
+        if named.is_some() && self.config.payloads.is_none() {
+            self.events.push_back(Event::Unreadable(id));
+            return;
+        }
         // The node ended while one agent passed it to another: both had it.
         let primary = stored.primary();
         let name = WireName::of(&primary, stored.bytes);
@@ -105,6 +115,11 @@ impl Agent {
             self.store.remove(now, id);
             return;
         }
+        let missing = named.is_some_and(|named| {
+            let taken = self.take_up_file(id, &primary, &named);
+            stored.file = taken.ok();
+            stored.file.is_none()
+        });
         if let Some(via) = self.route_of(&stored, &primary) {
             stored.neighbour = via;
         }
@@ -124,8 +139,28 @@ impl Agent {
                 note: stored.note.as_deref().copied(),
             });
         }
-        let room = self.usage.reserve_anyway(stored.neighbour, stored.bytes);
+        let room = self
+            .usage
+            .reserve_anyway(stored.neighbour, stored.counted_bytes());
         self.insert(id, stored, room);
+        if missing {
+            self.lost(now, id, Bytes::new());
+        }
+    }
+
+    /// Takes up the payload on disk that a stored bundle's record names.
+    pub(super) fn take_up_file(
+        &mut self,
+        id: BundleId,
+        primary: &PrimaryBlock,
+        named: &NamedFile,
+    ) -> io::Result<Arc<PayloadFile>> {
+        let payloads = self.config.payloads.as_ref();
+        let payloads = payloads.ok_or(io::ErrorKind::Unsupported)?;
+        let owner = source_node(&primary.source);
+        let file = payloads.take_up(&named.name, owner, named.bytes, id.0)?;
+        self.store.adopt(id, file.clone());
+        Ok(file)
     }
 
     /// Heeds what the store has to say. To be called whenever it has done

@@ -192,7 +192,8 @@ pub(crate) struct StoredBundle {
     pub acknowledged: Option<Instant>,
     /// The encoding under way, or the one that the peer has a part of.
     pub sent: Option<Box<Sent>>,
-    /// The payload, where it is on disk: then the store has nothing of it.
+    /// The payload, where it is a file: then the store has nothing of it but its
+    /// name.
     pub file: Option<Arc<PayloadFile>>,
 }
 

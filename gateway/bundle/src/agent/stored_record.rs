@@ -3,7 +3,8 @@
 //!
 //! A CBOR array of definite length: version, flags, class, age in ms,
 //! neighbour, label, block numbers, hop count, primary block, payload block's
-//! head, what follows the payload, CTEB, CREB, other blocks, note. What may be
+//! head, what follows the payload, CTEB, CREB, other blocks, note; of a bundle
+//! whose payload is a file also an array of its name and bytes. What may be
 //! absent is an array, empty then.
 
 use std::time::{Duration, Instant};
@@ -22,14 +23,28 @@ use crate::wire::{
 
 const VERSION: u64 = 2;
 const FIELDS: u64 = 15;
+/// With a file: an earlier version of this program leaves it where it is.
+const FILE_VERSION: u64 = 3;
+const FILE_FIELDS: u64 = 16;
 const OWN: u64 = 1;
+
+/// A payload on disk, as a record names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NamedFile {
+    pub name: String,
+    pub bytes: u64,
+}
 
 /// Describes a bundle in custody.
 pub(super) fn encode(stored: &StoredBundle) -> Bytes {
     let mut out = Vec::with_capacity(192 + stored.fixed.primary().len());
-    write_head(&mut out, ARRAY, FIELDS);
+    let (version, fields) = match &stored.file {
+        Some(_) => (FILE_VERSION, FILE_FIELDS),
+        None => (VERSION, FIELDS),
+    };
+    write_head(&mut out, ARRAY, fields);
     for number in [
-        VERSION,
+        version,
         if stored.own { OWN } else { 0 },
         u64::from(stored.class.0),
         stored.age_ms,
@@ -76,22 +91,25 @@ pub(super) fn encode(stored: &StoredBundle) -> Bytes {
         write_bytes(&mut out, &block.raw);
     }
     write_numbers(&mut out, stored.note.as_deref().map_or(&[], |note| note));
+    if let Some(file) = &stored.file {
+        write_head(&mut out, ARRAY, 2);
+        write_bytes(&mut out, file.name().as_bytes());
+        write_head(&mut out, UNSIGNED, file.len());
+    }
     out.into()
 }
 
 /// The bundle that `record` describes, stored for `stored_for` since; it expires
-/// at once if its lifetime is over.
+/// at once if its lifetime is over. Its file, if it has one, is to be taken up.
 pub(super) fn decode(
     now: Instant,
     record: &Bytes,
     payload_bytes: u64,
     stored_for: Duration,
-) -> Result<StoredBundle, CborError> {
+) -> Result<(StoredBundle, Option<NamedFile>), CborError> {
     let mut reader = Reader::new(record);
     let length = reader.array()?;
-    if reader.unsigned()? != VERSION {
-        return Err(CborError::Malformed);
-    }
+    let version = version_of(&mut reader)?;
     let own = reader.unsigned()? & OWN != 0;
     let class = Class(small(reader.unsigned()?)?);
     let stored_ms = u64::try_from(stored_for.as_millis()).unwrap_or(u64::MAX);
@@ -107,11 +125,20 @@ pub(super) fn decode(
     let passed_creb = read_creb(&mut reader)?;
     let others = read_others(&mut reader, record)?;
     let note = read_numbers(&mut reader)?;
-    reader.array_end(length, FIELDS)?;
+    let file = match version {
+        FILE_VERSION => Some(read_file(&mut reader)?),
+        _ => None,
+    };
+    let fields = match file {
+        Some(_) => FILE_FIELDS,
+        None => FIELDS,
+    };
+    reader.array_end(length, fields)?;
     reader.end()?;
     let primary = decode_primary(&primary_raw).map_err(|_| CborError::Malformed)?;
     let expires = expiry(now, primary.lifetime, age_ms).unwrap_or(now);
-    Ok(StoredBundle {
+    let bytes = file.as_ref().map_or(payload_bytes, |file| file.bytes);
+    let stored = StoredBundle {
         others: others.into(),
         numbers: BlockNumbers {
             previous_node,
@@ -134,8 +161,9 @@ pub(super) fn decode(
             Some(_) => Phase::Withheld,
             None => Phase::Queued,
         },
-        ..StoredBundle::new(now, fixed, payload_bytes, (neighbour, class), expires)
-    })
+        ..StoredBundle::new(now, fixed, bytes, (neighbour, class), expires)
+    };
+    Ok((stored, file))
 }
 
 /// The node that a bundle is for, from what a store has kept as
@@ -150,9 +178,7 @@ pub fn destination_of(record: &Bytes) -> Option<u64> {
 
 fn primary_of<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], CborError> {
     reader.array()?;
-    if reader.unsigned()? != VERSION {
-        return Err(CborError::Malformed);
-    }
+    version_of(reader)?;
     // Flags, class, age, neighbour and label.
     for _ in 0..5 {
         reader.unsigned()?;
@@ -160,6 +186,22 @@ fn primary_of<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], CborError> {
     read_numbers::<5>(reader)?;
     read_numbers::<2>(reader)?;
     reader.byte_string()
+}
+
+fn version_of(reader: &mut Reader<'_>) -> Result<u64, CborError> {
+    match reader.unsigned()? {
+        known @ (VERSION | FILE_VERSION) => Ok(known),
+        _ => Err(CborError::Malformed),
+    }
+}
+
+fn read_file(reader: &mut Reader<'_>) -> Result<NamedFile, CborError> {
+    let length = reader.array()?;
+    let name = std::str::from_utf8(reader.byte_string()?);
+    let name = name.map_err(|_| CborError::Malformed)?.to_owned();
+    let bytes = reader.unsigned()?;
+    reader.array_end(length, 2)?;
+    Ok(NamedFile { name, bytes })
 }
 
 fn write_numbers(out: &mut Vec<u8>, numbers: &[u64]) {

@@ -316,6 +316,7 @@ mod tests {
         let limits = Limits {
             quota_bytes: 1 << 20,
             payload_bytes: 1 << 20,
+            leave_free_bytes: 0,
         };
         let payloads = Payloads::open(folder.path(), limits).unwrap();
         let mut decoder = LongDecoder::new(DecodeLimits::default(), CodePoints::default());

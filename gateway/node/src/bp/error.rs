@@ -55,17 +55,6 @@ pub enum BpError {
         /// The limit.
         most: u64,
     },
-    /// The payload would wait on disk, where nothing is in custody.
-    #[error(
-        "a file of {bytes} bytes goes without custody, since it is above {most} \
-         (applications.max_payload_bytes): say so with --no-custody"
-    )]
-    Custody {
-        /// The payload's bytes.
-        bytes: u64,
-        /// The largest payload that can be in custody.
-        most: u64,
-    },
     /// The user has ended it.
     #[error("interrupted; nothing was sent")]
     Interrupted,

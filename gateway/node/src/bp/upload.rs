@@ -28,10 +28,6 @@ pub async fn send(
     if bytes > most {
         return Err(BpError::TooLong { bytes, most });
     }
-    if !sending.no_custody {
-        let most = connection.max_payload_bytes;
-        return Err(BpError::Custody { bytes, most });
-    }
     let id = begin(connection, destination, sending, reports, bytes).await?;
     let mut progress = Progress::new("sent to the node", bytes);
     let part_bytes = PART_BYTES.min(connection.max_payload_bytes.max(1));
@@ -84,6 +80,7 @@ async fn begin(
             service: connection.service,
             destination: destination.to_owned(),
             lifetime_ms: Some(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX)),
+            custody: Some(!sending.no_custody),
             reports: reports.clone(),
             bytes,
         };

@@ -165,7 +165,7 @@ impl ApplicationsConfig {
     }
 
     /// Where bundles wait.
-    pub fn mailbox(&self, state_dir: &Path) -> PathBuf {
+    pub fn mailbox(state_dir: &Path) -> PathBuf {
         state_dir.join("applications.sqlite")
     }
 }

@@ -37,6 +37,11 @@ pub enum CustodyDialect {
     Bplib,
 }
 
+/// The store takes so many of its files beside what is in custody.
+pub const SPARE_SEGMENTS: u64 = 6;
+/// And so many times what is in custody.
+pub const FILES_PER_CUSTODY: u64 = 2;
+
 /// Custody of bundles.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -117,6 +122,12 @@ impl CustodyConfig {
     /// node has looked at its disk.
     pub fn is_durable(&self) -> bool {
         self.durability == Some(Durability::Disk)
+    }
+
+    /// What the store's files take of the disk at most.
+    pub fn most_file_bytes(&self) -> u64 {
+        let custody = self.quota_bytes.saturating_mul(FILES_PER_CUSTODY);
+        custody.saturating_add(self.segment_bytes.saturating_mul(SPARE_SEGMENTS))
     }
 
     pub(super) fn check(&self, problems: &mut Vec<String>) {

@@ -51,7 +51,7 @@ pub use cdni::CdniConfig;
 pub use changes::{Change, between};
 pub use control::ControlConfig;
 pub use current::Current;
-pub use custody::{CustodyConfig, CustodyDialect, Durability};
+pub use custody::{CustodyConfig, CustodyDialect, Durability, FILES_PER_CUSTODY, SPARE_SEGMENTS};
 pub use deferred::DeferredConfig;
 pub use document::{Document, FRAGMENTS, Place};
 pub use enrolment::EnrolmentConfig;

@@ -62,6 +62,11 @@ impl Config {
         (quota_bytes > 0 && !secured).then_some(Limits {
             quota_bytes,
             payload_bytes: max_payload_bytes,
+            // A full disk stalls custody, and with it whatever goes by streams.
+            leave_free_bytes: match self.custody.is_durable() && self.custody.dir.is_none() {
+                true => self.custody.most_file_bytes(),
+                false => 0,
+            },
         })
     }
 

@@ -1,5 +1,6 @@
 //! The applications of this node: their socket, their bundles, the echo.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -36,11 +37,12 @@ pub(super) fn open(
     payloads: Option<&Arc<Payloads>>,
 ) -> Result<Option<Service>, MailboxError> {
     let (Some(of), Some(services)) = (&config.applications, services) else {
+        delete_orphans(config, payloads)?;
         return Ok(None);
     };
     let confirming = shell.clone();
     let confirm = Box::new(move |ticket| confirming.confirm(ticket));
-    let mailbox = of.mailbox(&config.node.state_dir);
+    let mailbox = ApplicationsConfig::mailbox(&config.node.state_dir);
     let service = Service::start(&mailbox, services.clone(), payloads, confirm)?;
     let number = config.node.number;
     let echo = of.echo().map(|echo| Echo::new(number, echo, of.echo_per_s));
@@ -53,6 +55,16 @@ pub(super) fn open(
     });
     shell.attach_applications(&desk);
     Ok(Some(service))
+}
+
+/// Deletes the payloads on disk that no bundle in custody has, as the mailbox does
+/// where there is one; also where there was one, since that has its own.
+fn delete_orphans(config: &Config, payloads: Option<&Arc<Payloads>>) -> Result<(), MailboxError> {
+    let mailbox = ApplicationsConfig::mailbox(&config.node.state_dir);
+    match payloads {
+        Some(payloads) if !mailbox.exists() => Ok(payloads.keep_only(&BTreeSet::new())?),
+        _ => Ok(()),
+    }
 }
 
 /// Serves the socket until dropped.

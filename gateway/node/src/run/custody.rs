@@ -16,7 +16,7 @@ use underpass_bundle::{MemoryStore, Restored, Store, destination_of};
 use underpass_store::{Handle, Limits, Monitor, OpenError, Report};
 
 use crate::allocator;
-use crate::config::{Config, Durability};
+use crate::config::{Config, Durability, FILES_PER_CUSTODY, SPARE_SEGMENTS};
 use crate::shell::Shell;
 
 /// As in linux/magic.h.
@@ -28,11 +28,6 @@ const GIVE_BACK_AFTER: Duration = Duration::from_secs(5);
 
 /// The least quota worth a store on disk, bytes.
 const LEAST_QUOTA_BYTES: u64 = 64 << 20;
-/// The store takes so many of its files beside what is in custody.
-const SPARE_SEGMENTS: u64 = 6;
-/// And so many times what is in custody.
-const FILES_PER_CUSTODY: u64 = 2;
-
 /// What custody is kept in.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Choice {

@@ -6,19 +6,16 @@ use underpass_payloads::Payloads;
 
 use super::RunError;
 use crate::config::Config;
-use crate::shell::Shell;
 
-/// Opens the folder of long payloads, if this node has any, and has those that
-/// come in go there.
+/// Opens the folder of long payloads, if this node has any.
 ///
 /// # Errors
 /// When the folder cannot be used.
-pub(super) fn open(config: &Config, shell: &Arc<Shell>) -> Result<Option<Arc<Payloads>>, RunError> {
+pub(super) fn open(config: &Config) -> Result<Option<Arc<Payloads>>, RunError> {
     let Some(limits) = config.long_payloads() else {
         return Ok(None);
     };
     let folder = config.payloads.folder(&config.node.state_dir);
     let payloads = Payloads::open(&folder, limits).map_err(RunError::Payloads)?;
-    shell.attach_payloads(payloads.clone(), config.long_above_bytes());
     Ok(Some(payloads))
 }

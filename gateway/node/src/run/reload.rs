@@ -21,6 +21,7 @@ use underpass_edge::classify::UnknownClass;
 use underpass_edge::dial::Dialler;
 use underpass_edge::{Edge, EdgeError};
 use underpass_engine::{EngineConfig, EngineError, HopId};
+use underpass_payloads::Payloads;
 
 use super::contacts::ContactRouting;
 use super::inbound::NamedClients;
@@ -94,6 +95,8 @@ pub(super) struct Parts {
     pub holds: Arc<KeptHolds>,
     /// What waits is counted on through all configurations.
     pub applications: Option<Arc<Applications>>,
+    /// For what the engines' stores have of them.
+    pub payloads: Option<Arc<Payloads>>,
     pub bpsec: Arc<Guard>,
     pub on_demand: Arc<OnDemandPaths>,
     /// What the provider has set.
@@ -170,6 +173,7 @@ impl Reloader {
         let mut engine =
             engine::configure_numbered(&config, parts.incarnation, families, &state.numbers);
         engine.agent.applications.clone_from(&parts.applications);
+        engine.agent.payloads.clone_from(&parts.payloads);
         engine.agent.security = Some(parts.bpsec.clone());
         HeldConfig {
             engine,

@@ -183,6 +183,7 @@ impl Bench {
         let durable = DurableRecord {
             record: bundle.record.clone(),
             urgent,
+            file: None,
         };
         // In two pieces, as streams seal them.
         let half = bundle.payload.len() / 2;

@@ -243,6 +243,7 @@ fn a_payload_that_looks_like_a_record_is_none() {
     let durable = DurableRecord {
         record: Bytes::from_static(b"carrier"),
         urgent: true,
+        file: None,
     };
     let (now, id) = (bench.now, BundleId(bench.next_id));
     bench.stores[0].put(now, id, Some(durable), vec![forged]);

@@ -328,6 +328,7 @@ fn a_lost_head_is_passed_at_a_cost_that_its_payload_cannot_raise() {
     let durable = DurableRecord {
         record: Bytes::from_static(b"hostile"),
         urgent: true,
+        file: None,
     };
     let (now, id) = (bench.now, BundleId(bench.next_id));
     bench.next_id += 1;

@@ -5,6 +5,7 @@ mod claims;
 mod counted;
 mod custody;
 mod faults;
+mod files;
 mod laws;
 mod load;
 mod shards;

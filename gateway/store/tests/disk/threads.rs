@@ -72,6 +72,7 @@ impl Shard {
                 let durable = DurableRecord {
                     record: Bytes::from(vec![shard; 20]),
                     urgent: true,
+                    file: None,
                 };
                 let payload = vec![content(id)];
                 self.store

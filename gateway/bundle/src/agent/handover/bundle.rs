@@ -8,7 +8,7 @@ use underpass_handover::{HandoverError, Moment, ensure};
 
 use super::super::event::{BundleId, DeleteReason};
 use super::super::stored::{Phase, Sent, StoredBundle};
-use super::super::stored_record;
+use super::super::stored_record::{self, NamedFile};
 use super::names::malformed;
 
 /// A bundle, which no session has.
@@ -98,10 +98,10 @@ impl BundleState {
     }
 
     /// The bundle, queued or withheld; what else its phase says is to be put
-    /// into force.
-    pub fn stored(&self, now: Instant) -> Result<StoredBundle, HandoverError> {
-        let stored = stored_record::decode(now, &self.record, self.bytes, Duration::ZERO);
-        let mut stored = stored.map_err(malformed)?;
+    /// into force, and its file, if it has one, to be taken up.
+    pub fn stored(&self, now: Instant) -> Result<(StoredBundle, Option<NamedFile>), HandoverError> {
+        let decoded = stored_record::decode(now, &self.record, self.bytes, Duration::ZERO);
+        let (mut stored, named) = decoded.map_err(malformed)?;
         if let Some(payload) = &self.payload {
             let bytes: u64 = payload.iter().map(|piece| piece.len() as u64).sum();
             ensure(bytes == self.bytes, "a payload has another length")?;
@@ -126,6 +126,6 @@ impl BundleState {
                 acknowledged: sent.acknowledged,
             })
         });
-        Ok(stored)
+        Ok((stored, named))
     }
 }

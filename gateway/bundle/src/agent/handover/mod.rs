@@ -88,15 +88,25 @@ impl Agent {
         } else if !self.transmissions.is_empty() {
             Some("bundles are in transmission")
         } else {
-            self.lasting_obstacle()
+            let all = || each(self.bundles.iter());
+            let nameless = || all().any(|(id, stored)| self.is_nameless(id, stored));
+            let unwritten = || nameless().then_some("payloads on disk have no names yet");
+            self.lasting_obstacle().or_else(unwritten)
         }
     }
 
     /// What of it may last for as long as bundles live, so that it is of no use to
     /// wait for its end.
     pub fn lasting_obstacle(&self) -> Option<&'static str> {
-        let on_disk = each(self.bundles.values()).any(|stored| stored.file.is_some());
-        on_disk.then_some("bundles wait whose payloads are on disk")
+        let kept = |stored: &StoredBundle| stored.custody && self.store.is_durable();
+        let ends = |stored: &StoredBundle| stored.file.is_some() && !kept(stored);
+        let any = each(self.bundles.values()).any(|stored| ends(stored));
+        any.then_some("bundles without custody wait whose payloads are on disk")
+    }
+
+    /// Whether the payload is a file that has no name, at least not yet.
+    fn is_nameless(&self, id: BundleId, stored: &StoredBundle) -> bool {
+        stored.file.is_some() && self.store.in_memory_alone(id).is_some()
     }
 
     /// Gives all to another process of this run of the node, but for what its
@@ -243,14 +253,23 @@ impl Agent {
         on_disk: Option<u64>,
     ) -> Result<(), HandoverError> {
         let id = BundleId(bundle.id);
-        let mut stored = bundle.stored(now)?;
+        let (mut stored, named) = bundle.stored(now)?;
         let via = stored.neighbour;
         let numbered = self.sharding.has(via) || stored.number.is_none();
         ensure(numbered, "a bundle is another shard's")?;
         let known = self.bundles.contains_key(id);
         let next = id < self.common.first_free_id();
         ensure(!known && next, "a bundle is there twice")?;
+        if let Some(named) = named {
+            let primary = stored.primary();
+            let file = self.take_up_file(id, &primary, &named);
+            let lacks = |_| HandoverError::Inconsistent("a payload on disk is missing");
+            stored.file = Some(file.map_err(lacks)?);
+            ensure(on_disk.is_some(), "the store lacks a bundle")?;
+        }
         match (on_disk, bundle.payload.take()) {
+            // The store has nothing of a payload that is a file.
+            (Some(0), _) if stored.file.is_some() => {}
             (Some(bytes), _) => ensure(bytes == stored.bytes, "the store has another payload")?,
             (None, Some(payload)) => self.put_again(now, id, &mut stored, payload),
             (None, None) => {
@@ -263,7 +282,7 @@ impl Agent {
             let free = neighbour.unsignalled.insert(number, id).is_none();
             ensure(next && free, "two bundles have one number")?;
         }
-        let room = self.usage.reserve_anyway(via, stored.bytes);
+        let room = self.usage.reserve_anyway(via, stored.counted_bytes());
         match bundle.phase {
             PhaseState::Queued | PhaseState::Withheld => self.insert(id, stored, room),
             // What waits was sent before, so it waits for no earlier one.
@@ -311,6 +330,7 @@ impl Agent {
             DurableRecord {
                 record,
                 urgent: false,
+                file: stored.file.clone(),
             }
         });
         self.store.put(now, id, durable, payload);

@@ -17,6 +17,7 @@ fn payloads() -> (tempfile::TempDir, Arc<Payloads>) {
     let limits = Limits {
         quota_bytes: 1 << 20,
         payload_bytes: 1 << 20,
+        leave_free_bytes: 0,
     };
     let payloads = Payloads::open(folder.path(), limits).expect("unnamed files");
     (folder, payloads)
