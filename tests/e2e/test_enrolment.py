@@ -13,6 +13,8 @@ import socket
 import socketserver
 import subprocess
 import threading
+import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
@@ -55,6 +57,10 @@ allow_networks = ["127.0.0.0/8"]
 [enrolment]
 url = "{url}"
 interval_s = 5
+[control]
+url = "{url}"
+token_file = "{dir}/token"
+ca_file = "{dir}/state/pki/ca.crt"
 """
 _TERMINAL = """\
 [node]
@@ -68,7 +74,7 @@ pki_dir = "${dir}/state/pki"
 [tcp]
 congestion_control = ["cubic"]
 [enrolment]
-url = "${url}"
+${asks}
 interval_s = 5
 [[path]]
 name = "satellite"
@@ -139,6 +145,8 @@ class Fleet:
         self.control("terminal", "set", str(TERMINAL), "--beam", "east", "--name", "Bus",
                      "--gateway", str(HUB))  # fmt: skip
         shutil.copytree(self.authority / "nodes" / str(HUB), self.hub_dir / "state" / "pki")
+        gateway = ("token", "create", "hub", "--role", "gateway", "--node", str(HUB))
+        (self.hub_dir / "token").write_text(self.control(*gateway, database=True))
         tcpcl = self.ports["tcpcl"]
         config = _HUB.format(node=HUB, dir=self.hub_dir, tcpcl=tcpcl, url=self.url)
         (self.hub_dir / "node.toml").write_text(config)
@@ -176,9 +184,11 @@ class Fleet:
             where = ["--url", self.url, "--token", self.token]
         return run(_PYTHON, "-m", "underpass_control", *arguments, *where, env=self._environment)
 
-    def new_token(self) -> str:
+    def new_token(self, *, through_hub: bool = False) -> str:
+        """Return a token of an enrolment that renews by its own way, or through the hub."""
         template = self.dir / "terminal.toml"
-        template.write_text(_TERMINAL)
+        asks = f"to = {HUB}" if through_hub else 'url = "${url}"'
+        template.write_text(_TERMINAL.replace("${asks}", asks))
         given = {"dir": self.bare, "url": self.url, **self.ports}
         values = [text for name, value in given.items() for text in ("--set", f"{name}={value}")]
         arguments = (str(TERMINAL), "--configuration", str(template), *values)
@@ -223,6 +233,12 @@ class Fleet:
         """Tell whether the hub has a session with the terminal."""
         paths = LocalApi(self.hub_dir / "api.sock").get("/v1/status")["paths"]
         return any(one["carrying"] for path in paths for one in path["sessions"])
+
+    @property
+    def certificates(self) -> int:
+        """How many certificates the authority has issued to the terminal."""
+        issued = tomllib.loads((self.authority / "issued.toml").read_text())
+        return [one["node"] for one in issued["certificate"]].count(TERMINAL)
 
     @property
     def left(self) -> list[str]:
@@ -413,6 +429,51 @@ def test_a_node_renews_its_certificate_in_time_and_its_streams_live_on(fleet: Fl
         assert (fleet.bare / "state/pki/node.key").read_text() == key
         client.sendall(b"still there")
         assert read(client, 11) == b"still there"
+    terminal.stop()
+
+
+@pytest.mark.skipif(missing_clock() is not None, reason=missing_clock() or "")
+def test_through_the_hop_a_renewal_survives_blockage_and_killed_service_and_is_no_second_one(
+    fleet: Fleet,
+) -> None:
+    past = fleet.dir / "past"
+    past.touch()
+    try:
+        assert fleet.enroll(fleet.new_token(through_hub=True)).returncode == 0
+    finally:
+        past.unlink()
+    certificate = fleet.bare / "state/pki/node.crt"
+    before, issued = certificate.read_text(), fleet.certificates
+    fleet.service.kill()
+    terminal = fleet.start_node("terminal", fleet.bare)
+    api = LocalApi(fleet.bare / "api.sock")
+    assert fleet.first_bytes() == _HELLO
+    api.request("POST", "/v1/link/block")
+    # Questions of three intervals wait for the end of the blockage, then for the service.
+    time.sleep(15)
+    api.request("POST", "/v1/link/unblock")
+    time.sleep(6)
+    assert certificate.read_text() == before
+    fleet.start_service()
+    terminal.wait_until(lambda: certificate.read_text() != before)
+    assert fleet.certificates == issued + 1
+    folder = fleet.authority / "nodes" / str(TERMINAL)
+    assert certificate.read_text() == (folder / "node.crt").read_text()
+    # Another interval asks for nothing more; and its clients are served by the new one.
+    time.sleep(6)
+    assert fleet.certificates == issued + 1
+    assert fleet.first_bytes() == _HELLO
+    terminal.stop()
+
+
+def test_through_the_hop_a_revocation_reaches_the_terminal(fleet: Fleet) -> None:
+    assert fleet.enroll(fleet.new_token(through_hub=True)).returncode == 0
+    terminal = fleet.start_node("terminal", fleet.bare)
+    assert fleet.first_bytes() == _HELLO
+    fleet.pki("issue", "--node", "77")
+    fleet.control("enrolment", "revoke-certificates", "77")
+    issued, own = fleet.authority / "ca.crl", fleet.bare / "state/pki/ca.crl"
+    terminal.wait_until(lambda: own.read_text() == issued.read_text())
     terminal.stop()
 
 

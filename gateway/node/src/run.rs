@@ -23,6 +23,7 @@ mod payloads;
 pub(crate) mod plans;
 pub(crate) mod provider;
 mod quic_sessions;
+mod provision;
 mod reach;
 pub(crate) mod reload;
 mod reporting;
@@ -335,6 +336,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         tasks.push(background(provider::pass_on(provider.clone())));
     }
     let service = reporting.service.clone();
+    tasks.extend(provision::start(&current, &shell, &time, service.clone()));
     let follow = |service| control::follow(&config, service, plans.clone(), provider.clone());
     let follower = service.map(follow);
     let control = reporting.poster.as_ref().zip(follower.as_ref());
