@@ -61,6 +61,7 @@ interval_s = 5
 url = "{url}"
 token_file = "{dir}/token"
 ca_file = "{dir}/state/pki/ca.crt"
+terminals = true
 """
 _TERMINAL = """\
 [node]
@@ -475,6 +476,25 @@ def test_through_the_hop_a_revocation_reaches_the_terminal(fleet: Fleet) -> None
     issued, own = fleet.authority / "ca.crl", fleet.bare / "state/pki/ca.crl"
     terminal.wait_until(lambda: own.read_text() == issued.read_text())
     terminal.stop()
+
+
+def test_a_new_terminal_reaches_the_hubs_list_by_itself_and_leaves_it_again(
+    fleet: Fleet,
+) -> None:
+    listed = fleet.hub_dir / "state" / "terminals.toml"
+
+    def names() -> list[str]:
+        paths = LocalApi(fleet.hub_dir / "api.sock").get("/v1/status")["paths"]
+        return [path["name"] for path in paths]
+
+    before = names()
+    fleet.control("terminal", "set", "11", "--beam", "east", "--name", "New", "--gateway", str(HUB))
+    fleet.hub.wait_until(lambda: len(names()) > len(before))
+    # The one that is written by hand is there once.
+    assert "node = 11" in listed.read_text()
+    assert len(names()) == len(before) + 1
+    fleet.control("terminal", "delete", "11")
+    fleet.hub.wait_until(lambda: names() == before)
 
 
 def test_a_revoked_terminal_loses_its_sessions_and_is_enrolled_again_by_another_key(

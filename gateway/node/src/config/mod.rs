@@ -18,6 +18,7 @@ mod document;
 mod edge;
 mod enrolment;
 mod link;
+mod listed;
 mod ltp;
 mod meter;
 mod modem;
@@ -60,6 +61,7 @@ pub use link::{
     PathDirection, QuicConfig, QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig,
     TerminalConfig, TerminalPathConfig, TlsConfig,
 };
+pub use listed::{ListedTerminal, Listing};
 pub use ltp::LtpConfig;
 pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
 pub use modem::ModemConfig;
@@ -293,11 +295,11 @@ impl Config {
         }
         if let Some(enrolment) = &self.enrolment {
             enrolment.check(self.tls.pki_dir.as_deref(), &mut problems);
-        }
-        self.tcp.check(&mut problems);
             if let Some(to) = enrolment.to {
                 self.check_hub("enrolment", to, &mut problems);
             }
+        }
+        self.tcp.check(&mut problems);
         self.beacons.check(&mut problems);
         self.ltp.check(&mut problems);
         self.bpsec.check(&mut problems);
