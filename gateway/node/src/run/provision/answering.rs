@@ -134,10 +134,7 @@ impl Answering {
             );
         }
         if let Some(request) = question.request {
-            let parsed = CertificateRequest::parse(&request).map_err(Unanswered::Request)?;
-            if parsed.node != terminal {
-                return Err(Unanswered::OtherNode(parsed.node));
-            }
+            check(&request, terminal)?;
             self.desk().request(now, terminal, request);
             self.due.notify_one();
         }
@@ -226,5 +223,37 @@ impl Answering {
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap()
+    }
+}
+
+/// Makes sure that a request is the terminal's: it names it, and its key has
+/// signed it. Whether that key is the terminal's present one the service knows.
+fn check(request: &str, terminal: u64) -> Result<(), Unanswered> {
+    let parsed = CertificateRequest::parse(request).map_err(Unanswered::Request)?;
+    match parsed.node == terminal {
+        true => Ok(()),
+        false => Err(Unanswered::OtherNode(parsed.node)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use underpass_pki::NodeKey;
+
+    use super::*;
+
+    #[test]
+    fn a_terminal_asks_for_its_own_number_and_by_a_request_that_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = NodeKey::load_or_make(folder.path(), "key").unwrap();
+        let request = key.request(10).unwrap();
+        assert!(check(&request, 10).is_ok());
+        let other = check(&request, 11).unwrap_err();
+        assert!(matches!(other, Unanswered::OtherNode(10)), "{other}");
+        let broken = request.replace("MII", "MIJ");
+        for wrong in ["", "nonsense", broken.as_str()] {
+            let told = check(wrong, 10).unwrap_err();
+            assert!(matches!(told, Unanswered::Request(_)), "{told}");
+        }
     }
 }
