@@ -250,7 +250,7 @@ mod tests {
         assert!(check(&request, 10).is_ok());
         let other = check(&request, 11).unwrap_err();
         assert!(matches!(other, Unanswered::OtherNode(10)), "{other}");
-        let broken = request.replace("MII", "MIJ");
+        let broken = request.replace("MI", "NI");
         for wrong in ["", "nonsense", broken.as_str()] {
             let told = check(wrong, 10).unwrap_err();
             assert!(matches!(told, Unanswered::Request(_)), "{told}");
