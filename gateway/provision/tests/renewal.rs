@@ -298,7 +298,7 @@ fn a_service_that_is_away_for_a_week_costs_no_more_than_the_week() {
 fn wherever_hub_service_and_link_fail_one_certificate_is_issued_and_taken() {
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
-    for round in 0..12 {
+    for round in 0..6 {
         let mut faults = |count: usize| -> Faults {
             let mut one = || {
                 let from = DUE + MINUTE.mul_f64(random.f64() * 60.0) - 5 * MINUTE;

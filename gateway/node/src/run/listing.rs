@@ -41,9 +41,19 @@ enum ListError {
     CutShort(#[from] tokio::task::JoinError),
 }
 
+/// What the service answers. What a later one says beside it is ignored, and
+/// does not get into the file.
 #[derive(Deserialize)]
 struct Answer {
-    terminals: Vec<ListedTerminal>,
+    terminals: Vec<Told>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    node: u64,
+    weight: u32,
+    send_rate_bps: Option<u64>,
+    receive_rate_bps: Option<u64>,
 }
 
 /// Takes over what the service lists.
@@ -107,8 +117,14 @@ impl ListFollower {
             return Ok(());
         };
         let answer: Answer = serde_json::from_slice(&body)?;
+        let terminals = answer.terminals.into_iter().map(|told| ListedTerminal {
+            node: told.node,
+            weight: told.weight,
+            send_rate_bps: told.send_rate_bps,
+            receive_rate_bps: told.receive_rate_bps,
+        });
         let listing = Listing {
-            terminals: answer.terminals,
+            terminals: terminals.collect(),
         };
         self.replace(&listing.text()?).await?;
         self.tag = tag;
