@@ -111,7 +111,7 @@ VOLUMES: Mapping[str, tuple[str, ...]] = {
     "road": (
         *("prediction", "road-ahead", "road-ahead-lending", "matching", "moving-vehicles", "sky"),
     ),
-    "dtn": ("chain", "ltp", "sabr"),
+    "dtn": ("chain", "ltp", "sabr", "enrolment"),
 }
 
 # What a run takes, and what it needs of the machine, was measured on two cores: a saturated
