@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tests.benchmarks.changing_links import CHANGING_LINKS
 from tests.benchmarks.dtn_world import DTN_WORLD
+from tests.benchmarks.enrolment import ENROLMENT
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.many_terminals import MANY_TERMINALS
 from tests.benchmarks.routing import ROUTING
@@ -452,6 +453,7 @@ _ALL = [
     Figure("planner.10000", "The same blockages among 10,000 terminals", "ms"),
     Figure("planner.ratio", "The second against the first", "ratio", target=2.0),
     *ROUTING,
+    *ENROLMENT,
     Figure(
         "sky.cost",
         "Shadows of 100,000 buildings on 10,000 km of road, both directions, one core",

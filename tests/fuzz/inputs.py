@@ -191,6 +191,11 @@ def _plans() -> Iterator[bytes]:
             yield message.encode()
 
 
+def _provision() -> Iterator[bytes]:
+    for each in _json("control/provision.json").values():
+        yield from (json.dumps(message).encode() for message in each)
+
+
 def _positions() -> Iterator[bytes]:
     for case in _json("nmea.json")["cases"]:
         lines = "".join(case["lines"])
@@ -276,6 +281,7 @@ TARGETS = {
     "http": _http,
     "plans": _plans,
     "positions": _positions,
+    "provision": _provision,
     "quic": _quic,
     "socks5": _socks5,
     "streams": _streams,

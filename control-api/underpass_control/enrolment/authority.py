@@ -105,14 +105,19 @@ class Authority:
         """
         return _signed(await self._run([*self._signing, "--node", str(node)], request))
 
-    async def renew(self, request: str) -> Signed:
+    async def renew(self, request: str, node: int | None = None) -> Signed:
         """Sign the request of a node for the key of its certificate in force.
 
+        Args:
+            request: the request, PEM.
+            node: the only node whose request it may be.
+
         Raises:
-            RefusedRequestError: Its key has no certificate in force.
+            RefusedRequestError: Its key has no certificate in force, or it is another node's.
             AuthorityError: The authority cannot work.
         """
-        return _signed(await self._run([*self._signing, "--renewal"], request))
+        of_node = [] if node is None else ["--node", str(node)]
+        return _signed(await self._run([*self._signing, "--renewal", *of_node], request))
 
     async def revoke(self, node: int) -> list[str]:
         """Revoke all certificates of a node; return their serial numbers.

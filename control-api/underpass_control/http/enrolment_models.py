@@ -70,6 +70,12 @@ class RenewBody(Model):
     request: CertificateRequest
 
 
+class PassedOnBody(RenewBody):
+    """A terminal's request, as its gateway has got it through the hop."""
+
+    node: NodeNumber
+
+
 class Certified(Model):
     """A node's certificate, the authority's, and the revocation list: PEM each."""
 
@@ -89,3 +95,18 @@ class Revoked(Model):
     """Serial numbers of certificates, hexadecimal."""
 
     revoked: list[str]
+
+
+class ListedTerminal(Model):
+    """A terminal as a hub's configuration has it: rates are in bit/s of IP bytes."""
+
+    node: NodeNumber
+    weight: int
+    send_rate_bps: int | None = None
+    receive_rate_bps: int | None = None
+
+
+class TerminalListing(Model):
+    """The terminals of a hub, by their numbers."""
+
+    terminals: list[ListedTerminal]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Hashable
+from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -22,12 +23,14 @@ from underpass_control.enrolment.authority import (
 )
 from underpass_control.http import enrolment_models as models
 from underpass_control.http.cursor import cursor_of, number_after
-from underpass_control.http.endpoint import OPERATORS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.limits import Buckets
 from underpass_control.http.models import MOST_NODE, Page
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
+from underpass_control.roles import Role
+from underpass_control.storage import attachments, registry
 from underpass_control.storage.database import Database
 
 # An enrolment is for the near future: who finds a forgotten token finds it over.
@@ -36,6 +39,9 @@ _LONGEST_MS = 90 * 86_400_000
 # fleet may come from one address.
 _PER_S = 0.5
 _BURST = 40
+# A gateway passes on what its terminals ask, one request at a time.
+_GATEWAY_PER_S = 5.0
+_GATEWAY_BURST = 100
 # A revocation list has some 50 bytes for each certificate.
 _LIST_TYPE = "application/x-pem-file"
 
@@ -49,6 +55,7 @@ class Enrolments:
         self._database = database
         self._authority = authority
         self._of_address = Buckets(_PER_S, _BURST)
+        self._of_gateway = Buckets(_GATEWAY_PER_S, _GATEWAY_BURST)
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -118,6 +125,26 @@ class Enrolments:
                 body=models.RenewBody,
                 answers=models.Certified,
                 problems=[HTTPStatus.FORBIDDEN, *refused],
+            ),
+            Endpoint(
+                "POST",
+                "/v1/gateways/{gateway}/certificates",
+                "Renew the certificate of a terminal, by the request that it has sent its gateway",
+                self._pass_on,
+                GATEWAYS,
+                body=models.PassedOnBody,
+                answers=models.Certified,
+                problems=[*refused],
+            ),
+            Endpoint(
+                "GET",
+                "/v1/gateways/{gateway}/terminals",
+                "The terminals of a gateway, as its configuration has them",
+                self._terminals,
+                GATEWAYS,
+                headers=["If-None-Match"],
+                answers=models.TerminalListing,
+                others=[HTTPStatus.NOT_MODIFIED],
             ),
             Endpoint(
                 "GET",
@@ -200,7 +227,7 @@ class Enrolments:
     async def _enrol(self, call: Call) -> Answer:
         body = call.body(models.EnrolBody)
         authority = self._working()
-        self._admit(call)
+        _admit(self._of_address, call.address)
         async with self._database.reading() as connection:
             row = await enrolments.find_enrolment(connection, body.token, _now_ms())
         if row is None:
@@ -241,11 +268,36 @@ class Enrolments:
     async def _renew(self, call: Call) -> Answer:
         body = call.body(models.RenewBody)
         authority = self._working()
-        self._admit(call)
+        _admit(self._of_address, call.address)
         try:
             signed = await _answered(authority.renew(body.request))
         except RefusedRequestError as error:
             raise Problem(HTTPStatus.FORBIDDEN, str(error)) from error
+        return await self._renewed(call, signed)
+
+    async def _pass_on(self, call: Call) -> Answer:
+        """Renew a certificate for a gateway's terminal.
+
+        What the gateway is told is the terminal's to use alone, so its token is not worth more
+        than the terminals that are at it; the terminal's key has signed the request.
+        """
+        gateway, body = _own_gateway(call), call.body(models.PassedOnBody)
+        authority = self._working()
+        async with self._database.reading() as connection:
+            found = await attachments.of_terminals(connection, [body.node])
+        attachment = found.get(body.node)
+        if attachment is None or not attachment.allows(gateway, _now_ms()):
+            detail = f"terminal {body.node} is not at gateway {gateway}"
+            raise Problem(HTTPStatus.FORBIDDEN, detail)
+        _admit(self._of_gateway, gateway)
+        try:
+            signed = await _answered(authority.renew(body.request, body.node))
+        except RefusedRequestError as error:
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        return await self._renewed(call, signed)
+
+    async def _renewed(self, call: Call, signed: Signed) -> Answer:
+        """Write a new certificate down, and return it."""
         if signed.is_new:
             end = moment_of(signed.not_after_ms).isoformat()
             state = {"serial": signed.serial, "not_after": end}
@@ -256,6 +308,26 @@ class Enrolments:
                     connection, Changed("renew", target, None, None, state), actor=actor
                 )
         return Answer(models.Certified(**_certified(signed)))
+
+    async def _terminals(self, call: Call) -> Answer:
+        gateway = _own_gateway(call)
+        async with self._database.reading() as connection:
+            rows = await registry.terminals_of_gateway(connection, gateway)
+        listing = models.TerminalListing(
+            terminals=[
+                models.ListedTerminal(
+                    node=row.node,
+                    weight=row.weight,
+                    send_rate_bps=row.forward_maximum_bps,
+                    receive_rate_bps=row.return_maximum_bps,
+                )
+                for row in rows
+            ]
+        )
+        tag = f'"{sha256(listing.model_dump_json().encode()).hexdigest()}"'
+        if tag in call.request.headers.get("If-None-Match", "").split(", "):
+            return Answer(None, HTTPStatus.NOT_MODIFIED, {"ETag": tag})
+        return Answer(listing, headers={"ETag": tag})
 
     async def _revocations(self, call: Call) -> web.Response | Answer:
         try:
@@ -273,12 +345,30 @@ class Enrolments:
             raise Problem(HTTPStatus.CONFLICT, detail)
         return self._authority
 
-    def _admit(self, call: Call) -> None:
-        wait_s = self._of_address.take(call.address, time.monotonic())
-        if wait_s > 0:
-            later = {"Retry-After": str(math.ceil(wait_s))}
-            detail = "too many requests: try again later"
-            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
+
+def _own_gateway(call: Call) -> int:
+    """Return the gateway of the path, which is the token's, if that is for one.
+
+    Raises:
+        Problem: 403, it is another one.
+    """
+    gateway, caller = call.path_number("gateway"), call.known_caller
+    if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
+        raise Problem(HTTPStatus.FORBIDDEN, f"the token is for gateway {caller.node}")
+    return gateway
+
+
+def _admit(buckets: Buckets, key: Hashable) -> None:
+    """Count a request, for which a program is started.
+
+    Raises:
+        Problem: 429, there are too many.
+    """
+    wait_s = buckets.take(key, time.monotonic())
+    if wait_s > 0:
+        later = {"Retry-After": str(math.ceil(wait_s))}
+        detail = "too many requests: try again later"
+        raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
 
 
 async def _answered(work: Awaitable[T]) -> T:

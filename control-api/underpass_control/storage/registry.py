@@ -106,6 +106,18 @@ def planned(beam: str) -> Sequence[Portion]:
     return [rows_of(table, table.beam_id, beam) for table in (Acknowledgement, Plan)]
 
 
+async def terminals_of_gateway(connection: AsyncConnection, gateway: int) -> Sequence[Row[Any]]:
+    """Return what a gateway has to know of the terminals that an operator has put at it."""
+    columns = (
+        Terminal.node,
+        Terminal.weight,
+        Terminal.forward_maximum_bps,
+        Terminal.return_maximum_bps,
+    )
+    query = select(*columns).where(Terminal.gateway == gateway).order_by(Terminal.node)
+    return (await connection.execute(query)).all()
+
+
 async def has_terminals(connection: AsyncConnection, beam: str) -> bool:
     """Tell whether a beam has any terminals."""
     query = select(Terminal.node).where(Terminal.beam_id == beam).limit(1)

@@ -373,7 +373,7 @@ pub enum PkiCommand {
         #[arg(long, required_unless_present = "renewal")]
         node: Option<u64>,
         /// Sign for the key of the node's present certificate only.
-        #[arg(long, conflicts_with = "node")]
+        #[arg(long)]
         renewal: bool,
         /// Only say whose request it is.
         #[arg(long)]

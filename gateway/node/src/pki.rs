@@ -74,10 +74,18 @@ pub fn execute(command: PkiCommand) -> Result<(), PkiError> {
         PkiCommand::Sign {
             folder,
             node,
-            renewal: _,
+            renewal,
             check,
             days,
-        } => print_or_refuse(sign(&folder.dir, node, check, days, now))?,
+        } => {
+            let signing = Signing {
+                node,
+                renewal,
+                check,
+                days,
+            };
+            print_or_refuse(sign(&folder.dir, &signing, now))?;
+        }
         PkiCommand::IssueServer {
             folder,
             names,
@@ -90,31 +98,36 @@ pub fn execute(command: PkiCommand) -> Result<(), PkiError> {
     Ok(())
 }
 
-/// Signs, or only checks, the request on standard input; a renewal if no node
-/// is named.
-fn sign(
-    dir: &Path,
+/// How a request is signed.
+struct Signing {
+    /// The only node that may ask.
     node: Option<u64>,
+    /// For the key of the node's present certificate.
+    renewal: bool,
+    /// Not at all: whose it is.
     check: bool,
+    /// Validity, days.
     days: u64,
-    now: SystemTime,
-) -> Result<Value, PkiError> {
+}
+
+/// Signs, or only checks, the request on standard input.
+fn sign(dir: &Path, signing: &Signing, now: SystemTime) -> Result<Value, PkiError> {
     let mut text = String::new();
     let read = std::io::stdin().take(MOST_INPUT).read_to_string(&mut text);
     read.map_err(|error| PkiError::Request(error.to_string()))?;
     let request = CertificateRequest::parse(&text)?;
-    if let Some(node) = node.filter(|node| *node != request.node) {
+    if let Some(node) = signing.node.filter(|node| *node != request.node) {
         let named = request.node;
         return Err(PkiError::OtherNode { named, node });
     }
     let key_sha256 = request.key_sha256();
-    if check {
+    if signing.check {
         return Ok(json!({ "node": request.node, "key_sha256": key_sha256 }));
     }
     let mut authority = Authority::open(dir)?;
-    let signed = match node {
-        Some(node) => authority.sign(node, &request, days, now)?,
-        None => authority.renew_by_request(&request, days, now)?,
+    let signed = match signing.renewal {
+        false => authority.sign(request.node, &request, signing.days, now)?,
+        true => authority.renew_by_request(&request, signing.days, now)?,
     };
     let end = signed.issued.not_after.duration_since(UNIX_EPOCH);
     Ok(json!({

@@ -16,12 +16,14 @@ pub(crate) mod engine;
 mod error;
 mod inbound;
 mod links;
+mod listing;
 pub mod mptcp;
 mod on_demand;
 mod parting;
 mod payloads;
 pub(crate) mod plans;
 pub(crate) mod provider;
+mod provision;
 mod quic_sessions;
 mod reach;
 pub(crate) mod reload;
@@ -73,6 +75,7 @@ use contacts::ContactRouting;
 use control::{Contacts, ControlError};
 use ending::{DRAIN_GLANCE, Stop, part};
 use inbound::NamedClients;
+use listing::ListFollower;
 use mptcp::Mptcp;
 use on_demand::OnDemandPaths;
 use plans::{Acknowledge, Plans};
@@ -339,6 +342,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         tasks.push(background(provider::pass_on(provider.clone())));
     }
     let service = reporting.service.clone();
+    tasks.extend(provision::start(&current, &shell, &time, service.clone()));
     let follow = |service| control::follow(&config, service, plans.clone(), provider.clone());
     let follower = service.map(follow);
     let control = reporting.poster.as_ref().zip(follower.as_ref());
@@ -483,6 +487,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     tasks.push(background(contacts::follow(contacts.clone())));
     tasks.push(background(reach::follow(followed, shell.clone())));
     tasks.push(background(reload::at_signals(hangups, reloader.clone())));
+    let listed = ListFollower::of(&config, reporting.service.clone(), &reloader);
+    tasks.extend(listed.map(|listed| background(listed.run())));
     let restarter = Restarter {
         shell: shell.clone(),
         links: links.clone(),

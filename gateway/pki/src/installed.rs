@@ -1,6 +1,7 @@
 //! A node's own folder, filled with what its authority has delivered.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -10,7 +11,7 @@ use x509_parser::prelude::FromDer;
 use crate::credentials::{Credentials, read_certificates};
 use crate::error::PkiError;
 use crate::files::{self, CA_CERTIFICATE, NODE_CERTIFICATE, NODE_KEY, REVOCATION_LIST, Readers};
-use crate::request::NodeKey;
+use crate::request::{NodeKey, sha256};
 use crate::revocation::RevocationList;
 
 /// What an authority gives a node for its request, PEM each.
@@ -51,6 +52,37 @@ pub fn install(
     files::make_dir(dir)?;
     write(dir, &key, delivered)?;
     Credentials::load(dir)
+}
+
+/// Puts a certificate that continues the present one into a node's folder, as
+/// [`install`] does. One that comes late or again changes nothing: the one that
+/// ends later stays. Returns whether it was taken.
+///
+/// # Errors
+/// When the delivered is not for the node or the key of the folder, or cannot
+/// be written.
+pub fn continue_with(dir: &Path, node: u64, delivered: &Delivered) -> Result<bool, PkiError> {
+    let key = NodeKey::load(&dir.join(NODE_KEY))?;
+    let present = Credentials::load(dir)?;
+    let not_after = check(dir, node, &key, delivered)?;
+    if not_after <= present.not_after {
+        return Ok(false);
+    }
+    install(dir, node, &key, delivered, false)?;
+    Ok(true)
+}
+
+/// The revocation list in a node's folder, PEM, and its SHA-256, hexadecimal;
+/// `None` if there is none.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn revocation_list(dir: &Path) -> Result<Option<(String, String)>, PkiError> {
+    let text = files::read(&dir.join(REVOCATION_LIST))?;
+    Ok(text.map(|text| {
+        let digest = sha256(text.as_bytes());
+        (text, digest)
+    }))
 }
 
 /// Replaces the revocation list in a node's folder, if the given one is signed
@@ -136,9 +168,14 @@ fn check_same_authority(dir: &Path, authority: &str) -> Result<(), PkiError> {
     }
 }
 
-/// Whether the certificate is the node's and the key's, and all is signed by the
-/// authority.
-fn check(dir: &Path, node: u64, key: &NodeKey, delivered: &Delivered) -> Result<(), PkiError> {
+/// Makes sure that the certificate is the node's and the key's, and all is
+/// signed by the authority. Returns the certificate's end.
+fn check(
+    dir: &Path,
+    node: u64,
+    key: &NodeKey,
+    delivered: &Delivered,
+) -> Result<SystemTime, PkiError> {
     let own = certificate("certificate", &delivered.certificate)?;
     let authority_der = certificate("authority", &delivered.authority)?;
     let (_, own) = X509Certificate::from_der(&own)
@@ -161,7 +198,7 @@ fn check(dir: &Path, node: u64, key: &NodeKey, delivered: &Delivered) -> Result<
     let is_signed = own.issuer() == authority.subject()
         && own.verify_signature(Some(authority.public_key())).is_ok();
     match is_signed {
-        true => Ok(()),
+        true => Ok(own.validity().not_after.to_datetime().into()),
         false => Err(wrong("certificate", "the authority has not signed it")),
     }
 }

@@ -49,7 +49,7 @@ pub use authority::{Authority, Issued, RenewKey};
 pub use credentials::Credentials;
 pub use error::PkiError;
 pub use fingerprint::Fingerprint;
-pub use installed::{Delivered, install, replace_revocation_list};
+pub use installed::{Delivered, continue_with, install, replace_revocation_list, revocation_list};
 pub use request::{CertificateRequest, NodeKey};
 pub use serial::Serial;
 pub use signing::{Signed, renewal_due};

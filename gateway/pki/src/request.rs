@@ -102,7 +102,7 @@ impl CertificateRequest {
 }
 
 /// SHA-256 of some bytes, hexadecimal.
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     let hash = digest(&SHA256, bytes);
     hash.as_ref()
         .iter()

@@ -111,7 +111,7 @@ VOLUMES: Mapping[str, tuple[str, ...]] = {
     "road": (
         *("prediction", "road-ahead", "road-ahead-lending", "matching", "moving-vehicles", "sky"),
     ),
-    "dtn": ("chain", "ltp", "sabr"),
+    "dtn": ("chain", "ltp", "sabr", "enrolment"),
 }
 
 # What a run takes, and what it needs of the machine, was measured on two cores: a saturated
@@ -169,6 +169,8 @@ CAMPAIGN = (
     Entry("restart-blocked", 16.0, fixed_s=30.0, runs_at_least=20, share=_V),
     Entry("hostile", 185.0, fixed_s=0.0, share=0.25),
     Entry("blockage-24mb", 26.0, 40.0, _RIVALS, ours_times=2, share=_V),
+    # A blockage of ten minutes.
+    Entry("enrolment", 10.0, fixed_s=760.0, between_s=0.0, share=0.3),
     Entry("console", 45.0, fixed_s=90.0, between_s=0.0, share=1.0),
     # A drive over each map, with and without its route, and again, and some of a fleet.
     Entry("road-ahead", 2.5, fixed_s=60.0, between_s=0.0, runs_at_least=200, share=0.25),

@@ -20,6 +20,7 @@ from tests.benchmarks.experiments import (
     crowd,
     durability,
     echo,
+    enrolment,
     fairness,
     fallback,
     first_byte,
@@ -145,6 +146,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "position-reports": position_reports.run,
     "moving-vehicles": moving_vehicles.run,
     "console": console.run,
+    "enrolment": enrolment.run,
     "report-to-plan": report_to_plan.run,
     "control-loss": control_loss.run,
 }

@@ -133,6 +133,67 @@ def test_a_token_makes_one_key_a_node_and_a_lost_answer_is_given_again(
 
 
 @needs_program
+def test_a_gateway_renews_for_its_own_terminals_and_their_own_keys_only(
+    enrolling: Api, keys: Keys
+) -> None:
+    enrolling.add_beam()
+    for node, gateway in ((NODE, 1), (11, 2)):
+        terminal = {"beam": "ku-1", "name": "a bus", "gateway": gateway}
+        assert enrolling.call("PUT", f"/v1/terminals/{node}", terminal).status < 300
+    own = enrol(enrolling, made(enrolling)["token"], keys.request("own")).json
+    before = len(audit(enrolling))
+
+    def ask(node: int, request: str, gateway: int = 1) -> Reply:
+        path = f"/v1/gateways/{gateway}/certificates"
+        return enrolling.call("POST", path, {"node": node, "request": request}, caller="gateway")
+
+    # However often it comes, by whatever way, it is one certificate.
+    request = keys.request("own")
+    for again in (request, request, keys.request("own")):
+        answer = ask(NODE, again)
+        assert answer.status == 200, answer.text
+        assert answer.json["certificate"] == own["certificate"]
+    assert len(audit(enrolling)) == before
+    # Another's number, another's key, another's terminal, nobody's.
+    for node, wrong, status, why in (
+        (NODE, keys.request("own", 11), 422, "names node 11"),
+        (NODE, keys.request("other"), 422, ""),
+        (NODE, "nonsense", 422, ""),
+        (11, keys.request("own", 11), 403, "is not at gateway 1"),
+        (12, keys.request("own", 12), 403, "is not at gateway 1"),
+    ):
+        answer = ask(node, wrong)
+        assert (answer.status, why in answer.problem) == (status, True), answer.text
+    assert ask(NODE, request, gateway=2).status == 403
+    enrolling.call("DELETE", f"/v1/nodes/{NODE}/certificates")
+    assert ask(NODE, request).status == 422
+
+
+def test_a_gateway_is_told_its_own_terminals_and_nothing_while_they_stay_the_same(
+    url: str,
+) -> None:
+    with served(url) as api:
+        api.add_beam()
+        path = "/v1/gateways/1/terminals"
+        first = api.get(path, caller="gateway")
+        assert first.json == {"terminals": []}
+        for node, gateway in ((11, 1), (12, 2)):
+            terminal = {"beam": "ku-1", "name": "<b>", "gateway": gateway, "weight": 3}
+            terminal["return_maximum_bps"] = 1_000_000
+            tag = api.get(f"/v1/terminals/{node}").headers["ETag"]
+            put = api.call("PUT", f"/v1/terminals/{node}", terminal, headers={"If-Match": tag})
+            assert put.status < 300, put.text
+        known = {"If-None-Match": first.headers["ETag"]}
+        second = api.get(path, caller="gateway", headers=known)
+        assert second.json["terminals"] == [
+            {"node": 11, "weight": 3, "receive_rate_bps": 1_000_000}
+        ]
+        known = {"If-None-Match": second.headers["ETag"]}
+        assert api.get(path, caller="gateway", headers=known).status == 304
+        assert api.get("/v1/gateways/2/terminals", caller="gateway").status == 403
+
+
+@needs_program
 def test_a_token_is_not_stored_nor_told_again(enrolling: Api) -> None:
     one = made(enrolling)
     told = (

@@ -88,6 +88,7 @@ fn reserved() -> BTreeSet<u64> {
         underpass_deferred::wire::SERVICE,
         underpass_reports::SERVICE,
         underpass_plans::SERVICE,
+        underpass_provision::SERVICE,
         crate::provider::SERVICE,
     ])
 }

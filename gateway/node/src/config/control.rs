@@ -18,6 +18,10 @@ pub struct ControlConfig {
     /// File with the certificates of the authorities that the service's is
     /// judged by, PEM. Default: the system's.
     pub ca_file: Option<PathBuf>,
+    /// Whether this hub's terminals are those that the service lists, beside the
+    /// ones that are written here. Default false.
+    #[serde(default)]
+    pub terminals: bool,
     /// How often the status of this node's links is reported, and what is not
     /// urgent is posted, ms, 100 to 60,000. Default 1000.
     #[serde(default = "default_interval_ms")]

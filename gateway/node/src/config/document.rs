@@ -1,5 +1,6 @@
-//! The configuration as it is written: one file, and the fragments in the
-//! folder `conf.d` beside it, merged to one table.
+//! The configuration as it is written: one file, the fragments in the folder
+//! `conf.d` beside it, and the terminals that the control service lists, merged to
+//! one table.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +10,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use super::ConfigError;
+use super::{ConfigError, Listing};
 
 /// The folder of fragments, beside the main file.
 pub const FRAGMENTS: &str = "conf.d";
@@ -52,6 +53,18 @@ impl Document {
         for fragment in fragments(path)? {
             texts.push(read(&fragment)?);
         }
+        let written = Document::merge(texts.clone())?;
+        let Some(file) = Listing::file_of(&written.table) else {
+            return Ok(written);
+        };
+        let listed = match std::fs::read_to_string(&file) {
+            Ok(text) => Document::merge(vec![(file.clone(), text)])?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(written),
+            Err(error) => return Err(unreadable(&file, error)),
+        };
+        let listing: Listing = listed.parse()?;
+        let text = listing.beside(&written.table).text();
+        texts.push((file, text.expect("it has been read from TOML")));
         Document::merge(texts)
     }
 
@@ -341,5 +354,49 @@ mod tests {
         let expected: toml::Table =
             toml::from_str("a = [{ n = 0 }, { n = 1 }, { n = 2 }]").unwrap();
         assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn terminals_that_the_service_lists_come_beside_those_written_by_hand() {
+        let dir = tempfile::tempdir().unwrap();
+        let main = dir.path().join("node.toml");
+        let state = dir.path().join("state");
+        std::fs::create_dir(&state).unwrap();
+        let text = |takes: bool| {
+            let dir = state.display();
+            format!(
+                "node.state_dir = \"{dir}\"\ncontrol.terminals = {takes}\n\
+                 [[terminal]]\nnode = 10\nrtt_ms = 700\n"
+            )
+        };
+        let nodes = |takes: bool| -> Vec<i64> {
+            let document = Document::beside(&main, text(takes)).unwrap();
+            let terminals = document.table()["terminal"].as_array().unwrap().clone();
+            let node = |one: &toml::Value| one["node"].as_integer().unwrap();
+            terminals.iter().map(node).collect()
+        };
+        assert_eq!(nodes(true), [10], "there is no list yet");
+        let listed = |node| crate::config::ListedTerminal {
+            node,
+            weight: 2,
+            send_rate_bps: None,
+            receive_rate_bps: Some(1_000_000),
+        };
+        let listing = Listing {
+            terminals: vec![listed(10), listed(11)],
+        };
+        let file = Listing::file(&state);
+        std::fs::write(&file, listing.text().unwrap()).unwrap();
+        assert_eq!(nodes(true), [10, 11]);
+        assert_eq!(nodes(false), [10]);
+        // Nothing but terminals can be said there.
+        for wrong in [
+            "[api]\nlisten = \"0.0.0.0:80\"\n",
+            "[[terminal]]\nnode = 12\n",
+        ] {
+            std::fs::write(&file, wrong).unwrap();
+            let error = Document::beside(&main, text(true)).unwrap_err().to_string();
+            assert!(error.contains("terminals.toml"), "{error}");
+        }
     }
 }

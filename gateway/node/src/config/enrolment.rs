@@ -6,17 +6,20 @@ use std::time::Duration;
 use hyper::Uri;
 use serde::Deserialize;
 
-/// `[enrolment]`: the node renews its certificate at this control service, and
-/// takes the revocation list from there.
+/// `[enrolment]`: the node renews its certificate at the control service, and
+/// takes the revocation list from there: by its own way (`url`), or through its
+/// hub (`to`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnrolmentConfig {
     /// The service's address: https://HOST[:PORT][/PREFIX].
-    pub url: String,
+    pub url: Option<String>,
+    /// The hub that it asks by bundles: its ipn node number.
+    pub to: Option<u64>,
     /// File with the certificates of the authorities that the service's is
     /// judged by, PEM. Default: ca.crt in tls.pki_dir.
     pub ca_file: Option<PathBuf>,
-    /// How often it is asked, s, 5 to 86,400. Default 600.
+    /// How often it asks, s, 5 to 86,400. Default 600.
     #[serde(default = "default_interval_s")]
     pub interval_s: u64,
 }
@@ -26,7 +29,7 @@ fn default_interval_s() -> u64 {
 }
 
 impl EnrolmentConfig {
-    /// How often the service is asked.
+    /// How often it asks.
     pub fn interval(&self) -> Duration {
         Duration::from_secs(self.interval_s)
     }
@@ -38,12 +41,13 @@ impl EnrolmentConfig {
     }
 
     pub(super) fn check(&self, pki_dir: Option<&Path>, problems: &mut Vec<String>) {
-        let uri = self.url.parse::<Uri>().ok();
-        let is_https = uri.is_some_and(|uri| {
-            uri.scheme_str() == Some("https") && uri.host().is_some() && uri.query().is_none()
-        });
-        if !is_https || self.url.contains(['@', '#']) {
-            let url = &self.url;
+        if self.url.is_some() == self.to.is_some() {
+            problems.push("[enrolment] needs either url or to".to_owned());
+        }
+        if self.to.is_some() && self.ca_file.is_some() {
+            problems.push("enrolment.ca_file belongs to enrolment.url".to_owned());
+        }
+        if let Some(url) = self.url.as_ref().filter(|url| !is_https(url)) {
             problems.push(format!(
                 "enrolment.url = {url:?}: must be https://HOST[:PORT][/PREFIX]"
             ));
@@ -55,6 +59,14 @@ impl EnrolmentConfig {
             problems.push("[enrolment] needs tls.pki_dir: it renews what is there".to_owned());
         }
     }
+}
+
+fn is_https(url: &str) -> bool {
+    let uri = url.parse::<Uri>().ok();
+    let fits = uri.is_some_and(|uri| {
+        uri.scheme_str() == Some("https") && uri.host().is_some() && uri.query().is_none()
+    });
+    fits && !url.contains(['@', '#'])
 }
 
 #[cfg(test)]
@@ -88,6 +100,18 @@ mod tests {
             let told = problems(&format!("{right}\ninterval_s = {seconds}"), Some(pki_dir));
             assert!(told[0].contains("interval_s"), "{seconds}");
         }
+    }
+
+    #[test]
+    fn asks_the_service_or_the_hub() {
+        let pki_dir = Some(Path::new("/p"));
+        assert!(problems("to = 1", pki_dir).is_empty());
+        for wrong in ["", "to = 1\nurl = \"https://a\"", "interval_s = 60"] {
+            let told = problems(wrong, pki_dir);
+            assert!(told[0].contains("either url or to"), "{wrong}: {told:?}");
+        }
+        let told = problems("to = 1\nca_file = \"/x\"", pki_dir);
+        assert!(told[0].contains("ca_file"), "{told:?}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod document;
 mod edge;
 mod enrolment;
 mod link;
+mod listed;
 mod ltp;
 mod meter;
 mod modem;
@@ -60,6 +61,7 @@ pub use link::{
     PathDirection, QuicConfig, QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig,
     TerminalConfig, TerminalPathConfig, TlsConfig,
 };
+pub use listed::{ListedTerminal, Listing};
 pub use ltp::LtpConfig;
 pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
 pub use modem::ModemConfig;
@@ -293,6 +295,9 @@ impl Config {
         }
         if let Some(enrolment) = &self.enrolment {
             enrolment.check(self.tls.pki_dir.as_deref(), &mut problems);
+            if let Some(to) = enrolment.to {
+                self.check_hub("enrolment", to, &mut problems);
+            }
         }
         self.tcp.check(&mut problems);
         self.beacons.check(&mut problems);
@@ -308,7 +313,7 @@ impl Config {
         self.check_outlets(&mut problems);
         if let Some(reports) = &self.reports {
             reports.check(&mut problems);
-            self.check_reports(reports.to, &mut problems);
+            self.check_hub("reports", reports.to, &mut problems);
         }
         if let Some(control) = &self.control {
             control.check(&mut problems);
@@ -581,13 +586,14 @@ impl Config {
         }
     }
 
-    fn check_reports(&self, to: u64, problems: &mut Vec<String>) {
+    /// A terminal's `to` in this table is a hub that it has a way to.
+    fn check_hub(&self, table: &str, to: u64, problems: &mut Vec<String>) {
         let reachable = self.neighbours().contains(&to) || self.is_routed(to);
         if self.node.role != Role::Terminal {
-            problems.push("[reports] is for terminals".to_owned());
+            problems.push(format!("{table}.to is for terminals"));
         } else if !reachable {
             problems.push(format!(
-                "reports to node {to}: neither a neighbour nor routed"
+                "{table} to node {to}: neither a neighbour nor routed"
             ));
         }
     }

@@ -64,7 +64,7 @@ pub struct NodeConfig {
     pub confine: bool,
 }
 
-fn default_state_dir() -> PathBuf {
+pub(super) fn default_state_dir() -> PathBuf {
     PathBuf::from("/var/lib/underpass")
 }
 

@@ -18,7 +18,7 @@ use underpass_control_client::{
     ConfigError as ServiceConfigError, Service, ServiceConfig, ServiceError, Trust,
 };
 use underpass_pki::{
-    Credentials, Delivered, NodeKey, PkiError, install, renewal_due, replace_revocation_list,
+    Credentials, Delivered, NodeKey, PkiError, continue_with, renewal_due, replace_revocation_list,
 };
 
 use super::MAX_ANSWER_BYTES;
@@ -66,7 +66,7 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// As the configuration says; none if it has no such service.
+    /// As the configuration says; none if it asks no service itself.
     ///
     /// # Errors
     /// When the authorities' certificates cannot be read.
@@ -78,8 +78,11 @@ impl Renewal {
         else {
             return Ok(None);
         };
+        let Some(url) = enrolment.url.clone() else {
+            return Ok(None);
+        };
         let service = Service::new(ServiceConfig {
-            url: enrolment.url.clone(),
+            url,
             token_file: None,
             trust: Trust::File(enrolment.ca_file(pki_dir)),
             timeout: TIMEOUT,
@@ -149,8 +152,7 @@ impl Renewal {
             authority: answer.authority,
             revocations: answer.revocations,
         };
-        let renewed = install(&self.pki_dir, self.node, &key, &delivered, false)?;
-        if renewed.not_after > present.not_after {
+        if continue_with(&self.pki_dir, self.node, &delivered)? {
             tracing::info!("this node's certificate is renewed");
         }
         Ok(())

@@ -18,7 +18,7 @@ use underpass_plans::Direction;
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
-use super::{control, deferred, plans, reports};
+use super::{control, deferred, plans, provision, reports};
 use crate::config::{
     AskedSettings, BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate,
     MeterSettings, MeteredPolicy, MigrateSettings, PathDirection, PathPolicy, RelayConfig, Role,
@@ -126,6 +126,9 @@ fn agent(config: &Config) -> bundle::Config {
     if plans::takes_part(config) && config.node.role == Role::Terminal {
         agent.services.insert(underpass_plans::SERVICE);
         agent.services.insert(crate::provider::SERVICE);
+    }
+    if provision::takes_part(config) {
+        agent.services.insert(underpass_provision::SERVICE);
     }
     agent
 }

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use tempfile::TempDir;
 use underpass_pki::{
-    Authority, CertificateRequest, Credentials, Delivered, NodeKey, PkiError, Signed, install,
-    renewal_due, replace_revocation_list,
+    Authority, CertificateRequest, Credentials, Delivered, NodeKey, PkiError, Signed,
+    continue_with, install, renewal_due, replace_revocation_list, revocation_list,
 };
 
 use crate::{DAY, authority, mode};
@@ -352,4 +352,36 @@ fn a_server_certificate_names_its_server_and_ends_before_the_authority() {
     let late = SystemTime::now() + (Authority::VALIDITY_DAYS as u32 + 1) * DAY;
     let refused = authority.issue_server(&names, 10, late);
     assert!(matches!(refused, Err(PkiError::AuthorityEnded)));
+}
+
+#[test]
+fn what_comes_late_or_again_gives_up_neither_certificate_nor_list() {
+    let (dir, mut authority) = authority();
+    let key = key(&dir, "key");
+    let now = SystemTime::now();
+    let own = dir.path().join("own");
+    let first = authority.sign(7, &request(&key, 7), 10, now).unwrap();
+    install(&own, 7, &key, &delivered(&first), false).unwrap();
+    let later = now + 7 * DAY;
+    let renewed = authority.renew_by_request(&request(&key, 7), 10, later);
+    let renewed = delivered(&renewed.unwrap());
+    authority.issue(8, 10, now).unwrap();
+    authority.revoke(8, now).unwrap();
+    let (newer, _) = revocation_list(&dir.path().join("pki")).unwrap().unwrap();
+    assert!(replace_revocation_list(&own, &newer).unwrap());
+    assert!(continue_with(&own, 7, &renewed).unwrap());
+    assert_eq!(revocation_list(&own).unwrap().unwrap().0, newer);
+    let taken = fs::read_to_string(own.join("node.crt")).unwrap();
+    assert_eq!(taken, renewed.certificate);
+    for again in [&renewed, &delivered(&first)] {
+        assert!(!continue_with(&own, 7, again).unwrap());
+        let left = fs::read_to_string(own.join("node.crt")).unwrap();
+        assert_eq!(left, taken);
+    }
+    let other = Delivered {
+        certificate: first.certificate.replace('M', "N"),
+        ..renewed
+    };
+    assert!(continue_with(&own, 7, &other).is_err());
+    assert!(continue_with(&own, 8, &delivered(&first)).is_err());
 }
