@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The ipn service of both; 1 to 127 are for private use.
-pub const SERVICE: u64 = 84;
+pub const SERVICE: u64 = 86;
 
 /// The largest question, bytes: a request has some 400.
 pub const MAX_QUESTION_BYTES: usize = 16 << 10;

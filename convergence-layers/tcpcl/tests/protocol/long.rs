@@ -119,6 +119,7 @@ fn a_length_that_is_not_announced_or_lies_is_not_taken() {
 fn file() -> (tempfile::TempDir, Arc<PayloadFile>) {
     let folder = tempfile::tempdir().expect("a folder");
     let limits = Limits {
+        leave_free_bytes: 0,
         quota_bytes: 1000,
         payload_bytes: 1000,
     };
