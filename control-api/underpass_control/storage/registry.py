@@ -115,7 +115,8 @@ async def terminals_of_gateway(connection: AsyncConnection, gateway: int) -> Seq
         Terminal.return_maximum_bps,
     )
     query = select(*columns).where(Terminal.gateway == gateway).order_by(Terminal.node)
-    return (await connection.execute(query)).all()
+    rows: Sequence[Row[Any]] = (await connection.execute(query)).all()
+    return rows
 
 
 async def has_terminals(connection: AsyncConnection, beam: str) -> bool:
