@@ -255,6 +255,7 @@ fn what_cannot_be_done_with_it_is_refused() {
 #[test]
 fn it_is_judged_before_its_payload_comes() {
     let (mut net, files) = (pair(), files());
+    net.events(1);
     let raw_to = |net: &mut Net, send: Send| {
         let file = files.write(&content());
         net.agents[0].send_file(net.now, send, file).unwrap();
@@ -291,6 +292,7 @@ fn it_is_judged_before_its_payload_comes() {
     assert_eq!(over, unwanted(DeleteReason::LifetimeExpired));
     // The first node's bundle, of another neighbour.
     net.agents[1].neighbour_up(net.now, neighbour);
+    net.events(1);
     let forged = net.agents[1].judge_long(net.now, neighbour, BULK, bundle);
     assert_eq!(forged, Err(Reject::Forged(Forgery::Source)));
     assert!(matches!(net.events(1)[..], [Event::Forged { .. }]));
