@@ -58,7 +58,8 @@ def _state(node: Node, path: str = "satellite") -> dict[str, Any]:
     return {**state, "session": view["up"], "blocked": view["blocked"]}
 
 
-def _wait(pair: Pair[Testbed], *, up: bool, within_s: float = 15.0) -> None:
+# The hub's word counts for 15 s.
+def _wait(pair: Pair[Testbed], *, up: bool, within_s: float = 25.0) -> None:
     pair.terminal.process.wait_until(lambda: _state(pair.terminal)["up"] == up, timeout_s=within_s)
 
 

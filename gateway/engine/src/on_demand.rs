@@ -241,9 +241,13 @@ impl Presence {
         self.asked_until = self.asked_until.max(Some(at + ASKED_FOR));
     }
 
-    /// An operator wants it up or released; none leaves it to what is needed.
+    /// An operator wants it up or released; none leaves it to what is needed. What is
+    /// wanted now is tried at once, whatever has failed before.
     pub fn hold(&mut self, held: Option<bool>) {
         self.held = held;
+        if held == Some(true) {
+            (self.closed_until, self.failures) = (None, 0);
+        }
     }
 
     /// So much was announced that the others need this long for it, with all that
@@ -279,7 +283,7 @@ impl Presence {
             let closed = self.closed_until.is_some_and(|at| now < at);
             let quiet = self.quiet_until.is_some_and(|at| now < at);
             let lasting = !matches!(need, Need::Backlog | Need::Neighbour);
-            if need != Need::Operator && (closed || quiet && !lasting) {
+            if closed || quiet && !lasting {
                 return None;
             }
             (self.up, self.since, self.connected) = (true, now, now);

@@ -6,6 +6,8 @@ use std::fmt;
 
 use toml::{Table, Value};
 
+use super::default_class_tables;
+
 /// The most of a value that is shown, characters.
 const SHOWN: usize = 80;
 
@@ -109,8 +111,20 @@ impl fmt::Display for Change {
 /// All that differs.
 pub fn between(before: &Table, after: &Table) -> Vec<Change> {
     let mut changes = Vec::new();
-    compare_tables(&mut Vec::new(), before, after, &mut changes);
+    let [before, after] = [before, after].map(with_classes);
+    compare_tables(&mut Vec::new(), &before, &after, &mut changes);
     changes
+}
+
+/// Where no classes are written, the default ones are in force: what is written of
+/// these by name is a change of them.
+fn with_classes(table: &Table) -> Table {
+    let mut table = table.clone();
+    table.entry("class").or_insert_with(|| {
+        let classes = default_class_tables().into_iter();
+        Value::Array(classes.map(Value::Table).collect())
+    });
+    table
 }
 
 fn compare_tables(
@@ -277,6 +291,19 @@ mod tests {
         let other =
             "terminal = [{ node = 11 }, { weight = 2, node = 10 }]\nlog.level = \"info\"\n[edge]\n";
         assert!(changes(one, other).is_empty(), "{:?}", changes(one, other));
+    }
+
+    #[test]
+    fn default_classes_that_are_written_are_no_change_but_for_what_they_say() {
+        let written: String = default_class_tables()
+            .into_iter()
+            .map(|class| format!("[[class]]\n{class}"))
+            .collect();
+        assert!(changes("", &written).is_empty());
+        let migrating = format!("{written}policy = 'migrate'\n");
+        let changes = of("", &migrating);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert!(changes[0].is_live());
     }
 
     #[test]
