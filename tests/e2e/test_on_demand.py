@@ -58,6 +58,12 @@ def _state(node: Node, path: str = "satellite") -> dict[str, Any]:
     return {**state, "session": view["up"], "blocked": view["blocked"]}
 
 
+def _is_probed(node: Node, path: str) -> bool:
+    view = next(each for each in node.status()["paths"] if each["name"] == path)
+    probed: bool = view["link"]["probed"]
+    return probed
+
+
 # The hub's word counts for 15 s.
 def _wait(pair: Pair[Testbed], *, up: bool, within_s: float = 25.0) -> None:
     pair.terminal.process.wait_until(lambda: _state(pair.terminal)["up"] == up, timeout_s=within_s)
@@ -117,6 +123,8 @@ def test_when_the_other_path_dies_it_takes_over(start_pair: StartPair) -> None:
     pair = _start(start_pair)
     hop = pair.testbed.terrestrial
     assert hop is not None
+    # Silence tells of a blockage once beacons have been heard.
+    pair.terminal.process.wait_until(lambda: _is_probed(pair.terminal, "terrestrial"))
     hop.block(pair.testbed.terminal.name)
     done = download(pair.client, addresses.ORIGIN, 100_000, route=pair.socks5())
     assert done.complete

@@ -30,6 +30,7 @@ def test_without_a_token_nothing_but_health_is_told(api: Api) -> None:
             obstruction="a",
             gateway=1,
             user="a",
+            source="a",
             token=1,
             tenant="default",
             link="forward",
