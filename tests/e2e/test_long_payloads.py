@@ -79,6 +79,19 @@ def _names(pair: Pair[Loopback], node: int) -> list[Path]:
     return list((pair.testbed.dir / f"state-{node}" / "payloads").iterdir())
 
 
+def _in_custody(pair: Pair[Loopback], node: int) -> bool:
+    """Tell whether a node has one payload, and the record by which it finds that again.
+
+    The payload gets its name first: a kill between the two loses it. The record ends with
+    the name.
+    """
+    names = _names(pair, node)
+    custody = pair.testbed.dir / f"state-{node}" / "custody"
+    return len(names) == 1 and any(
+        names[0].name.encode() in segment.read_bytes() for segment in custody.iterdir()
+    )
+
+
 def _receive(node: Node, folder: Path, timeout_s: int = 120) -> list[Path]:
     received = bp(
         node,
@@ -107,7 +120,7 @@ def test_a_file_in_custody_outlives_a_kill_of_its_sender(
     pair.hub.process.kill()
     path, digest = _file(tmp_path, 20 << 20)
     _send(pair.terminal, path)
-    _wait(lambda: len(_names(pair, _TERMINAL_NODE)) == 1, "it is not written")
+    _wait(lambda: _in_custody(pair, _TERMINAL_NODE), "it is not written")
     pair.terminal.process.kill()
     pair.hub.start()
     pair.terminal.start()

@@ -314,21 +314,54 @@ fn a_file_is_deleted_only_once_no_crash_brings_its_bundle_back() {
     }
 }
 
-#[test]
-fn while_the_disk_cannot_say_that_it_is_released_its_file_stays() {
+/// A node with so many bundles, of which the first is released while the disk
+/// fails so.
+fn released_amid(faults: &[Fault], bundles: usize) -> Node {
     let mut terminal = Node::new(10);
-    terminal.send(1);
+    for _ in 0..bundles {
+        terminal.send(1);
+    }
     terminal.pass(Duration::from_millis(300));
     terminal.step(3);
+    terminal.lost();
     let id = terminal.agent.list(terminal.now, None, 1)[0].id;
     let now = terminal.now;
     terminal.agent.discard(now, id);
-    terminal.disk.fail(Fault::Sync, 100);
+    faults.iter().for_each(|f| terminal.disk.fail(*f, 100));
     terminal.step(3);
-    assert_eq!(terminal.names(), 1);
-    terminal.disk.fail(Fault::Sync, 0);
-    terminal.step(3);
-    assert_eq!((terminal.names(), terminal.payloads.used()), (0, (0, 0)));
+    terminal
+}
+
+#[test]
+fn while_the_disk_cannot_say_that_it_is_released_its_file_stays() {
+    // The release is said by a record, or by the deletion of the bundle's
+    // segment, if nothing else is in it.
+    let record: &[Fault] = &[Fault::Sync];
+    let both: &[Fault] = &[Fault::Sync, Fault::SyncNames];
+    for (faults, bundles) in [(record, 2), (both, 1), (both, 2)] {
+        let mut terminal = released_amid(faults, bundles);
+        assert_eq!(terminal.names(), bundles, "{faults:?}");
+        faults.iter().for_each(|f| terminal.disk.fail(*f, 0));
+        terminal.step(3);
+        let left = bundles - 1;
+        assert_eq!(terminal.names(), left, "{faults:?}");
+        let used = (left, (left * CONTENT.len()) as u64);
+        assert_eq!(terminal.payloads.used(), used, "{faults:?}");
+    }
+}
+
+#[test]
+fn whatever_of_a_release_the_disk_fails_at_no_crash_brings_a_bundle_back_without_its_file() {
+    let all = [Fault::Sync, Fault::SyncNames];
+    for faults in [&all[..1], &all[1..], &all[..]] {
+        for (how, bundles) in CRASHES.into_iter().flat_map(|how| [(how, 1), (how, 2)]) {
+            let mut terminal = released_amid(faults, bundles);
+            faults.iter().for_each(|f| terminal.disk.fail(*f, 0));
+            terminal.lost();
+            terminal.crash(how);
+            terminal.check(&format!("{how:?} after {faults:?} of {bundles}"));
+        }
+    }
 }
 
 #[test]
