@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn what_custody_may_need_of_the_disk_is_left_however_many_come() {
         let (folder, open) = payloads(u64::MAX, u64::MAX);
-        let disk = fstatvfs(&File::open(folder.path()).unwrap()).unwrap();
+        let disk = fstatvfs(File::open(folder.path()).unwrap()).unwrap();
         let free = disk.blocks_available() * disk.fragment_size();
         let limits = Limits {
             leave_free_bytes: free,

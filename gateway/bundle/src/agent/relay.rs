@@ -27,6 +27,15 @@ pub(super) struct Onward {
     pub owed: Option<Owed>,
 }
 
+/// Where a bundle for another node goes.
+pub(super) struct Way {
+    via: NeighbourId,
+    /// Whether that takes custody.
+    take_custody: bool,
+    /// With which it goes there: its limit, and its count.
+    hop_count: Option<(u8, u8)>,
+}
+
 /// Why a bundle for another node goes nowhere.
 pub(super) enum Stays {
     Forged(Forgery),
@@ -47,7 +56,11 @@ impl Agent {
         arrival: Arrival,
         node: u64,
     ) -> Result<(), Reject> {
-        let (via, take_custody, hop_count) = match self.way_on(&arrival, node) {
+        let Way {
+            via,
+            take_custody,
+            hop_count,
+        } = match self.way_on(&arrival, node) {
             Ok(way) => way,
             Err(Stays::Forged(forgery)) => return Err(self.forged(&arrival, forgery)),
             Err(Stays::Deleted(reason)) => {
@@ -92,13 +105,8 @@ impl Agent {
         Ok(())
     }
 
-    /// The next hop of a bundle for another node, whether that takes custody, and
-    /// the hop count with which it goes there.
-    pub(super) fn way_on(
-        &self,
-        arrival: &Arrival,
-        node: u64,
-    ) -> Result<(NeighbourId, bool, Option<(u8, u8)>), Stays> {
+    /// The next hop of a bundle for another node.
+    pub(super) fn way_on(&self, arrival: &Arrival, node: u64) -> Result<Way, Stays> {
         let hop_count = match arrival.bundle.hop_count {
             Some((_, limit, count)) if count >= limit => {
                 return Err(Stays::Deleted(DeleteReason::HopLimitExceeded));
@@ -116,7 +124,11 @@ impl Agent {
                 Err(Stays::Forged(Forgery::Relay))
             }
             // The way it came leads nowhere else.
-            Some((via, take)) if via != arrival.from => Ok((via, take, hop_count)),
+            Some((via, take_custody)) if via != arrival.from => Ok(Way {
+                via,
+                take_custody,
+                hop_count,
+            }),
             _ => Err(Stays::Deleted(DeleteReason::NoRoute)),
         }
     }
