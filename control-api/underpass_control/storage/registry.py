@@ -106,7 +106,9 @@ def planned(beam: str) -> Sequence[Portion]:
     return [rows_of(table, table.beam_id, beam) for table in (Acknowledgement, Plan)]
 
 
-async def terminals_of_gateway(connection: AsyncConnection, gateway: int) -> Sequence[Row[Any]]:
+async def terminals_of_gateway(
+    connection: AsyncConnection, gateway: int
+) -> Sequence[Row[int, int, int | None, int | None]]:
     """Return what a gateway has to know of the terminals that an operator has put at it."""
     columns = (
         Terminal.node,
@@ -115,8 +117,7 @@ async def terminals_of_gateway(connection: AsyncConnection, gateway: int) -> Seq
         Terminal.return_maximum_bps,
     )
     query = select(*columns).where(Terminal.gateway == gateway).order_by(Terminal.node)
-    rows: Sequence[Row[Any]] = (await connection.execute(query)).all()
-    return rows
+    return (await connection.execute(query)).all()
 
 
 async def has_terminals(connection: AsyncConnection, beam: str) -> bool:
