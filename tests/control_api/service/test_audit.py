@@ -76,6 +76,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("PUT", "/v1/terminals/{terminal}/route", of_first + "/route", LINE),
         ("DELETE", "/v1/terminals/{terminal}/route", of_first + "/route", None),
         ("PUT", "/v1/terminals/{terminal}/settings", of_first + "/settings", {}),
+        ("PUT", "/v1/terminals/{terminal}/tags", of_first + "/tags", {"tags": ["east"]}),
         ("DELETE", "/v1/terminals/{terminal}", of_first, None),
         (
             "POST",
@@ -101,7 +102,8 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         assert answer.status < 300, (path, answer.text)
         assert len(entries(api, "?limit=1000")) == before + 1, path
     # Those of one's own session are tried in test_sessions.py, forgiving in test_ledger.py,
-    # acknowledging in test_alerts.py.
+    # acknowledging in test_alerts.py, files of terminals in test_terminal_files.py, and maps
+    # in test_maps.py.
     others = {
         ("DELETE", "/v1/session"),
         ("DELETE", "/v1/sessions"),
@@ -112,6 +114,9 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("DELETE", "/v1/enrolments/{enrolment}"),
         ("DELETE", "/v1/nodes/{node}/certificates"),
         ("POST", "/v1/alerts/{alert}/acknowledgement"),
+        ("PUT", "/v1/terminals.csv"),
+        ("PUT", "/v1/maps/{source}"),
+        ("DELETE", "/v1/maps/{source}"),
     }
     reported_or_without_effect = {
         ("POST", "/v1/positions"),
@@ -122,6 +127,8 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         # Written down when something is given, and not when it is given again.
         ("POST", "/v1/node/enrolment"),
         ("POST", "/v1/node/certificate"),
+        ("POST", "/v1/gateways/{gateway}/certificates"),
+        ("POST", "/v1/terminals.csv/preview"),
     }
     changing = {(one.method, one.path) for one in api.service.endpoints if one.method != "GET"}
     assert changing == {(m, p) for m, p, *_ in tried} | others | reported_or_without_effect

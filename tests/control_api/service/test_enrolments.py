@@ -160,7 +160,7 @@ def test_a_gateway_renews_for_its_own_terminals_and_their_own_keys_only(
         (NODE, keys.request("other"), 422, ""),
         (NODE, "nonsense", 422, ""),
         (11, keys.request("own", 11), 403, "is not at gateway 1"),
-        (12, keys.request("own", 12), 403, "is not at gateway 1"),
+        (13, keys.request("own", 13), 403, "is not at gateway 1"),
     ):
         answer = ask(node, wrong)
         assert (answer.status, why in answer.problem) == (status, True), answer.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -41,6 +42,12 @@ def test_requests_made_from_the_document_are_answered_as_it_says(
     document = api.get("/openapi.json", caller=None).json
     # The cases are sent from a thread, and the service answers them here.
     api.run(asyncio.to_thread(_send_all, api, document, mode))
+
+
+@schemathesis.serializer("application/geo+json-seq")
+def _sequence(_context: Any, value: object) -> bytes:
+    """A map of one feature (RFC 8142)."""
+    return f"\x1e{json.dumps(value)}\n".encode()
 
 
 def _send_all(api: Api, document: dict[str, Any], mode: GenerationMode) -> None:
