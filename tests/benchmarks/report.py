@@ -139,6 +139,9 @@ def _origin(folder: Path, results: Sequence[tuple[Result, dict[str, Any]]]) -> s
     beside = [name for name, told in manifest.experiments.items() if told["beside others"]]
     if beside:
         lines.append(f"- measured beside each other, for they load the machine little: {beside}")
+    # What somebody who was there has to say of it.
+    if (notes := folder / "NOTES.md").exists():
+        lines.append(f"\n{notes.read_text().strip()}")
     return "\n".join(lines) + "\n"
 
 
