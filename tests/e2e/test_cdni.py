@@ -157,10 +157,15 @@ def test_without_metadata_such_an_answer_begins_by_the_path_of_little_delay(
     start_pair: StartPair,
 ) -> None:
     pair = _start(start_pair, asks=False)
-    # What is learnt of one counts from its end on.
-    for _ in range(3):
-        _ask(pair)
-    _, by_terrestrial = _large_by_path(pair)
+    by_terrestrial = 0.0
+    # On a busy machine one may come late enough to be taken for a large one.
+    for _ in range(5):
+        # What is learnt of one counts from its end on.
+        for _ in range(3):
+            _ask(pair)
+        _, by_terrestrial = _large_by_path(pair)
+        if by_terrestrial > _LARGE / 100:
+            break
     assert by_terrestrial > _LARGE / 100
     assert pair.hub.status()["cdni"] is None
 
