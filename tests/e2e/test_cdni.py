@@ -114,8 +114,8 @@ def _ask(pair: Pair[Testbed]) -> None:
     _fetch(pair, 500)
 
 
-def _large_by_path(pair: Pair[Testbed]) -> tuple[float, float]:
-    """Return the bytes by satellite and terrestrially of a large answer without a length."""
+def _by_path(pair: Pair[Testbed], size: int = _LARGE) -> tuple[float, float]:
+    """Return the bytes by satellite and terrestrially of an answer without a length."""
 
     def sent() -> list[float]:
         metrics = pair.hub.api.metrics()
@@ -124,7 +124,7 @@ def _large_by_path(pair: Pair[Testbed]) -> tuple[float, float]:
         return [metrics.get(f'{name}{{path="{path}",class="normal"}}', 0.0) for path in names]
 
     before = sent()
-    _fetch(pair, _LARGE)
+    _fetch(pair, size)
     satellite, terrestrial = (late - early for early, late in zip(before, sent(), strict=True))
     return satellite, terrestrial
 
@@ -142,7 +142,7 @@ def test_an_answer_without_a_length_goes_by_the_path_for_the_size_that_its_provi
         _ask(pair)
         pair.hub.process.wait_until(partial(_keeps, pair.hub, count))
     # What was learnt by now is that objects of this host are small.
-    by_satellite, by_terrestrial = _large_by_path(pair)
+    by_satellite, by_terrestrial = _by_path(pair)
     assert by_terrestrial < _LARGE / 100 < _LARGE < by_satellite
     found = _cdni(pair.hub)
     assert found["known"] == 1
@@ -153,20 +153,13 @@ def test_an_answer_without_a_length_goes_by_the_path_for_the_size_that_its_provi
     assert server.log_tail(100).count("GET ") == 3
 
 
-def test_without_metadata_such_an_answer_begins_by_the_path_of_little_delay(
+def test_without_metadata_an_answer_without_a_length_goes_by_the_path_of_little_delay(
     start_pair: StartPair,
 ) -> None:
     pair = _start(start_pair, asks=False)
-    by_terrestrial = 0.0
-    # On a busy machine one may come late enough to be taken for a large one.
-    for _ in range(5):
-        # What is learnt of one counts from its end on.
-        for _ in range(3):
-            _ask(pair)
-        _, by_terrestrial = _large_by_path(pair)
-        if by_terrestrial > _LARGE / 100:
-            break
-    assert by_terrestrial > _LARGE / 100
+    _ask(pair)
+    satellite, terrestrial = _by_path(pair, 500)
+    assert terrestrial > satellite
     assert pair.hub.status()["cdni"] is None
 
 
