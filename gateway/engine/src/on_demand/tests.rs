@@ -193,6 +193,25 @@ fn an_operator_keeps_it_up_or_released_against_all_needs() {
 }
 
 #[test]
+fn what_an_operator_wants_and_fails_is_tried_ever_more_seldom_until_it_is_said_again() {
+    let mut rig = Rig::new();
+    rig.presence.hold(Some(true));
+    let mut tries = Vec::new();
+    while rig.now < rig.begin + seconds(200) {
+        let [(at, BringUp(Need::Operator))] = rig.live(1)[..] else {
+            continue;
+        };
+        tries.push(at);
+        assert_eq!(rig.presence.fail(rig.now), Some(Release(Released::Failed)));
+    }
+    // 10, 20, 40 and 80 s after each other.
+    assert_eq!(tries.len(), 5, "{tries:?}");
+    assert!((150..160).contains(&tries[4]), "{tries:?}");
+    rig.presence.hold(Some(true));
+    assert!(matches!(rig.live(1)[..], [(_, BringUp(Need::Operator))]));
+}
+
+#[test]
 fn the_neighbours_word_counts_for_a_while_and_only_where_it_may_ask() {
     let mut rig = Rig::new();
     rig.presence.take_ask(rig.now);
