@@ -7,8 +7,7 @@ from tests.benchmarks.figure import Figure
 _THROUGH = "renewal and revocation, a blockage of 10 min and a killed service"
 
 ENROLMENT = (
-    Figure("enrolment.commands", "from a bare node to a client's first byte: commands", "", 3.0),
-    Figure("enrolment.first-byte", "the same: time", "s", 60.0),
+    Figure("enrolment.first-byte", "from a bare node to a client's first byte", "s", 60.0),
     Figure("enrolment.lost", f"{_THROUGH}: lost", "", 0.0),
     Figure("enrolment.doubled", f"{_THROUGH}: doubled", "", 0.0),
 )

@@ -16,8 +16,6 @@ from tests.testbed.programs import missing
 from tests.testbed.wrong_clock import missing as missing_clock
 
 _RUNS = 10
-# What is typed: at the service `enrolment create`, at the node `enroll` and the start.
-_COMMANDS = 3
 _BLOCKED_S = 600.0
 # The service is killed in the last part of the blockage, and comes back behind it.
 _KILLED_S = 60.0
@@ -35,7 +33,6 @@ def run(settings: Settings) -> Result:
         return result
     with _fleet() as fleet:
         times = [_first_byte_s(fleet) for _ in range(settings.runs or _RUNS)]
-        result.records.append(record("enrolment.commands", "underpass", [_COMMANDS]))
         result.records.append(record("enrolment.first-byte", "underpass", times))
         lost, doubled = _through_a_blockage(fleet)
     result.records.append(record("enrolment.lost", "underpass", [lost]))
