@@ -131,18 +131,22 @@ impl History {
         Some((bits as f64 / (end - first.at).as_secs_f64(), first.at))
     }
 
-    /// What has arrived since that time, bits: from the last reading before the first
-    /// of it to the reading with the last of it. `None` while nothing has.
-    pub fn arrived_since(&self, since: Instant) -> Option<(Instant, Instant, f64)> {
+    /// The last `part` of what has arrived since that time, or a little more, bits: from the
+    /// reading before it to the one with the last of it. `None` while nothing has.
+    ///
+    /// What trickled in before a flight does not count with it then.
+    pub fn last_arrived(&self, since: Instant, part: f64) -> Option<(Instant, Instant, f64)> {
         let first = self.points.partition_point(|point| point.at < since).max(1);
-        let arrivals = self.points.iter().enumerate().skip(first);
-        let mut arrivals = arrivals.filter(|(_, point)| point.advanced);
-        let (index, begins) = arrivals.next()?;
-        let (_, ends) = arrivals.next_back().unwrap_or((index, begins));
-        let before = self.points.get(index - 1)?;
-        let [from, to] = [before, ends].map(|point| point.reading.delivered_bits);
-        let bits = to.saturating_sub(from);
-        Some((before.at, ends.at, bits as f64))
+        let begins = (first..self.points.len()).find(|&index| self.points[index].advanced)?;
+        let ends = self.points.iter().rposition(|point| point.advanced)?;
+        let to = self.points.get(ends)?;
+        let bits = |index: usize| {
+            let before = self.points[index].reading.delivered_bits;
+            to.reading.delivered_bits.saturating_sub(before) as f64
+        };
+        let least = part * bits(begins - 1);
+        let from = (begins - 1..ends).rfind(|&index| bits(index) >= least)?;
+        Some((self.points[from].at, to.at, bits(from)))
     }
 
     /// Whether nothing has arrived for so long.

@@ -19,6 +19,8 @@ const THEN_BPS: u64 = 300_000;
 /// It is judged once nearly all of it has arrived, or some has for so long.
 const ALL: f64 = 0.9;
 const LONGEST_SPAN: Duration = Duration::from_millis(250);
+/// Its last part counts: small answers that were sent before it arrive before it.
+const COUNTED: f64 = 0.97;
 /// A link from which so much less arrives than was sent is slower than that.
 const SLOWER: f64 = 0.8;
 /// A queue of this part (1/n) of the base round trip on the way back holds up most
@@ -62,7 +64,7 @@ impl Estimator {
         if way_back >= base / HELD_UP_PART && !waited {
             return;
         }
-        let Some((from, to, bits)) = self.history.arrived_since(began + base / 2) else {
+        let Some((from, to, bits)) = self.history.last_arrived(began + base / 2, COUNTED) else {
             self.unanswered |= waited;
             return;
         };
