@@ -1,7 +1,7 @@
 //! What securing costs the processor, beside the same bundles as they are:
 //! seal and offer at the source; decode, verify and take at the destination.
 //!
-//! `cargo run --release -p underpass-bpsec --example cost`
+//! `cargo run --release -p underpass-bpsec --example securing`
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! What a bundle costs the processor: seal, offer, receive, signal, release.
 //!
-//! `cargo run --release -p underpass-bundle --example cost`
+//! `cargo run --release -p underpass-bundle --example carrying`
 
 use std::time::{Duration, Instant};
 
