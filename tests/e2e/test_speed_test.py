@@ -14,7 +14,7 @@ from tests.testbed import ports
 from tests.testbed.client.route import ProxyError
 from tests.testbed.node import ApiError, Pair
 from tests.testbed.profile import Link, symmetric
-from tests.testbed.programs import installed
+from tests.testbed.programs import built
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
@@ -32,7 +32,7 @@ def pair(start_pair: StartPair) -> Pair[Testbed]:
 
 def _command(pair: Pair[Testbed], *arguments: str) -> list[str]:
     socket = str(pair.terminal.api.path)
-    return [str(installed("underpass")), "speed-test", "--socket", socket, *arguments]
+    return [built("underpass"), "speed-test", "--socket", socket, *arguments]
 
 
 def test_it_tells_what_the_hop_gives(pair: Pair[Testbed]) -> None:
