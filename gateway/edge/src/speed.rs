@@ -78,15 +78,16 @@ impl Service {
     /// The service that a target names; `Err` for a port without one.
     fn at(target: &Target) -> Option<Result<Service, Failure>> {
         let name = target.name()?;
-        name.eq_ignore_ascii_case(HOST).then(|| match target.port() {
-            ECHO => Ok(Service::Echo),
-            DISCARD => Ok(Service::Discard),
-            GENERATOR => Ok(Service::Generator),
-            port => {
-                let text = format!("{HOST} has nothing at port {port}");
-                Err(Failure::new(FailureCode::Refused, text))
-            }
-        })
+        name.eq_ignore_ascii_case(HOST)
+            .then(|| match target.port() {
+                ECHO => Ok(Service::Echo),
+                DISCARD => Ok(Service::Discard),
+                GENERATOR => Ok(Service::Generator),
+                port => {
+                    let text = format!("{HOST} has nothing at port {port}");
+                    Err(Failure::new(FailureCode::Refused, text))
+                }
+            })
     }
 }
 

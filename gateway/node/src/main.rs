@@ -39,9 +39,9 @@ mod route;
 mod run;
 mod security;
 mod shell;
-mod speed_test;
 #[cfg(test)]
 mod simulation;
+mod speed_test;
 mod state_files;
 mod status;
 mod switch;

@@ -229,7 +229,12 @@ impl Exchange {
     }
 
     fn account(&self, status: u16, answered: Option<Duration>, failure: Option<&Failure>) {
-        let Asked { method, target, path, version } = &self.asked;
+        let Asked {
+            method,
+            target,
+            path,
+            version,
+        } = &self.asked;
         let protocol = match *version {
             Version::HTTP_10 => "HTTP/1.0",
             _ => "HTTP/1.1",
@@ -245,7 +250,9 @@ impl Exchange {
             failure,
             cut: self.cut.load(Ordering::Relaxed),
             status,
-            ..self.intake.connection(self.peer.address, target, StatusCode::OK)
+            ..self
+                .intake
+                .connection(self.peer.address, target, StatusCode::OK)
         });
     }
 

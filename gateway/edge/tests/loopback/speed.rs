@@ -151,7 +151,9 @@ async fn each_direction_is_loaded_for_its_time_and_echoes_come_back() {
 #[tokio::test]
 async fn a_peer_has_few_streams_at_once_and_others_have_theirs() {
     let tests = Arc::<SpeedTests>::default();
-    let echoes: Vec<_> = (0..4).map(|_| open(&tests, Service::Echo.target())).collect();
+    let echoes: Vec<_> = (0..4)
+        .map(|_| open(&tests, Service::Echo.target()))
+        .collect();
     tokio::task::yield_now().await;
     let mut fifth = open(&tests, Service::Echo.target());
     let one = Duration::from_millis(1);
@@ -160,7 +162,13 @@ async fn a_peer_has_few_streams_at_once_and_others_have_theirs() {
     let (mut near, far) = stream();
     let others = tests.clone();
     tokio::spawn(async move { others.serve(far, 11, &Service::Echo.target()).await.is_ok() });
-    assert_eq!(speed::round_trips(near.as_mut(), one, one).await.unwrap().len(), 1);
+    assert_eq!(
+        speed::round_trips(near.as_mut(), one, one)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     drop(echoes);
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -174,7 +182,11 @@ async fn no_stream_lasts_longer_than_two_minutes() {
     let tests = Arc::<SpeedTests>::default();
     let mut echo = open(&tests, Service::Echo.target());
     let minute = Duration::from_secs(60);
-    assert!(speed::round_trips(echo.as_mut(), minute, minute / 2).await.is_ok());
+    assert!(
+        speed::round_trips(echo.as_mut(), minute, minute / 2)
+            .await
+            .is_ok()
+    );
     let failure = speed::round_trips(echo.as_mut(), 2 * minute, minute / 2).await;
     assert_eq!(failure.unwrap_err().code, FailureCode::TimedOut);
 }

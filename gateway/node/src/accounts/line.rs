@@ -11,9 +11,8 @@ use underpass_edge::Ended;
 use crate::config::AccessFormat;
 
 /// As in the Common Log Format, always UTC.
-const DATE: &[BorrowedFormatItem<'_>] = format_description!(
-    "[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000"
-);
+const DATE: &[BorrowedFormatItem<'_>] =
+    format_description!("[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000");
 /// The most of a target that is written, bytes: clients choose it.
 const MOST_OF_TARGET: usize = 2_048;
 

@@ -153,7 +153,10 @@ mod tests {
     fn a_folder_that_is_not_there_is_told() {
         let error = Rotated::open("/nowhere/access.log".into(), 10).err();
         let text = error.unwrap().to_string();
-        assert!(text.contains("log.access: cannot open /nowhere/access.log"), "{text}");
+        assert!(
+            text.contains("log.access: cannot open /nowhere/access.log"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -59,8 +59,7 @@ pub async fn begin(
         lasts: Duration::from_secs(asked.seconds),
     };
     let begun = state.speed_test.begin(wanted);
-    let report =
-        begun.map_err(|error| Problem::new(StatusCode::CONFLICT, error.to_string()))?;
+    let report = begun.map_err(|error| Problem::new(StatusCode::CONFLICT, error.to_string()))?;
     Ok((StatusCode::ACCEPTED, Reply(report)))
 }
 

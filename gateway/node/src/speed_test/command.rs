@@ -46,7 +46,8 @@ pub fn execute(command: &SpeedTestCommand) -> Result<(), CommandError> {
         }
     })?;
     if command.json {
-        client::print(&format!("{:#}\n", serde_json::to_value(&report)?))?;
+        let value = serde_json::to_value(&report).map_err(ClientError::Answer)?;
+        client::print(&format!("{value:#}\n"))?;
     } else {
         client::print(&report.to_string())?;
     }
@@ -115,12 +116,19 @@ impl fmt::Display for RoundTrips {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "through the hop to ipn:{}.0, class {}", self.peer, self.class)?;
+        writeln!(
+            f,
+            "through the hop to ipn:{}.0, class {}",
+            self.peer, self.class
+        )?;
         if let Some(idle) = &self.idle {
             writeln!(f, "idle      round trip {idle}")?;
         }
         let loaded = |f: &mut fmt::Formatter<'_>, name: &str, loaded: &Option<Loaded>| {
-            let Some(Loaded { bps, round_trips, .. }) = loaded else {
+            let Some(Loaded {
+                bps, round_trips, ..
+            }) = loaded
+            else {
                 return Ok(());
             };
             let mbit = bps.map_or(0.0, |bps| bps as f64 / 1e6);
