@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use thiserror::Error;
 use tokio::net::TcpStream;
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use underpass_cla::Class;
 
+use crate::account::Accounts;
 use crate::classify::Classifier;
 use crate::config::{DialConfig, EdgeConfig, ListenerConfig};
 use crate::credentials::{UserError, Users};
@@ -64,6 +65,7 @@ pub struct Edge {
     failures: Arc<Mutex<Throttle>>,
     relays: Arc<Relays>,
     flows: Arc<Flows>,
+    accounts: Arc<OnceLock<Arc<dyn Accounts>>>,
     paused: watch::Sender<bool>,
     /// The listening sockets, by the listeners' names.
     sockets: Vec<(String, OwnedFd)>,
@@ -120,7 +122,9 @@ impl Edge {
             switch: switch.clone(),
             relays: Arc::default(),
             flows: Arc::new(Flows::new(classifier.clone())),
+            accounts: Arc::default(),
         };
+        let accounts = ways.accounts.clone();
         let relays = ways.relays.clone();
         let flows = ways.flows.clone();
         let failures = Arc::<Mutex<Throttle>>::default();
@@ -156,6 +160,7 @@ impl Edge {
             failures,
             relays,
             flows,
+            accounts,
             paused: watch::Sender::new(false),
             sockets,
         };
@@ -229,6 +234,11 @@ impl Edge {
     /// What the flows of its connections share.
     pub fn flows(&self) -> &Arc<Flows> {
         &self.flows
+    }
+
+    /// Tells `accounts` from now on what is over; who was named first stays.
+    pub fn account_to(&self, accounts: Arc<dyn Accounts>) {
+        let _ = self.accounts.set(accounts);
     }
 
     /// The listening sockets, by the listeners' names.

@@ -6,6 +6,7 @@
 //! over a [`stream::Conduit`], on which [`flows`] are watched. Its way out: [`dial`] → [`relay`].
 //! [`direct`] joins both ends in one node, without bundles.
 
+mod account;
 pub mod classify;
 pub mod config;
 mod credentials;
@@ -19,11 +20,13 @@ mod listen;
 pub mod password;
 pub mod relay;
 pub mod socks5;
+pub mod speed;
 pub mod stream;
 mod switch;
 pub mod throttle;
 pub mod transparent;
 
+pub use account::{Accounts, Ended};
 pub use credentials::UserError;
 pub use edge::{Edge, EdgeError, Prepared};
 pub use line_limit::LineLimit;

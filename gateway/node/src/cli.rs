@@ -84,6 +84,9 @@ pub enum Command {
     Budget(BudgetCommand),
     /// Bring a running node's path on demand up, release it, or leave it to what needs it.
     BringUp(BringUpCommand),
+    /// Have a running node test its hop: round trips, download, upload. All of it
+    /// counts as traffic, also on a metered path.
+    SpeedTest(SpeedTestCommand),
     /// What `underpass run` starts for what needs more rights than it keeps.
     #[command(name = HELPER, hide = true)]
     Helper,
@@ -237,6 +240,23 @@ pub struct BudgetCommand {
     /// The node's local API.
     #[arg(long, default_value = "/run/underpass/api.sock")]
     pub socket: PathBuf,
+}
+
+/// For how long, and in which class.
+#[derive(Debug, Args)]
+pub struct SpeedTestCommand {
+    /// How long each direction is loaded, 1 to 30 s.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=30))]
+    pub seconds: u64,
+    /// Default: that of connections which no rule names.
+    #[arg(long)]
+    pub class: Option<String>,
+    /// The node's local API.
+    #[arg(long, default_value = "/run/underpass/api.sock")]
+    pub socket: PathBuf,
+    /// Print the API's JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which path on demand, and what becomes of it; without a word, it is brought up.

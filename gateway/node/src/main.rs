@@ -1,6 +1,7 @@
 //! `underpass`: one node of the gateway, terminal, hub or relay by its
 //! configuration.
 
+mod accounts;
 mod allocator;
 mod api;
 mod bp;
@@ -40,6 +41,7 @@ mod security;
 mod shell;
 #[cfg(test)]
 mod simulation;
+mod speed_test;
 mod state_files;
 mod status;
 mod switch;
@@ -88,6 +90,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Bp(command) => Ok(bp::execute(command)?),
         Command::Budget(command) => Ok(budget::execute(&command)?),
         Command::BringUp(command) => Ok(bring_up::execute(&command)?),
+        Command::SpeedTest(command) => Ok(speed_test::execute(&command)?),
         Command::Migrate(command) => Ok(migrate::execute(&command)?),
         Command::Decisions(command) => Ok(flow_decisions::execute(&command)?),
         Command::Holds(command) => Ok(hold::execute(&command)?),

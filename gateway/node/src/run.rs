@@ -43,9 +43,12 @@ use tokio_util::task::AbortOnDropHandle;
 use underpass_edge::Edge;
 use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
+use underpass_edge::speed::Service;
+use underpass_edge::stream::Outlet;
 use underpass_engine::Engine;
 use underpass_reports::{Body, PlanAcknowledgement};
 
+use crate::accounts::Accounts;
 use crate::allocator;
 use crate::api::{self, ApiState};
 use crate::bpsec;
@@ -67,6 +70,7 @@ use crate::privileged::{self, Helper};
 use crate::provider::KeptSettings;
 use crate::security::Security;
 use crate::shell::{self, Directory, LinkBeacons, Shell, StreamOutlet};
+use crate::speed_test::SpeedTest;
 use crate::state_files;
 use crate::upgrade::{
     self, Channel, EarlySessions, HandOver, Launcher, Predecessor, Sockets, TakeOverError,
@@ -413,6 +417,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         .map(|outlet| (outlet.node, outlet.destinations.clone()));
     let outlet = StreamOutlet::new(shell.clone(), outlets, direct, deferred.clone());
     let outlet = Arc::new(outlet);
+    let far = outlet.clone();
+    let far = move || far.dispatcher(&Service::Echo.target());
+    let speed_test = SpeedTest::new(shell.clone(), Box::new(far));
     let edge = Edge::start_on(
         &config.edge,
         config.classifier()?,
@@ -420,6 +427,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         edge_sockets(&config, &sockets)?,
     )?;
     let edge = Arc::new(edge);
+    let accounts = Arc::new(Accounts::new(&config).map_err(RunError::AccessLog)?);
+    edge.account_to(accounts.clone());
     let cdni = config.cdni.as_ref();
     let cdni = cdni.map(|source| cdni::start(source, edge.flows()));
     let cdni = cdni.transpose()?;
@@ -540,6 +549,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         shell: shell.clone(),
         custody: open_custody.clone(),
         edge: edge.clone(),
+        accounts,
         interceptor: interceptor.clone(),
         deferred,
         reporter,
@@ -575,6 +585,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         confinement,
         history: Arc::default(),
         log: log.excerpt,
+        speed_test,
     });
     let api = api::serve(state).await?;
     announce(&config, &edge);

@@ -26,7 +26,7 @@ use super::server::Client;
 use super::tunnel::{Far, Tunnel};
 use super::upstream::{Ending, Upstream, Way};
 use super::{authority, fields};
-use crate::listen::Exchange;
+use crate::listen::{self, Exchange};
 use crate::stream::{Failure, Protocol, Target};
 
 const DEFAULT_PORT: u16 = 80;
@@ -92,10 +92,15 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
     }
     let expectation = Expectation::of(&mut head, &body);
     let takes_interim = head.version != Version::HTTP_10;
-    head.version = Version::HTTP_11;
     let way = Way { target, verdict };
     let shown = way.target.to_string();
-    let account = Arc::new(client.begin(shown.clone()));
+    let account = Arc::new(client.begin(listen::Asked {
+        method: head.method.clone(),
+        target: shown.clone(),
+        path: head.uri.path().to_owned(),
+        version: head.version,
+    }));
+    head.version = Version::HTTP_11;
     let outgoing = Outgoing {
         head,
         body,
@@ -110,7 +115,7 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
             pass_back(client, answered, asked, account, shown)
         }
         Err(failure) => {
-            client.note_failure(&shown, &failure);
+            account.failed(&failure);
             reply::failed(&failure)
         }
     }

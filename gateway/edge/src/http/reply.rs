@@ -67,6 +67,13 @@ pub(super) fn meaning(code: FailureCode) -> (StatusCode, &'static str) {
     }
 }
 
+impl Failure {
+    /// The status that tells of it by HTTP.
+    pub(crate) fn status(&self) -> StatusCode {
+        meaning(self.code).0
+    }
+}
+
 /// The answer to a request whose origin could not be reached.
 pub(super) fn failed(failure: &Failure) -> Response<Body> {
     let (status, error) = meaning(failure.code);

@@ -25,7 +25,7 @@ use super::reply::{self, Body};
 use super::tunnel::Tunnel;
 use super::upstream::Upstreams;
 use crate::credentials::{Admission, THROTTLED};
-use crate::listen::{Exchange, Intake, Peer};
+use crate::listen::{Asked, Exchange, Intake, Peer};
 use crate::stream::Failure;
 
 /// Most octets of a request head: what common origins take, with room.
@@ -65,9 +65,9 @@ impl Client {
         }
     }
 
-    /// Begins an exchange with `target`.
-    pub fn begin(&self, target: String) -> Exchange {
-        Exchange::begin(self.intake.clone(), self.peer, target, self.cut.clone())
+    /// Begins an exchange.
+    pub fn begin(&self, asked: Asked) -> Exchange {
+        Exchange::begin(self.intake.clone(), self.peer, asked, self.cut.clone())
     }
 
     pub fn note_failure(&self, target: &str, failure: &Failure) {

@@ -6,11 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::{Method, StatusCode, Version};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use underpass_cla::Class;
 
 use super::{Intake, Peer};
+use crate::account::Ended;
 use crate::config::ListenerProtocol;
 use crate::flows::Owner;
 use crate::line_limit::LineLimit;
@@ -98,6 +100,13 @@ impl Intake {
         let Some((Moved { to_peer, from_peer }, took, result)) = ended else {
             return;
         };
+        self.account(&Ended {
+            took,
+            to_peer_bytes: to_peer,
+            from_peer_bytes: from_peer,
+            failure: result.as_ref().err(),
+            ..self.connection(client, target, StatusCode::OK)
+        });
         let (listener, seconds) = (&*self.name, took.as_secs_f64());
         match result {
             Ok(()) if CLOSED.admits() => tracing::info!(
@@ -112,8 +121,49 @@ impl Intake {
         }
     }
 
+    fn account(&self, ended: &Ended<'_>) {
+        if let Some(accounts) = self.ways.accounts.get() {
+            accounts.ended(ended);
+        }
+    }
+
+    /// A connection of which nothing is known but how it was answered.
+    fn connection<'a>(
+        &'a self,
+        client: SocketAddr,
+        target: &'a str,
+        status: StatusCode,
+    ) -> Ended<'a> {
+        Ended {
+            listener: &self.name,
+            client,
+            method: "CONNECT",
+            target,
+            protocol: match self.config.protocol {
+                ListenerProtocol::Socks5 => "SOCKS/5",
+                ListenerProtocol::Http => "HTTP/1.1",
+                ListenerProtocol::Transparent => "TCP",
+            },
+            status: status.as_u16(),
+            to_peer_bytes: 0,
+            from_peer_bytes: 0,
+            took: Duration::ZERO,
+            answered: None,
+            failure: None,
+            cut: false,
+        }
+    }
+
     /// A client could not be connected to its target.
     pub fn note_failure(&self, client: SocketAddr, target: &str, failure: &Failure) {
+        self.account(&Ended {
+            failure: Some(failure),
+            ..self.connection(client, target, failure.status())
+        });
+        self.log_failure(client, target, failure);
+    }
+
+    fn log_failure(&self, client: SocketAddr, target: &str, failure: &Failure) {
         if NOT_CONNECTED.admits() {
             tracing::info!(listener = %self.name, %client, target, %failure, "cannot connect");
         }
@@ -127,34 +177,39 @@ impl Intake {
     }
 }
 
+/// What a client asks for.
+pub(crate) struct Asked {
+    pub method: Method,
+    /// Host and port.
+    pub target: String,
+    pub path: String,
+    pub version: Version,
+}
+
 /// What an HTTP exchange has moved; the log has it when the last of its
 /// bodies is dropped.
 pub(crate) struct Exchange {
     intake: Arc<Intake>,
     peer: Peer,
-    target: String,
+    asked: Asked,
     started: Instant,
-    status: OnceLock<u16>,
+    /// The response's status, and how long it took.
+    answered: OnceLock<(u16, Duration)>,
     cut: Arc<AtomicBool>,
     to_peer: AtomicU64,
     from_peer: AtomicU64,
 }
 
 impl Exchange {
-    /// An exchange of `peer` with `target` that begins now; `cut` is set where
-    /// the response breaks off.
-    pub fn begin(
-        intake: Arc<Intake>,
-        peer: Peer,
-        target: String,
-        cut: Arc<AtomicBool>,
-    ) -> Exchange {
+    /// An exchange of `peer` that begins now; `cut` is set where the response breaks
+    /// off.
+    pub fn begin(intake: Arc<Intake>, peer: Peer, asked: Asked, cut: Arc<AtomicBool>) -> Exchange {
         Exchange {
             intake,
             peer,
-            target,
+            asked,
             started: Instant::now(),
-            status: OnceLock::new(),
+            answered: OnceLock::new(),
             cut,
             to_peer: AtomicU64::new(0),
             from_peer: AtomicU64::new(0),
@@ -163,7 +218,42 @@ impl Exchange {
 
     /// The origin has answered.
     pub fn answered(&self, status: u16) {
-        let _ = self.status.set(status);
+        let _ = self.answered.set((status, self.started.elapsed()));
+    }
+
+    /// There is no answer.
+    pub fn failed(&self, failure: &Failure) {
+        self.account(failure.status().as_u16(), None, Some(failure));
+        let (client, target) = (self.peer.address, &self.asked.target);
+        self.intake.log_failure(client, target, failure);
+    }
+
+    fn account(&self, status: u16, answered: Option<Duration>, failure: Option<&Failure>) {
+        let Asked {
+            method,
+            target,
+            path,
+            version,
+        } = &self.asked;
+        let protocol = match *version {
+            Version::HTTP_10 => "HTTP/1.0",
+            _ => "HTTP/1.1",
+        };
+        self.intake.account(&Ended {
+            method: method.as_str(),
+            target: &format!("http://{target}{path}"),
+            protocol,
+            to_peer_bytes: self.to_peer.load(Ordering::Relaxed),
+            from_peer_bytes: self.from_peer.load(Ordering::Relaxed),
+            took: self.started.elapsed(),
+            answered,
+            failure,
+            cut: self.cut.load(Ordering::Relaxed),
+            status,
+            ..self
+                .intake
+                .connection(self.peer.address, target, StatusCode::OK)
+        });
     }
 
     /// A piece of the request's body.
@@ -180,14 +270,15 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         // A failure has a line of its own.
-        let Some(status) = self.status.get() else {
+        let Some((status, answered)) = self.answered.get() else {
             return;
         };
+        self.account(*status, Some(*answered), None);
         if ANSWERED.admits() {
             tracing::info!(
                 listener = %self.intake.name,
                 client = %self.peer.address,
-                target = self.target,
+                target = self.asked.target,
                 status,
                 to_peer_bytes = self.to_peer.load(Ordering::Relaxed),
                 from_peer_bytes = self.from_peer.load(Ordering::Relaxed),

@@ -8,7 +8,7 @@ mod socket;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::account::Accounts;
 use crate::classify::{Classifier, Facts, FlowFacts, Verdict};
 use crate::config::{Answer, ListenerConfig, ListenerProtocol};
 use crate::credentials::Users;
@@ -26,7 +27,7 @@ use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
 use crate::switch::Switch;
 use crate::{http, socks5, transparent};
 pub(crate) use clients::Clients;
-pub(crate) use journal::Exchange;
+pub(crate) use journal::{Asked, Exchange};
 use places::{Place, Places};
 pub(crate) use socket::set_keepalive;
 
@@ -45,6 +46,8 @@ pub(crate) struct Ways {
     pub relays: Arc<Relays>,
     /// What is known of flows.
     pub flows: Arc<Flows>,
+    /// Who keeps account of what is over, if anybody does.
+    pub accounts: Arc<OnceLock<Arc<dyn Accounts>>>,
 }
 
 /// What every connection of one listener shares.

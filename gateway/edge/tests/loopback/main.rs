@@ -12,6 +12,7 @@ mod inbound;
 mod messages;
 mod names;
 mod socks;
+mod speed;
 mod switch;
 mod tls_names;
 mod world;

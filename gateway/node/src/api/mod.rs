@@ -33,6 +33,7 @@ mod reports;
 mod routes;
 mod server;
 mod settings;
+mod speed_test;
 mod text;
 mod tls;
 mod upgrade;
@@ -47,6 +48,7 @@ use underpass_bpsec::Guard;
 use underpass_deferred::Handle;
 use underpass_edge::Edge;
 
+use crate::accounts::Accounts;
 use crate::clock::ControlClock;
 use crate::config::{ApiRole, Current};
 use crate::confinement::Confinement;
@@ -64,6 +66,7 @@ use crate::run::reload::Reload;
 use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
 use crate::security::Security;
 use crate::shell::Shell;
+use crate::speed_test::SpeedTest;
 use crate::upgrade::{Sockets, Upgrade};
 use problem::Problem;
 use routes::Routes;
@@ -89,6 +92,8 @@ pub struct ApiState {
     pub custody: Arc<OpenCustody>,
     /// Proxies.
     pub edge: Arc<Edge>,
+    /// What clients' connections came to.
+    pub accounts: Arc<Accounts>,
     /// Transparent interception, where it is configured.
     pub interceptor: Option<Arc<Interceptor>>,
     /// Requests that are kept for later, where they are.
@@ -147,6 +152,8 @@ pub struct ApiState {
     pub history: Arc<Mutex<History>>,
     /// The last lines of the log.
     pub log: Arc<Excerpt>,
+    /// Tests of the hop.
+    pub speed_test: SpeedTest,
 }
 
 /// The routes, each with the least role that may use it.
@@ -200,6 +207,9 @@ fn routes() -> Routes {
         // A client's data.
         .get(Operate, "/v1/deferred/{id}/response", deferred::fetch)
         .post(Operate, "/v1/deferred/{id}/repeat", deferred::repeat)
+        .get(Read, "/v1/speed-test", speed_test::show)
+        .post(Operate, "/v1/speed-test", speed_test::begin)
+        .delete(Operate, "/v1/speed-test", speed_test::end)
         .get(Metrics, "/metrics", metrics::scrape)
 }
 

@@ -21,12 +21,13 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Where each file is, its kind and its text.
-const FILES: [(&str, &str, &str); 5] = [
+const FILES: [(&str, &str, &str); 6] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/page.css", CSS, include_str!("page/page.css")),
     ("/page.js", SCRIPT, include_str!("page/page.js")),
     ("/chart.js", SCRIPT, include_str!("page/chart.js")),
     ("/figures.js", SCRIPT, include_str!("page/figures.js")),
+    ("/speed.js", SCRIPT, include_str!("page/speed.js")),
 ];
 
 /// Serves the page, and everything else by `api`.

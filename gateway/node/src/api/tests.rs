@@ -34,6 +34,7 @@ mod holds;
 mod links;
 mod page;
 mod plans;
+mod speed;
 mod traffic;
 
 use deferred::Nowhere;
@@ -126,6 +127,8 @@ impl World {
         let (plans, _) = Plans::start(&current, &shell, &control_clock, acknowledge);
         let provider = Provider::start(&current, &shell);
         let state = Arc::new(ApiState {
+            speed_test: SpeedTest::new(shell.clone(), Box::new(|| None)),
+            accounts: Arc::new(Accounts::new(&config).unwrap()),
             reporter: Arc::new(Reporter::new(shell.clone(), &config, control_clock.clone())),
             positions: None,
             report_sender: Some(report_sender),

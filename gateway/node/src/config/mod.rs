@@ -65,7 +65,7 @@ pub use listed::{ListedTerminal, Listing};
 pub use ltp::LtpConfig;
 pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
 pub use modem::ModemConfig;
-pub use node::{LogConfig, LogFormat, NodeConfig, Role};
+pub use node::{AccessFormat, AccessLogConfig, LogConfig, LogFormat, NodeConfig, Role};
 pub use on_demand::AskedSettings;
 pub use payloads::PayloadsConfig;
 pub use positions::{PositionsConfig, Source};

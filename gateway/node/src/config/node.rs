@@ -1,6 +1,6 @@
 //! Who the node is, and what it logs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
@@ -29,6 +29,7 @@ impl Role {
 }
 
 /// Shards where it is not said how many; more would leave each little to do.
+const LEAST_ACCESS_BYTES: u64 = 64 << 10;
 const MOST_SHARDS: usize = 16;
 
 /// Who this node is.
@@ -139,6 +140,50 @@ pub struct LogConfig {
     pub level: String,
     /// text or json. Default text.
     pub format: LogFormat,
+    /// A file with a line for each connection and exchange of a client. Default none.
+    pub access: Option<AccessLogConfig>,
+}
+
+/// How lines of the access log look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessFormat {
+    /// The Common Log Format.
+    #[default]
+    Common,
+    /// One JSON object per line, with all that is known.
+    Json,
+}
+
+/// `[log.access]`: what clients reached.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessLogConfig {
+    /// Default `access.log` in `node.state_dir`.
+    pub file: Option<PathBuf>,
+    /// common or json. Default common.
+    pub format: AccessFormat,
+    /// The file begins anew at this size, bytes, and the one before is kept as
+    /// `FILE.1`. Default 64 MiB.
+    pub max_bytes: u64,
+}
+
+impl Default for AccessLogConfig {
+    fn default() -> Self {
+        AccessLogConfig {
+            file: None,
+            format: AccessFormat::Common,
+            max_bytes: 64 << 20,
+        }
+    }
+}
+
+impl AccessLogConfig {
+    /// Where it is written.
+    pub fn file(&self, state_dir: &Path) -> PathBuf {
+        let file = self.file.as_deref();
+        state_dir.join(file.unwrap_or(Path::new("access.log")))
+    }
 }
 
 impl Default for LogConfig {
@@ -146,6 +191,7 @@ impl Default for LogConfig {
         LogConfig {
             level: "info".to_owned(),
             format: LogFormat::Text,
+            access: None,
         }
     }
 }
@@ -154,6 +200,12 @@ impl LogConfig {
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         if let Err(error) = EnvFilter::builder().parse(&self.level) {
             problems.push(format!("log.level: {error}"));
+        }
+        let most = self.access.as_ref().map(|access| access.max_bytes);
+        if let Some(bytes) = most.filter(|bytes| *bytes < LEAST_ACCESS_BYTES) {
+            problems.push(format!(
+                "log.access.max_bytes = {bytes}: must be {LEAST_ACCESS_BYTES} at least"
+            ));
         }
     }
 }

@@ -114,6 +114,7 @@ fn writable(config: &Config) -> Vec<PathBuf> {
         Some(config.deferred.settings(state_dir).path),
         spool,
         config.applications.as_ref().map(|a| a.socket.clone()),
+        config.log.access.as_ref().map(|log| log.file(state_dir)),
     ];
     let folders = files.into_iter().flatten().map(|file| folder_of(&file));
     // A renewed certificate is put there.

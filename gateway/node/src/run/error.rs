@@ -26,6 +26,9 @@ pub enum RunError {
     /// The log cannot be started.
     #[error("log.level: {0}")]
     Log(#[from] tracing_subscriber::filter::ParseError),
+    /// The access log cannot be written.
+    #[error("{0}")]
+    AccessLog(std::io::Error),
     /// The runtime does not start.
     #[error("cannot start: {0}")]
     Runtime(std::io::Error),

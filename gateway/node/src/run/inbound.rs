@@ -10,6 +10,7 @@ use underpass_edge::config::OriginSource;
 use underpass_edge::dial::{Dialler, serve_inbound};
 use underpass_edge::flows::{Flows, Owner};
 use underpass_edge::relay::Relays;
+use underpass_edge::speed::SpeedTests;
 use underpass_edge::stream::{Failure, FailureCode, Host, OpenRequest, Protocol, Target};
 use underpass_streams as streams;
 
@@ -68,6 +69,7 @@ pub(super) async fn serve(
     relays: Arc<Relays>,
     flows: Arc<Flows>,
 ) {
+    let speed_tests = Arc::<SpeedTests>::default();
     while let Some(stream) = inbound.recv().await {
         let mut conduit = shell.conduit(&stream);
         let peer = stream.key.peer;
@@ -82,7 +84,12 @@ pub(super) async fn serve(
         };
         let conduit = flows.watch(conduit, Owner::Peer(peer), &request, None, None);
         let (dialler, relays) = (dialler.clone(), relays.clone());
+        let speed_tests = speed_tests.clone();
         tokio::spawn(async move {
+            let served = speed_tests.serve(conduit, peer, &request.target).await;
+            let Err(conduit) = served else {
+                return;
+            };
             // Its end is in the log.
             let _ = serve_inbound(conduit, peer, request, &dialler, &relays).await;
         });

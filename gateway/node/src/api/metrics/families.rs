@@ -3,7 +3,7 @@
 use std::fmt;
 
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet,
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
@@ -62,6 +62,18 @@ impl<'a> Families<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What is counted by size, and sums up by itself.
+    pub fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        histogram: &impl EncodeMetric,
+    ) -> fmt::Result {
+        let kind = MetricType::Histogram;
+        histogram.encode(self.encoder.encode_descriptor(name, help, unit, kind)?)
     }
 
     /// What is told by labels alone; its name gets the ending `_info`.

@@ -127,6 +127,25 @@ fn process(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         None,
         [(vec![], state.edge.open_connections())],
     )?;
+    families.histogram(
+        "edge_answered",
+        "From a forwarded request to the head of its response",
+        Some(&Unit::Seconds),
+        state.accounts.answered(),
+    )?;
+    families.histogram(
+        "edge_took",
+        "From the beginning of a client's connection or exchange to its end",
+        Some(&Unit::Seconds),
+        state.accounts.took(),
+    )?;
+    let lost = state.accounts.lines_lost();
+    families.counter(
+        "access_log_lost_lines",
+        "Lines of the access log that could not be written",
+        None,
+        lost.map(|lost| (vec![], lost)),
+    )?;
     let rules = state.edge.flows().rules().counts().into_iter();
     families.counter(
         "edge_rule_matches",

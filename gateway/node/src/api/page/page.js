@@ -4,12 +4,14 @@
 
 import { chart } from "./chart.js";
 import { expected, rate, size, span } from "./figures.js";
+import { isRunning, rows, said } from "./speed.js";
 
 const TOKEN = "underpass-token";
 // The node is asked this often, ms.
 const STATUS_MS = 2000;
 const THROUGHPUT_MS = 5000;
 const LOG_MS = 3000;
+const SPEED_MS = 1000;
 // What is shown at most: a hub has hundreds of paths.
 const MOST_PATHS = 50;
 const MOST_LINES = 400;
@@ -56,6 +58,8 @@ const page = byId("page", HTMLElement);
 const state = byId("state", HTMLElement);
 const signOut = byId("sign-out", HTMLButtonElement);
 const filter = byId("with", HTMLInputElement);
+const speedBegin = byId("speed-begin", HTMLButtonElement);
+const speedEnd = byId("speed-end", HTMLButtonElement);
 
 // The node does not know this token, or does not let it ask this.
 class Refused extends Error {}
@@ -73,12 +77,13 @@ let session = 0;
 
 /** @param {string} path @param {RequestInit} [more] @returns {Promise<any>} */
 async function ask(path, more = {}) {
-  const headers = { Authorization: `Bearer ${sessionStorage.getItem(TOKEN)}` };
+  const bearer = `Bearer ${sessionStorage.getItem(TOKEN)}`;
+  const headers = { "Content-Type": "application/json", Authorization: bearer };
   const timeout = AbortSignal.timeout(20_000);
   const answer = await fetch(path, { signal: timeout, cache: "no-store", ...more, headers });
   const date = Date.parse(answer.headers.get("Date") ?? "");
   if (Number.isFinite(date)) clock_ms = date - Date.now();
-  const body = await answer.json();
+  const body = answer.status === 204 ? null : await answer.json();
   if (answer.ok) return body;
   const detail = String(body.detail ?? answer.status);
   if ([401, 403, 429].includes(answer.status)) throw new Refused(detail);
@@ -184,6 +189,40 @@ function takeLog(more) {
   if (more.lines.length > 0) showLog();
 }
 
+/** @param {import("./speed.js").Report} report */
+function showSpeed(report) {
+  byId("speed-state", HTMLElement).textContent = said(report);
+  const made = rows(report).map((texts) => {
+    const row = document.createElement("tr");
+    const head = element("th", texts[0] ?? "");
+    head.setAttribute("scope", "row");
+    row.append(head, ...texts.slice(1).map((text) => element("td", text, "number")));
+    return row;
+  });
+  byId("speed", HTMLElement).hidden = made.length === 0;
+  byId("speed-rows", HTMLElement).replaceChildren(...made);
+  speedBegin.disabled = isRunning(report);
+  speedEnd.hidden = !isRunning(report);
+}
+
+async function testSpeed() {
+  const mine = session;
+  try {
+    let report = await ask("/v1/speed-test", { method: "POST", body: "{}" });
+    while (mine === session) {
+      showSpeed(report);
+      if (!isRunning(report)) return;
+      await new Promise((resume) => setTimeout(resume, SPEED_MS));
+      report = await ask("/v1/speed-test");
+    }
+  } catch (error) {
+    // A token that may only read stays signed in.
+    speedBegin.disabled = false;
+    const why = error instanceof Error ? error.message : String(error);
+    if (mine === session) byId("speed-state", HTMLElement).textContent = why;
+  }
+}
+
 /** @param {string} why */
 function toSignIn(why) {
   session += 1;
@@ -196,6 +235,8 @@ function toSignIn(why) {
   lines = [];
   nextLine = 0;
   byId("log", HTMLElement).textContent = "";
+  byId("speed-state", HTMLElement).textContent = "";
+  byId("speed", HTMLElement).hidden = true;
   token.focus();
 }
 
@@ -269,5 +310,10 @@ signIn.addEventListener("submit", (event) => {
   start();
 });
 signOut.addEventListener("click", () => toSignIn(""));
+speedBegin.addEventListener("click", () => void testSpeed());
+speedEnd.addEventListener("click", () => {
+  // What became of it shows the next look.
+  ask("/v1/speed-test", { method: "DELETE" }).catch(() => undefined);
+});
 filter.addEventListener("input", showLog);
 start();

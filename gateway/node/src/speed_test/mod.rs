@@ -1,0 +1,261 @@
+//! A speed test through the hop, as whoever stands before the vehicle runs one.
+
+mod command;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use time::OffsetDateTime;
+use tokio_util::task::AbortOnDropHandle;
+use underpass_cla::Class;
+use underpass_edge::speed::{self, Service};
+use underpass_edge::stream::{Conduit, Failure};
+use underpass_streams::{Open, Target};
+
+use crate::shell::Shell;
+
+pub use command::execute;
+
+/// How long the round trip of the idle hop is looked at, and how far echoes are apart.
+const IDLE: Duration = Duration::from_secs(3);
+const ECHO_EACH: Duration = Duration::from_millis(200);
+
+/// Why no test begins.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SpeedTestError {
+    /// One at a time.
+    #[error("a speed test is running")]
+    Running,
+    /// Nothing leads to a hub.
+    #[error("this node has no peer that its clients' streams go to")]
+    NoPeer,
+}
+
+/// How far a test is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// The round trip of the idle hop.
+    Idle,
+    /// To this node.
+    Down,
+    /// From this node.
+    Up,
+    /// All is there.
+    Done,
+    /// It was broken off; what was measured until then is there.
+    Failed,
+}
+
+/// Round trips of echoes, ms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrips {
+    count: usize,
+    least_ms: f64,
+    median_ms: f64,
+    most_ms: f64,
+}
+
+impl RoundTrips {
+    /// Of none there is nothing to say.
+    fn of(mut taken: Vec<Duration>) -> Option<RoundTrips> {
+        taken.sort_unstable();
+        let ms = |at: usize| taken.get(at).map(|one| one.as_secs_f64() * 1e3);
+        Some(RoundTrips {
+            count: taken.len(),
+            least_ms: ms(0)?,
+            median_ms: ms(taken.len() / 2)?,
+            most_ms: ms(taken.len() - 1)?,
+        })
+    }
+}
+
+/// One direction under load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Payload, bytes and bit/s.
+    bytes: u64,
+    bps: Option<u64>,
+    /// Beside it.
+    round_trips: Option<RoundTrips>,
+}
+
+/// What a test has found so far.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    state: State,
+    #[serde(with = "time::serde::rfc3339")]
+    began: OffsetDateTime,
+    peer: u64,
+    class: String,
+    /// How long each direction is loaded, s.
+    seconds: u64,
+    idle: Option<RoundTrips>,
+    down: Option<Loaded>,
+    up: Option<Loaded>,
+    failure: Option<String>,
+}
+
+/// What a test is to be like.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The class that all of it travels in, and its name.
+    pub class: (Class, String),
+    /// How long each direction is loaded.
+    pub lasts: Duration,
+}
+
+/// The node that a test is made with, if there is one.
+pub type Peer = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+
+/// The node's speed tests, one at a time.
+pub struct SpeedTest {
+    shell: Arc<Shell>,
+    peer: Peer,
+    latest: Arc<Mutex<Option<Report>>>,
+    running: Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+impl SpeedTest {
+    /// With `peer`, by streams of `shell`.
+    pub fn new(shell: Arc<Shell>, peer: Peer) -> SpeedTest {
+        SpeedTest {
+            shell,
+            peer,
+            latest: Arc::default(),
+            running: Mutex::default(),
+        }
+    }
+
+    /// What the latest has found.
+    pub fn latest(&self) -> Option<Report> {
+        self.latest.lock().unwrap().clone()
+    }
+
+    /// Begins one.
+    ///
+    /// # Errors
+    /// While another runs, or where there is nobody to test with.
+    pub fn begin(&self, wanted: Wanted) -> Result<Report, SpeedTestError> {
+        let peer = (self.peer)().ok_or(SpeedTestError::NoPeer)?;
+        let mut running = self.running.lock().unwrap();
+        if running.as_ref().is_some_and(|task| !task.is_finished()) {
+            return Err(SpeedTestError::Running);
+        }
+        let report = Report {
+            state: State::Idle,
+            began: OffsetDateTime::now_utc(),
+            peer,
+            class: wanted.class.1.clone(),
+            seconds: wanted.lasts.as_secs(),
+            idle: None,
+            down: None,
+            up: None,
+            failure: None,
+        };
+        *self.latest.lock().unwrap() = Some(report.clone());
+        let course = Course {
+            shell: self.shell.clone(),
+            peer,
+            class: wanted.class.0,
+            lasts: wanted.lasts,
+            latest: self.latest.clone(),
+        };
+        let task = tokio::spawn(async move { course.run().await });
+        *running = Some(AbortOnDropHandle::new(task));
+        Ok(report)
+    }
+
+    /// Breaks one off that runs; whether there was one.
+    pub fn end(&self) -> bool {
+        let task = self.running.lock().unwrap().take();
+        let ended = task.is_some_and(|task| !task.is_finished());
+        if ended && let Some(report) = &mut *self.latest.lock().unwrap() {
+            report.state = State::Failed;
+            report.failure = Some("it was broken off".to_owned());
+        }
+        ended
+    }
+}
+
+/// One test.
+struct Course {
+    shell: Arc<Shell>,
+    peer: u64,
+    class: Class,
+    lasts: Duration,
+    latest: Arc<Mutex<Option<Report>>>,
+}
+
+impl Course {
+    async fn run(&self) {
+        let result = self.measure().await;
+        self.note(|report| match result {
+            Ok(()) => report.state = State::Done,
+            Err(failure) => {
+                report.state = State::Failed;
+                report.failure = Some(failure.to_string());
+            }
+        });
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Report)) {
+        if let Some(report) = &mut *self.latest.lock().unwrap() {
+            change(report);
+        }
+    }
+
+    async fn measure(&self) -> Result<(), Failure> {
+        let mut echo = self.open(Service::Echo)?;
+        let idle = IDLE.min(self.lasts);
+        let taken = speed::round_trips(echo.as_mut(), idle, ECHO_EACH).await?;
+        self.note(|report| {
+            report.idle = RoundTrips::of(taken);
+            report.state = State::Down;
+        });
+        let mut stream = self.open(Service::Generator)?;
+        let (passed, taken) = tokio::join!(
+            speed::download(stream.as_mut(), self.lasts),
+            speed::round_trips(echo.as_mut(), self.lasts, ECHO_EACH)
+        );
+        drop(stream);
+        let down = loaded(passed?, taken?);
+        self.note(|report| {
+            report.down = Some(down);
+            report.state = State::Up;
+        });
+        let mut stream = self.open(Service::Discard)?;
+        let (passed, taken) = tokio::join!(
+            speed::upload(stream.as_mut(), self.lasts),
+            speed::round_trips(echo.as_mut(), self.lasts, ECHO_EACH)
+        );
+        let up = loaded(passed?, taken?);
+        self.note(|report| report.up = Some(up));
+        Ok(())
+    }
+
+    fn open(&self, service: Service) -> Result<Box<dyn Conduit>, Failure> {
+        let target = service.target();
+        let open = Open {
+            class: self.class,
+            target: Target::Name {
+                host: target.name().unwrap_or_default().to_owned(),
+                port: target.port(),
+            },
+            client: None,
+            report_connected: false,
+        };
+        let stream = self.shell.open_stream(self.peer, open)?;
+        Ok(self.shell.conduit_again(stream, false))
+    }
+}
+
+fn loaded(passed: speed::Passed, taken: Vec<Duration>) -> Loaded {
+    Loaded {
+        bytes: passed.bytes,
+        bps: passed.bps(),
+        round_trips: RoundTrips::of(taken),
+    }
+}
