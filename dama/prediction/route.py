@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,9 +28,10 @@ from dama.prediction.places import (
     without_repeats,
 )
 from dama.prediction.profile import Profile
-from dama.prediction.roadmap import HORIZON_M, ObstructionMap
+from dama.prediction.roadmap import ObstructionMap
 from dama.prediction.route_matching import AGAINST_DEG, DRAWN_DEG, DRAWN_M, RouteMatching
 from dama.prediction.track import Point, Track
+from dama.prediction.ways_ahead import HORIZON_M, MOST_PASSAGES
 
 # The route is compared with the map in steps of this length, where covered roads are this near.
 _STEP_M = 20.0
@@ -140,14 +142,15 @@ class Route:
         return self._until(math.inf, at_once=_MOST_SAMPLES)
 
     def ahead(self, offset_m: float) -> Iterator[RoutePassage]:
-        """Yield for each obstruction the next passage that is not over, up to the horizon.
+        """Yield the passages that are not over, up to the horizon, in order.
 
-        What is not matched yet is left out: each call goes on with it for some milliseconds.
+        Of each obstruction only the next few. What is not matched yet is left out: each call goes
+        on with it for some milliseconds.
         """
-        seen: set[str] = set()
+        seen: Counter[str] = Counter()
         for passage in self._until(offset_m + HORIZON_M, offset_m, at_once=_AT_ONCE):
-            if passage.exit_m > offset_m and passage.obstruction_id not in seen:
-                seen.add(passage.obstruction_id)
+            if passage.exit_m > offset_m and seen[passage.obstruction_id] < MOST_PASSAGES:
+                seen[passage.obstruction_id] += 1
                 yield passage
 
     def _until(

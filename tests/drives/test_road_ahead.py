@@ -96,10 +96,10 @@ def test_the_turns_of_many_vehicles_come_near_to_how_traffic_divides() -> None:
 
 def test_no_road_leads_into_an_obstruction_more_than_surely() -> None:
     known = read_extract(field.FIELD / field.ANDORRA).known
-    sums: defaultdict[tuple[str, str], float] = defaultdict(float)
+    sums: defaultdict[tuple[str, str, int], float] = defaultdict(float)
     roads = {road.id for one in known.obstructions.values() for road in one.roads}
     for road_id in roads:
         for passage in known.ahead(road_id):
-            sums[road_id, passage.obstruction_id] += passage.probability
+            sums[road_id, passage.obstruction_id, passage.number] += passage.probability
     assert len(sums) > 500
     assert max(sums.values()) <= 1.0 + 1e-9
