@@ -188,7 +188,7 @@ class Route:
         if track.last is None:
             return None
         if len(self._nearby) >= _MOST_NEARBY:
-            places = {one.place for one in (*track.trail[-_COMPARED:], *track.recent)}
+            places = {one.place for one in (*track.trail, *track.recent)}
             self._nearby = {at: feet for at, feet in self._nearby.items() if at in places}
         feet = _passes(self._near_to(track.last.place), track.course_deg)
         if not feet:
@@ -247,7 +247,7 @@ class Route:
         # looked at more closely.
         recent = track.recent[-1 - _RECENT_STEP :: -_RECENT_STEP][::-1]
         since_ms = recent[0].time_ms if recent else track.last.time_ms
-        points = tuple(one for one in track.trail[-_COMPARED:] if one.time_ms < since_ms)
+        points = tuple(one for one in track.trail if one.time_ms < since_ms)[-_COMPARED:]
         noise_m = math.hypot(DRAWN_M, track.last.accuracy_m or _NOISE_M)
         compared = self._compared
         if compared is None or (compared.points, compared.noise_m) != (points, noise_m):
