@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from dama.prediction.profile import ACCELERATION, Profile
-from dama.prediction.speed import Pace
+from dama.prediction.speed import QUEUED, Pace
 
 # The quantiles that are told.
 _FIRST, _LAST = 0.1, 0.9
@@ -23,11 +24,13 @@ _PLACE_M = 8.0
 # for so long.
 _HELD_UP_EACH_S = 200.0
 _HELD_UP = ((6.0, 0.4), (18.0, 0.35), (45.0, 0.25))
-# Slower than this part of what is driven freely, a vehicle is in a queue: as likely as not, it goes
-# on so up to the portal, but no further than so.
-_QUEUED = 0.45
+# A queue goes on up to the portal at most, and no further than so. It ends at these parts of the
+# way, each with where the part begins that it stands for.
 _QUEUED_MPS = 0.5
 _QUEUE_M = 250.0
+_QUEUE_ENDS = ((0.0, 0.0), (0.3, 0.15), (0.7, 0.5), (1.0, 1.0))
+# Who starts, turns or brakes is as slow for some seconds, too.
+_LEAST_QUEUE_S = 3.0
 # A standing vehicle waits for so much longer, each as probable, or for parts of what it has stood.
 _WAITS = ((2.0, 0.0), (6.0, 0.05), (12.0, 0.1), (24.0, 0.5), (40.0, 1.5))
 
@@ -70,14 +73,14 @@ def arrivals(
     elif away_m == 0.0:
         holds = [(0.0, 1.0)]
         place_s = 0.0
-    elif now_mps < _QUEUED * here_mps:
+    elif now_mps < QUEUED * here_mps:
         queued_s = min(away_m, _QUEUE_M) / max(now_mps, _QUEUED_MPS)
         more_s = max(queued_s - min(entry_s, queued_s), 0.0)
-        holds = [(0.0, 0.4), (0.3 * more_s, 0.2), (0.7 * more_s, 0.2), (more_s, 0.2)]
+        holds = [(part * more_s, share) for part, share in _queue_ends(pace.slow_s, queued_s)]
     else:
         held = -math.expm1(-entry_s / _HELD_UP_EACH_S)
         holds = [(0.0, 1.0 - held), *((wait_s, held * part) for wait_s, part in _HELD_UP)]
-    is_free = stood_s is None and away_m > 0.0 and now_mps >= _QUEUED * here_mps
+    is_free = stood_s is None and away_m > 0.0 and now_mps >= QUEUED * here_mps
     foreseen = 1 if is_free else len(holds)
     spread_s = math.hypot(spread * entry_s, place_s)
     each = weight / len(_NORMAL)
@@ -126,6 +129,22 @@ def _quantiles(
         before_s, before = seconds, middle
         passed += weight
     return found + [before_s] * (len(wanted) - len(found))
+
+
+def _queue_ends(slow_s: float, queued_s: float) -> Iterator[tuple[float, float]]:
+    """Yield at which parts of the way to a portal a queue ends, each with how probably.
+
+    As likely as not, it goes on for as long as it has lasted: it lasts for so much longer with the
+    part that it has lasted of both together.
+    """
+    lasted_s = max(slow_s, _LEAST_QUEUE_S)
+
+    def lasts(part: float) -> float:
+        return lasted_s / (lasted_s + part * queued_s)
+
+    for (part, begins), (_, ends) in pairwise(_QUEUE_ENDS):
+        yield part, lasts(begins) - lasts(ends)
+    yield 1.0, lasts(1.0)
 
 
 def _sped_up(now_mps: float, free_mps: float, away_m: float, free_s: float) -> float:

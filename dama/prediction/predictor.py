@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -66,12 +67,16 @@ LOST_FACTOR = 3
 
 
 class _Way(NamedTuple):
-    """A way into an obstruction, by road or straight ahead, and its probability."""
+    """A way into an obstruction, by road or straight ahead, and its probability.
+
+    `number` is how often the obstruction is passed before, from here on.
+    """
 
     obstruction_id: str
     probability: float
     profile: Profile
     offset_m: float
+    number: int = 0
 
     @property
     def to_entry_m(self) -> float:
@@ -202,11 +207,11 @@ class Predictor:
         patience = self._patience(now_ms)
         if patience == 0.0:
             return ()
-        into: dict[str, list[_Way]] = {}
+        into: dict[tuple[str, int], list[_Way]] = {}
         for way in self._ways(patience):
-            into.setdefault(way.obstruction_id, []).append(way)
+            into.setdefault((way.obstruction_id, way.number), []).append(way)
         found = []
-        for obstruction_id, ways in into.items():
+        for (obstruction_id, _), ways in into.items():
             certainty = self.map.obstructions[obstruction_id].certainty
             probability = math.fsum(way.probability for way in ways)
             confidence = min(probability, 1.0) * certainty * patience
@@ -278,15 +283,18 @@ class Predictor:
             for way in self._by_map(MIN_CONFIDENCE / 4 / leaves):
                 yield way._replace(probability=way.probability * leaves)
         by_map: list[_Way] | None = None
+        passed: Counter[str] = Counter()
         for passage in self._route.ahead(progress.offset_m):
             to_entry_m = max(passage.entry_m - progress.offset_m, 0.0)
             inside_m = passage.exit_m - max(passage.entry_m, progress.offset_m)
             if to_entry_m == 0.0 and inside_m < _AT_EXIT_M:
                 continue
             name = passage.obstruction_id
+            number = passed[name]
+            passed[name] += 1
             found = self._route.way_to(passage, progress.offset_m, self._seen_on())
             if found is not None:
-                yield _Way(name, progress.probability, *found)
+                yield _Way(name, progress.probability, *found, number)
                 continue
             by_map = list(self._by_map(0.0)) if by_map is None else by_map
             same = [way for way in by_map if _is_same_way(way, name, to_entry_m)]
@@ -298,9 +306,9 @@ class Predictor:
             )
             if best is None:
                 unknown = Profile.of_lengths(to_entry_m, inside_m)
-                yield _Way(name, progress.probability, unknown, 0.0)
+                yield _Way(name, progress.probability, unknown, 0.0, number)
             else:
-                yield best._replace(probability=progress.probability)
+                yield best._replace(probability=progress.probability, number=number)
 
     def _seen_on(self) -> Iterator[str]:
         """Yield the roads that the vehicle may be on, the most probable first."""
@@ -313,22 +321,35 @@ class Predictor:
 
         Obstructions that are less probable are left out.
         """
-        found = [
-            (hypothesis.offset_m, weight, into)
-            for hypothesis, weight in self._weighed()
-            if weight >= _LEAST_WEIGHT
-            for into in self._into(hypothesis.road_id)
-        ]
+        found: list[tuple[float, float, Into, int]] = []
+        for hypothesis, weight in self._weighed():
+            if weight < _LEAST_WEIGHT:
+                continue
+            road_id, offset_m = hypothesis.road_id, hypothesis.offset_m
+            ahead = self._into(road_id)
+            # Who has driven through is about to leave: its next passage is the one after that.
+            here = self.map.cover(road_id)
+            over = here is not None and all(
+                _Way(here, 1.0, passage.profile, offset_m).is_at_exit
+                for into in ahead
+                if into.obstruction_id == here and into.number == 0
+                for passage in into.passages
+            )
+            for into in ahead:
+                number = into.number - (over and into.obstruction_id == here)
+                if number >= 0:
+                    found.append((offset_m, weight, into, number))
         # Most vehicles have many tunnels far ahead, each of which few of them will enter.
-        chances: dict[str, float] = {}
-        for _, weight, into in found:
-            chance = weight * into.probability
-            chances[into.obstruction_id] = chances.get(into.obstruction_id, 0.0) + chance
-        for offset_m, weight, into in found:
+        chances: dict[tuple[str, int], float] = {}
+        for _, weight, into, number in found:
+            which = into.obstruction_id, number
+            chances[which] = chances.get(which, 0.0) + weight * into.probability
+        for offset_m, weight, into, number in found:
             name = into.obstruction_id
-            if chances[name] * self.map.obstructions[name].certainty >= least:
+            if chances[name, number] * self.map.obstructions[name].certainty >= least:
                 for passage in into.passages:
-                    way = _Way(name, weight * passage.probability, passage.profile, offset_m)
+                    probability = weight * passage.probability
+                    way = _Way(name, probability, passage.profile, offset_m, number)
                     if not way.is_at_exit:
                         yield way
         yield from self._straight_ahead()
@@ -428,28 +449,31 @@ def _mixed(
     on: ObstructionMap, by_map: tuple[Into, ...], found: Iterable[Continuation]
 ) -> tuple[Into, ...]:
     """Return the passages ahead: on remembered ways, and on those of the traffic."""
-    passages: dict[str, dict[Profile, float]] = {}
+    passages: dict[tuple[str, int], dict[Profile, float]] = {}
+
+    def add(passage: Passage, part: float) -> None:
+        by_way = passages.setdefault((passage.obstruction_id, passage.number), {})
+        known = by_way.get(passage.profile, 0.0)
+        by_way[passage.profile] = known + part * passage.probability
+
     left = 1.0
     for roads, probability in found:
         left -= probability
         for passage in on.along(roads):
-            by_way = passages.setdefault(passage.obstruction_id, {})
-            known = by_way.get(passage.profile, 0.0)
-            by_way[passage.profile] = known + probability * passage.probability
+            add(passage, probability)
     if left == 1.0:
         return by_map
     for into in by_map:
-        by_way = passages.setdefault(into.obstruction_id, {})
         for passage in into.passages:
-            known = by_way.get(passage.profile, 0.0)
-            by_way[passage.profile] = known + left * passage.probability
+            add(passage, left)
     return tuple(
         Into(
             name,
+            number,
             math.fsum(by_way.values()),
-            tuple(Passage(name, probability, profile) for profile, probability in by_way.items()),
+            tuple(Passage(name, part, profile, number) for profile, part in by_way.items()),
         )
-        for name, by_way in passages.items()
+        for (name, number), by_way in sorted(passages.items(), key=lambda item: item[0])
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,18 +17,12 @@ from dama.prediction.habits import TurnCounts
 from dama.prediction.obstruction import Obstruction, Onward, Road
 from dama.prediction.places import METRES_PER_DEGREE, Course, Foot, Line, Plane, Position
 from dama.prediction.profile import Profile, Shape
+from dama.prediction.ways_ahead import HORIZON_M, LEAST, MAX_STEPS, MOST_PASSAGES, ways_ahead
 
 # Segments of one entry of the index: few, so that a long road costs no more than its near part.
 _CHUNK = 8
 # Roads compared with one fix at most, the nearest first: bounds the cost of dense cities.
 MAX_NEAR = 24
-# Branches of the road followed at most, and the least probable one that is followed.
-_MAX_STEPS = 256
-_LEAST = 0.03
-# A roundabout is so long at most. Where more of the traffic than this would come to its own way
-# again, the way ends.
-_ROUND_M = 300.0
-_ALL = 0.999
 # What is reached is kept for so many roads, and for so many distances from each.
 _MOST_REACHES = 10_000
 _MOST_DISTANCES = 6
@@ -36,8 +31,6 @@ _MOST_DISTANCES = 6
 _CELL_DEG = 5e-4
 _AROUND_M = 40.0
 _MOST_CELLS = 50_000
-# How far ahead is looked.
-HORIZON_M = 5_000.0
 # Profiles are kept for so many ways.
 _MOST_PROFILES = 20_000
 # Roads looked at to find what was driven between two others.
@@ -62,88 +55,25 @@ class Near(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A way into an obstruction and through it, and how probably it is taken."""
+    """A way into an obstruction and through it, and how probably it is taken.
+
+    `number` is how many passages of the same obstruction lie before it on its way.
+    """
 
     obstruction_id: str
     probability: float
     profile: Profile
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Into:
-    """The passages of one obstruction on the ways ahead, and how probably one of them is taken."""
+    """The passages of one obstruction and number on the ways ahead, and how probable they are."""
 
     obstruction_id: str
+    number: int
     probability: float
     passages: tuple[Passage, ...]
-
-
-_Through: TypeAlias = tuple[float, tuple[str, ...]]
-"""How probable a way through an obstruction is, and its roads."""
-
-
-@dataclass(slots=True)
-class _Entry:
-    """A place where a way enters an obstruction, and where those who take it come out again."""
-
-    obstruction_id: str
-    probability: float
-    approach: tuple[str, ...]
-    # The roads from there to an exit, each with its probability.
-    exits: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
-
-    def leave(self, probability: float, ways: tuple[str, ...]) -> None:
-        """Take in that a way leaves the obstruction, at its end."""
-        self.exits.append((probability, ways[len(self.approach) :]))
-
-    def through(self, rounds: Iterable[_Round]) -> Iterator[_Through]:
-        """Yield the ways from the portal to an exit, with their probabilities.
-
-        Those that were not followed to an exit come out as the others do: whether the obstruction
-        is entered does not depend on what is known of its inside. Those who come round before they
-        enter it take the same ways once more.
-        """
-        entered = self.probability
-        again: dict[int, float] = {}
-        for one in rounds:
-            if self.obstruction_id not in one.passed and self.approach[: len(one.way)] == one.way:
-                again[len(one.way)] = again.get(len(one.way), 0.0) + one.part
-        for part in again.values():
-            entered *= 1.0 + part
-        total = math.fsum(probability for probability, _ in self.exits)
-        for probability, inside in self.exits:
-            yield entered * probability / total, inside
-
-
-class _Round(NamedTuple):
-    """Which part of those who have come by a way to its last road come to that road again.
-
-    `passed` are the obstructions that they drive through until then.
-    """
-
-    way: tuple[str, ...]
-    part: float
-    passed: frozenset[str]
-
-
-class _Branch(NamedTuple):
-    """A way ahead, not yet followed to its end; the most probable, then the oldest, comes first."""
-
-    minus_probability: float
-    number: int
-    road_id: str
-    done_m: float
-    ways: tuple[str, ...]
-    entered: _Entry | None
-    # The roads driven so far, and the obstructions left behind: neither is driven again. A vehicle
-    # that comes back is predicted when it does.
-    driven: frozenset[str]
-    passed: frozenset[str]
-
-    @property
-    def probability(self) -> float:
-        """How probably it is taken."""
-        return -self.minus_probability
 
 
 class _Reach(NamedTuple):
@@ -316,7 +246,7 @@ class ObstructionMap:
         # From which distance to which the same is found.
         since_m, until_m = 0.0, math.inf
         todo = [(road_id, 0.0, 1.0)]
-        for _ in range(_MAX_STEPS):
+        for _ in range(MAX_STEPS):
             if not todo:
                 break
             here, begins_m, probability = todo.pop()
@@ -331,7 +261,7 @@ class ObstructionMap:
             todo.extend(
                 (step.road_id, ends_m, probability * step.probability)
                 for step in self._roads[here].onward
-                if step.road_id in self._roads and probability * step.probability >= _LEAST
+                if step.road_id in self._roads and probability * step.probability >= LEAST
             )
         if len(self._reaches) >= _MOST_REACHES:
             self._reaches.clear()
@@ -343,7 +273,15 @@ class ObstructionMap:
         """Return the passages of obstructions that begin within the horizon, on every way."""
         if road_id not in self._passages:
             # The map never changes, and many vehicles ask the same of each of its roads.
-            self._passages[road_id] = tuple(self._follow(road_id))
+            self._passages[road_id] = tuple(
+                Passage(
+                    way.obstruction_id,
+                    way.probability,
+                    self._profile(way.approach, way.inside),
+                    way.number,
+                )
+                for way in ways_ahead(road_id, self._roads, self._courses)
+            )
         return self._passages[road_id]
 
     def turned(self, counts: TurnCounts) -> ObstructionMap:
@@ -401,11 +339,12 @@ class ObstructionMap:
     def along(self, roads: Sequence[str]) -> list[Passage]:
         """Return the passages of obstructions on a way that is surely driven, up to the horizon.
 
-        Of each obstruction the first one. Where the way ends, or the map has a gap, most go on as
+        Where the way ends, or the map has a gap, most go on as
         the map says: behind a portal it often has no roads.
         """
         way = self._unbroken(roads)
-        found: dict[str, Passage] = {}
+        found: list[Passage] = []
+        numbers: Counter[str] = Counter()
         probability = 1.0
         if not any(self._roads[road_id].covered_by for road_id in way):
             probability = self._go_on(way)
@@ -415,11 +354,12 @@ class ObstructionMap:
             ends = begins + 1
             while cover and ends < len(way) and self._roads[way[ends]].covered_by == cover:
                 ends += 1
-            if cover and cover not in found:
+            if cover and numbers[cover] < MOST_PASSAGES:
                 profile = self._profile(way[:begins], way[begins:ends])
-                found[cover] = Passage(cover, probability, profile)
+                found.append(Passage(cover, probability, profile, numbers[cover]))
+                numbers[cover] += 1
             begins = ends
-        return list(found.values())
+        return found
 
     def _unbroken(self, roads: Sequence[str]) -> list[str]:
         """Return the roads of a way up to the horizon, or to its exit there, or to a gap."""
@@ -463,88 +403,16 @@ class ObstructionMap:
         return probability
 
     def into(self, road_id: str) -> tuple[Into, ...]:
-        """Return the same by obstruction."""
+        """Return the same by obstruction and number, the lower numbers of each first."""
         if road_id not in self._into:
-            by_obstruction: dict[str, list[Passage]] = {}
+            together: dict[tuple[str, int], list[Passage]] = {}
             for passage in self.ahead(road_id):
-                by_obstruction.setdefault(passage.obstruction_id, []).append(passage)
+                together.setdefault((passage.obstruction_id, passage.number), []).append(passage)
             self._into[road_id] = tuple(
-                Into(name, math.fsum(one.probability for one in passages), tuple(passages))
-                for name, passages in by_obstruction.items()
+                Into(*which, math.fsum(one.probability for one in passages), tuple(passages))
+                for which, passages in sorted(together.items(), key=lambda item: item[0])
             )
         return self._into[road_id]
-
-    def _follow(self, road_id: str) -> Iterator[Passage]:
-        """Follow a road onward from its beginning, the most probable ways first."""
-        todo = [_Branch(-1.0, 0, road_id, 0.0, (), None, frozenset(), frozenset())]
-        entries: list[_Entry] = []
-        rounds: list[_Round] = []
-        # By way: how probably it is taken, and how far on its last road begins.
-        reached: dict[tuple[str, ...], tuple[float, float]] = {}
-        for step in range(1, _MAX_STEPS + 1):
-            if not todo:
-                break
-            branch = heapq.heappop(todo)
-            road, course = self._roads[branch.road_id], self._courses[branch.road_id]
-            entered, passed = branch.entered, branch.passed
-            driven = branch.driven | {road.id}
-            if entered and entered.obstruction_id != road.covered_by:
-                entered.leave(branch.probability, branch.ways)
-                passed |= {entered.obstruction_id}
-                entered = None
-            if road.covered_by and not entered:
-                if road.covered_by in passed:
-                    continue
-                entered = _Entry(road.covered_by, branch.probability, branch.ways)
-                entries.append(entered)
-            done_m = branch.done_m + course.length_m
-            ways = (*branch.ways, road.id)
-            reached[ways] = branch.probability, branch.done_m
-            left = branch.probability
-            # A way that is inside an obstruction at the horizon is followed to its exit.
-            onwards = road.onward if done_m <= HORIZON_M or entered else ()
-            comes = {
-                one.road_id: ways[: ways.index(one.road_id) + 1]
-                for one in onwards
-                if one.road_id in driven
-            }
-            soon = {name for name, way in comes.items() if done_m - reached[way][1] <= _ROUND_M}
-            again = math.fsum(
-                one.probability for one in onwards if one.road_id in comes.keys() - soon
-            )
-            for onward in onwards if again < _ALL else ():
-                # Nobody drives round a block: who could, takes one of the other ways.
-                probability = branch.probability * onward.probability / (1.0 - again)
-                if onward.road_id in soon:
-                    # Who comes round at once takes the ways that have been followed from there.
-                    way = comes[onward.road_id]
-                    seen = passed | {entered.obstruction_id} if entered else passed
-                    rounds.append(_Round(way, probability / reached[way][0], seen))
-                elif onward.road_id in comes:
-                    continue
-                elif onward.road_id in self._roads and probability >= _LEAST:
-                    left -= probability
-                    following = _Branch(
-                        -probability,
-                        step,
-                        onward.road_id,
-                        done_m,
-                        ways,
-                        entered,
-                        driven,
-                        passed,
-                    )
-                    heapq.heappush(todo, following)
-            if entered and (left > _LEAST or left >= branch.probability):
-                # What the map does not follow leaves the obstruction here.
-                entered.leave(left, ways)
-        for branch in todo:
-            if branch.entered:
-                branch.entered.leave(branch.probability, branch.ways)
-        for entry in entries:
-            for probability, inside in entry.through(rounds):
-                profile = self._profile(entry.approach, inside)
-                yield Passage(entry.obstruction_id, probability, profile)
 
     def way(self, roads: Sequence[str], obstruction_id: str) -> Profile:
         """Return the profile of roads that lead to an obstruction and, last, through it."""
@@ -579,7 +447,7 @@ def _learned(onward: Sequence[Onward], taken: Mapping[str | None, float]) -> tup
     """Return what follows a road by the turns that were taken, and by what the map says."""
     # A way that is not on the map can only be taken where the map leaves some of the traffic to it.
     left = 1.0 - math.fsum(one.probability for one in onward)
-    counts = {name: count for name, count in taken.items() if name is not None or left > _LEAST}
+    counts = {name: count for name, count in taken.items() if name is not None or left > LEAST}
     total = _GUESS + math.fsum(counts.values())
     return tuple(
         Onward(one.road_id, (_GUESS * one.probability + counts.get(one.road_id, 0.0)) / total)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -27,9 +28,10 @@ from dama.prediction.places import (
     without_repeats,
 )
 from dama.prediction.profile import Profile
-from dama.prediction.roadmap import HORIZON_M, ObstructionMap
+from dama.prediction.roadmap import ObstructionMap
 from dama.prediction.route_matching import AGAINST_DEG, DRAWN_DEG, DRAWN_M, RouteMatching
 from dama.prediction.track import Point, Track
+from dama.prediction.ways_ahead import HORIZON_M, MOST_PASSAGES
 
 # The route is compared with the map in steps of this length, where covered roads are this near.
 _STEP_M = 20.0
@@ -58,6 +60,8 @@ _USUAL = 1.5
 _APART_M = 10.0
 _BESIDE_M = 30.0
 _COMPARED = 48
+# What is near is kept for so many places.
+_MOST_NEARBY = 3 * _COMPARED
 _MOST_PASSES = 12
 # Between two places the route goes on as far as they are apart, or further in a bend, up to so many
 # times as far; one standard deviation of what is beyond that; and the most that a difference costs,
@@ -131,8 +135,10 @@ class Route:
         self._matching: dict[int, RouteMatching] = {}
         self._matched: dict[int, tuple[RoutePassage, ...]] = {}
         self._leading: dict[tuple[str, RoutePassage], tuple[str, ...] | None] = {}
-        # The passes of the places of the track that was compared last: most are asked for again.
-        self._passes: dict[Point, list[Foot]] = {}
+        # What is near to places of the track, the nearest first, and what came of comparing them:
+        # with the next fix, most of it is asked for again.
+        self._nearby: dict[Position, list[Foot]] = {}
+        self._compared: _Compared | None = None
 
     @property
     def passages(self) -> tuple[RoutePassage, ...]:
@@ -140,14 +146,15 @@ class Route:
         return self._until(math.inf, at_once=_MOST_SAMPLES)
 
     def ahead(self, offset_m: float) -> Iterator[RoutePassage]:
-        """Yield for each obstruction the next passage that is not over, up to the horizon.
+        """Yield the passages that are not over, up to the horizon, in order.
 
-        What is not matched yet is left out: each call goes on with it for some milliseconds.
+        Of each obstruction only the next few. What is not matched yet is left out: each call goes
+        on with it for some milliseconds.
         """
-        seen: set[str] = set()
+        seen: Counter[str] = Counter()
         for passage in self._until(offset_m + HORIZON_M, offset_m, at_once=_AT_ONCE):
-            if passage.exit_m > offset_m and passage.obstruction_id not in seen:
-                seen.add(passage.obstruction_id)
+            if passage.exit_m > offset_m and seen[passage.obstruction_id] < MOST_PASSAGES:
+                seen[passage.obstruction_id] += 1
                 yield passage
 
     def _until(
@@ -180,7 +187,10 @@ class Route:
         """Return where on the route a vehicle is; None where it is not near it, or drives back."""
         if track.last is None:
             return None
-        feet = self._feet(track.last.place, _NEAR_M, track.course_deg)
+        if len(self._nearby) >= _MOST_NEARBY:
+            places = {one.place for one in (*track.trail, *track.recent)}
+            self._nearby = {at: feet for at, feet in self._nearby.items() if at in places}
+        feet = _passes(self._near_to(track.last.place), track.course_deg)
         if not feet:
             return None
         here = feet[0]
@@ -197,20 +207,12 @@ class Route:
         odds = _KEPT / (1.0 - _KEPT) * math.exp(-0.5 * _WORTH * max(unusual - _USUAL, 0.0))
         return Progress(here.offset_m, odds / (1.0 + odds))
 
-    def _feet(self, place: Position, radius_m: float, course_deg: float | None) -> list[Foot]:
-        """Return the nearest place of each pass of the route by a position, the nearest first."""
-        found = sorted(self._near(place, radius_m), key=lambda foot: foot.lateral_m)
-        kept: list[Foot] = []
-        for foot in found:
-            if kept and foot.lateral_m > kept[0].lateral_m + _BESIDE_M:
-                break
-            if course_deg is not None and turn_deg(foot.heading_deg, course_deg) > AGAINST_DEG:
-                continue
-            if all(abs(foot.offset_m - other.offset_m) > _APART_M for other in kept):
-                kept.append(foot)
-                if len(kept) == _MOST_PASSES:
-                    break
-        return kept
+    def _near_to(self, place: Position) -> list[Foot]:
+        """Return the places of the route's segments near a position, the nearest first."""
+        found = self._nearby.get(place)
+        if found is None:
+            found = self._nearby[place] = sorted(self._near(place, _NEAR_M), key=_beside)
+        return found
 
     def _near(self, place: Position, radius_m: float) -> Iterator[Foot]:
         north = radius_m / METRES_PER_DEGREE
@@ -245,38 +247,25 @@ class Route:
         # looked at more closely.
         recent = track.recent[-1 - _RECENT_STEP :: -_RECENT_STEP][::-1]
         since_ms = recent[0].time_ms if recent else track.last.time_ms
-        points = [one for one in track.trail[-_COMPARED:] if one.time_ms < since_ms]
-        points += recent
-        self._passes = {
-            one: self._passes[one] if one in self._passes else self._feet(one.place, _NEAR_M, None)
-            for one in points
-        }
+        points = tuple(one for one in track.trail if one.time_ms < since_ms)[-_COMPARED:]
         noise_m = math.hypot(DRAWN_M, track.last.accuracy_m or _NOISE_M)
-        before: list[tuple[float, float]] = []
-        moved_m, here = 0.0, None
-        for place, passes in [
-            *((one.place, self._passes[one]) for one in points),
-            (track.last.place, feet),
-        ]:
-            moved_m += distance_m(here, place) if here is not None else 0.0
-            here = place
-            if not passes:
-                # Beside the route: the next place on it is compared with the last one.
-                continue
-            before = [
-                (
-                    foot.offset_m,
-                    (foot.lateral_m / noise_m) ** 2 + _least_unlike(before, foot.offset_m, moved_m),
-                )
-                for foot in passes
-            ]
-            moved_m = 0.0
-        return [round(unlike) for _, unlike in before]
+        compared = self._compared
+        if compared is None or (compared.points, compared.noise_m) != (points, noise_m):
+            compared = _Compared(points, noise_m)
+            for point in points:
+                compared.step(point.place, _passes(self._near_to(point.place), None))
+            # It is kept as it is here: what follows is another way each time.
+            self._compared = compared
+        last = compared.copy()
+        for point in recent:
+            last.step(point.place, _passes(self._near_to(point.place), None))
+        last.step(track.last.place, feet)
+        return [round(unlike) for _, unlike in last.before]
 
     def _beside_m(self, place: Position, around_m: float) -> float:
         """Return how far a recent place is from the route around an offset."""
-        near = (f for f in self._near(place, _NEAR_M) if abs(f.offset_m - around_m) < 600.0)
-        return min((foot.lateral_m for foot in near), default=_NEAR_M)
+        near = (f for f in self._near_to(place) if abs(f.offset_m - around_m) < 600.0)
+        return next((foot.lateral_m for foot in near), _NEAR_M)
 
     def _place(self, offset_m: float) -> Position:
         number = min(max(bisect_right(self._at, offset_m) - 1, 0), len(self._line) - 2)
@@ -387,7 +376,11 @@ class Route:
             for part in shapely.get_parts(cut):
                 if part.length > 0.0:
                     ends = [part.coords[0], part.coords[-1]]
-                    feet = [foot for end in ends for foot in self._feet(end, 5.0, None)[:1]]
+                    feet = [
+                        min(near, key=_beside)
+                        for end in ends
+                        if (near := list(self._near(end, 5.0)))
+                    ]
                     if len(feet) == len(ends):
                         yield RoutePassage(obstruction.id, feet[0].offset_m, feet[1].offset_m)
 
@@ -397,11 +390,75 @@ def is_as_long(one_m: float, other_m: float) -> bool:
     return abs(one_m - other_m) <= _SAME_WAY_M + _SAME_WAY * other_m
 
 
+def _beside(foot: Foot) -> float:
+    return foot.lateral_m
+
+
+def _passes(found: Iterable[Foot], course_deg: float | None) -> list[Foot]:
+    """Return the nearest place of each pass of a route, of places with the nearest first."""
+    kept: list[Foot] = []
+    for foot in found:
+        if kept and foot.lateral_m > kept[0].lateral_m + _BESIDE_M:
+            break
+        if course_deg is not None and turn_deg(foot.heading_deg, course_deg) > AGAINST_DEG:
+            continue
+        if all(abs(foot.offset_m - other.offset_m) > _APART_M for other in kept):
+            kept.append(foot)
+            if len(kept) == _MOST_PASSES:
+                break
+    return kept
+
+
+@dataclass(slots=True)
+class _Compared:
+    """The comparison of a track's places, in order, with the passes of a route near them.
+
+    `before` are the passes of the last place that has any: where each is along the route, and how
+    unlike the track up to there is to the route up to there.
+    """
+
+    points: tuple[Point, ...]
+    noise_m: float
+    before: list[tuple[float, float]] = field(default_factory=list)
+    _place: Position | None = None
+    _moved_m: float = 0.0
+
+    def copy(self) -> _Compared:
+        """Return one that goes on from here by itself."""
+        return replace(self)
+
+    def step(self, place: Position, passes: Iterable[Foot]) -> None:
+        """Go on to the next place, and the route's passes near it.
+
+        Beside the route there is none: the next place on it is compared with the last one.
+        """
+        if self._place is not None:
+            self._moved_m += distance_m(self._place, place)
+        self._place = place
+        likely_first = sorted(self.before, key=_cost)
+        found = [
+            (
+                foot.offset_m,
+                (foot.lateral_m / self.noise_m) ** 2
+                + _least_unlike(likely_first, foot.offset_m, self._moved_m),
+            )
+            for foot in passes
+        ]
+        if found:
+            self.before, self._moved_m = found, 0.0
+
+
+def _cost(one: tuple[float, float]) -> float:
+    return one[1]
+
+
 def _least_unlike(before: list[tuple[float, float]], offset_m: float, moved_m: float) -> float:
-    """Return the least cost of a pass, after those of the place before with theirs."""
-    costs = []
+    """Return the least cost of a pass, after those of the place before, the least unlike first."""
+    least = math.inf if before else 0.0
     for before_m, unlike in before:
+        if unlike >= least:
+            break
         along_m = offset_m - before_m
         away_m = max(moved_m - along_m, along_m - _BENT * moved_m, 0.0)
-        costs.append(unlike + min((away_m / _ALONG_M) ** 2, _MOST_UNLIKE))
-    return min(costs, default=0.0)
+        least = min(least, unlike + min((away_m / _ALONG_M) ** 2, _MOST_UNLIKE))
+    return least

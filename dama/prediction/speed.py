@@ -15,6 +15,8 @@ _MEANT_S = 8.0
 _HINDERED_S = 40.0
 # A queue says little of how a vehicle drives on a road that is free.
 _QUEUED_S = 150.0
+# Slower than this part of what is driven freely, a vehicle is in a queue.
+QUEUED = 0.45
 _MEANT = 0.7
 _HINDERED = 0.5
 _RECENT_TIME_S = 1.5
@@ -34,7 +36,8 @@ class Pace:
 
     `now_mps` is the present speed, smoothed; `cruise_mps` the one it last kept when nothing
     hindered it, `usual_mps` its mean over minutes; `ratio` and `usual_ratio` are the same as parts
-    of what is expected of the road. `moved_s` is how long it has been moving.
+    of what is expected of the road. `moved_s` is how long it has been moving, `slow_s` how long of
+    that it has been as slow as in a queue, stops not counted.
     """
 
     now_mps: float = 0.0
@@ -43,6 +46,7 @@ class Pace:
     usual_mps: float | None = None
     usual_ratio: float = 1.0
     moved_s: float = 0.0
+    slow_s: float = 0.0
 
     def after(self, speed_mps: float, elapsed_s: float, expected_mps: float | None) -> Pace:
         """Return the pace after a further measurement.
@@ -64,6 +68,9 @@ class Pace:
         cruise = now if self.cruise_mps is None else self.cruise_mps
         usual = now if self.usual_mps is None else self.usual_mps
         ratio, usual_ratio = self.ratio, self.usual_ratio
+        slow_s = 0.0
+        if now < QUEUED * (expected_mps * ratio if expected_mps else cruise):
+            slow_s = self.slow_s + elapsed_s
         if now > _HINDERED * cruise:
             cruise += (now - cruise) * part(_MEANT_S)
             usual += (now - usual) * part(_USUAL_S)
@@ -76,7 +83,7 @@ class Pace:
             ratio += (driven - ratio) * _part(elapsed_s, _MEANT_S if meant else _QUEUED_S)
             if meant:
                 usual_ratio += (driven - usual_ratio) * _part(elapsed_s, _USUAL_S)
-        return Pace(now, cruise, ratio, usual, usual_ratio, moved_s)
+        return Pace(now, cruise, ratio, usual, usual_ratio, moved_s, slow_s)
 
     def factor(self, *, is_known: bool) -> float:
         """Return what it will drive freely as a part of what is expected of a road.

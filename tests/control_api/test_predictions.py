@@ -9,6 +9,7 @@ from dama.prediction import Announcement, Blockage, Fix, ObstructionMap
 from dama.prediction.habits import Habits
 from dama.prediction.learning import Learned
 from tests.dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix
+from tests.dama.prediction.test_passages import serpentine
 
 VAN, BUS = 10, 11
 
@@ -106,6 +107,24 @@ def test_both_ends_of_a_link_observe_one_blockage() -> None:
     made.observe(VAN, ms(32.4), ms(60))
     made.observe(VAN, ms(32), ms(60.2))
     assert made.blockages(ms(61)) == {}
+
+
+def test_during_one_passage_of_an_obstruction_the_next_one_stays_expected() -> None:
+    made = driving(eastwards(-40.0, 20.0), serpentine())
+    first, second = made.blockages(ms(30))[VAN]
+    # It is dark a second before it was to be, or three seconds after.
+    for begins in (31, 35):
+        made = driving(eastwards(-40.0, 20.0), serpentine())
+        made.observe(VAN, ms(begins), None)
+        present, following = made.blockages(ms(begins + 1))[VAN]
+        assert present.entry_ms == ms(begins)
+        assert present.duration_s == first.duration_s
+        assert following == second
+        # After it, before there is a fix, and then with one.
+        made.observe(VAN, ms(begins), ms(begins + 10))
+        assert made.blockages(ms(begins + 10))[VAN] == (second,)
+        made.feed(VAN, fix(begins + 11, 230.0, 0.0, 20.0))
+        assert abs(only(made, begins + 11).entry_ms - ms(begins + 11 + 18.5)) < 1_500
 
 
 def test_a_loss_that_nothing_foretold_reserves_nothing() -> None:

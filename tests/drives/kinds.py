@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ _TAIL_M = 700.0
 _BESIDE_M = 50.0
 # The way that the map lacks lies so near before the portal.
 _UNKNOWN_M = 1_200.0
+# The way back to a cover that was left is no longer than this.
+_BACK_M = 1_200.0
 _TRIES = 40
 
 _GOOD = Receiver()
@@ -59,7 +62,7 @@ def drives_over(
     for seed in range(first_seed, first_seed + count):
         dice = random.Random(seed)
         kind = names[seed % len(names)]
-        makes = KINDS.get(kind) or FREE[kind]
+        makes = (KINDS | FREE | TWICE)[kind]
         plan = next((p for _ in range(_TRIES) if (p := makes(extract, dice))), None)
         if plan is not None:
             yield _driven(extract, dice, kind, seed, plan)
@@ -205,6 +208,45 @@ def _approach(extract: Extract, dice: random.Random) -> _Plan | None:
     return _over([], _onward(extract, dice, lead[0], tail_m=_LEAD_M[1] + _TAIL_M))
 
 
+def _twice(extract: Extract, dice: random.Random) -> _Plan | None:
+    """Drive through a cover, and by the shortest way back to it and through it once more."""
+    portal = dice.choice(_portals(extract))
+    first = _out_of(extract, dice, portal)
+    back = first and _way_back(extract, first[-1], extract.cover(portal))
+    if not first or not back:
+        return None
+    beyond = _onward(extract, dice, back[-1])
+    return _over([*_before(extract, dice, portal), *first, *back[:-1]], beyond)
+
+
+def _out_of(extract: Extract, dice: random.Random, portal: Edge) -> list[Edge] | None:
+    """Return a way from a portal through its cover, and the first edge behind it."""
+    edges = [portal]
+    while extract.cover(edges[-1]):
+        step = extract.driven_on(dice, edges[-1])
+        if step is None or step in edges:
+            return None
+        edges.append(step)
+    return edges
+
+
+def _way_back(extract: Extract, edge: Edge, cover: str | None) -> list[Edge] | None:
+    """Return the shortest way in the open from behind an edge to a cover, its first edge last."""
+    todo: list[tuple[float, str, tuple[Edge, ...]]] = [(0.0, edge.id, ())]
+    seen: set[str] = set()
+    while todo:
+        done_m, here, ways = heapq.heappop(todo)
+        if ways and extract.cover(ways[-1]) == cover:
+            return list(ways)
+        if here in seen or (ways and extract.cover(ways[-1])):
+            continue
+        seen.add(here)
+        for step in extract.steps(ways[-1] if ways else edge):
+            if done_m + step.length_m <= _BACK_M:
+                heapq.heappush(todo, (done_m + step.length_m, step.id, (*ways, step)))
+    return None
+
+
 KINDS: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
     "through": _through,
     "turn-off": _turn_off,
@@ -219,6 +261,10 @@ KINDS: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
     "two in a row": _two_in_a_row,
     "unknown road": _unknown_road,
 }
+
+# What lies between its passages of one obstruction is short enough to tell the second before the
+# first.
+TWICE: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {"twice": _twice}
 
 # Drives whose drivers choose at each junction whatever lies ahead. The other kinds are made so that
 # a portal is passed, or is not: how often what is told comes can be asked of these only.

@@ -178,18 +178,18 @@ def judge(
         if entry.last_fix_ms - AHEAD_MS < begins_ms:
             continue
         result.entries += 1
-        early = _told_of(entry, told, times, entry.last_fix_ms - AHEAD_MS)
+        early = _told_of(entry, entries, told, times, entry.last_fix_ms - AHEAD_MS)
         if early is not None and early.confidence >= TOLD:
             result.entered[_place(entry.time_ms, early.entry_within_ms)] += 1
             error = abs(early.entry_ms - entry.time_ms) / 1000.0
             held_up = _is_held_up(made.drive.fixes, entry.last_fix_ms)
             (result.held_up_s if held_up else result.free_s).append(error)
             # The exit is judged by what is known at the portal, when the vehicle is lost from view.
-            last = _told_of(entry, told, times, entry.last_fix_ms)
+            last = _told_of(entry, entries, told, times, entry.last_fix_ms)
             if last is not None:
                 result.exits_s.append(abs(last.exit_ms - entry.exit_ms) / 1000.0)
                 result.left[_place(entry.exit_ms, last.exit_within_ms)] += 1
-        late = _told_of(entry, told, times, entry.last_fix_ms - LATEST_MS)
+        late = _told_of(entry, entries, told, times, entry.last_fix_ms - LATEST_MS)
         untold = late is None or late.confidence < TOLD
         knowable = _perfect(extract, made, entry, entry.last_fix_ms - LATEST_MS) >= TOLD
         result.untold += untold
@@ -230,15 +230,22 @@ def _entries(extract: Extract, made: KnownDrive) -> list[_Entry]:
 
 def _told_of(
     entry: _Entry,
+    entries: Sequence[_Entry],
     told: Sequence[tuple[int, tuple[Blockage, ...]]],
     times: Sequence[int],
     at_ms: int,
 ) -> Blockage | None:
+    """Return what was told of an entry: of several into one obstruction, in their order."""
     place = bisect_right(times, at_ms) - 1
-    for blockage in told[place][1] if place >= 0 else ():
-        if blockage.obstruction_id == entry.obstruction_id:
-            return blockage
-    return None
+    if place < 0:
+        return None
+    now_ms, blockages = told[place]
+    of = [one for one in blockages if one.obstruction_id == entry.obstruction_id]
+    others = [other for other in entries if other.obstruction_id == entry.obstruction_id]
+    before = sum(now_ms < other.time_ms < entry.time_ms for other in others)
+    if of and of[0].entry_ms <= now_ms:
+        before += any(other.time_ms <= now_ms < other.exit_ms for other in others)
+    return of[before] if before < len(of) else None
 
 
 def _place(moment_ms: int, told_ms: tuple[int, int] | None) -> str:
@@ -263,21 +270,28 @@ def _samples(
     Before it comes when that is, behind it whether it came.
     """
     ends_ms = told[-1][0]
-    near: dict[str | None, int] = {}
+    near: dict[tuple[str | None, int], int] = {}
     for now_ms, blockages in told:
+        passed: Counter[str | None] = Counter()
         for blockage in blockages:
+            name = blockage.obstruction_id
+            which = name, passed[name]
+            passed[name] += 1
             if not 0 <= blockage.entry_ms - now_ms <= ahead_ms:
                 continue
-            before = near.get(blockage.obstruction_id)
-            near[blockage.obstruction_id] = now_ms
+            before = near.get(which)
+            near[which] = now_ms
             if before is not None and now_ms - before < _AGAIN_MS:
                 continue
             until_ms = blockage.entry_ms + _GRACE_MS
-            came = any(
-                entry.obstruction_id == blockage.obstruction_id
-                and now_ms - 2_000 <= entry.time_ms <= until_ms
+            come = [
+                entry
                 for entry in entries
-            )
+                if entry.obstruction_id == name
+                and entry.exit_ms > now_ms - 2_000
+                and entry.time_ms <= until_ms
+            ]
+            came = len(come) > which[1]
             # What is open when the drive ends is not known to be false.
             if came or ends_ms > blockage.entry_ms + LATEST_MS:
                 yield now_ms, blockage, came

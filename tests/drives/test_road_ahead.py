@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from itertools import pairwise
 
 import pytest
 
-from dama.prediction import ObstructionMap
+from dama.prediction import Blockage, ObstructionMap, Predictor
 from dama.prediction.habits import TurnCounts
 from tests.drives import field
+from tests.drives.evaluation import LATEST_MS
 from tests.drives.extract import Extract, read_extract
-from tests.drives.kinds import FREE, KINDS, KnownDrive, drives_over
+from tests.drives.kinds import FREE, KINDS, TWICE, KnownDrive, drives_over
 from tests.drives.road_ahead import CERTAIN, TOLD, habits_of, judge_all
 
 _ABSENT = field.missing(*field.EXTRACTS.values())
@@ -60,6 +62,33 @@ def test_with_the_route_known_what_is_told_comes(town: Extract, driven: list[Kno
     assert outcome.false_percent(TOLD) <= 10.0
 
 
+def test_both_passages_of_one_obstruction_are_told_before_the_first(town: Extract) -> None:
+    seen = 0
+    for made in drives_over(town, 8, 1_000, TWICE):
+        covers = {edge.way.id: town.cover(edge) for edge in made.edges}
+        names = [covers[stay.way_id] for stay in made.drive.covered]
+        pair = next((n for n, both in enumerate(pairwise(names)) if both[0] == both[1]), None)
+        if pair is None:
+            continue
+        first, second = made.drive.covered[pair : pair + 2]
+        predictor = Predictor(made.known, route=made.route)
+        told: tuple[Blockage, ...] = ()
+        for fix in made.drive.fixes:
+            if fix.time_ms <= first.last_fix_ms - LATEST_MS:
+                predictor.feed(fix)
+                told = predictor.blockages(fix.time_ms)
+        of = [one for one in told if one.obstruction_id == names[pair]]
+        if not of or second.entry_ms - first.entry_ms > 120_000:
+            continue
+        seen += 1
+        assert len(of) >= 2, made.seed
+        for one, stay in zip(of, (first, second), strict=False):
+            assert one.confidence >= TOLD
+            # A light on the way is not foreseen.
+            assert stay.entry_ms >= one.entry_ms - 15_000
+    assert seen >= 2
+
+
 def test_the_second_time_on_a_way_is_as_good_as_the_route(
     town: Extract, driven: list[KnownDrive]
 ) -> None:
@@ -96,10 +125,10 @@ def test_the_turns_of_many_vehicles_come_near_to_how_traffic_divides() -> None:
 
 def test_no_road_leads_into_an_obstruction_more_than_surely() -> None:
     known = read_extract(field.FIELD / field.ANDORRA).known
-    sums: defaultdict[tuple[str, str], float] = defaultdict(float)
+    sums: defaultdict[tuple[str, str, int], float] = defaultdict(float)
     roads = {road.id for one in known.obstructions.values() for road in one.roads}
     for road_id in roads:
         for passage in known.ahead(road_id):
-            sums[road_id, passage.obstruction_id] += passage.probability
+            sums[road_id, passage.obstruction_id, passage.number] += passage.probability
     assert len(sums) > 500
     assert max(sums.values()) <= 1.0 + 1e-9

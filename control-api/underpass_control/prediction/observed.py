@@ -42,32 +42,42 @@ def as_observed(
     """
     if observed is None:
         return expected
+    others = _of_others(expected, observed)
     if observed.exit_ms is not None:
-        return tuple(one for one in expected if not _is_over(one, observed, observed.exit_ms))
+        return tuple(one for one in others if one.entry_ms >= observed.exit_ms)
     begun = observed.expected
-    others = tuple(
-        one
-        for one in expected
-        if not has_begun(one.span, observed.entry_ms)
-        and (begun is None or not is_told_again(one.span, one.based_on_ms, begun.span))
-        and one.exit_ms > now_ms
-    )
+    others = tuple(one for one in others if one.exit_ms > now_ms)
     present = None if begun is None else _present(begun, observed.entry_ms, now_ms)
     return others if present is None else (present, *others)
 
 
-def _is_over(one: Blockage, observed: ObservedBlockage, over_ms: int) -> bool:
-    """Tell whether an expectation has been fulfilled, or is older than what has come."""
-    if one.entry_ms < over_ms:
-        return True
-    begun = observed.expected
-    # A much shorter loss may have been another one, before the expected blockage.
-    return (
-        begun is not None
-        and one.based_on_ms < over_ms
-        and 2 * (over_ms - observed.entry_ms) >= begun.exit_ms - begun.entry_ms
-        and is_told_again(one.span, one.based_on_ms, begun.span)
+def _of_others(expected: tuple[Blockage, ...], observed: ObservedBlockage) -> tuple[Blockage, ...]:
+    """Return the expectations that are not of what was observed to begin.
+
+    Of several passages of one obstruction, only the next one can be that.
+    """
+    name = observed.expected and observed.expected.obstruction_id
+    next_one = next((one for one in expected if name and one.obstruction_id == name), None)
+    return tuple(
+        one
+        for one in expected
+        if not _is_of(one, observed)
+        or (next_one is not None and one.obstruction_id == name and one is not next_one)
     )
+
+
+def _is_of(one: Blockage, observed: ObservedBlockage) -> bool:
+    """Tell whether an expectation may be of what was observed to begin."""
+    begun, over_ms = observed.expected, observed.exit_ms
+    if over_ms is None and has_begun(one.span, observed.entry_ms):
+        return True
+    if begun is None or not is_told_again(one.span, one.based_on_ms, begun.span):
+        return False
+    if over_ms is None:
+        return True
+    # A much shorter loss may have been another one, before the expected blockage.
+    lasting_ms = begun.exit_ms - begun.entry_ms
+    return one.based_on_ms < over_ms and 2 * (over_ms - observed.entry_ms) >= lasting_ms
 
 
 def _present(begun: Blockage, entry_ms: int, now_ms: int) -> Blockage | None:

@@ -53,3 +53,15 @@ def test_what_is_said_without_quantiles_is_planned_with_as_it_is() -> None:
     assert planned_with(Blockage(None, 130_000, 150_000, 1.0, NOW_MS, "announced")) == [
         (130_000, 150_000)
     ]
+
+
+def test_two_passages_of_one_obstruction_stay_apart_from_fix_to_fix() -> None:
+    expectations = Expectations()
+    for now_ms in range(NOW_MS, NOW_MS + 45_000, 1_000):
+        first = Blockage("tunnel", 130_000, 140_000, 0.9, now_ms)
+        second = Blockage("tunnel", 160_000, 170_000, 0.8, now_ms)
+        expectations.take(1, (first, second) if now_ms < 140_000 else (second,), now_ms)
+        ahead = expectations.blockages(now_ms, Planned())
+        assert [(one.entry_ms, one.exit_ms) for one in ahead] == [
+            (one.entry_ms, one.exit_ms) for one in (first, second) if one.exit_ms > now_ms
+        ]

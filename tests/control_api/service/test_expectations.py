@@ -107,6 +107,19 @@ def test_what_is_not_expected_any_more_is_withdrawn(api: Api) -> None:
     ]
 
 
+def test_two_passages_of_one_obstruction_are_two_rows(api: Api) -> None:
+    at = now_ms()
+    assert keep(api, at, expected(at + 60_000), expected(at + 110_000)) == Kept(2, 0, 0, 0)
+    moved = expected(at + 61_000), expected(at + 112_000)
+    assert keep(api, at + 1_000, *moved) == Kept(0, 2, 0, 0)
+    assert keep(api, at + 85_000, expected(at + 112_000)) == Kept(0, 0, 1, 0)
+    assert keep(api, at + 140_000) == Kept(0, 0, 1, 0)
+    assert [(row.entry_ms - at, row.state) for row in kept(api)] == [
+        (61_000, "passed"),
+        (112_000, "passed"),
+    ]
+
+
 def test_an_announcement_and_a_prediction_of_it_are_one_row(api: Api) -> None:
     at = now_ms()
     keep(api, at, replace(expected(at + 60_000, name=None), source="announced"))

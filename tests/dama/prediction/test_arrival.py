@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -110,6 +111,32 @@ def test_in_a_queue_it_may_take_long() -> None:
     way = Profile.of_lengths(500.0, 100.0)
     creeping = Pace(now_mps=1.5, cruise_mps=15.0, usual_mps=15.0, moved_s=200.0)
     assert told(creeping, way, 350.0).p90_s > 3.0 * told(CRUISING, way, 350.0).p90_s
+
+
+def test_a_queue_goes_on_the_longer_the_longer_it_has_lasted() -> None:
+    way = Profile.of_lengths(500.0, 100.0)
+    creeping = Pace(now_mps=2.0, cruise_mps=15.0, usual_mps=15.0, moved_s=200.0)
+    # It is 100 m to the portal, 50 s at this speed and 7 s at the other.
+    waits = [told(replace(creeping, slow_s=slow_s), way, 400.0) for slow_s in (0.0, 25.0, 200.0)]
+    medians = [wait.p50_s for wait in waits]
+    assert medians == sorted(medians)
+    assert medians[0] < 20.0
+    assert medians[2] == pytest.approx(50.0, abs=3.0)
+    # One that may as well end at once has ended, or not.
+    assert waits[1].p10_s < 15.0 < 45.0 < waits[1].p90_s
+
+
+def test_only_motion_slower_than_the_road_is_a_queue() -> None:
+    pace = Pace().after(14.0, 1.0, 14.0).after(14.0, 1.0, 14.0)
+    assert pace.slow_s == 0.0
+    for _ in range(30):
+        pace = pace.after(2.0, 1.0, 14.0)
+    assert pace.slow_s == pytest.approx(28.0, abs=2.0)
+    # A stop within it neither ends it nor counts; driving freely ends it.
+    assert pace.after(0.0, 40.0, 14.0).after(0.0, 40.0, 14.0).slow_s == pace.slow_s
+    assert pace.after(14.0, 10.0, 14.0).slow_s == 0.0
+    # On a road where 3 m/s are driven, that is none.
+    assert Pace().after(3.0, 1.0, 3.0).after(3.0, 1.0, 3.0).slow_s == 0.0
 
 
 def test_quantiles_of_weighted_moments() -> None:

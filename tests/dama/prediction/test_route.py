@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from unittest import mock
 
 import pytest
 
 from dama.prediction import Blockage, Fix, Obstruction, ObstructionMap, Onward, Predictor, Road
-from dama.prediction.places import Line, Position
+from dama.prediction.places import Foot, Line, Position
 from dama.prediction.roadmap import Near
-from dama.prediction.route import Route
+from dama.prediction.route import Route, _Compared
 from tests.dama.prediction.test_laws import MAP, after, eastwards, fix, line, now
 from tests.dama.prediction.test_predictor import forked
 
 INTO = line((-2000, 0), (900, 0))
+STEP = _Compared.step
 
 
 def confidence(known: ObstructionMap, route: Line, fixes: list[Fix]) -> float:
@@ -87,6 +89,53 @@ def test_a_vehicle_that_goes_round_is_on_the_round_of_its_route_that_it_drives()
         progress = route.progress(predictor.track)
         assert progress is not None
         assert progress.offset_m == pytest.approx(5.0 * second, abs=20.0)
+
+
+def rounds(count: int, radius_m: float = 60.0) -> tuple[Line, list[Fix]]:
+    """A route that goes round a circle so often, and a vehicle that does so at 10 m/s."""
+    angles = [math.tau * n / 24 for n in range(24 * count)]
+    ring = [(radius_m * math.sin(a), radius_m * math.cos(a)) for a in angles]
+    fixes = []
+    for second in range(round(count * math.tau * radius_m / 10.0)):
+        angle = 10.0 * second / radius_m
+        x, y = radius_m * math.sin(angle), radius_m * math.cos(angle)
+        fixes.append(fix(second, x, y, 10.0, (90.0 + math.degrees(angle)) % 360.0))
+    return line(*ring), fixes
+
+
+def test_a_route_that_circles_is_looked_up_once_a_fix() -> None:
+    ring, fixes = rounds(8)
+    route, predictor = Route(ring, MAP), Predictor(MAP)
+    looked = 0
+
+    def near(place: Position, radius_m: float) -> Iterator[Foot]:
+        nonlocal looked
+        looked += 1
+        return Route._near(route, place, radius_m)
+
+    compared: list[int] = []
+
+    def step(self: _Compared, place: Position, passes: Iterable[Foot]) -> None:
+        compared[-1] += 1
+        STEP(self, place, passes)
+
+    with mock.patch.object(route, "_near", near), mock.patch.object(_Compared, "step", step):
+        for number, one in enumerate(fixes, start=1):
+            predictor.feed(one)
+            compared.append(0)
+            assert route.progress(predictor.track) is not None
+            assert looked <= number
+    # The track is compared anew where it has become longer by 25 m, not with each fix.
+    assert sorted(compared)[len(compared) // 2] < 10
+    assert max(compared) < 60
+
+
+def test_what_a_route_remembers_of_a_track_makes_no_difference() -> None:
+    ring, fixes = rounds(6)
+    route, predictor = Route(ring, MAP), Predictor(MAP)
+    for one in fixes:
+        predictor.feed(one)
+        assert route.progress(predictor.track) == Route(ring, MAP).progress(predictor.track)
 
 
 def test_a_tunnel_that_is_left_and_entered_again_at_once_is_passed_twice() -> None:
