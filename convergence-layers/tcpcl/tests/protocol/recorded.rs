@@ -9,6 +9,7 @@ use underpass_cla::Down;
 use underpass_tcpcl::session::{Event, Role, SessionConfig, SessionCore};
 
 use crate::describe::describe;
+use crate::peer::AgainstPeer;
 
 /// The recordings, or `None` where they are not at hand.
 #[track_caller]
@@ -93,6 +94,95 @@ fn a_session_takes_every_recorded_stream() {
         assert_eq!(bundles, words.iter().filter(ends).count(), "{name}");
         assert!(!matches!(down, Some(Down::Protocol(_))), "{name}: {down:?}");
     }
+}
+
+/// Both ends of the sessions s1 to s4: the bytes of each with what the other one
+/// said to them, in words.
+fn conversations(folder: &Path) -> Vec<(String, Role, Vec<u8>, Vec<String>)> {
+    let recordings = recordings(folder);
+    let mut found = Vec::new();
+    for session in ["s1", "s2", "s3", "s4"] {
+        for (said, answered, role) in [
+            ("active", "passive", Role::Passive),
+            ("passive", "active", Role::Active),
+        ] {
+            let side = |side: &str| {
+                let name = format!("tcpclv4-{session}-{side}.hex");
+                let mut files = recordings.iter();
+                let found = files.find(|(file, _)| file.ends_with(&name));
+                found.expect("both ends are there").1.clone()
+            };
+            let (words, _) = describe(&side(answered), true);
+            found.push((format!("{session} {said}"), role, side(said), words));
+        }
+    }
+    found
+}
+
+/// Those messages of a stream in words that begin so.
+fn only(words: &[String], kind: &str) -> Vec<String> {
+    let mut words = words.to_vec();
+    words.retain(|word| word.starts_with(kind));
+    words
+}
+
+#[test]
+fn we_acknowledge_as_the_recorded_other_end_did() {
+    let Some(folder) = vectors() else { return };
+    for (name, role, bytes, other) in conversations(&folder) {
+        let mut session = AgainstPeer::connected(SessionConfig::new(role, "ipn:99.0"));
+        session.hear(&bytes);
+        let (words, _) = describe(&session.output(), true);
+        let expected = only(&other, "ACK");
+        assert!(!expected.is_empty(), "{name}");
+        assert_eq!(only(&words, "ACK"), expected, "{name}");
+    }
+}
+
+#[test]
+fn we_cut_a_bundle_as_hdtn_did_for_the_same_peer() {
+    let Some(folder) = vectors() else { return };
+    let mut compared = 0;
+    for (name, role, bytes, other) in conversations(&folder) {
+        let theirs: Vec<String> = only(&other, "SEG")
+            .into_iter()
+            .filter(|word| word.contains(" id 0 "))
+            .collect();
+        // Hardy does not say how long a transfer is.
+        if !theirs.iter().any(|word| word.contains("extlen")) {
+            continue;
+        }
+        let length = |word: &String| {
+            word.rsplit(' ')
+                .next()
+                .and_then(|at| at.parse::<usize>().ok())
+        };
+        let whole: usize = theirs.iter().filter_map(length).sum();
+        let mut session = AgainstPeer::connected(SessionConfig::new(role, "ipn:99.0"));
+        session.hear(&bytes[..opening_bytes(&bytes)]);
+        session.offer(1, whole);
+        let (words, _) = describe(&session.output(), true);
+        // That item is critical where HDTN sends it, and not where we do.
+        let expected: Vec<String> = theirs
+            .iter()
+            .map(|word| word.replace("extlen 13 01", "extlen 13 00"))
+            .collect();
+        assert_eq!(only(&words, "SEG"), expected, "{name}");
+        compared += 1;
+    }
+    assert_eq!(compared, 2);
+}
+
+/// How long contact header and SESS_INIT are at the beginning of a stream.
+fn opening_bytes(bytes: &[u8]) -> usize {
+    // SESS_INIT: type, keepalive, two MRUs, the node id with its length, no items.
+    const CONTACT: usize = 6;
+    const FIXED: usize = 1 + 2 + 8 + 8;
+    let at = CONTACT + FIXED;
+    let node_id = usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+    let end = at + 2 + node_id + 4;
+    assert_eq!(bytes[end - 4..end], [0; 4], "no extension items");
+    end
 }
 
 /// Bundles received from a recorded peer, and how the session ended by itself.
