@@ -11,12 +11,11 @@ import pytest
 
 from tests.e2e.conftest import NEAR
 from tests.interop import hardy
-from tests.interop.bed import LoopbackBed, paths, sessions, wait_until_released
+from tests.interop.bed import LoopbackBed, assert_streams_pass, paths, payloads, received, sessions
 from tests.testbed import addresses
 from tests.testbed.applications import applications, bp
-from tests.testbed.client.transfer import download, upload
 from tests.testbed.namespace import command
-from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
+from tests.testbed.node import Node
 from tests.testbed.programs import built
 from tests.testbed.topology import Testbed
 
@@ -37,7 +36,6 @@ _RATE_BPS = 20_000_000
 # Long enough to be amid it when the peer is killed.
 _SLOW_BPS = 4_000_000
 _SLOW_BYTES = 2_000_000
-_STREAM_BYTES = 1_000_000
 
 
 class World(LoopbackBed):
@@ -98,15 +96,9 @@ class World(LoopbackBed):
 
     def delivered(self, count: int) -> list[bytes]:
         """Return the payloads of so many bundles that come from Hardy for our service."""
-        folder = self.dir / f"files-{count}"
-        received = bp(
-            self.node,
-            *("receive", "--service", str(_RECEIVING), "--count", str(count)),
-            *("--timeout", "60", "--folder", str(folder)),
-            timeout_s=100,
-        )
-        assert {each["source"] for each in received} == {_HARDY}
-        return [Path(each["file"]).read_bytes() for each in received]
+        bundles = received(self.node, _RECEIVING, count)
+        assert {bundle.source for bundle in bundles} == {_HARDY}
+        return payloads(bundles)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "tls"])
@@ -128,24 +120,24 @@ def test_one_session_carries_all_classes_with_tls_as_configured(world: World) ->
 
 def test_bundles_of_all_sizes_arrive_at_hardy(world: World) -> None:
     world.hardy.forget()
-    payloads = [_payload(size) for size in _SIZES]
-    for payload in payloads:
+    sent = [_payload(size) for size in _SIZES]
+    for payload in sent:
         world.send(payload)
-    assert sorted(world.hardy.received(len(payloads))) == sorted(payloads)
+    assert sorted(world.hardy.received(len(sent))) == sorted(sent)
 
 
 def test_bundles_of_all_sizes_arrive_from_hardy(world: World) -> None:
-    payloads = [_payload(size) for size in _SIZES]
-    for payload in payloads:
+    sent = [_payload(size) for size in _SIZES]
+    for payload in sent:
         world.hardy.send(f"ipn:{_NODE}.{_RECEIVING}", payload)
-    assert sorted(world.delivered(len(payloads))) == sorted(payloads)
+    assert world.delivered(len(sent)) == sorted(sent)
 
 
 def test_a_flood_of_small_bundles_arrives(world: World) -> None:
-    payloads = [f"{number:06}".encode() for number in range(_FLOOD)]
-    for payload in payloads:
+    sent = [f"{number:06}".encode() for number in range(_FLOOD)]
+    for payload in sent:
         world.hardy.send(f"ipn:{_NODE}.{_RECEIVING}", payload)
-    assert sorted(world.delivered(_FLOOD)) == payloads
+    assert world.delivered(_FLOOD) == sent
 
 
 def test_echo_services_answer_each_other(world: World) -> None:
@@ -196,23 +188,4 @@ def test_streams_of_clients_pass_hardy_with_custody_from_end_to_end() -> None:
     }
     with Testbed(NEAR) as bed:
         hardy.Hardy(bed, bed.hub, addresses.HUB_SAT)
-        pair = Pair(
-            bed,
-            Options(
-                tls=False,
-                terminal={"path": [path], "route": [{"node": HUB_NODE, "via": hardy.NODE}]},
-                hub={
-                    "listener": [],
-                    "terminal": [],
-                    "path": [path],
-                    "route": [{"node": terminal_node(0), "via": hardy.NODE}],
-                },
-            ),
-        )
-        for transfer in (download, upload):
-            done = transfer(pair.client, addresses.ORIGIN, _STREAM_BYTES, route=pair.socks5())
-            assert done.error is None
-            assert done.complete
-        # Nothing is left in the custody of either end: the other one has signalled all of it.
-        for node in (pair.terminal, pair.hub):
-            wait_until_released(node)
+        assert_streams_pass(bed, hardy.NODE, terminal=path, hub=path)

@@ -8,7 +8,6 @@ import random
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Self
 
 import cbor2
@@ -29,7 +28,7 @@ from pyd3tn.bundle7 import (
 from pyd3tn.helpers import DTN_EPOCH
 
 from tests.interop import pyd3tn_peer as peer
-from tests.interop.bed import LoopbackBed
+from tests.interop.bed import LoopbackBed, payloads, received
 from tests.testbed.applications import applications, bp
 from tests.testbed.node import Node
 from tests.testbed.programs import built
@@ -82,12 +81,7 @@ class World(LoopbackBed):
 
     def delivered(self, count: int) -> list[bytes]:
         """Return the payloads of so many bundles that come for our service."""
-        received = bp(
-            self.node,
-            *("receive", "--service", str(_SERVICE), "--count", str(count)),
-            *("--timeout", "40", "--folder", str(self.dir / "files")),
-        )
-        return [Path(each["file"]).read_bytes() for each in received]
+        return payloads(received(self.node, _SERVICE, count))
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +116,7 @@ def test_what_we_send_is_read_and_written_back_byte_for_byte(world: World, size:
 
 @pytest.mark.node
 def test_what_pyd3tn_sends_is_delivered(world: World) -> None:
-    payloads = [_payload(size) for size in (0, 1, 255, 65_536, 1_000_000)]
+    sent = [_payload(size) for size in (0, 1, 255, 65_536, 1_000_000)]
     bundles = [
         peer.bundle(
             _HERE,
@@ -132,10 +126,10 @@ def test_what_pyd3tn_sends_is_delivered(world: World) -> None:
             primary_crc=CRCType.CRC32,
             blocks=(PreviousNodeBlock(f"ipn:{_PEER}.0"), HopCountBlock(10, 1)),
         )
-        for payload in payloads
+        for payload in sent
     ]
     world.peer.send(*bundles)
-    assert sorted(world.delivered(len(payloads))) == sorted(payloads)
+    assert world.delivered(len(sent)) == sorted(sent)
 
 
 @pytest.mark.node
