@@ -5,23 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use skipped::recorded::{bytes_of, folder};
 use underpass_cla::Down;
 use underpass_tcpcl::session::{Event, Role, SessionConfig, SessionCore};
 
 use crate::describe::describe;
 use crate::peer::AgainstPeer;
-
-/// The recordings, or `None` where they are not at hand.
-#[track_caller]
-fn vectors() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
-    let folder = std::env::var_os("UNDERPASS_VECTORS").map_or(beside, PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    skipped::because(format!("no recorded sessions at {}", folder.display()));
-    None
-}
 
 fn recordings(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
@@ -38,17 +27,6 @@ fn recordings(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     }
     assert!(found.len() >= 19, "the recordings are there");
     found
-}
-
-fn bytes_of(file: &Path) -> Vec<u8> {
-    let text = fs::read_to_string(file).expect("a text file");
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let digits: Vec<u8> = lines.flat_map(str::bytes).collect();
-    let byte = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).expect("hex digits");
-        u8::from_str_radix(pair, 16).expect("hex digits")
-    };
-    digits.chunks(2).map(byte).collect()
 }
 
 /// What the list beside the recordings says of a file.
@@ -71,7 +49,7 @@ fn listed(readme: &str, file: &Path) -> Vec<String> {
 
 #[test]
 fn recorded_streams_parse_to_the_last_byte_and_to_what_is_listed() {
-    let Some(folder) = vectors() else { return };
+    let Some(folder) = folder() else { return };
     let readme = fs::read_to_string(folder.join("README.md")).expect("the list");
     for (file, bytes) in recordings(&folder) {
         let (words, left) = describe(&bytes, true);
@@ -82,7 +60,7 @@ fn recorded_streams_parse_to_the_last_byte_and_to_what_is_listed() {
 
 #[test]
 fn a_session_takes_every_recorded_stream() {
-    let Some(folder) = vectors() else { return };
+    let Some(folder) = folder() else { return };
     for (file, bytes) in recordings(&folder) {
         let name = file.display();
         let active = name.to_string().contains("-active");
@@ -128,7 +106,7 @@ fn only(words: &[String], kind: &str) -> Vec<String> {
 
 #[test]
 fn we_acknowledge_as_the_recorded_other_end_did() {
-    let Some(folder) = vectors() else { return };
+    let Some(folder) = folder() else { return };
     for (name, role, bytes, other) in conversations(&folder) {
         let mut session = AgainstPeer::connected(SessionConfig::new(role, "ipn:99.0"));
         session.hear(&bytes);
@@ -141,7 +119,7 @@ fn we_acknowledge_as_the_recorded_other_end_did() {
 
 #[test]
 fn we_cut_a_bundle_as_hdtn_did_for_the_same_peer() {
-    let Some(folder) = vectors() else { return };
+    let Some(folder) = folder() else { return };
     let mut compared = 0;
     for (name, role, bytes, other) in conversations(&folder) {
         let theirs: Vec<String> = only(&other, "SEG")
