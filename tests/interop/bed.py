@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+from tests.testbed import addresses
+from tests.testbed.applications import bp
+from tests.testbed.client.transfer import download, upload
 from tests.testbed.namespace import Namespace, instance_prefix
-from tests.testbed.node import Node
+from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
 from tests.testbed.process import Process
 from tests.testbed.profile import PERFECT, Profile
-from tests.testbed.topology import Terminal
+from tests.testbed.topology import Terminal, Testbed
+
+_STREAM_BYTES = 1_000_000
 
 
 class LoopbackBed:
@@ -62,3 +67,55 @@ def sessions(node: Node) -> list[dict[str, Any]]:
 def wait_until_released(node: Node) -> None:
     """Wait until a node has nothing in custody: others have signalled all of it."""
     node.process.wait_until(lambda: node.api.get("/v1/custody")["bundles"] == 0)
+
+
+class Received(NamedTuple):
+    """A bundle that an application was given."""
+
+    source: str
+    payload: bytes
+
+
+def received(node: Node, service: int, count: int) -> list[Received]:
+    """Return the next bundles for a service of a node, fewer if no more come."""
+    folder = Path(tempfile.mkdtemp(dir=node.config_path.parent))
+    told = bp(
+        node,
+        *("receive", "--service", str(service), "--count", str(count)),
+        *("--timeout", "40", "--folder", str(folder)),
+        timeout_s=100.0,
+    )
+    return [Received(each["source"], Path(each["file"]).read_bytes()) for each in told]
+
+
+def payloads(bundles: Sequence[Received]) -> list[bytes]:
+    """Return what they carry, sorted."""
+    return sorted(bundle.payload for bundle in bundles)
+
+
+def assert_streams_pass(
+    bed: Testbed, relay: int, *, terminal: Mapping[str, object], hub: Mapping[str, object]
+) -> None:
+    """Download and upload across another node, by its number, with custody from end to end.
+
+    The mappings are the `[[path]]` of each end to it.
+    """
+
+    def by_relay(path: Mapping[str, object], beyond: int) -> dict[str, object]:
+        return {"path": [path], "route": [{"node": beyond, "via": relay}]}
+
+    pair = Pair(
+        bed,
+        Options(
+            tls=False,
+            terminal=by_relay(terminal, HUB_NODE),
+            hub={"listener": [], "terminal": [], **by_relay(hub, terminal_node(0))},
+        ),
+    )
+    for transfer in (download, upload):
+        done = transfer(pair.client, addresses.ORIGIN, _STREAM_BYTES, route=pair.socks5())
+        assert done.error is None
+        assert done.complete
+    # Nothing is left in the custody of either end: the other one has signalled all of it.
+    for node in (pair.terminal, pair.hub):
+        wait_until_released(node)

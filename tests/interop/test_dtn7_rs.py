@@ -5,19 +5,17 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
 from tests.e2e.conftest import NEAR
 from tests.interop import dtn7
-from tests.interop.bed import LoopbackBed, paths, sessions, wait_until_released
+from tests.interop.bed import LoopbackBed, assert_streams_pass, paths, payloads, received, sessions
 from tests.testbed import addresses
 from tests.testbed.applications import applications, bp
-from tests.testbed.client.transfer import download, upload
 from tests.testbed.namespace import command
-from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
+from tests.testbed.node import Node
 from tests.testbed.programs import built
 from tests.testbed.topology import Testbed
 
@@ -33,7 +31,6 @@ _NODE = 1
 _DTN7 = f"ipn:{dtn7.NODE}.{dtn7.SERVICE}"
 _SIZES = (1, 100, 10_000, 60_000)
 _RATE_BPS = 20_000_000
-_STREAM_BYTES = 1_000_000
 
 
 class World(LoopbackBed):
@@ -113,22 +110,15 @@ def test_it_is_dialled_again_without_extension_items(world: World) -> None:
 
 
 def test_bundles_arrive_both_ways(world: World) -> None:
-    payloads = [_payload(size) for size in _SIZES]
-    for payload in payloads:
+    sent = [_payload(size) for size in _SIZES]
+    for payload in sent:
         bp(world.node, "send", _DTN7, stdin=payload)
-    assert sorted(world.arrived(len(payloads))) == sorted(payloads)
-    for payload in payloads:
+    assert sorted(world.arrived(len(sent))) == sorted(sent)
+    for payload in sent:
         world.daemon.send(f"ipn:{_NODE}.40", payload)
-    folder = world.dir / "files"
-    count = str(len(payloads))
-    received = bp(
-        world.node,
-        *("receive", "--service", "40", "--count", count, "--timeout", "40"),
-        *("--folder", str(folder)),
-    )
-    assert {each["source"] for each in received} == {_DTN7}
-    files = [Path(each["file"]).read_bytes() for each in received]
-    assert sorted(files) == sorted(payloads)
+    bundles = received(world.node, 40, len(sent))
+    assert {bundle.source for bundle in bundles} == {_DTN7}
+    assert payloads(bundles) == sorted(sent)
 
 
 def test_what_is_sent_while_the_daemon_is_down_arrives_when_it_is_back(world: World) -> None:
@@ -150,23 +140,4 @@ def test_streams_of_clients_pass_the_daemon_with_custody_from_end_to_end() -> No
     }
     with Testbed(NEAR) as bed:
         dtn7.Dtn7(bed, bed.hub, addresses.HUB_SAT)
-        pair = Pair(
-            bed,
-            Options(
-                tls=False,
-                terminal={"path": [path], "route": [{"node": HUB_NODE, "via": dtn7.NODE}]},
-                hub={
-                    "listener": [],
-                    "terminal": [],
-                    "path": [path],
-                    "route": [{"node": terminal_node(0), "via": dtn7.NODE}],
-                },
-            ),
-        )
-        for transfer in (download, upload):
-            done = transfer(pair.client, addresses.ORIGIN, _STREAM_BYTES, route=pair.socks5())
-            assert done.error is None
-            assert done.complete
-        # Nothing is left in the custody of either end: the other one has signalled all of it.
-        for node in (pair.terminal, pair.hub):
-            wait_until_released(node)
+        assert_streams_pass(bed, dtn7.NODE, terminal=path, hub=path)

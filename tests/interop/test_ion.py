@@ -5,19 +5,24 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Self
 
 import pytest
 
 from tests.e2e.conftest import NEAR
 from tests.interop import ion
-from tests.interop.bed import LoopbackBed, sessions, wait_until_released
+from tests.interop.bed import (
+    LoopbackBed,
+    assert_streams_pass,
+    payloads,
+    received,
+    sessions,
+    wait_until_released,
+)
 from tests.interop.ion import Ion, Layer, Neighbour
 from tests.testbed import addresses
 from tests.testbed.applications import applications, bp
-from tests.testbed.client.transfer import download, upload
-from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
+from tests.testbed.node import HUB_NODE, Node, terminal_node
 from tests.testbed.topology import Testbed
 
 pytestmark = [
@@ -115,16 +120,6 @@ def _payload(size: int) -> bytes:
     return random.Random(size).randbytes(size)
 
 
-def _receive(node: Node, count: int, folder: Path, timeout_s: int = 40) -> list[bytes]:
-    """Return the payloads of so many bundles that come for our service."""
-    received = bp(
-        node,
-        *("receive", "--service", str(_RECEIVING), "--count", str(count)),
-        *("--timeout", str(timeout_s), "--folder", str(folder)),
-    )
-    return sorted(Path(each["file"]).read_bytes() for each in received)
-
-
 def _bpsendfile(world: World, payloads: list[bytes], destination: str) -> None:
     for number, payload in enumerate(payloads):
         file = world.ion.dir / f"sent-{number}"
@@ -133,17 +128,17 @@ def _bpsendfile(world: World, payloads: list[bytes], destination: str) -> None:
 
 
 def test_bundles_of_all_sizes_arrive_from_bpsendfile(world: World) -> None:
-    payloads = [_payload(size) for size in _SIZES[world.layer]]
-    _bpsendfile(world, payloads, f"ipn:{_NODE}.{_RECEIVING}")
-    assert _receive(world.node, len(payloads), world.dir / "files") == sorted(payloads)
+    sent = [_payload(size) for size in _SIZES[world.layer]]
+    _bpsendfile(world, sent, f"ipn:{_NODE}.{_RECEIVING}")
+    assert payloads(received(world.node, _RECEIVING, len(sent))) == sorted(sent)
 
 
 def test_bundles_of_all_sizes_arrive_at_bprecvfile(world: World) -> None:
-    payloads = [_payload(size) for size in _SIZES[world.layer]]
-    for payload in payloads:
+    sent = [_payload(size) for size in _SIZES[world.layer]]
+    for payload in sent:
         bp(world.node, "send", world.ion.endpoint(2), stdin=payload)
-    world.ion.tool("bprecvfile", world.ion.endpoint(2), str(len(payloads)))
-    assert world.received(len(payloads)) == sorted(payloads)
+    world.ion.tool("bprecvfile", world.ion.endpoint(2), str(len(sent)))
+    assert world.received(len(sent)) == sorted(sent)
 
 
 def test_bping_is_answered_by_our_echo(world: World) -> None:
@@ -174,25 +169,25 @@ def test_bptrace_is_told_of_reception_and_delivery(world: World) -> None:
 
 
 def test_bundles_that_ion_gathers_in_one_block_all_arrive() -> None:
-    payloads = [_payload(size) for size in (1, 500, 1_000, 2_000, 5_000)]
+    sent = [_payload(size) for size in (1, 500, 1_000, 2_000, 5_000)]
     with World("ltp", aggregate_bytes=100_000) as world:
-        _bpsendfile(world, payloads, f"ipn:{_NODE}.{_RECEIVING}")
-        assert _receive(world.node, len(payloads), world.dir / "files") == sorted(payloads)
+        _bpsendfile(world, sent, f"ipn:{_NODE}.{_RECEIVING}")
+        assert payloads(received(world.node, _RECEIVING, len(sent))) == sorted(sent)
 
 
 @pytest.mark.parametrize("far", ["stcp", "ltp"])
 def test_ion_relays_between_two_of_our_nodes_with_custody_from_end_to_end(far: Layer) -> None:
     near: Layer = "ltp" if far == "stcp" else "stcp"
-    payloads = [_payload(size) for size in (1, 1_000, 100_000)]
+    sent = [_payload(size) for size in (1, 1_000, 100_000)]
     with World(near, far=far) as world:
         for source, destination, number in (
             (world.node, world.far, _FAR_NODE),
             (world.far, world.node, _NODE),
         ):
-            for payload in payloads:
+            for payload in sent:
                 bp(source, "send", f"ipn:{number}.{_RECEIVING}", stdin=payload)
-            folder = world.dir / f"files-{number}"
-            assert _receive(destination, len(payloads), folder) == sorted(payloads)
+            bundles = received(destination, _RECEIVING, len(sent))
+            assert payloads(bundles) == sorted(sent)
             # The signals of the far end have come back by way of ION.
             wait_until_released(source)
 
@@ -207,10 +202,6 @@ def test_a_bundle_sent_while_ion_is_down_arrives_when_it_is_back() -> None:
         assert world.received(1) == [b"meanwhile"]
 
 
-def _over_ion(path: dict[str, object], beyond: int) -> dict[str, object]:
-    return {"path": [path], "route": [{"node": beyond, "via": _ION}]}
-
-
 @pytest.mark.parametrize(("satellite", "terrestrial"), [("ltp", "stcp"), ("stcp", "ltp")])
 def test_streams_of_clients_pass_ion(satellite: Layer, terrestrial: Layer) -> None:
     by_terminal = Neighbour(
@@ -221,24 +212,9 @@ def test_streams_of_clients_pass_ion(satellite: Layer, terrestrial: Layer) -> No
         bed = stack.enter_context(Testbed(NEAR))
         relay = Ion(bed, bed.hub, _ION, [by_terminal, by_hub])
         stack.callback(relay.kill)
-        pair = Pair(
+        assert_streams_pass(
             bed,
-            Options(
-                tls=False,
-                terminal=_over_ion(
-                    _path(satellite, by_terminal.remote, by_terminal.listen), HUB_NODE
-                ),
-                hub={
-                    "listener": [],
-                    "terminal": [],
-                    **_over_ion(_path(terrestrial, by_hub.remote, by_hub.listen), terminal_node(0)),
-                },
-            ),
+            _ION,
+            terminal=_path(satellite, by_terminal.remote, by_terminal.listen),
+            hub=_path(terrestrial, by_hub.remote, by_hub.listen),
         )
-        for transfer in (download, upload):
-            done = transfer(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5())
-            assert done.error is None
-            assert done.complete
-        # Nothing is left in the custody of either end: the other one has signalled all of it.
-        for node in (pair.terminal, pair.hub):
-            wait_until_released(node)

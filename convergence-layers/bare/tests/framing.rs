@@ -1,11 +1,8 @@
 //! Streams of bundles, taken apart; also those that other implementations have
 //! sent.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use bytes::Bytes;
 use proptest::prelude::*;
+use skipped::recorded::{self, bytes_of};
 use underpass_bare::framing::{Decoder, Frame, Framing, FramingError};
 
 const MOST: u64 = 1 << 20;
@@ -80,29 +77,6 @@ fn a_length_that_lies_is_refused_before_any_byte_of_it_is_kept() {
     assert_eq!(Framing::Stcp.head(1 << 32), None);
 }
 
-/// The recordings, or `None` where they are not at hand.
-#[track_caller]
-fn vectors() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
-    let folder = std::env::var_os("UNDERPASS_VECTORS").map_or(beside, PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    skipped::because(format!("no recorded streams at {}", folder.display()));
-    None
-}
-
-fn bytes_of(file: &Path) -> Bytes {
-    let text = fs::read_to_string(file).expect("a text file");
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let digits: Vec<u8> = lines.flat_map(str::bytes).collect();
-    let byte = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).expect("hex digits");
-        u8::from_str_radix(pair, 16).expect("hex digits")
-    };
-    digits.chunks(2).map(byte).collect::<Vec<u8>>().into()
-}
-
 /// Writes frames as this project does.
 fn written(framing: Framing, frames: &[Frame]) -> Vec<u8> {
     let mut stream = Vec::new();
@@ -119,7 +93,9 @@ fn written(framing: Framing, frames: &[Frame]) -> Vec<u8> {
 
 #[test]
 fn recorded_streams_come_apart_to_the_last_byte_and_are_written_alike() {
-    let Some(folder) = vectors() else { return };
+    let Some(folder) = recorded::folder() else {
+        return;
+    };
     let recorded = [
         (Framing::Stcp, "ion/stcp-stream-2to3.hex", 10, 7),
         (Framing::Stcp, "ion/stcp-stream-3to2.hex", 8, 8),
@@ -148,5 +124,5 @@ fn recorded_streams_come_apart_to_the_last_byte_and_are_written_alike() {
         &[9],
     );
     let bundle = bytes_of(&folder.join("ion/bundle-20.hex"));
-    assert_eq!(frames, Ok(vec![Frame::Bundle(bundle)]));
+    assert_eq!(frames, Ok(vec![Frame::Bundle(bundle.into())]));
 }

@@ -1,37 +1,15 @@
 //! Bundles recorded from ION-DTN, HDTN, Hardy and dtn7-rs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use skipped::recorded::{bytes_of, folder};
 use underpass_bundle::wire::{
     Bundle, CodePoints, DecodeLimits, Eid, Record, decode, decode_record, ipn_parts,
 };
 use underpass_bundle::{Agent, Config, NeighbourId, Route};
 use underpass_cla::Class;
-
-#[track_caller]
-fn folder() -> Option<PathBuf> {
-    let folder = match std::env::var_os("UNDERPASS_VECTORS") {
-        Some(folder) => PathBuf::from(folder),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors"),
-    };
-    if !folder.is_dir() {
-        skipped::because(format!("no recorded bundles at {}", folder.display()));
-        return None;
-    }
-    Some(folder)
-}
-
-fn bytes_of(file: &Path) -> Bytes {
-    let text = fs::read_to_string(file).unwrap();
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let digits: String = lines.collect();
-    (0..digits.len() / 2)
-        .map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap())
-        .collect()
-}
 
 /// All recorded bare bundles, with their file names.
 fn bundles() -> Vec<(String, Bytes)> {
@@ -42,7 +20,7 @@ fn bundles() -> Vec<(String, Bytes)> {
         };
         for entry in fs::read_dir(folder.join(implementation)).unwrap() {
             let path = entry.unwrap().path();
-            let raw = bytes_of(&path);
+            let raw = Bytes::from(bytes_of(&path));
             // A bare bundle opens its array; every stream begins otherwise.
             if raw.first() == Some(&0x9F) {
                 let name = path.file_name().unwrap().to_string_lossy();

@@ -4,6 +4,10 @@
 //! between passed and failed that is known only when the test runs. So what is
 //! skipped is written to the file that `UNDERPASS_SKIPPED` names, which
 //! `make test` shows at its end.
+//!
+//! What tests of several crates skip for want of is here, too.
+
+pub mod recorded;
 
 use std::env;
 use std::fmt::Display;

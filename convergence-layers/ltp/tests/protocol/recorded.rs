@@ -1,33 +1,17 @@
 //! Segments recorded from another implementation.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
+use skipped::recorded::{bytes_of, folder};
 use underpass_ltp::segment::{Body, Segment};
 use underpass_ltp::{Config, Event, Span};
 
-/// The recordings, or `None` where they are not at hand.
+/// The recorded segments of ION, or `None` where they are not at hand.
 #[track_caller]
 fn vectors() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
-    let folder = std::env::var_os("UNDERPASS_VECTORS").map_or(beside, PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder.join("ion"));
-    }
-    skipped::because(format!("no recorded segments at {}", folder.display()));
-    None
-}
-
-fn bytes_of(file: &Path) -> Vec<u8> {
-    let text = fs::read_to_string(file).expect("a text file");
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let digits: Vec<u8> = lines.flat_map(str::bytes).collect();
-    let byte = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).expect("hex digits");
-        u8::from_str_radix(pair, 16).expect("hex digits")
-    };
-    digits.chunks(2).map(byte).collect()
+    Some(folder()?.join("ion"))
 }
 
 #[test]

@@ -5,22 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use skipped::recorded::{bytes_of, folder};
 use underpass_cla::Down;
 use underpass_tcpcl::session::{Event, Role, SessionConfig, SessionCore};
 
 use crate::describe::describe;
-
-/// The recordings, or `None` where they are not at hand.
-#[track_caller]
-fn vectors() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
-    let folder = std::env::var_os("UNDERPASS_VECTORS").map_or(beside, PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    skipped::because(format!("no recorded sessions at {}", folder.display()));
-    None
-}
+use crate::peer::AgainstPeer;
 
 fn recordings(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
@@ -37,17 +27,6 @@ fn recordings(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     }
     assert!(found.len() >= 19, "the recordings are there");
     found
-}
-
-fn bytes_of(file: &Path) -> Vec<u8> {
-    let text = fs::read_to_string(file).expect("a text file");
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let digits: Vec<u8> = lines.flat_map(str::bytes).collect();
-    let byte = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).expect("hex digits");
-        u8::from_str_radix(pair, 16).expect("hex digits")
-    };
-    digits.chunks(2).map(byte).collect()
 }
 
 /// What the list beside the recordings says of a file.
@@ -70,7 +49,7 @@ fn listed(readme: &str, file: &Path) -> Vec<String> {
 
 #[test]
 fn recorded_streams_parse_to_the_last_byte_and_to_what_is_listed() {
-    let Some(folder) = vectors() else { return };
+    let Some(folder) = folder() else { return };
     let readme = fs::read_to_string(folder.join("README.md")).expect("the list");
     for (file, bytes) in recordings(&folder) {
         let (words, left) = describe(&bytes, true);
@@ -81,7 +60,7 @@ fn recorded_streams_parse_to_the_last_byte_and_to_what_is_listed() {
 
 #[test]
 fn a_session_takes_every_recorded_stream() {
-    let Some(folder) = vectors() else { return };
+    let Some(folder) = folder() else { return };
     for (file, bytes) in recordings(&folder) {
         let name = file.display();
         let active = name.to_string().contains("-active");
@@ -93,6 +72,95 @@ fn a_session_takes_every_recorded_stream() {
         assert_eq!(bundles, words.iter().filter(ends).count(), "{name}");
         assert!(!matches!(down, Some(Down::Protocol(_))), "{name}: {down:?}");
     }
+}
+
+/// Both ends of the sessions s1 to s4: the bytes of each with what the other one
+/// said to them, in words.
+fn conversations(folder: &Path) -> Vec<(String, Role, Vec<u8>, Vec<String>)> {
+    let recordings = recordings(folder);
+    let mut found = Vec::new();
+    for session in ["s1", "s2", "s3", "s4"] {
+        for (said, answered, role) in [
+            ("active", "passive", Role::Passive),
+            ("passive", "active", Role::Active),
+        ] {
+            let side = |side: &str| {
+                let name = format!("tcpclv4-{session}-{side}.hex");
+                let mut files = recordings.iter();
+                let found = files.find(|(file, _)| file.ends_with(&name));
+                found.expect("both ends are there").1.clone()
+            };
+            let (words, _) = describe(&side(answered), true);
+            found.push((format!("{session} {said}"), role, side(said), words));
+        }
+    }
+    found
+}
+
+/// Those messages of a stream in words that begin so.
+fn only(words: &[String], kind: &str) -> Vec<String> {
+    let mut words = words.to_vec();
+    words.retain(|word| word.starts_with(kind));
+    words
+}
+
+#[test]
+fn we_acknowledge_as_the_recorded_other_end_did() {
+    let Some(folder) = folder() else { return };
+    for (name, role, bytes, other) in conversations(&folder) {
+        let mut session = AgainstPeer::connected(SessionConfig::new(role, "ipn:99.0"));
+        session.hear(&bytes);
+        let (words, _) = describe(&session.output(), true);
+        let expected = only(&other, "ACK");
+        assert!(!expected.is_empty(), "{name}");
+        assert_eq!(only(&words, "ACK"), expected, "{name}");
+    }
+}
+
+#[test]
+fn we_cut_a_bundle_as_hdtn_did_for_the_same_peer() {
+    let Some(folder) = folder() else { return };
+    let mut compared = 0;
+    for (name, role, bytes, other) in conversations(&folder) {
+        let theirs: Vec<String> = only(&other, "SEG")
+            .into_iter()
+            .filter(|word| word.contains(" id 0 "))
+            .collect();
+        // Hardy does not say how long a transfer is.
+        if !theirs.iter().any(|word| word.contains("extlen")) {
+            continue;
+        }
+        let length = |word: &String| {
+            word.rsplit(' ')
+                .next()
+                .and_then(|at| at.parse::<usize>().ok())
+        };
+        let whole: usize = theirs.iter().filter_map(length).sum();
+        let mut session = AgainstPeer::connected(SessionConfig::new(role, "ipn:99.0"));
+        session.hear(&bytes[..opening_bytes(&bytes)]);
+        session.offer(1, whole);
+        let (words, _) = describe(&session.output(), true);
+        // That item is critical where HDTN sends it, and not where we do.
+        let expected: Vec<String> = theirs
+            .iter()
+            .map(|word| word.replace("extlen 13 01", "extlen 13 00"))
+            .collect();
+        assert_eq!(only(&words, "SEG"), expected, "{name}");
+        compared += 1;
+    }
+    assert_eq!(compared, 2);
+}
+
+/// How long contact header and SESS_INIT are at the beginning of a stream.
+fn opening_bytes(bytes: &[u8]) -> usize {
+    // SESS_INIT: type, keepalive, two MRUs, the node id with its length, no items.
+    const CONTACT: usize = 6;
+    const FIXED: usize = 1 + 2 + 8 + 8;
+    let at = CONTACT + FIXED;
+    let node_id = usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+    let end = at + 2 + node_id + 4;
+    assert_eq!(bytes[end - 4..end], [0; 4], "no extension items");
+    end
 }
 
 /// Bundles received from a recorded peer, and how the session ended by itself.

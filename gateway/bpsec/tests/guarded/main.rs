@@ -3,5 +3,6 @@
 
 mod accepted;
 mod nodes;
+mod recorded;
 mod refused;
 mod rotated;

@@ -114,6 +114,9 @@ impl Agent {
             Some((_, limit, count)) => Some((limit, count + 1)),
             None => None,
         };
+        if !arrival.bundle.has_room_for_hop_blocks() {
+            return Err(Stays::Deleted(DeleteReason::BlockUnintelligible));
+        }
         // Where the plan's best way leads back, a bundle waits for another one.
         let route = match self.route_of_any(node) {
             Some((via, _)) if via == arrival.from => self.static_route(node),

@@ -13,7 +13,7 @@ use underpass_payloads::PayloadFile;
 use super::cbor::{CborError, Reader};
 use super::crc::CrcKind;
 use super::custody::{CodePoints, Creb, Cteb};
-use super::eid::{Eid, read_eid};
+use super::eid::{Eid, name_bytes, read_eid};
 use super::extensions::sort_extension;
 use super::seal::write_block;
 
@@ -94,6 +94,9 @@ pub enum Malformed {
     /// Neither CRC nor BIB covers the primary block.
     #[error("the primary block has no CRC")]
     MissingPrimaryCrc,
+    /// The destination is the null endpoint: nobody can be given the bundle.
+    #[error("the destination is the null endpoint")]
+    NoDestination,
     /// No payload block at the end, or one elsewhere.
     #[error("the payload block is missing or misplaced")]
     Payload,
@@ -212,6 +215,36 @@ impl Bundle {
         self
     }
 
+    /// Whether it keeps to the limits of [`decode`] with the blocks that a forwarder writes, so
+    /// that the next node of this kind takes it.
+    pub(crate) fn has_room_for_hop_blocks(&self) -> bool {
+        // Primary and payload block, previous node and age.
+        const ALWAYS: usize = 4;
+        // More than those have that a forwarder writes, but for the endpoints in them.
+        const BYTES: usize = 256;
+        let kept = [
+            self.hop_count.is_some(),
+            self.cteb.is_some(),
+            self.creb.is_some(),
+        ];
+        let blocks = ALWAYS + kept.into_iter().filter(|is| *is).count() + self.others.len();
+        let creb = self.creb.as_ref().map(|(_, creb)| creb);
+        let named = [
+            self.cteb.as_ref().map(|(_, cteb)| &cteb.custodian),
+            creb.and_then(|creb| creb.block_source.as_ref()),
+            creb.and_then(|creb| creb.report_to.as_ref()),
+        ];
+        let bytes = BYTES
+            + self.primary_raw.len()
+            + named.into_iter().flatten().map(name_bytes).sum::<usize>()
+            + self
+                .others
+                .iter()
+                .map(|block| block.raw.len())
+                .sum::<usize>();
+        blocks <= MAX_BLOCKS && bytes <= MAX_HEADER_BYTES
+    }
+
     /// Whether the payload is an administrative record.
     pub fn is_administrative(&self) -> bool {
         self.primary
@@ -316,7 +349,7 @@ pub(super) fn read_primary(
     if reader.position() - start > MAX_HEADER_BYTES {
         return Err(Malformed::HeaderTooLarge);
     }
-    let primary = builder.build().map_err(|_| CborError::Malformed)?;
+    let primary = builder.build().map_err(|_| Malformed::NoDestination)?;
     Ok((primary, crc))
 }
 

@@ -87,6 +87,14 @@ fn read_ipn(reader: &mut Reader<'_>) -> Result<Eid, CborError> {
     }
 }
 
+/// Bytes of an EID's text where that may be long: in the `dtn` scheme.
+pub(super) fn name_bytes(eid: &Eid) -> usize {
+    match eid {
+        Eid::Dtn(_, address) => address.to_string().len(),
+        Eid::Ipn(..) | Eid::DtnNone(..) => 0,
+    }
+}
+
 /// Writes an EID in its two-element form.
 pub fn write_eid(out: &mut Vec<u8>, eid: &Eid) {
     write_head(out, ARRAY, 2);
