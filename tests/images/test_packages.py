@@ -184,6 +184,7 @@ def test_the_wheel_has_console_and_migrations_and_is_what_the_sdist_makes(
     names = _names(wheel)
     assert "underpass_control/console/index.html" in names
     assert any(name.startswith("underpass_control/migrations/versions/") for name in names)
+    assert "underpass_control/functions/descriptors/proxy.toml" in names
     subprocess.run(["tar", "-xzf", sdist, "-C", tmp_path], check=True)
     made = tmp_path / "made"
     build = f"from setuptools import build_meta; build_meta.build_wheel({str(made)!r})"
