@@ -135,9 +135,9 @@ class Chains:
 
     def client(self, tenant: str, program: str, *arguments: str) -> subprocess.Popen[str]:
         """Start a Python program on a tenant's LAN."""
-        command = ["docker", "run", "--rm", "--network", f"lan-{tenant}", "--entrypoint", "python3"]
+        command = ["docker", "run", "--rm", "--init", "--network", f"lan-{tenant}"]
         return subprocess.Popen(
-            [*command, "underpass-control", "-c", program, *arguments],
+            [*command, "--entrypoint", "python3", "underpass-control", "-c", program, *arguments],
             env=dict(self.environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -151,11 +151,11 @@ class Chains:
         return json.loads(told.stdout)
 
 
-def until(holds: Callable[[], bool], what: str, within_s: float = 300) -> None:
-    """Wait for something that a slow machine needs minutes for."""
+def until(holds: Callable[[], bool], what: Callable[[], object], within_s: float = 300) -> None:
+    """Wait for something that a slow machine needs minutes for; `what` says how it is instead."""
     end = time.monotonic() + within_s
     while not holds():
-        assert time.monotonic() < end, f"it has not come about: {what}"
+        assert time.monotonic() < end, f"it has not come about: {what()}"
         time.sleep(1)
 
 
@@ -175,7 +175,7 @@ def running(folder: Path, environment: Mapping[str, str]) -> Iterator[Chains]:
         names = [name for tenant in TENANTS for name in slices(tenant)]
         until(
             lambda: all(chains.state(name) == "running" for name in names),
-            f"all running: {[chains.state(name) for name in names]}",
+            lambda: {name: chains.state(name) for name in names},
         )
         _beam(chains, stack)
         yield chains
@@ -185,10 +185,12 @@ def _terminated(chains: Chains, name: str) -> None:
     chains.call("DELETE", f"/v1/slices/{name}")
     until(
         lambda: name not in [one["name"] for one in chains.call("GET", "/v1/slices")["slices"]],
-        f"{name} terminated",
+        lambda: chains.state(name),
     )
-    left = chains.docker("ps", "-aq", "--filter", f"label=com.docker.compose.project={name}")
-    assert left == ""
+    label = f"label=com.docker.compose.project=underpass-slice-{name}"
+    assert chains.docker("ps", "-aq", "--filter", label) == ""
+    assert chains.docker("volume", "ls", "-q", "--filter", label) == ""
+    assert chains.docker("network", "ls", "-q", "--filter", label) == ""
 
 
 def _networks(chains: Chains, stack: ExitStack) -> None:
@@ -259,7 +261,7 @@ def _control(chains: Chains, stack: ExitStack) -> None:
 
     chains.token = token("administrator")
     _started(chains, stack, "control", *program, "serve", *database, "--port", str(chains.port))
-    until(lambda: _answers(chains), "the control service answers")
+    until(lambda: _answers(chains), lambda: (chains.folder / "control.log").read_text()[-2_000:])
     attachments = [
         {"name": f"{kind}-{tenant}", "network": f"{kind}-{tenant}", "tenants": [tenant]}
         for tenant in TENANTS
@@ -335,7 +337,10 @@ def _beam(chains: Chains, stack: ExitStack) -> None:
     path = chains.folder / "satlink.toml"
     path.write_text(toml_text(config))
     _started(chains, stack, "satlink", programs.built("satlink"), "run", "--config", str(path))
-    until((chains.folder / "satlink.sock").exists, "the beam is there")
+    until(
+        (chains.folder / "satlink.sock").exists,
+        lambda: (chains.folder / "satlink.log").read_text()[-2_000:],
+    )
 
 
 def may_run() -> str | None:

@@ -86,7 +86,7 @@ class Agent:
                 reports.append(await self._bring(desired, room, ending=ending is True))
             except (SliceError, EngineError, OSError) as error:
                 _LOG.warning("a slice cannot be run", slice=desired.name, error=str(error))
-                reports.append(_report(desired, "failed", detail=str(error)[:_MOST_DETAIL]))
+                reports.append(_report(desired, "failed", detail=_said(error)))
         return reports
 
     async def _bring(self, desired: Desired, room: _Room, *, ending: bool) -> Report:
@@ -113,7 +113,9 @@ class Agent:
             _replace(folder / _APPLIED, _text_of(made))
             _LOG.info("slice brought up", slice=desired.name, revision=desired.revision)
             states = await self._engine.states(name)
-        return _report(desired, "running", containers=states)
+        # What somebody else has put under the project's name is not the slice's.
+        own = [one for one in states if one.name in made.document["services"]]
+        return _report(desired, "running", containers=own)
 
     async def _heal(self, desired: Desired, folder: Path, states: list[ContainerState]) -> None:
         now_s = self._now_s()
@@ -155,6 +157,10 @@ class _Room:
             )
         self._cpus -= cpus
         self._memory_mb -= memory_mb
+
+
+def _said(error: Exception) -> str:
+    return str(error).replace("\0", "")[:_MOST_DETAIL]
 
 
 def _report(

@@ -84,6 +84,8 @@ def _service(one: Container, certificates: str) -> dict[str, Any]:
     health, most = descriptor.health, descriptor.resources
     service: dict[str, Any] = {
         "image": descriptor.image,
+        # Images are the operator's: nothing is looked for under their names elsewhere.
+        "pull_policy": "never",
         "command": descriptor.command,
         "labels": {
             # With others of these, and not otherwise, Compose makes the container anew.

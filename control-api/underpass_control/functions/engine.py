@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,7 +100,6 @@ async def _run(command: Sequence[str]) -> str:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "COMPOSE_IGNORE_ORPHANS": "false"},
         )
     except OSError as error:
         raise EngineError(f"{command[0]}: {error.strerror}") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 from underpass_control.functions.compose import Project, project
 from underpass_control.functions.containers import Site
 from underpass_control.functions.descriptors import installed
@@ -140,6 +142,23 @@ def _whole_terminal() -> dict[str, Any]:
         {"name": "terminal", "function": "terminal", "networks": networks, "settings": settings}
     ]
     return body
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="no docker-compose is here")
+@pytest.mark.parametrize("body", [vehicle(), ground()], ids=["vehicle", "ground"])
+def test_compose_takes_the_project_and_replaces_nothing_in_it(
+    tmp_path: Path, body: dict[str, Any]
+) -> None:
+    made = rendered(body)
+    made.document["services"]["probe"] = {"image": "x", "command": ["$${HOME}"]}
+    path = tmp_path / "compose.json"
+    path.write_text(json.dumps(made.document))
+    command = ["docker-compose", "--project-name", made.name, "--file", str(path), "config"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = yaml.safe_load(done.stdout)["services"]
+    assert found["probe"]["command"] == ["$${HOME}"]
+    assert set(found) == set(made.document["services"])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may have nft check rules")
