@@ -75,19 +75,25 @@ class Agent:
         """
         reports = []
         room = _Room(self._site)
-        for one in given:
+        for desired, ending in self._ordered(given):
             try:
-                ending = one.pop("ending")
-                desired = Desired.model_validate(one)
-            except (ValidationError, AttributeError, KeyError, TypeError) as error:
-                _LOG.warning("a slice is none", error=str(error))
-                continue
-            try:
-                reports.append(await self._bring(desired, room, ending=ending is True))
+                reports.append(await self._bring(desired, room, ending=ending))
             except (SliceError, EngineError, OSError) as error:
                 _LOG.warning("a slice cannot be run", slice=desired.name, error=str(error))
                 reports.append(_report(desired, "failed", detail=_said(error)))
         return reports
+
+    def _ordered(self, given: list[Any]) -> list[tuple[Desired, bool]]:
+        """Return slices, and whether they end; those that run first: they keep their room."""
+        found = []
+        for one in given:
+            try:
+                members = {name: value for name, value in one.items() if name != "ending"}
+                found.append((Desired.model_validate(members), one["ending"] is True))
+            except (ValidationError, AttributeError, KeyError) as error:
+                _LOG.warning("a slice is none", error=str(error))
+        found.sort(key=lambda one: not (self._folder / one[0].name / _APPLIED).exists())
+        return found
 
     async def _bring(self, desired: Desired, room: _Room, *, ending: bool) -> Report:
         folder, name = self._folder / desired.name, project_name(desired.name)
@@ -136,10 +142,12 @@ class Agent:
 
 
 class _Room:
-    """What the site has left for slices, the first ones first."""
+    """What the site has left for slices, in all and for each tenant."""
 
     def __init__(self, site: SiteFile) -> None:
-        self._cpus, self._memory_mb = site.cpus, site.memory_mb
+        self._all = [site.cpus, site.memory_mb]
+        self._each = [site.most_cpus_of_tenant, site.most_memory_mb_of_tenant]
+        self._of_tenant: dict[str, list[float]] = {}
 
     def take(self, desired: Desired, catalogue: Mapping[str, Descriptor]) -> None:
         """Take what a slice may use.
@@ -148,15 +156,19 @@ class _Room:
             SliceError: So much is not left.
         """
         needs = [(catalogue[o.function].resources, o.replicas) for o in desired.body.functions]
-        cpus = sum(one.cpus * count for one, count in needs)
-        memory_mb = sum(one.memory_mb * count for one, count in needs)
-        if cpus > self._cpus or memory_mb > self._memory_mb:
-            raise SliceError(
-                f"the site has no room: {cpus:g} CPUs and {memory_mb} MB are asked for, and "
-                f"{self._cpus:g} and {self._memory_mb} left"
-            )
-        self._cpus -= cpus
-        self._memory_mb -= memory_mb
+        wanted = [
+            sum(one.cpus * count for one, count in needs),
+            sum(one.memory_mb * count for one, count in needs),
+        ]
+        own = self._of_tenant.setdefault(desired.tenant, list(self._each))
+        for whose, left in (("the site", self._all), (f"the tenant {desired.tenant}", own)):
+            if any(one > room for one, room in zip(wanted, left, strict=True)):
+                raise SliceError(
+                    f"{whose} has no room: {wanted[0]:g} CPUs and {wanted[1]} MB are asked for, "
+                    f"and {left[0]:g} and {left[1]:g} left"
+                )
+        for left in (self._all, own):
+            left[:] = [room - one for one, room in zip(wanted, left, strict=True)]
 
 
 def _said(error: Exception) -> str:
@@ -194,6 +206,8 @@ def _is_applied(folder: Path, made: Project, states: list[ContainerState]) -> bo
 def _write(folder: Path, made: Project) -> None:
     """Write a project: readable for the containers' users, and for nobody to change."""
     folder.mkdir(parents=True, exist_ok=True)
+    # Until the engine has all of it, nothing is known of what runs.
+    (folder / _APPLIED).unlink(missing_ok=True)
     for one in _stale(folder, made):
         shutil.rmtree(one)
     for container, files in made.files.items():

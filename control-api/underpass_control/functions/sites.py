@@ -49,6 +49,7 @@ class SiteFile(_Strict):
     Attributes:
         pool: where slices have their own networks, a /24 each.
         cpus, memory_mb: the most that all slices together may have.
+        tenant_cpus, tenant_memory_mb: the most that those of one tenant may have; None: half.
         certificates: the folder with those of nodes: `TENANT/nodes/NODE`.
     """
 
@@ -56,8 +57,20 @@ class SiteFile(_Strict):
     pool: IPv4Network = POOL
     cpus: Annotated[float, Field(gt=0)]
     memory_mb: Annotated[int, Field(gt=0)]
+    tenant_cpus: Annotated[float, Field(gt=0)] | None = None
+    tenant_memory_mb: Annotated[int, Field(gt=0)] | None = None
     certificates: Path = Path("/etc/underpass/slices-pki")
     attachment: list[AttachmentFile] = []
+
+    @property
+    def most_cpus_of_tenant(self) -> float:
+        """Return the most that one tenant's slices may have."""
+        return self.cpus / 2 if self.tenant_cpus is None else self.tenant_cpus
+
+    @property
+    def most_memory_mb_of_tenant(self) -> float:
+        """Return the most that one tenant's slices may have."""
+        return self.memory_mb / 2 if self.tenant_memory_mb is None else self.tenant_memory_mb
 
     @property
     def place(self) -> Site:

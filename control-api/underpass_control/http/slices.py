@@ -7,6 +7,7 @@ service itself holds no engine's socket, which would be the rights of root on th
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -175,29 +176,36 @@ class Slices:
         self, call: Call, name: str, given: str | None, body: dict[str, Any]
     ) -> Answer:
         tenant = tenant_for(call.known_caller, given) or DEFAULT_TENANT
-        # A number is free if no slice of any tenant has it.
-        with scope.within(None):
-            async with self._database.reading() as connection:
-                number = await slices.free_number(connection, MOST_SLICES)
-        if number is None:
-            raise Problem(HTTPStatus.CONFLICT, f"there are {MOST_SLICES} slices already")
+        while True:
+            # A name or a number is free if no slice of any tenant has it.
+            with scope.within(None):
+                async with self._database.reading() as connection:
+                    if await slices.get(connection, name) is not None:
+                        raise Problem(HTTPStatus.CONFLICT, f"the name {name} is taken")
+                    number = await slices.free_number(connection, MOST_SLICES)
+            if number is None:
+                raise Problem(HTTPStatus.CONFLICT, f"there are {MOST_SLICES} slices already")
+            # Otherwise somebody has just taken the name or the number.
+            with suppress(IntegrityError):
+                row = await self._insert(call, name, tenant, number, body)
+                return _answer(row, HTTPStatus.CREATED)
+
+    async def _insert(
+        self, call: Call, name: str, tenant: str, number: int, body: dict[str, Any]
+    ) -> Row[Any]:
         now_ms = self._database.clock.now_ms()
-        try:
-            async with self._database.transaction() as connection:
-                if await lock_tenant(connection, tenant) is None:
-                    raise Problem(HTTPStatus.CONFLICT, f"there is no tenant {tenant}")
-                row = await slices.create(
-                    connection, name=name, tenant=tenant, number=number, body=body, now_ms=now_ms
-                )
-                if await slices.count_of(connection, tenant) > MOST_OF_TENANT:
-                    detail = f"the tenant {tenant} has {MOST_OF_TENANT} slices already"
-                    raise Problem(HTTPStatus.CONFLICT, detail)
-                await call.record(
-                    connection, Changed("set", f"/v1/slices/{name}", tenant, None, body)
-                )
-        except IntegrityError as error:
-            raise Problem(HTTPStatus.CONFLICT, f"the name {name} is taken") from error
-        return _answer(row, HTTPStatus.CREATED)
+        async with self._database.transaction() as connection:
+            if await lock_tenant(connection, tenant) is None:
+                raise Problem(HTTPStatus.CONFLICT, f"there is no tenant {tenant}")
+            row = await slices.create(
+                connection, name=name, tenant=tenant, number=number, body=body, now_ms=now_ms
+            )
+            if await slices.count_of(connection, tenant) > MOST_OF_TENANT:
+                detail = f"the tenant {tenant} has {MOST_OF_TENANT} slices already"
+                raise Problem(HTTPStatus.CONFLICT, detail)
+            changed = Changed("set", f"/v1/slices/{name}", tenant, None, body)
+            await call.record(connection, changed)
+        return row
 
     async def _delete(self, call: Call) -> Answer:
         name = call.path["slice"]

@@ -18,15 +18,16 @@ from tests.control_api.functions.examples import NORTH, changed, ground, vehicle
 SITE = """
 cpus = 8
 memory_mb = 8192
+tenant_cpus = 7
 certificates = "{certificates}"
 [[attachment]]
 name = "lan"
 network = "net-lan"
-tenants = ["north"]
+tenants = ["north", "south"]
 [[attachment]]
 name = "modem"
 network = "net-modem"
-tenants = ["north"]
+tenants = ["north", "south"]
 """
 
 
@@ -69,10 +70,11 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "slices"
         self.certificates = folder / "pki"
-        for node in (5, 10):
-            of_node = self.certificates / NORTH / "nodes" / str(node)
-            of_node.mkdir(parents=True)
-            (of_node / "node.crt").write_text("x")
+        for tenant in (NORTH, "south"):
+            for node in (5, 10):
+                of_node = self.certificates / tenant / "nodes" / str(node)
+                of_node.mkdir(parents=True)
+                (of_node / "node.crt").write_text("x")
         path = folder / "site.toml"
         path.write_text(SITE.format(certificates=self.certificates))
         self.site: SiteFile = read(path)
@@ -184,7 +186,7 @@ def test_what_is_checked_by_the_service_is_checked_here_too(place: Place) -> Non
     assert place.bring(told(body=body))["one"]["state"] == "failed"
     body = changed(vehicle(), function="shell")
     assert "nothing describes" in place.bring(told(body=body))["one"]["detail"]
-    assert "no attachment" in place.bring(told(tenant="south"))["one"]["detail"]
+    assert "no attachment" in place.bring(told(tenant="west"))["one"]["detail"]
     assert "no attachment" in place.bring(told(body=ground()))["one"]["detail"]
     assert place.last == []
 
@@ -195,12 +197,27 @@ def test_a_node_has_the_certificate_of_its_tenant_or_does_not_run(place: Place) 
     assert detail == "the site has no certificate of node 11 for north"
 
 
-def test_a_site_has_room_for_the_first_and_not_for_more_than_it_has(place: Place) -> None:
-    slices = [told(f"s{n}", number=n) for n in range(5)]
-    reports = place.bring(*slices)
-    states = [reports[f"s{n}"]["state"] for n in range(5)]
-    assert states == ["running"] * 4 + ["failed"]
-    assert "no room" in reports["s4"]["detail"]
+def test_a_tenant_has_room_for_its_own_and_a_site_for_all(place: Place) -> None:
+    """A vehicle's slice may use two CPUs; the site has eight, and seven for one tenant."""
+    north = [told(f"n{n}", number=n) for n in range(4)]
+    reports = place.bring(*north)
+    assert [reports[f"n{n}"]["state"] for n in range(4)] == ["running"] * 3 + ["failed"]
+    assert "the tenant north has no room" in reports["n3"]["detail"]
+    south = [told(f"a{n}", number=8 + n, tenant="south") for n in range(2)]
+    reports = place.bring(*south, *north)
+    # Those that run keep what they have, whatever others are called.
+    assert [reports[name]["state"] for name in ("n0", "n1", "n2")] == ["running"] * 3
+    assert [reports[name]["state"] for name in ("a0", "a1")] == ["running", "failed"]
+    assert "the site has no room" in reports["a1"]["detail"]
+
+
+def test_what_was_half_done_is_not_taken_for_what_was_there_before(place: Place) -> None:
+    place.bring(told())
+    place.engine.refuses = "underpass-slice-one"
+    assert place.bring(told(body=changed(vehicle(), generation=2)))["one"]["state"] == "failed"
+    place.engine.refuses = None
+    place.bring(told())
+    assert place.last == [("up", "underpass-slice-one")]
 
 
 @pytest.mark.parametrize(
