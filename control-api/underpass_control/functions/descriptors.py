@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from underpass_control.functions.kinds import NAME, TYPES, FunctionName, Kind, PortNumber
 
@@ -107,13 +107,16 @@ def settings_model(descriptor: Descriptor) -> type[BaseModel]:
     """Return the model that settings of a function have to meet; its schema is JSON Schema."""
     members: dict[str, Any] = {}
     for name, one in descriptor.settings.items():
-        kind = TYPES.get(one.kind)
-        if kind is None:
-            kind = Annotated[int, Field(ge=one.minimum, le=one.maximum)]
         default = ... if one.default is None else one.default
-        members[name] = (kind, Field(default, description=one.help))
+        members[name] = (_type_of(one), Field(default, description=one.help))
     title = f"settings of {descriptor.name}"
     return create_model(title, __config__=ConfigDict(extra="forbid", strict=True), **members)
+
+
+def _type_of(one: Declared) -> Any:
+    if one.kind == "integer":
+        return Annotated[int, Field(ge=one.minimum, le=one.maximum)]
+    return TYPES[one.kind]
 
 
 def load(folder: Path) -> dict[str, Descriptor]:
@@ -141,16 +144,14 @@ def load(folder: Path) -> dict[str, Descriptor]:
 
 def _check(one: Descriptor) -> None:
     for name, declared in one.settings.items():
-        if (declared.kind == "integer") != (declared.maximum is not None):
+        bounds = (declared.minimum is not None, declared.maximum is not None)
+        if bounds != (declared.kind == "integer",) * 2:
             raise ValueError(f"{name}: an integer has bounds, and nothing else has")
-    defaults = {n: d.default for n, d in one.settings.items() if d.default is not None}
-    model = settings_model(one)
-    for name, value in defaults.items():
-        field = model.model_fields[name]
-        try:
-            create_model("default", value=(field.rebuild_annotation(), ...))(value=value)
-        except ValidationError as error:
-            raise ValueError(f"{name}: its default is none: {error}") from error
+        if declared.default is not None:
+            try:
+                TypeAdapter(_type_of(declared)).validate_python(declared.default, strict=True)
+            except ValidationError as error:
+                raise ValueError(f"{name}: its default is none: {error}") from error
 
 
 @cache
