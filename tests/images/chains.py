@@ -262,7 +262,7 @@ def _control(chains: Chains, stack: ExitStack) -> None:
     chains.token = token("administrator")
     _started(chains, stack, "control", *program, "serve", *database, "--port", str(chains.port))
     until(lambda: _answers(chains), lambda: (chains.folder / "control.log").read_text()[-2_000:])
-    attachments = [
+    attachments: list[dict[str, object]] = [
         {"name": f"{kind}-{tenant}", "network": f"{kind}-{tenant}", "tenants": [tenant]}
         for tenant in TENANTS
         for kind in ("lan", "modem", "dish")
@@ -270,7 +270,7 @@ def _control(chains: Chains, stack: ExitStack) -> None:
     everybodys: dict[str, object] = {"name": "internet", "network": "internet"}
     everybodys |= {"tenants": list(TENANTS), "gateway": "10.35.0.1"}
     site = chains.folder / "site.toml"
-    document = {
+    document: dict[str, object] = {
         "cpus": 32,
         "memory_mb": 16384,
         "certificates": chains.folder / "pki",
@@ -308,18 +308,19 @@ def _started(chains: Chains, stack: ExitStack, name: str, *command: str) -> None
 
 def _beam(chains: Chains, stack: ExitStack) -> None:
     """Put the beam between the dish's router and both shapers."""
-    terminals = [
+    links: dict[str, object] = {link: {"delay_ms": _DELAY_MS} for link in ("forward", "return")}
+    terminals: list[dict[str, object]] = [
         {
             "name": tenant,
             "netns": chains.namespace(chains.container(f"{tenant}-vehicle", "shaper.1")),
             "device": "sat0",
             "addresses": [f"100.65.0.1{place}/24"],
             "routes": [f"{subnet('dish', tenant)}.0/24"],
-            **{link: {"delay_ms": _DELAY_MS} for link in ("forward", "return")},
+            **links,
         }
         for place, tenant in enumerate(TENANTS)
     ]
-    config = {
+    config: dict[str, object] = {
         "socket": chains.folder / "satlink.sock",
         "seed": 1,
         "beam": {

@@ -35,16 +35,16 @@ Report = dict[str, Any]
 class RunsProjects(Protocol):
     """What the agent needs of an engine."""
 
-    async def up(self, project: str, folder: Path) -> None:
+    async def up(self, project: str, folder: Path, /) -> None:
         """Have a project run."""
 
-    async def down(self, project: str, folder: Path) -> None:
+    async def down(self, project: str, folder: Path, /) -> None:
         """End a project."""
 
-    async def restart(self, project: str, folder: Path, container: str) -> None:
+    async def restart(self, project: str, folder: Path, container: str, /) -> None:
         """Start a container again."""
 
-    async def states(self, project: str) -> list[ContainerState]:
+    async def states(self, project: str, /) -> list[ContainerState]:
         """Return the state of each container."""
 
 

@@ -79,9 +79,7 @@ Kind = Literal[
 ]
 
 
-def _list_of(what: Any) -> Any:
-    return Annotated[list[what], Field(max_length=_MOST_LISTED)]
-
+_LISTED = Field(max_length=_MOST_LISTED)
 
 # All but integers, whose bounds the descriptor has.
 TYPES: dict[str, Any] = {
@@ -90,9 +88,9 @@ TYPES: dict[str, Any] = {
     "switch": bool,
     "endpoint": Endpoint,
     "function": FunctionName,
-    "functions": _list_of(FunctionName),
-    "addresses": _list_of(Address),
-    "networks": _list_of(Network),
-    "services": _list_of(Service),
-    "terminals": _list_of(Neighbour),
+    "functions": Annotated[list[FunctionName], _LISTED],
+    "addresses": Annotated[list[Address], _LISTED],
+    "networks": Annotated[list[Network], _LISTED],
+    "services": Annotated[list[Service], _LISTED],
+    "terminals": Annotated[list[Neighbour], _LISTED],
 }
