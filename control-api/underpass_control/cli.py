@@ -22,6 +22,7 @@ from underpass_control.commands.database import (
 )
 from underpass_control.commands.enrolments import enrolments
 from underpass_control.commands.fairness import fairness
+from underpass_control.commands.functions import functions_agent, slices
 from underpass_control.commands.ledger import ledger
 from underpass_control.commands.observed import blockages, links
 from underpass_control.commands.obstructions import obstructions
@@ -59,6 +60,8 @@ app.add_typer(links, name="link")
 app.add_typer(blockages, name="blockage")
 app.add_typer(plans, name="plan")
 app.add_typer(ledger, name="ledger")
+app.add_typer(slices, name="slice")
+app.command()(functions_agent)
 app.command()(fairness)
 app.command()(replay)
 app.command()(announce)

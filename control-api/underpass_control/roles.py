@@ -14,3 +14,5 @@ class Role(StrEnum):
     ADMINISTRATOR = "administrator"
     GATEWAY = "gateway"
     TERMINAL = "terminal"
+    # Runs the slices of a site: it reads how they are to be, and says how they are.
+    AGENT = "agent"

@@ -40,6 +40,8 @@ from underpass_control.http.routes import Routes
 from underpass_control.http.sessions import Sessions
 from underpass_control.http.settings import TerminalSettings
 from underpass_control.http.shares import Shares
+from underpass_control.http.slice_agents import SliceAgents
+from underpass_control.http.slices import Slices
 from underpass_control.http.status import ServiceStatus
 from underpass_control.http.tenants import Tenants
 from underpass_control.http.terminal_files import TerminalFiles
@@ -110,6 +112,8 @@ class Service:
             *Users(database, self._callers, passwords).endpoints(),
             *Tokens(database, self._callers).endpoints(),
             *Tenants(database).endpoints(),
+            *Slices(database).endpoints(),
+            *SliceAgents(database).endpoints(),
             *Enrolments(database, _authority(settings)).endpoints(),
             *LogOfChanges(database).endpoints(),
             *self._plan_streams.endpoints(),

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from underpass_control.toml_text import toml_text
 
 from tests.e2e.conftest import NEAR, StartPair
 from tests.testbed import addresses
 from tests.testbed.client.transfer import download, upload
 from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
-from tests.testbed.toml_text import toml_text
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node

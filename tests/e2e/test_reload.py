@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from underpass_control.toml_text import toml_text
 
 from tests.e2e.conftest import StartPair
 from tests.testbed import addresses
 from tests.testbed.client.transfer import download
 from tests.testbed.node import Node, Pair, terminal_node
 from tests.testbed.programs import built
-from tests.testbed.toml_text import toml_text
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from underpass_control.toml_text import toml_text
 
 from tests.e2e.conftest import StartPair
 from tests.testbed import addresses
@@ -16,7 +17,6 @@ from tests.testbed.client.transfer import download
 from tests.testbed.namespace import command
 from tests.testbed.node import HUB_NODE, Node, terminal_node
 from tests.testbed.programs import built
-from tests.testbed.toml_text import toml_text
 
 pytestmark = pytest.mark.node
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -11,6 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.testbed import programs
+
+_ROOT = Path(__file__).parents[2]
 _START_S = 30
 
 
@@ -40,11 +44,11 @@ def engine() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def _started(folder: Path) -> Iterator[dict[str, str]]:
-    socket = f"unix://{folder}/socket"
+    address = f"unix://{folder}/socket"
     log = folder / "log"
-    command = ["dockerd", "--host", socket, "--pidfile", str(folder / "pid")]
+    command = ["dockerd", "--host", address, "--pidfile", str(folder / "pid")]
     command += ["--data-root", str(folder / "data"), "--exec-root", str(folder / "run")]
-    environment = {**os.environ, "DOCKER_HOST": socket}
+    environment = {**os.environ, "DOCKER_HOST": address}
     with (
         log.open("wb") as output,
         subprocess.Popen(command, stdout=output, stderr=output) as daemon,
@@ -61,6 +65,21 @@ def _started(folder: Path) -> Iterator[dict[str, str]]:
             daemon.terminate()
 
 
+def build_images(environment: Mapping[str, str]) -> None:
+    """Build all images of docker/ with the program that has been built."""
+    built = {**environment, "UNDERPASS_BIN": str(Path(programs.built("underpass")).parent)}
+    subprocess.run([_ROOT / "docker" / "build"], env=built, check=True)
+
+
 def _answers(environment: Mapping[str, str]) -> bool:
     asked = subprocess.run(["docker", "info"], env=environment, capture_output=True, check=False)
     return asked.returncode == 0
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback that nothing listens on."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports

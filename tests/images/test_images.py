@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.images.engine import NoEngineError, engine
-from tests.testbed import programs
+from tests.images.engine import NoEngineError, build_images, engine, free_ports
 
 ROOT = Path(__file__).parents[2]
 SERVICES = {"control", "database", "hub", "terminal"}
@@ -79,11 +77,12 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         config.write('allow_networks = ["172.30.84.0/27"]\n')
     try:
         with engine() as environment:
-            ports = dict(zip(("CONTROL_PORT", "SOCKS_PORT", "HTTP_PORT"), _ports(3), strict=True))
+            ports = dict(
+                zip(("CONTROL_PORT", "SOCKS_PORT", "HTTP_PORT"), free_ports(3), strict=True)
+            )
             environment |= {name: str(port) for name, port in ports.items()}
             environment["COMPOSE_PROJECT_NAME"] = "underpass-test"
-            built = {**environment, "UNDERPASS_BIN": str(Path(programs.built("underpass")).parent)}
-            subprocess.run([ROOT / "docker" / "build"], env=built, check=True)
+            build_images(environment)
             running = System(folder, environment)
             try:
                 running.run("./init")
@@ -145,11 +144,3 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(1)
-
-
-def _ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

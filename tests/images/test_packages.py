@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.images.debian import Debian, NoDebianError
+from tests.images.engine import free_ports
 from tests.testbed import programs
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +104,7 @@ def test_a_terminals_stream_lives_through_the_packages_upgrade(
     told = debian.install(gateway)
     assert "write /etc/underpass/node.toml" in told
     debian.run("sh", "-c", "underpass --version && test -s /usr/share/man/man1/underpass.1.gz")
-    hop, socks = _ports(2)
+    hop, socks = free_ports(2)
     configuration = debian.folder / "etc/underpass/node.toml"
     configuration.write_text(_TERMINAL.format(hop=hop, socks=socks))
     # What systemd makes for the unit (RuntimeDirectory=).
@@ -155,7 +156,7 @@ def test_the_control_service_is_installed_serves_and_is_purged(
     before = debian.files()
     package = _deb(packages, "underpass-control")
     debian.install(package)
-    (port,) = _ports(1)
+    (port,) = free_ports(1)
     environment = debian.folder / "etc/underpass-control/environment"
     environment.write_text(environment.read_text() + "UNDERPASS_KEEP_PLANS_DAYS=3\n")
     start = "set -a; . /etc/underpass-control/environment; exec underpass-control serve --port"
@@ -183,6 +184,7 @@ def test_the_wheel_has_console_and_migrations_and_is_what_the_sdist_makes(
     names = _names(wheel)
     assert "underpass_control/console/index.html" in names
     assert any(name.startswith("underpass_control/migrations/versions/") for name in names)
+    assert "underpass_control/functions/descriptors/proxy.toml" in names
     subprocess.run(["tar", "-xzf", sdist, "-C", tmp_path], check=True)
     made = tmp_path / "made"
     build = f"from setuptools import build_meta; build_meta.build_wheel({str(made)!r})"
@@ -310,11 +312,3 @@ def _names(wheel: Path) -> list[str]:
         [sys.executable, "-m", "zipfile", "-l", wheel], check=True, capture_output=True, text=True
     )
     return sorted(line.split()[0] for line in listed.stdout.splitlines()[1:])
-
-
-def _ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+from underpass_control.toml_text import toml_text
+
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import Route
 from tests.testbed.namespace import Namespace, command
 from tests.testbed.process import Process
 from tests.testbed.profile import Profile
 from tests.testbed.programs import built
-from tests.testbed.toml_text import toml_text
 from tests.testbed.topology import Terminal
 
 HUB_NODE = 1

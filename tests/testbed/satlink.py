@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from underpass_control.toml_text import toml_text
+
 from tests.testbed.process import Process
 from tests.testbed.profile import Profile
 from tests.testbed.programs import built
-from tests.testbed.toml_text import toml_text
 from tests.traces.trace import Trace
 
 

@@ -4,8 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
-from tests.testbed.toml_text import toml_text
+from underpass_control.toml_text import toml_text
 
 
 def test_what_is_written_reads_back_the_same() -> None:

@@ -4,7 +4,7 @@ import { useLive } from "../shell/context";
 import { RoleField, TenantField } from "./fields";
 import { filled, useListed } from "./listed";
 
-const ROLES = ["viewer", "operator", "administrator", "gateway", "terminal"];
+const ROLES = ["viewer", "operator", "administrator", "gateway", "terminal", "agent"];
 const DAY_MS = 86_400_000;
 
 export function Tokens() {

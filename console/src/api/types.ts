@@ -247,7 +247,7 @@ export interface ServerEvent {
   data: Record<string, unknown>;
 }
 
-export type Role = "viewer" | "operator" | "administrator" | "gateway" | "terminal";
+export type Role = "viewer" | "operator" | "administrator" | "gateway" | "terminal" | "agent";
 
 /** Who asks. */
 export interface Session {

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.access.sessions import end_sessions_of
 from underpass_control.roles import Role
-from underpass_control.storage.models import Tenant, Terminal, Token, User
+from underpass_control.storage.models import Slice, Tenant, Terminal, Token, User
 
 DEFAULT_TENANT = "default"
 USER_ROLES = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMINISTRATOR})
@@ -130,6 +130,7 @@ async def belongings_of(connection: AsyncConnection, tenant: str) -> str | None:
         ("vehicles", Terminal.tenant_id),
         ("users", User.tenant_id),
         ("tokens", Token.tenant_id),
+        ("slices", Slice.tenant_id),
     ):
         if (await connection.execute(select(column).where(column == tenant).limit(1))).first():
             return what

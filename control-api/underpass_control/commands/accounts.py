@@ -61,8 +61,8 @@ def create_token(
 
     if role is Role.TERMINAL and node is None:
         fail("a terminal's token needs --node")
-    if role is Role.GATEWAY and tenant is not None:
-        fail("a gateway serves all tenants: its token belongs to none")
+    if role in (Role.GATEWAY, Role.AGENT) and tenant is not None:
+        fail(f"a token of the role {role.value} serves all tenants: it belongs to none")
 
     async def run(opened: Database) -> str:
         now_ms = _now_ms()

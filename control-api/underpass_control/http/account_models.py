@@ -13,7 +13,7 @@ from underpass_control.http.models import Instant, Model, Name, NodeNumber, Page
 
 UserName = Annotated[str, Field(pattern=f"^{USER_NAME.pattern}$")]
 UserRole = Literal["viewer", "operator", "administrator"]
-TokenRole = Literal["viewer", "operator", "administrator", "gateway", "terminal"]
+TokenRole = Literal["viewer", "operator", "administrator", "gateway", "terminal", "agent"]
 # A new one; its length is checked once more after normalisation.
 NewPassword = Annotated[
     str,

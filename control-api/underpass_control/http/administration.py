@@ -58,7 +58,7 @@ async def check_token(
     elif node is not None and role not in (Role.TERMINAL, Role.GATEWAY):
         detail = f"the token of a {role.value} is for no node"
     elif tenant is not None and role not in users.TENANT_ROLES:
-        detail = f"a {role.value} serves all tenants: its token belongs to none"
+        detail = f"the role {role.value} serves all tenants: its token belongs to none"
     elif tenant is not None and role is Role.TERMINAL:
         query = select(Terminal.node).where(Terminal.node == node, Terminal.tenant_id == tenant)
         if (await connection.execute(query)).first() is None:

@@ -26,7 +26,9 @@ from underpass_control.roles import Role
 from underpass_control.storage import scope
 from underpass_control.storage.database import Database
 
-EVERYBODY = frozenset(Role)
+# An agent has its own endpoints, and nothing else.
+AGENTS = frozenset({Role.AGENT})
+EVERYBODY = frozenset(Role) - AGENTS
 ADMINISTRATORS = frozenset({Role.ADMINISTRATOR})
 OPERATORS = frozenset({Role.OPERATOR, Role.ADMINISTRATOR})
 GATEWAYS = OPERATORS | {Role.GATEWAY}

@@ -27,6 +27,7 @@ SHARED = frozenset({"beam", "capacity_step", "obstruction", "plan"})
 # The column that has the tenant.
 OF_TENANT = {
     "audit_entry": "tenant_id",
+    "slice": "tenant_id",
     "tenant": "id",
     "terminal": "tenant_id",
     "token": "tenant_id",

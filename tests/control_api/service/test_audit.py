@@ -9,6 +9,7 @@ from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.pruning import prune
 from underpass_control.roles import Role
 
+from tests.control_api.functions.examples import vehicle
 from tests.control_api.service.api import FIRST, Api, now_ms
 from tests.control_api.service.two_tenants import NORTH, NORTHERN, PASSWORD, SOUTH, settle
 
@@ -87,6 +88,20 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("DELETE", "/v1/obstructions/{obstruction}", "/v1/obstructions/wood", None),
         ("PUT", "/v1/tenants/{tenant}", "/v1/tenants/east", {"name": "East"}),
         ("DELETE", "/v1/tenants/{tenant}", "/v1/tenants/east", None),
+        ("PUT", "/v1/slices/{slice}", "/v1/slices/one", vehicle()),
+        (
+            "PUT",
+            "/v1/slices/{slice}/functions/{function}/replicas",
+            "/v1/slices/one/functions/proxy/replicas",
+            {"replicas": 1},
+        ),
+        (
+            "POST",
+            "/v1/slices/{slice}/functions/{function}/heal",
+            "/v1/slices/one/functions/proxy/heal",
+            None,
+        ),
+        ("DELETE", "/v1/slices/{slice}", "/v1/slices/one", None),
         ("PUT", "/v1/users/{user}", "/v1/users/ada", user),
         ("POST", "/v1/session", "/v1/session", {"name": "ada", "password": PASSWORD}),
         ("DELETE", "/v1/users/{user}/sessions", "/v1/users/ada/sessions", None),
@@ -123,6 +138,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("POST", "/v1/terminals/{terminal}/positions"),
         ("POST", "/v1/terminals/{terminal}/announcements"),
         ("POST", "/v1/reports"),
+        ("POST", "/v1/sites/{site}/slices"),
         ("POST", "/v1/beams/{beam}/what-if"),
         # Written down when something is given, and not when it is given again.
         ("POST", "/v1/node/enrolment"),

@@ -21,7 +21,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("installed")
     source, site = made / "source", made / "site"
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("clients", "control-api", "dama", "migrations"):
+    for name in ("clients", "control-api", "dama", "docker/functions", "migrations"):
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE-APACHE", "LICENSE-MIT"):
         shutil.copy(ROOT / name, source)
@@ -52,6 +52,13 @@ def test_a_wheel_migrates_its_database_by_itself(installed: Path, tmp_path: Path
     assert json.loads(told) == {"revision": newest_revision()}
     down = _run([*command, "--down-to", "base", "--json"], tmp_path, **path)
     assert json.loads(down) == {"revision": None}
+
+
+def test_a_wheel_has_the_descriptors_of_functions(installed: Path, tmp_path: Path) -> None:
+    path = {"PYTHONPATH": str(installed)}
+    where = "from underpass_control.functions import descriptors; print(*descriptors.installed())"
+    told = _run([sys.executable, "-c", where], tmp_path, **path).split()
+    assert set(told) == {one.stem for one in (ROOT / "docker" / "functions").glob("*.toml")}
 
 
 def test_a_wheel_has_the_console_that_was_built(installed: Path) -> None:

@@ -49,6 +49,9 @@ _NOTHING = {
     "target": "987654321",
     "link": "forward",
     "version": "1",
+    "slice": "none",
+    "function": "none",
+    "site": "none",
 }
 
 

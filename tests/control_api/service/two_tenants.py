@@ -8,6 +8,7 @@ from typing import Any
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.roles import Role
 
+from tests.control_api.functions.examples import vehicle
 from tests.control_api.service.api import Api, now_ms
 
 # Numbers and names of the southern ones are found nowhere else, so a leak is seen by them.
@@ -52,6 +53,8 @@ def settle(api: Api) -> None:
         done(api, "PUT", f"/v1/users/chief-of-{tenant}", user, caller="administrator")
         token = {"name": f"token of {tenant}", "role": "viewer", "tenant": tenant}
         done(api, "POST", "/v1/tokens", token, caller="administrator")
+        of_tenant = {**vehicle(), "tenant": tenant}
+        done(api, "PUT", f"/v1/slices/slice-of-{tenant}", of_tenant)
 
 
 def callers(api: Api) -> list[Who]:
@@ -59,8 +62,8 @@ def callers(api: Api) -> list[Who]:
     found = []
     for role in Role:
         for tenant in (None, NORTH):
-            if role is Role.GATEWAY and tenant is not None:
-                # A gateway serves all tenants.
+            if role in (Role.GATEWAY, Role.AGENT) and tenant is not None:
+                # Gateways and agents serve all tenants.
                 continue
             node = {Role.GATEWAY: 1, Role.TERMINAL: NORTHERN}.get(role)
             token = api.run(api.token(role, node, tenant=tenant))

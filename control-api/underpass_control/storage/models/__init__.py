@@ -27,6 +27,7 @@ from underpass_control.storage.models.planning import Acknowledgement, CapacityS
 from underpass_control.storage.models.positions import PositionReport, RememberedDrive, Route
 from underpass_control.storage.models.registry import Beam, Terminal, TerminalTag
 from underpass_control.storage.models.settings import TerminalSettings
+from underpass_control.storage.models.slices import Slice
 from underpass_control.storage.models.tokens import Token
 from underpass_control.storage.models.users import AuditEntry, Tenant, User, UserSession
 
@@ -59,6 +60,7 @@ __all__ = [
     "Route",
     "Settled",
     "SettledUsage",
+    "Slice",
     "Tenant",
     "Terminal",
     "TerminalSettings",

@@ -29,7 +29,8 @@ class Token(Base):
 
     __table_args__ = (
         CheckConstraint(
-            "role IN ('viewer', 'operator', 'gateway', 'terminal', 'administrator')", "role"
+            "role IN ('viewer', 'operator', 'gateway', 'terminal', 'administrator', 'agent')",
+            "role",
         ),
         CheckConstraint("role <> 'terminal' OR node IS NOT NULL", "terminal_node"),
     )

@@ -1,0 +1,215 @@
+"""`underpass-control functions-agent`, and `underpass-control slice`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from underpass_control.client import Client, LostError, path_of
+from underpass_control.commands.console import (
+    DEFAULT_URL,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+    fail,
+    print_json,
+    until_told,
+)
+from underpass_control.commands.tables import Column, Service
+
+if TYPE_CHECKING:
+    from underpass_control.functions.agent import Agent
+    from underpass_control.functions.sites import SiteFile
+
+slices = typer.Typer(help="Slices: chains of functions in containers.", no_args_is_help=True)
+
+SLICE = (
+    Column("name", "name"),
+    Column("tenant", "tenant"),
+    Column("site", "site"),
+    Column("state", "state"),
+    Column("detail", "detail"),
+)
+CONTAINER = (Column("container", "name"), Column("state", "state"), Column("health", "health"))
+
+Slice = Annotated[str, typer.Argument(help="Its name.")]
+Function = Annotated[str, typer.Argument(help="A function of it, by its name there.")]
+SiteOption = Annotated[
+    Path, typer.Option("--site", help="What the site is, a TOML file (docs/functions.md).")
+]
+
+
+def functions_agent(
+    site: SiteOption,
+    folder: Annotated[
+        Path, typer.Option(help="Where projects are kept; on the engine's own host.")
+    ] = Path("/var/lib/underpass-slices"),
+    every_seconds: Annotated[float, typer.Option(min=0.5, max=3600)] = 5.0,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+) -> None:
+    """Have this host's Docker run the slices of a site, until it is ended.
+
+    Example: underpass-control functions-agent --site /etc/underpass/site.toml
+    """
+    import time
+
+    from underpass_control import logs
+    from underpass_control.functions.agent import Agent
+    from underpass_control.functions.descriptors import DescriptorError, installed
+    from underpass_control.functions.engine import Engine
+
+    file = _site(site)
+    try:
+        catalogue = installed()
+    except DescriptorError as error:
+        fail(str(error))
+    logs.configure("console")
+    agent = Agent(Engine(), catalogue, file, folder.resolve(), time.monotonic)
+    try:
+        until_told(_run(agent, path_of("sites", file.site, "slices"), url, token, every_seconds))
+    except KeyboardInterrupt:
+        # What runs goes on: it is the engine's.
+        return
+
+
+async def _run(agent: Agent, path: str, url: str, token: str | None, every_s: float) -> None:
+    import asyncio
+
+    import structlog
+
+    log = structlog.get_logger()
+    async with Client(url, token) as client:
+        while True:
+            wait_s = every_s
+            try:
+                given = await client.ask("GET", path)
+                reports = await agent.bring(given["slices"])
+                await client.ask("POST", path, body={"slices": reports})
+            except LostError as error:
+                # Slices go on as they are.
+                log.warning("the control service is away", error=str(error))
+                wait_s = max(every_s, error.again_s)
+            await asyncio.sleep(wait_s)
+
+
+@slices.command("list")
+def list_slices(
+    url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
+) -> None:
+    """Show all slices.
+
+    Example: underpass-control slice list
+    """
+    Service(url, token, as_json).show_all(path_of("slices"), "slices", SLICE)
+
+
+@slices.command("show")
+def show_slice(
+    name: Slice,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a slice and its containers.
+
+    Example: underpass-control slice show north-1
+    """
+    from underpass_control.commands.tables import print_table
+
+    service = Service(url, token, as_json)
+    found = service.ask("GET", path_of("slices", name))
+    service.print(SLICE, found)
+    if not as_json:
+        print_table(CONTAINER, found["containers"])
+
+
+@slices.command("set")
+def set_slice(
+    name: Slice,
+    file: Annotated[Path, typer.Argument(help="What it is, JSON (docs/functions.md).")],
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Instantiate a slice, or configure it anew.
+
+    Example: underpass-control slice set north-1 vehicle.json
+    """
+    try:
+        body = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        fail(f"{file}: {error}")
+    service = Service(url, token, as_json)
+    service.print(SLICE, service.ask("PUT", path_of("slices", name), body=body))
+
+
+@slices.command("scale")
+def scale_slice(
+    name: Slice,
+    function: Function,
+    replicas: Annotated[int, typer.Argument(min=1)],
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+) -> None:
+    """Have so many containers of a function run side by side.
+
+    Example: underpass-control slice scale north-1 dns 2
+    """
+    path = path_of("slices", name, "functions", function, "replicas")
+    Service(url, token, as_json=False).ask("PUT", path, body={"replicas": replicas})
+
+
+@slices.command("heal")
+def heal_slice(
+    name: Slice, function: Function, url: UrlOption = DEFAULT_URL, token: TokenOption = None
+) -> None:
+    """Make the containers of a function anew; their volumes stay.
+
+    Example: underpass-control slice heal north-1 shaper
+    """
+    path = path_of("slices", name, "functions", function, "heal")
+    Service(url, token, as_json=False).ask("POST", path)
+
+
+@slices.command("terminate")
+def terminate_slice(name: Slice, url: UrlOption = DEFAULT_URL, token: TokenOption = None) -> None:
+    """End a slice, with all that its functions keep.
+
+    Example: underpass-control slice terminate north-1
+    """
+    Service(url, token, as_json=False).ask("DELETE", path_of("slices", name))
+
+
+@slices.command("manifests")
+def show_manifests(
+    name: Slice, site: SiteOption, url: UrlOption = DEFAULT_URL, token: TokenOption = None
+) -> None:
+    """Print a slice as manifests of Kubernetes, for `kubectl apply -f -`.
+
+    Example: underpass-control slice manifests north-1 --site site.toml
+    """
+    from underpass_control.functions.descriptors import installed
+    from underpass_control.functions.kubernetes import manifests
+    from underpass_control.functions.slices import Desired, SliceError
+
+    found = Service(url, token, as_json=True).ask("GET", path_of("slices", name))
+    members: dict[str, Any] = {n: found[n] for n in ("name", "tenant", "number", "revision")}
+    members["body"] = {n: found[n] for n in ("site", "networks", "functions")}
+    try:
+        made = manifests(Desired.model_validate(members), installed(), _site(site).place)
+    except SliceError as error:
+        fail(str(error))
+    print_json({"apiVersion": "v1", "kind": "List", "items": made})
+
+
+def _site(path: Path) -> SiteFile:
+    from underpass_control.functions.sites import SiteError, read
+
+    try:
+        return read(path)
+    except SiteError as error:
+        fail(str(error))

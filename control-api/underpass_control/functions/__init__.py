@@ -1,0 +1,1 @@
+"""Network functions in containers, chained to slices (`docs/functions.md`)."""

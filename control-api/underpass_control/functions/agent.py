@@ -1,0 +1,232 @@
+"""The agent of a site: has the engine run slices as the control service says they are to be.
+
+It is a process of its own on the engine's host, since whoever may use the engine is root there. It
+takes from the service names, numbers and settings, checks them itself, and makes containers of its
+own descriptors alone: a service in wrong hands gets no rights on the host by it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+from pydantic import ValidationError
+
+from underpass_control.functions.compose import Project, project, project_name
+from underpass_control.functions.descriptors import Descriptor
+from underpass_control.functions.engine import ContainerState, EngineError
+from underpass_control.functions.sites import SiteFile
+from underpass_control.functions.slices import Desired, SliceError, checked
+
+_LOG = structlog.get_logger()
+# A container that is unhealthy for so long is started again.
+HEAL_AFTER_S = 60.0
+_APPLIED = "applied"
+_MOST_DETAIL = 1000
+
+Report = dict[str, Any]
+
+
+class RunsProjects(Protocol):
+    """What the agent needs of an engine."""
+
+    async def up(self, project: str, folder: Path, /) -> None:
+        """Have a project run."""
+
+    async def down(self, project: str, folder: Path, /) -> None:
+        """End a project."""
+
+    async def restart(self, project: str, folder: Path, container: str, /) -> None:
+        """Start a container again."""
+
+    async def states(self, project: str, /) -> list[ContainerState]:
+        """Return the state of each container."""
+
+
+class Agent:
+    """Brings what runs to what is to run, again and again; `now_s` is a clock that never steps."""
+
+    def __init__(
+        self,
+        engine: RunsProjects,
+        catalogue: Mapping[str, Descriptor],
+        site: SiteFile,
+        folder: Path,
+        now_s: Callable[[], float],
+    ) -> None:
+        """Take the folder where projects are kept, one folder each."""
+        self._engine = engine
+        self._catalogue = catalogue
+        self._site = site
+        self._folder = folder
+        self._now_s = now_s
+        # Since when a container is unhealthy.
+        self._unhealthy: dict[tuple[str, str], float] = {}
+
+    async def bring(self, given: list[Any]) -> list[Report]:
+        """Do what the service's answer says; return what to report, for each slice.
+
+        A slice that cannot be run is reported so, and stops no other.
+        """
+        reports = []
+        room = _Room(self._site)
+        for desired, ending in self._ordered(given):
+            try:
+                reports.append(await self._bring(desired, room, ending=ending))
+            except (SliceError, EngineError, OSError) as error:
+                _LOG.warning("a slice cannot be run", slice=desired.name, error=str(error))
+                reports.append(_report(desired, "failed", detail=_said(error)))
+        return reports
+
+    def _ordered(self, given: list[Any]) -> list[tuple[Desired, bool]]:
+        """Return slices, and whether they end; those that run first: they keep their room."""
+        found = []
+        for one in given:
+            try:
+                members = {name: value for name, value in one.items() if name != "ending"}
+                found.append((Desired.model_validate(members), one["ending"] is True))
+            except (ValidationError, AttributeError, KeyError) as error:
+                _LOG.warning("a slice is none", error=str(error))
+        found.sort(key=lambda one: not (self._folder / one[0].name / _APPLIED).exists())
+        return found
+
+    async def _bring(self, desired: Desired, room: _Room, *, ending: bool) -> Report:
+        folder, name = self._folder / desired.name, project_name(desired.name)
+        if ending:
+            if (folder / "compose.json").exists():
+                await self._engine.down(name, folder)
+                _LOG.info("slice terminated", slice=desired.name)
+            if folder.exists():
+                shutil.rmtree(folder)
+            return _report(desired, "ended")
+        body = checked(desired.body, self._catalogue)
+        desired = desired.model_copy(update={"body": body})
+        made = project(desired, self._catalogue, self._site.place, str(self._site.certificates))
+        room.take(desired, self._catalogue)
+        self._check_certificates(desired, made)
+        states = await self._engine.states(name)
+        if _is_applied(folder, made, states):
+            await self._heal(desired, folder, states)
+        else:
+            _write(folder, made)
+            await self._engine.up(name, folder)
+            # Only now: what an interruption leaves half done is done again.
+            _replace(folder / _APPLIED, _text_of(made))
+            _LOG.info("slice brought up", slice=desired.name, revision=desired.revision)
+            states = await self._engine.states(name)
+        # What somebody else has put under the project's name is not the slice's.
+        own = [one for one in states if one.name in made.document["services"]]
+        return _report(desired, "running", containers=own)
+
+    async def _heal(self, desired: Desired, folder: Path, states: list[ContainerState]) -> None:
+        now_s = self._now_s()
+        for one in states:
+            key = (desired.name, one.name)
+            if one.health != "unhealthy":
+                self._unhealthy.pop(key, None)
+            elif now_s - self._unhealthy.setdefault(key, now_s) >= HEAL_AFTER_S:
+                _LOG.warning("container healed", slice=desired.name, container=one.name)
+                await self._engine.restart(project_name(desired.name), folder, one.name)
+                del self._unhealthy[key]
+
+    def _check_certificates(self, desired: Desired, made: Project) -> None:
+        for node in sorted(made.certificates):
+            place = self._site.certificates / desired.tenant / "nodes" / str(node)
+            if not (place / "node.crt").is_file():
+                raise SliceError(f"the site has no certificate of node {node} for {desired.tenant}")
+
+
+class _Room:
+    """What the site has left for slices, in all and for each tenant."""
+
+    def __init__(self, site: SiteFile) -> None:
+        self._all = [site.cpus, site.memory_mb]
+        self._each = [site.most_cpus_of_tenant, site.most_memory_mb_of_tenant]
+        self._of_tenant: dict[str, list[float]] = {}
+
+    def take(self, desired: Desired, catalogue: Mapping[str, Descriptor]) -> None:
+        """Take what a slice may use.
+
+        Raises:
+            SliceError: So much is not left.
+        """
+        needs = [(catalogue[o.function].resources, o.replicas) for o in desired.body.functions]
+        wanted = [
+            sum(one.cpus * count for one, count in needs),
+            sum(one.memory_mb * count for one, count in needs),
+        ]
+        own = self._of_tenant.setdefault(desired.tenant, list(self._each))
+        for whose, left in (("the site", self._all), (f"the tenant {desired.tenant}", own)):
+            if any(one > room for one, room in zip(wanted, left, strict=True)):
+                raise SliceError(
+                    f"{whose} has no room: {wanted[0]:g} CPUs and {wanted[1]} MB are asked for, "
+                    f"and {left[0]:g} and {left[1]:g} left"
+                )
+        for left in (self._all, own):
+            left[:] = [room - one for one, room in zip(wanted, left, strict=True)]
+
+
+def _said(error: Exception) -> str:
+    return str(error).replace("\0", "")[:_MOST_DETAIL]
+
+
+def _report(
+    desired: Desired,
+    state: str,
+    *,
+    detail: str | None = None,
+    containers: list[ContainerState] | None = None,
+) -> Report:
+    report: Report = {"name": desired.name, "revision": desired.revision, "state": state}
+    if detail is not None:
+        report["detail"] = detail
+    if containers is not None:
+        report["containers"] = [asdict(one) for one in containers]
+    return report
+
+
+def _text_of(made: Project) -> str:
+    return json.dumps(made.document, indent=1) + "\n"
+
+
+def _is_applied(folder: Path, made: Project, states: list[ContainerState]) -> bool:
+    """Tell whether the engine has been given just this, and each container is there."""
+    try:
+        same = (folder / _APPLIED).read_text() == _text_of(made)
+    except OSError:
+        return False
+    return same and {one.name for one in states} == set(made.document["services"])
+
+
+def _write(folder: Path, made: Project) -> None:
+    """Write a project: readable for the containers' users, and for nobody to change."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # Until the engine has all of it, nothing is known of what runs.
+    (folder / _APPLIED).unlink(missing_ok=True)
+    for one in _stale(folder, made):
+        shutil.rmtree(one)
+    for container, files in made.files.items():
+        place = folder / container
+        place.mkdir(exist_ok=True)
+        place.chmod(0o755)
+        for name, text in files.items():
+            _replace(place / name, text)
+    _replace(folder / "compose.json", _text_of(made))
+
+
+def _stale(folder: Path, made: Project) -> Iterator[Path]:
+    for one in folder.iterdir():
+        if one.is_dir() and one.name not in made.files:
+            yield one
+
+
+def _replace(path: Path, text: str) -> None:
+    new = path.with_name(path.name + ".new")
+    new.write_text(text)
+    new.chmod(0o644)
+    new.replace(path)

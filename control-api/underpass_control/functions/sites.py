@@ -1,0 +1,100 @@
+"""What the operator of a site says of it: where slices attach, and how much they may use."""
+
+from __future__ import annotations
+
+import tomllib
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from underpass_control.functions.addressing import Attachment
+from underpass_control.functions.containers import POOL, Site
+from underpass_control.functions.slices import NetworkName, SliceName
+
+# Of the engine itself: on these a container would see the host or other containers.
+_ENGINES_OWN = ("host", "none", "bridge", "default")
+
+
+class SiteError(ValueError):
+    """The file is not as it should be; the text says why."""
+
+
+def _network(name: str) -> str:
+    if name in _ENGINES_OWN:
+        raise ValueError(f"{name} is the engine's own network")
+    return name
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class AttachmentFile(_Strict):
+    """A network of the engine, and the tenants whose slices may attach to it."""
+
+    name: NetworkName
+    # The engine sorts networks by name, and those of slices are first: they begin with a digit.
+    network: Annotated[
+        str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"), AfterValidator(_network)
+    ]
+    tenants: Annotated[list[str], Field(min_length=1)]
+    gateway: IPv4Address | None = None
+
+
+class SiteFile(_Strict):
+    """A site.
+
+    Attributes:
+        pool: where slices have their own networks, a /24 each.
+        cpus, memory_mb: the most that all slices together may have.
+        tenant_cpus, tenant_memory_mb: the most that those of one tenant may have; None: half.
+        certificates: the folder with those of nodes: `TENANT/nodes/NODE`.
+    """
+
+    site: SliceName = "default"
+    pool: IPv4Network = POOL
+    cpus: Annotated[float, Field(gt=0)]
+    memory_mb: Annotated[int, Field(gt=0)]
+    tenant_cpus: Annotated[float, Field(gt=0)] | None = None
+    tenant_memory_mb: Annotated[int, Field(gt=0)] | None = None
+    certificates: Path = Path("/etc/underpass/slices-pki")
+    attachment: list[AttachmentFile] = []
+
+    @property
+    def most_cpus_of_tenant(self) -> float:
+        """Return the most that one tenant's slices may have."""
+        return self.cpus / 2 if self.tenant_cpus is None else self.tenant_cpus
+
+    @property
+    def most_memory_mb_of_tenant(self) -> float:
+        """Return the most that one tenant's slices may have."""
+        return self.memory_mb / 2 if self.tenant_memory_mb is None else self.tenant_memory_mb
+
+    @property
+    def place(self) -> Site:
+        """Return what slices are rendered with."""
+        attachments = {
+            one.name: Attachment(one.name, one.network, frozenset(one.tenants), one.gateway)
+            for one in self.attachment
+        }
+        return Site(attachments, self.pool)
+
+
+def read(path: Path) -> SiteFile:
+    """Read a site's file.
+
+    Raises:
+        SiteError: It is not as it should be.
+    """
+    try:
+        found = SiteFile.model_validate(tomllib.loads(path.read_text()))
+    except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
+        raise SiteError(f"{path}: {error}") from error
+    names = [one.name for one in found.attachment]
+    if len(set(names)) < len(names):
+        raise SiteError(f"{path}: an attachment is there twice")
+    if found.pool.prefixlen > 24:
+        raise SiteError(f"{path}: a pool has room for a slice's /24 at least")
+    return found

@@ -1,0 +1,1 @@
+"""Slices of functions, as they are checked and rendered."""

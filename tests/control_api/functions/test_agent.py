@@ -1,0 +1,243 @@
+"""The agent of a site, with an engine that remembers what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from underpass_control.functions.agent import HEAL_AFTER_S, Agent
+from underpass_control.functions.descriptors import installed
+from underpass_control.functions.engine import ContainerState, EngineError
+from underpass_control.functions.sites import SiteError, SiteFile, read
+
+from tests.control_api.functions.examples import NORTH, changed, ground, vehicle
+
+SITE = """
+cpus = 8
+memory_mb = 8192
+tenant_cpus = 7
+certificates = "{certificates}"
+[[attachment]]
+name = "lan"
+network = "net-lan"
+tenants = ["north", "south"]
+[[attachment]]
+name = "modem"
+network = "net-modem"
+tenants = ["north", "south"]
+"""
+
+
+class Recorder:
+    """An engine that runs what it is told to, in memory."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, str]] = []
+        self.projects: dict[str, dict[str, str]] = {}
+        self.refuses: str | None = None
+
+    async def up(self, project: str, folder: Path) -> None:
+        self.done.append(("up", project))
+        if self.refuses == project:
+            raise EngineError("no such image")
+        document = json.loads((folder / "compose.json").read_text())
+        for name, service in document["services"].items():
+            for volume in service["volumes"]:
+                source = volume.partition(":")[0]
+                assert not source.startswith("./") or (folder / source).is_dir()
+            self.projects.setdefault(project, {}).setdefault(name, "healthy")
+
+    async def down(self, project: str, folder: Path) -> None:
+        assert (folder / "compose.json").exists()
+        self.done.append(("down", project))
+        self.projects.pop(project, None)
+
+    async def restart(self, project: str, _folder: Path, container: str) -> None:
+        self.done.append(("restart", container))
+        self.projects[project][container] = "starting"
+
+    async def states(self, project: str) -> list[ContainerState]:
+        found = self.projects.get(project, {})
+        return [ContainerState(name, "running", health) for name, health in found.items()]
+
+
+class Place:
+    """A site with an agent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "slices"
+        self.certificates = folder / "pki"
+        for tenant in (NORTH, "south"):
+            for node in (5, 10):
+                of_node = self.certificates / tenant / "nodes" / str(node)
+                of_node.mkdir(parents=True)
+                (of_node / "node.crt").write_text("x")
+        path = folder / "site.toml"
+        path.write_text(SITE.format(certificates=self.certificates))
+        self.site: SiteFile = read(path)
+        self.engine = Recorder()
+        self.now_s = 0.0
+        self.agent = self._agent()
+
+    def _agent(self) -> Agent:
+        return Agent(self.engine, installed(), self.site, self.folder, lambda: self.now_s)
+
+    def restarted(self) -> None:
+        """Go on with another agent over the same folder."""
+        self.agent = self._agent()
+
+    def bring(self, *slices: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Have the agent do what it is told; return its reports by name."""
+        done = asyncio.run(self.agent.bring([dict(one) for one in slices]))
+        self.engine.done, self.last = [], self.engine.done
+        return {one["name"]: one for one in done}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def told(name: str = "one", body: dict[str, Any] | None = None, **members: Any) -> dict[str, Any]:
+    """Return a slice as the service tells it."""
+    slice_ = {"name": name, "tenant": NORTH, "number": 1, "revision": 1, "ending": False}
+    return {**slice_, "body": vehicle() if body is None else body, **members}
+
+
+def test_a_slice_is_brought_up_once_and_again_when_something_has_changed(place: Place) -> None:
+    reports = place.bring(told())
+    assert reports["one"]["state"] == "running"
+    assert {c["name"] for c in reports["one"]["containers"]} == {"proxy.1", "shaper.1"}
+    assert place.last == [("up", "underpass-slice-one")]
+    place.bring(told())
+    place.restarted()
+    place.bring(told(revision=2))
+    assert place.last == []
+    place.bring(told(body=changed(vehicle(), generation=2)))
+    assert place.last == [("up", "underpass-slice-one")]
+    # A container that somebody has removed.
+    del place.engine.projects["underpass-slice-one"]["proxy.1"]
+    place.bring(told(body=changed(vehicle(), generation=2)))
+    assert place.last == [("up", "underpass-slice-one")]
+
+
+def test_a_slice_is_ended_and_nothing_of_it_is_left(place: Place) -> None:
+    place.bring(told())
+    assert place.bring(told(ending=True))["one"]["state"] == "ended"
+    assert place.last == [("down", "underpass-slice-one")]
+    assert not (place.folder / "one").exists()
+    # Said again, since the report may have been lost.
+    assert place.bring(told(ending=True))["one"]["state"] == "ended"
+    assert place.last == []
+
+
+def test_one_that_cannot_run_stops_no_other_and_is_tried_again(place: Place) -> None:
+    place.engine.refuses = "underpass-slice-bad"
+    reports = place.bring(told("bad"), told("good", number=2))
+    assert (reports["bad"]["state"], reports["bad"]["detail"]) == ("failed", "no such image")
+    assert reports["good"]["state"] == "running"
+    place.engine.refuses = None
+    assert place.bring(told("bad"), told("good", number=2))["bad"]["state"] == "running"
+    assert place.last == [("up", "underpass-slice-bad")]
+
+
+def test_what_is_unhealthy_for_long_is_started_again(place: Place) -> None:
+    place.bring(told())
+    health = place.engine.projects["underpass-slice-one"]
+    health["shaper.1"] = "unhealthy"
+    place.bring(told())
+    place.now_s = HEAL_AFTER_S - 1
+    place.bring(told())
+    assert place.last == []
+    place.now_s = HEAL_AFTER_S
+    place.bring(told())
+    assert place.last == [("restart", "shaper.1")]
+    # It starts, and has its time again.
+    health["shaper.1"] = "unhealthy"
+    place.bring(told())
+    assert place.last == []
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"name": "../../etc"},
+        {"name": "a\n"},
+        {"number": -1},
+        {"number": 256},
+        {"tenant": "../south"},
+        {"body": {**vehicle(), "privileged": True}},
+        {"body": changed(vehicle(), image="evil")},
+    ],
+)
+def test_a_service_in_wrong_hands_names_nothing_on_the_host(
+    place: Place, members: dict[str, Any]
+) -> None:
+    assert place.bring(told() | members) == {}
+    assert place.last == []
+    assert not place.folder.exists()
+
+
+def test_what_is_checked_by_the_service_is_checked_here_too(place: Place) -> None:
+    body = changed(vehicle(), settings={"client_networks": ["10.0.0.0/8\nx"]})
+    assert place.bring(told(body=body))["one"]["state"] == "failed"
+    body = changed(vehicle(), function="shell")
+    assert "nothing describes" in place.bring(told(body=body))["one"]["detail"]
+    assert "no attachment" in place.bring(told(tenant="west"))["one"]["detail"]
+    assert "no attachment" in place.bring(told(body=ground()))["one"]["detail"]
+    assert place.last == []
+
+
+def test_a_node_has_the_certificate_of_its_tenant_or_does_not_run(place: Place) -> None:
+    body = changed(vehicle(), settings={"node": 11})
+    detail = place.bring(told(body=body))["one"]["detail"]
+    assert detail == "the site has no certificate of node 11 for north"
+
+
+def test_a_tenant_has_room_for_its_own_and_a_site_for_all(place: Place) -> None:
+    """A vehicle's slice may use two CPUs; the site has eight, and seven for one tenant."""
+    north = [told(f"n{n}", number=n) for n in range(4)]
+    reports = place.bring(*north)
+    assert [reports[f"n{n}"]["state"] for n in range(4)] == ["running"] * 3 + ["failed"]
+    assert "the tenant north has no room" in reports["n3"]["detail"]
+    south = [told(f"a{n}", number=8 + n, tenant="south") for n in range(2)]
+    reports = place.bring(*south, *north)
+    # Those that run keep what they have, whatever others are called.
+    assert [reports[name]["state"] for name in ("n0", "n1", "n2")] == ["running"] * 3
+    assert [reports[name]["state"] for name in ("a0", "a1")] == ["running", "failed"]
+    assert "the site has no room" in reports["a1"]["detail"]
+
+
+def test_what_was_half_done_is_not_taken_for_what_was_there_before(place: Place) -> None:
+    place.bring(told())
+    place.engine.refuses = "underpass-slice-one"
+    assert place.bring(told(body=changed(vehicle(), generation=2)))["one"]["state"] == "failed"
+    place.engine.refuses = None
+    place.bring(told())
+    assert place.last == [("up", "underpass-slice-one")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("net-lan", "host"),
+        ("net-lan", "0-underpass.south.inner"),
+        ('name = "lan"', 'name = "modem"'),
+        ("cpus = 8", "cpus = 0"),
+        ("cpus = 8", 'cpus = 8\npool = "10.0.0.0/25"'),
+        ("cpus = 8", "cpus = 8\nsockets = 1"),
+        ("cpus = 8", "cpus ="),
+    ],
+)
+def test_a_sites_file_that_is_not_as_it_should_be_is_refused(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(SITE.format(certificates="/pki"))
+    read(path)
+    path.write_text(SITE.format(certificates="/pki").replace(before, after, 1))
+    with pytest.raises(SiteError, match=r"site\.toml"):
+        read(path)
