@@ -49,6 +49,7 @@ _NOTHING = {
     "target": "987654321",
     "link": "forward",
     "version": "1",
+    **dict.fromkeys("zxy", "0"),
 }
 
 

@@ -27,6 +27,7 @@ from underpass_control.storage.models.planning import Acknowledgement, CapacityS
 from underpass_control.storage.models.positions import PositionReport, RememberedDrive, Route
 from underpass_control.storage.models.registry import Beam, Terminal, TerminalTag
 from underpass_control.storage.models.settings import TerminalSettings
+from underpass_control.storage.models.tiles import MapTile, Tileset
 from underpass_control.storage.models.tokens import Token
 from underpass_control.storage.models.users import AuditEntry, Tenant, User, UserSession
 
@@ -51,6 +52,7 @@ __all__ = [
     "LedgerPosting",
     "LinkState",
     "LinkUsage",
+    "MapTile",
     "Obstruction",
     "Plan",
     "PositionReport",
@@ -63,6 +65,7 @@ __all__ = [
     "Terminal",
     "TerminalSettings",
     "TerminalTag",
+    "Tileset",
     "Token",
     "User",
     "UserSession",
