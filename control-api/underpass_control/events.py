@@ -21,7 +21,7 @@ _LISTS = frozenset({"positions", "links", "blockages", "announcements", "alerts"
 # Kinds of changes that concern one terminal, or none.
 _OF_ONE = frozenset({"terminal", "intervention", "settings"})
 # Kinds of changes that every tenant is told of, as they concern no vehicle.
-_SHARED = frozenset({"obstructions"})
+_SHARED = frozenset({"obstructions", "tiles"})
 
 
 @dataclass(frozen=True)

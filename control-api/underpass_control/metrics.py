@@ -43,6 +43,11 @@ class Metrics:
             "Entries of the log of changes deleted for their age",
             registry=self.registry,
         )
+        self.tiles_pruned = Counter(
+            "underpass_control_map_tiles_pruned",
+            "Vector tiles deleted that no map has any more",
+            registry=self.registry,
+        )
         self.alerts_firing = Gauge(
             "underpass_control_alerts_firing",
             "Alerts that fire, as of the last look",

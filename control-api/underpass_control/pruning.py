@@ -27,6 +27,7 @@ from underpass_control.storage import (
     ledger,
     positions,
     settled_usage,
+    tilesets,
     usage,
 )
 from underpass_control.storage.database import Database, DatabaseLostError
@@ -35,6 +36,8 @@ from underpass_control.storage.portions import delete_all
 _LOG = structlog.get_logger()
 # After their end: their configurations may hold secrets, and the log of changes has the rest.
 _ENROLMENTS_KEPT_S = 30 * 86_400.0
+# No import takes longer.
+_TILES_COME_WITHIN_S = 86_400.0
 
 
 class Prune(Protocol):
@@ -93,6 +96,7 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
             [enrolments.prune_enrolments],
             metrics.enrolments_pruned,
         ),
+        _Kind("tiles", _TILES_COME_WITHIN_S, [tilesets.prune], metrics.tiles_pruned),
         _Kind("changes", settings.keep_audit_s, [audit.prune], metrics.audit_pruned),
         _Kind("sessions", 0.0, [prune_sessions], metrics.sessions_pruned),
     )

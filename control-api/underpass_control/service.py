@@ -45,6 +45,7 @@ from underpass_control.http.slices import Slices
 from underpass_control.http.status import ServiceStatus
 from underpass_control.http.tenants import Tenants
 from underpass_control.http.terminal_files import TerminalFiles
+from underpass_control.http.tiles import MapTiles
 from underpass_control.http.tokens import Tokens
 from underpass_control.http.users import Users
 from underpass_control.http.what_if import WhatIf
@@ -95,6 +96,7 @@ class Service:
             *Positions(database, self._writer, self._metrics).endpoints(),
             *Obstructions(database, self._changes).endpoints(),
             *Maps(database, self._changes).endpoints(),
+            *MapTiles(database, self._changes).endpoints(),
             *Reports(intake, database.clock).endpoints(),
             *LedgerOfBeam(database, self._changes).endpoints(),
             *Links(database).endpoints(),

@@ -523,7 +523,37 @@ _ALL = [
         "console.heap",
         "JavaScript heap of that console after two minutes",
         "MB",
+    ),
+    Figure(
+        "console.to-screen",
+        "From the service's answer to a fix until it is on that console's map, p99",
+        "s",
+        target=1.0,
+    ),
+    Figure(
+        "console.hour.heap",
+        "The most JavaScript heap in the last ten minutes of an hour with those vehicles",
+        "MB",
         target=300.0,
+    ),
+    Figure(
+        "console.hop.round-trips",
+        "The console's first load over the hop, TLS: until it can be signed in to",
+        "RTT",
+        target=4.0,
+    ),
+    Figure("console.hop.bytes", "The same: what came until then, compressed", "kB", target=200.0),
+    Figure(
+        "console.hundred.reports",
+        "A hundred consoles open beside 1,000 reporting terminals: how much longer reports take",
+        "%",
+        target=5.0,
+    ),
+    Figure(
+        "console.hundred.plans",
+        "The same: how much longer it takes from an announced blockage to the plan",
+        "%",
+        target=5.0,
     ),
     *(
         Figure(

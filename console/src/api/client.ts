@@ -29,8 +29,13 @@ export class Client {
   constructor(
     private readonly credential: Credential,
     private readonly clock: ServerClock,
-    private readonly base: string = new URL(".", document.baseURI).href,
+    readonly base: string = new URL(".", document.baseURI).href,
   ) {}
+
+  /** What says who asks, for requests to the API that others make: the map's for its tiles. */
+  get headers(): Record<string, string> {
+    return headersOf(this.credential);
+  }
 
   get<T>(path: string, signal?: AbortSignal): Promise<T> {
     return this.ask<T>(path, signal ? { signal } : {});

@@ -13,12 +13,13 @@ import workerUrl from "maplibre-gl/dist/maplibre-gl-worker.mjs?url";
 import type { Blockage, Obstruction, Position } from "../api/types";
 import { healthOf, type Vehicle } from "../fleet/fleet";
 import { nextBlockage } from "../fleet/blockage";
-import type { Live } from "../fleet/live";
+import { type Live, READ } from "../fleet/live";
 import { Countdowns } from "./countdowns";
+import { Ground } from "./ground";
 import { mercator, Motion } from "./motion";
 import { onThemeChange, palette, rgb } from "../shell/palette";
 import { type Degrees, roadAhead, type RoadAhead } from "./road-ahead";
-import { layersOf, type SOURCES, styleOf } from "./style";
+import { layersOf, SOURCES, styleOf } from "./style";
 import { trackParts } from "./track";
 import { VehiclesLayer } from "./vehicles-layer";
 
@@ -46,6 +47,7 @@ export class FleetMap {
   private readonly motion = new Motion(performance.now());
   private readonly layer: VehiclesLayer;
   private readonly countdowns: Countdowns;
+  private readonly ground: Ground;
   private readonly obstructions = new Map<string, Obstruction>();
   /** Roads ahead, while neither vehicle's fix nor obstruction has changed. */
   private readonly roads = new Map<string, RoadAhead | undefined>();
@@ -56,12 +58,14 @@ export class FleetMap {
   private aheadKey = "";
   private trackReadAt = -Infinity;
   private hasFitted = false;
+  private isLoaded = false;
 
   constructor(
     container: HTMLElement,
     private readonly live: Live,
     private readonly onSelect: (node: number | undefined) => void,
     private readonly onObstruction: (obstruction: Obstruction | undefined) => void,
+    onGround: (isThere: boolean) => void,
   ) {
     this.map = new MapLibreMap({
       container,
@@ -71,11 +75,13 @@ export class FleetMap {
       zoom: 2,
       // The camera flies by itself only where the user has asked for it.
       fadeDuration: 0,
+      transformRequest: (url) => ({ url, ...(url.startsWith(live.client.base) && { headers: live.client.headers }) }),
     });
     this.map.addControl(new NavigationControl({ visualizePitch: false }));
     this.map.addControl(new ScaleControl());
     this.layer = new VehiclesLayer(this.motion, looks());
     this.countdowns = new Countdowns(this.map);
+    this.ground = new Ground(this.map, live.client, SOURCES[0], onGround);
     this.map.on("load", () => this.loaded());
     this.map.on("click", (event) => this.clicked(event));
     this.map.on("moveend", () => void this.readObstructions());
@@ -84,12 +90,14 @@ export class FleetMap {
     const off = live.listen((event) => {
       if (event.kind === "positions") this.takePositions(event.data.positions as Position[]);
       if (event.kind === "obstructions") void this.readObstructions();
+      if (event.kind === "tiles" || event.kind === READ) void this.readGround();
     });
     this.ended.signal.addEventListener("abort", off);
   }
 
   close(): void {
     this.ended.abort();
+    this.ground.close();
     clearInterval(this.timer);
     this.offTheme();
     this.map.remove();
@@ -110,9 +118,16 @@ export class FleetMap {
   }
 
   private loaded(): void {
+    this.isLoaded = true;
     this.map.addLayer(this.layer);
     this.refresh();
     void this.readObstructions();
+    void this.readGround();
+  }
+
+  private async readGround(): Promise<void> {
+    // Before, there is nothing that it could be below.
+    if (this.isLoaded) await this.ground.read();
   }
 
   private takePositions(positions: Position[]): void {
@@ -272,7 +287,7 @@ export class FleetMap {
   }
 
   private recolour(): void {
-    for (const layer of layersOf(palette())) {
+    for (const layer of [...layersOf(palette()), ...this.ground.layers()]) {
       for (const [name, value] of Object.entries(layer.paint ?? {})) {
         this.map.setPaintProperty(layer.id, name as PaintName, value);
       }

@@ -13,6 +13,7 @@ export default function MapView({ selected }: { selected: number | undefined }) 
   const container = useRef<HTMLDivElement>(null);
   const map = useRef<FleetMap>(undefined);
   const [obstruction, setObstruction] = useState<Obstruction>();
+  const [hasGround, setHasGround] = useState(false);
   const [failure, setFailure] = useState<string>();
 
   useEffect(() => {
@@ -22,7 +23,7 @@ export default function MapView({ selected }: { selected: number | undefined }) 
       location.hash = node === undefined ? hashOf("map") : hashOf("map", node);
     };
     try {
-      map.current = new FleetMap(container.current, live, onSelect, setObstruction);
+      map.current = new FleetMap(container.current, live, onSelect, setObstruction, setHasGround);
     } catch (error) {
       // Without WebGL, say so: the list beside it works all the same.
       setFailure(error instanceof Error ? error.message : String(error));
@@ -37,6 +38,14 @@ export default function MapView({ selected }: { selected: number | undefined }) 
       <div ref={container} class="canvas" />
       {failure !== undefined && <p role="alert">There is no map here: {failure}</p>}
       <Selected node={selected} obstruction={obstruction} />
+      {hasGround && (
+        <p class="attribution">
+          ©{" "}
+          <a href="https://www.openstreetmap.org/copyright" target="_blank" rel="noopener noreferrer">
+            OpenStreetMap contributors
+          </a>
+        </p>
+      )}
       <Legend />
     </section>
   );

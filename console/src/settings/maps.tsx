@@ -3,11 +3,19 @@
 import { useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import { useLive } from "../shell/context";
+import { bytes } from "../shell/format";
 import { useMayOperate } from "../shell/may-operate";
 import { featureLines } from "./features";
 
 /** Places that are learned and forgotten, by themselves. */
 const LEARNED = "learned";
+
+interface Listed {
+  source: string;
+  obstructions: number;
+  /** Where it was imported with its ground. */
+  tiles?: { content_bytes: number };
+}
 
 interface Taken {
   obstructions: number;
@@ -17,7 +25,7 @@ interface Taken {
 export function Maps() {
   const { client } = useLive();
   const mayOperate = useMayOperate();
-  const { entries, flaw, change } = useListed<{ source: string; obstructions: number }>("v1/maps", "maps");
+  const { entries, flaw, change } = useListed<Listed>("v1/maps", "maps");
   const [said, setSaid] = useState<string>();
 
   const replace = async (event: Event) => {
@@ -37,7 +45,7 @@ export function Maps() {
   };
   const remove = (source: string) => {
     setSaid(undefined);
-    if (confirm(`Remove all obstructions of ${source}? What is planned with them is planned anew.`)) {
+    if (confirm(`Remove all obstructions of ${source}, and its ground? What is planned with them is planned anew.`)) {
       void change(() => client.delete(pathOf(source)));
     }
   };
@@ -71,14 +79,18 @@ export function Maps() {
               <th scope="col" class="number">
                 Obstructions
               </th>
+              <th scope="col" class="number">
+                Ground
+              </th>
               <th scope="col">Actions</th>
             </tr>
           </thead>
           <tbody>
-            {entries?.map(({ source, obstructions }) => (
+            {entries?.map(({ source, obstructions, tiles }) => (
               <tr key={source}>
                 <th scope="row">{source}</th>
                 <td class="number">{obstructions}</td>
+                <td class="number">{tiles ? bytes(tiles.content_bytes) : "none"}</td>
                 <td>
                   {mayOperate && source !== LEARNED && (
                     <button type="button" aria-label={`Remove ${source}`} onClick={() => remove(source)}>

@@ -20,15 +20,20 @@ const NAMES = [
 
 /** Reads them as they are now, as "rgb(…)". */
 export function palette(): Palette {
+  return coloursOf(NAMES);
+}
+
+/** Reads custom properties of the style sheets that are colours. */
+export function coloursOf<Name extends string>(names: readonly Name[]): Record<Name, string> {
   const probe = document.createElement("span");
   document.body.append(probe);
-  const found: Partial<Palette> = {};
-  for (const name of NAMES) {
+  const found: Partial<Record<Name, string>> = {};
+  for (const name of names) {
     probe.style.color = `var(--${name})`;
     found[name] = getComputedStyle(probe).color;
   }
   probe.remove();
-  return found as Palette;
+  return found as Record<Name, string>;
 }
 
 /** Red, green and blue from 0 to 1. */

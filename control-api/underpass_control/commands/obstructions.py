@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from underpass_control.client import Client
+from underpass_control.client import Client, path_of
 from underpass_control.commands.console import (
     DEFAULT_URL,
     JsonOption,
@@ -35,10 +35,12 @@ from underpass_control.commands.sky import (
     write_masks,
 )
 from underpass_control.commands.tables import Column, Service
+from underpass_control.commands.tiles import make_tiles, put_tiles, store_tiles
 
 if TYPE_CHECKING:
     from dama.prediction import Obstruction
     from underpass_control.storage.database import Database
+    from underpass_control.tiles.making import Tiles
 
 obstructions = typer.Typer(help="What cuts the line of sight.", no_args_is_help=True)
 
@@ -77,11 +79,19 @@ def import_obstructions(
         str | None,
         typer.Option(help="The name of the map that this replaces; without it, the file's."),
     ] = None,
+    with_tiles: Annotated[
+        bool,
+        typer.Option(
+            "--tiles/--no-tiles",
+            help="Whether an extract's roads, water, land and places are the ground of maps, too.",
+        ),
+    ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Take in the road tunnels and covered ways of a map, in place of what it had before.
 
     With a satellite, shadows of buildings, trees, bridges and mountains are obstructions, too.
+    Maps are drawn on an OpenStreetMap extract's roads, water, land and places.
 
     Example: underpass-control obstruction import andorra.osm.pbf --url http://127.0.0.1:8470
     """
@@ -96,14 +106,22 @@ def import_obstructions(
         view = view_of(antenna, antenna_height, terrain, terrain_error, left_hand=left_hand)
         found = with_progress(lambda tell: import_sky(path, seen, view, progress=tell))
     name = source or path.name[:64]
-    if not found:
-        fail(f"{path}: there is nothing in it to import; `DELETE /v1/maps/` removes a map")
-    if url is not None:
-        removed = with_client(url, token, lambda client: _put(client, name, found))
-    else:
-        removed = _store(database, name, found)
-    text = f"{len(found)} obstructions imported, {removed} of the former map removed"
-    tell({"imported": len(found), "removed": removed}, text, as_json=as_json)
+    with ExitStack() as stack:
+        tiles = None
+        if with_tiles and not is_geojson(path):
+            tiles = stack.enter_context(make_tiles(path))
+        if not found and (tiles is None or not tiles.most):
+            fail(f"{path}: there is nothing in it to import; `DELETE /v1/maps/` removes a map")
+        if url is not None:
+            done = with_client(url, token, lambda client: _put(client, name, found, tiles))
+        else:
+            done = _store(database, name, found, tiles)
+    text = f"{len(found)} obstructions imported, {done.removed} of the former map removed"
+    told = {"imported": len(found), "removed": done.removed}
+    if tiles is not None:
+        text += f"; {done.tiles} tiles"
+        told["tiles"] = done.tiles
+    tell(told, text, as_json=as_json)
 
 
 @obstructions.command("sky")
@@ -146,17 +164,26 @@ def list_obstructions(
     Service(url, token, as_json).show_all("/v1/obstructions", "features", OBSTRUCTION, query)
 
 
-def _store(database: str, source: str, found: Sequence[Obstruction]) -> int:
+class _Done(NamedTuple):
+    removed: int
+    tiles: int
+
+
+def _store(database: str, source: str, found: Sequence[Obstruction], tiles: Tiles | None) -> _Done:
     from underpass_control.storage import obstructions as stored
+    from underpass_control.storage import tilesets
     from underpass_control.storage.changes import Changes
 
     async def whole() -> AsyncIterator[Sequence[Obstruction]]:
         yield found
 
-    async def run(opened: Database) -> int:
+    async def run(opened: Database) -> _Done:
         changes = Changes(opened, lambda _: None, lambda: None)
         async with changes.transaction() as (connection, announce):
-            return (await stored.replace(connection, announce, source, whole())).removed
+            removed = (await stored.replace(connection, announce, source, whole())).removed
+            await tilesets.remove(connection, announce, source)
+        count = 0 if tiles is None else await store_tiles(opened, changes, source, tiles)
+        return _Done(removed, count)
 
     try:
         return with_database(database, run)
@@ -164,7 +191,26 @@ def _store(database: str, source: str, found: Sequence[Obstruction]) -> int:
         fail(str(error))
 
 
-async def _put(client: Client, source: str, found: Sequence[Obstruction]) -> int:
+async def _put(
+    client: Client, source: str, found: Sequence[Obstruction], tiles: Tiles | None
+) -> _Done:
+    path = path_of("maps", source)
+    removed = await _put_features(client, path, found) if found else await _delete(client, source)
+    count = 0 if tiles is None else await put_tiles(client, path, tiles)
+    return _Done(removed, count)
+
+
+async def _delete(client: Client, source: str) -> int:
+    """Remove what a map had of which only tiles come now; return how many obstructions."""
+    async for one in client.pages("/v1/maps", "maps"):
+        if one["source"] == source:
+            await client.ask("DELETE", path_of("maps", source))
+            removed: int = one["obstructions"]
+            return removed
+    return 0
+
+
+async def _put_features(client: Client, path: str, found: Sequence[Obstruction]) -> int:
     from dama.prediction.geojson import to_feature
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
@@ -176,7 +222,6 @@ async def _put(client: Client, source: str, found: Sequence[Obstruction]) -> int
                 yield "".join(json.dumps(to_feature(one)) + "\n" for one in some).encode()
                 bar.advance(task, len(some))
 
-        path = f"/v1/maps/{quote(source, safe='')}"
         taken = await client.upload(path, _MEDIA_TYPE, parts(), _WITHIN_S)
     removed: int = taken["removed"]
     return removed

@@ -341,7 +341,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         success["content"] = {endpoint.media_type: {"schema": {"type": "string"}}}
     operation["responses"][str(endpoint.status.value)] = success
     for status in endpoint.others:
-        has_body = status is not HTTPStatus.NOT_MODIFIED
+        has_body = status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
         other = {**success} if has_body else {}
         operation["responses"][str(status.value)] = {**other, "description": status.phrase}
     for status in _problems_of(endpoint):

@@ -30,6 +30,7 @@ KINDS = (
     "announcements",
     "alerts",
     "obstructions",
+    "tiles",
     "ledger",
     "plans",
     "acknowledgements",

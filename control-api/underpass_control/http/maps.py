@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from http import HTTPStatus
-from typing import IO
+from typing import IO, Any
+
+from sqlalchemy.engine import Row
 
 from dama.prediction import Obstruction
 from dama.prediction.geojson import GeoJsonError, from_geojson
@@ -16,9 +18,11 @@ from underpass_control.http import models
 from underpass_control.http.at_once import AtOnce
 from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
+from underpass_control.http.map_names import source_of
 from underpass_control.http.problem import Problem
+from underpass_control.http.sequences import not_taken, texts
 from underpass_control.http.tenancy import Tenancy
-from underpass_control.storage import learned, obstructions
+from underpass_control.storage import obstructions, tilesets
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
@@ -31,14 +35,25 @@ _SILENT_S = 30.0
 # Maps that are being taken in: each has its file.
 _AT_ONCE = 2
 _PORTION = 500
-_LONGEST_SOURCE = 64
+
+
+class MapTileset(models.Model):
+    """The vector tiles of a map: `id` changes with them; `bounds` are west, south, east, north."""
+
+    id: int
+    tiles: int
+    content_bytes: int
+    from_zoom: int
+    to_zoom: int
+    bounds: list[float]
 
 
 class Map(models.Model):
-    """A map, and how many obstructions come from it."""
+    """A map, how many obstructions come from it, and its vector tiles, if it has any."""
 
     source: str
     obstructions: int
+    tiles: MapTileset | None = None
 
 
 class MapList(models.Model):
@@ -70,7 +85,7 @@ class Maps:
             Endpoint(
                 "GET",
                 "/v1/maps",
-                "All maps, with how many obstructions come from each",
+                "All maps, with how many obstructions come from each, and what tiles it has",
                 self._page,
                 EVERYBODY,
                 tenancy=Tenancy.SHARED,
@@ -92,7 +107,7 @@ class Maps:
             Endpoint(
                 "DELETE",
                 one,
-                "Delete a map: all obstructions that come from it",
+                "Delete a map: all obstructions that come from it, and its tiles",
                 self._delete,
                 OPERATORS,
                 recorded=True,
@@ -107,12 +122,16 @@ class Maps:
             rows = await obstructions.page_of_maps(
                 connection, after=text_after(query.cursor), limit=query.limit
             )
-        found = [Map(source=row.source, obstructions=row.obstructions) for row in rows]
+            sets = await tilesets.current(connection, [row.source for row in rows])
+        found = [
+            Map(source=row.source, obstructions=row.obstructions, tiles=_tiles(sets, row.source))
+            for row in rows
+        ]
         last = cursor_of(rows[-1].source) if len(rows) == query.limit else None
         return MapList(maps=found, next=last)
 
     async def _replace(self, call: Call) -> MapTaken:
-        source = _source(call)
+        source = source_of(call)
         with self._taken.one(), tempfile.TemporaryFile() as file:
             # All of it has come, and can be read, before the database is touched.
             await _take(call, file)
@@ -122,6 +141,8 @@ class Maps:
         try:
             async with self._changes.transaction() as (connection, publish):
                 done = await obstructions.replace(connection, publish, source, _portions(file))
+                # They were made of what the map was.
+                await tilesets.remove(connection, publish, source)
                 after = {"obstructions": done.count, "removed": done.removed}
                 await call.record(connection, Changed("set", f"/v1/maps/{source}", after=after))
         except obstructions.UnstorableError as error:
@@ -129,54 +150,52 @@ class Maps:
         return MapTaken(obstructions=done.count, removed=done.removed)
 
     async def _delete(self, call: Call) -> Answer:
-        source = _source(call)
+        source = source_of(call)
         async with self._changes.transaction() as (connection, publish):
             removed = await obstructions.remove_map(connection, publish, source)
-            if not removed:
+            had_tiles = await tilesets.remove(connection, publish, source)
+            if not removed and not had_tiles:
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no map {source}")
             before = {"obstructions": removed}
             await call.record(connection, Changed("delete", f"/v1/maps/{source}", before=before))
         return Answer(None, HTTPStatus.NO_CONTENT)
 
 
+def _tiles(sets: Mapping[str, Row[Any]], source: str) -> MapTileset | None:
+    row = sets.get(source)
+    if row is None:
+        return None
+    return MapTileset(
+        id=row.id,
+        tiles=row.tiles,
+        content_bytes=row.content_bytes,
+        from_zoom=row.from_zoom,
+        to_zoom=row.to_zoom,
+        bounds=[row.west, row.south, row.east, row.north],
+    )
+
+
 async def _take(call: Call, file: IO[bytes]) -> None:
     """Write the features of a request into a file, each on its line, once they can be read."""
-    if (call.request.content_length or 0) > _MOST_BYTES:
-        raise _too_large()
     ids: set[str] = set()
-    rest = b""
-    taken = 0
-    while True:
-        try:
-            async with asyncio.timeout(_SILENT_S):
-                part = await call.request.content.read(1 << 18)
-        except TimeoutError as error:
-            detail = f"nothing has come for {_SILENT_S:.0f} s"
-            raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail) from error
-        taken += len(part)
-        if taken > _MOST_BYTES:
-            raise _too_large()
-        *lines, rest = (rest + part).split(b"\n") if part else [rest, b""]
-        if len(rest) > _MOST_FEATURE_BYTES:
-            raise _wrong(f"feature {len(ids) + 1} has more than {_MOST_FEATURE_BYTES} bytes")
-        await asyncio.to_thread(_check, lines, ids, file)
-        if not part:
-            break
+    async for some in texts(
+        call,
+        "map",
+        "feature",
+        most_bytes=_MOST_BYTES,
+        most_text_bytes=_MOST_FEATURE_BYTES,
+        silent_s=_SILENT_S,
+    ):
+        await asyncio.to_thread(_check, some, ids, file)
     if not ids:
         raise _wrong("there is no feature in it: a map is removed by DELETE")
 
 
-def _check(lines: list[bytes], ids: set[str], file: IO[bytes]) -> None:
-    for line in lines:
-        # Texts of a sequence begin with a record separator (RFC 8142), or with nothing.
-        text = line.strip(b"\x1e\r\n\t ")
-        if not text:
-            continue
+def _check(texts_: list[bytes], ids: set[str], file: IO[bytes]) -> None:
+    for text in texts_:
         number = len(ids) + 1
         if number > _MOST_FEATURES:
             raise _wrong(f"it has more than {_MOST_FEATURES} features")
-        if len(text) > _MOST_FEATURE_BYTES:
-            raise _wrong(f"feature {number} has more than {_MOST_FEATURE_BYTES} bytes")
         try:
             one = _feature(text)
         except (GeoJsonError, ValueError, RecursionError) as error:
@@ -206,22 +225,5 @@ def _next(file: IO[bytes]) -> list[Obstruction]:
     return [_feature(line) for line in lines]
 
 
-def _source(call: Call) -> str:
-    source = call.path["source"]
-    if len(source) > _LONGEST_SOURCE:
-        raise Problem(HTTPStatus.NOT_FOUND, f"no map has a name of over {_LONGEST_SOURCE} letters")
-    if source == learned.SOURCE:
-        detail = f"{source} is no map: places are learned, and forgotten, by themselves"
-        raise Problem(HTTPStatus.CONFLICT, detail)
-    return source
-
-
 def _wrong(detail: str) -> Problem:
-    return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"the map is not taken: {detail}")
-
-
-def _too_large() -> Problem:
-    detail = (
-        f"the map has more than {_MOST_BYTES >> 20} MiB: import it in parts, or at the database"
-    )
-    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    return not_taken("map", detail)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, literal, select, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,6 +15,8 @@ from dama.prediction import Obstruction
 from dama.prediction.geojson import to_feature
 from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
+from underpass_control.storage.models import Tileset
+from underpass_control.storage.models.tiles import CURRENT
 
 _MOST_ID, _MOST_NAME = 128, 200
 # Rows in one statement: each may be some kilobytes of roads.
@@ -105,15 +107,22 @@ async def remove_map(connection: AsyncConnection, publish: Publish, source: str)
 async def page_of_maps(
     connection: AsyncConnection, *, after: str | None, limit: int
 ) -> Sequence[Row[str, int]]:
-    """Return sources behind one, in order, each with how many obstructions come from it."""
+    """Return sources behind one, in order, each with how many obstructions come from it.
+
+    A map that has vector tiles alone is one, too.
+    """
+    each = union_all(
+        select(Table.source, literal(1).label("count")),
+        select(Tileset.source, literal(0)).where(Tileset.state == CURRENT),
+    ).subquery()
     query = (
-        select(Table.source, func.count().label("obstructions"))
-        .group_by(Table.source)
-        .order_by(Table.source)
+        select(each.c.source, func.sum(each.c.count).label("obstructions"))
+        .group_by(each.c.source)
+        .order_by(each.c.source)
         .limit(limit)
     )
     if after is not None:
-        query = query.where(Table.source > after)
+        query = query.where(each.c.source > after)
     return (await connection.execute(query)).all()
 
 

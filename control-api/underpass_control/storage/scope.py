@@ -23,7 +23,7 @@ from underpass_control.storage.models import Terminal, User
 
 OPTION = "underpass_tenant"
 # Tables of which everybody may see all, as far as an endpoint shows it.
-SHARED = frozenset({"beam", "capacity_step", "obstruction", "plan"})
+SHARED = frozenset({"beam", "capacity_step", "map_tile", "obstruction", "plan", "tileset"})
 # The column that has the tenant.
 OF_TENANT = {
     "audit_entry": "tenant_id",

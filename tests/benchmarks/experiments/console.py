@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
-import os
-import shutil
-import sqlite3
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import aiohttp
-import underpass_control
-from playwright.async_api import Page, async_playwright
-from underpass_control.instants import moment_of, rfc3339
+from playwright.async_api import Page
 
 from tests.benchmarks.bench import Settings, say
-from tests.benchmarks.control_service import (
-    ControlService,
-    control_service,
-    put_beam,
-    until_ready,
-)
-from tests.benchmarks.records import Result, record
+from tests.benchmarks.control_service import ControlService, control_service
+from tests.benchmarks.moving_fleet import VEHICLES, missing, watched
+from tests.benchmarks.records import Result, quantile, record
 
-_VEHICLES = 10_000
-_GATEWAY = 100_000
-_IN_A_POST = 500
 _WARM_S, _RUN_S = 10.0, 20.0
-# Vehicles on circles of this radius around the town's middle, at 20 m/s.
-_AROUND, _RADIUS_M, _SPEED_MPS = (7.44, 46.95), 15_000.0, 20.0
-_METRES_PER_DEGREE = 111_320.0
-_ARGUMENTS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
-_ARGUMENTS += ["--enable-precise-memory-info"]
+# Posts that were accepted so shortly before the end of a run are of the next.
+_SETTLE_S = 5.0
+_HOUR_S, _EVERY_S = 3_600.0, 60.0
+_HEAP = "performance.memory.usedJSHeapSize"
 _FRAMES = """seconds => new Promise(done => {
   let frames = 0;
   const began = performance.now();
@@ -51,123 +36,105 @@ def run(settings: Settings) -> Result:
     """Count frames with the map blank, and with all vehicles moving on it, in one run."""
     result = Result("console")
     result.told["underpass"] = "positions as a gateway posts them"
-    if result.left_out(_missing()):
+    if result.left_out(missing()):
         return result
     runs = settings.runs or 3
     with (
         tempfile.TemporaryDirectory() as folder,
         control_service(f"sqlite:///{folder}/control.db") as service,
     ):
-        database = Path(folder) / "control.db"
-        parts, heap_bytes, posted = asyncio.run(_measure(service, database, runs))
-    for name, values in (("frames", parts), ("heap", heap_bytes)):
-        made = record(f"console.{name}", "underpass", values)
-        result.records.append(made)
-        say(f"{made.id}: {made.median:.3g} {made.unit}")
-    result.notes["positions taken in per second meanwhile"] = round(posted)
+        asyncio.run(_measure(service, Path(folder) / "control.db", runs, result))
     result.notes["measured"] = (
-        f"{_VEHICLES:,} vehicles that are to report at 1 Hz, service and browser on this machine, "
+        f"{VEHICLES:,} vehicles that are to report at 1 Hz, service and browser on this machine, "
         f"drawn in software; frames are callbacks of requestAnimationFrame over {_RUN_S:.0f} s"
     )
     return result
 
 
-def _missing() -> str | None:
-    if shutil.which("chromium") is None:
-        return "Debian's package chromium is missing"
-    built = Path(underpass_control.__file__).parent / "console" / "index.html"
-    return None if built.exists() else "the console has not been built: make console"
-
-
-async def _measure(
-    service: ControlService, database: Path, runs: int
-) -> tuple[list[float], list[float], float]:
-    async with (
-        service.session(service.operator) as operator,
-        service.session(service.gateway) as gateway,
-        async_playwright() as playwright,
+def run_hour(_settings: Settings) -> Result:
+    """Let the console show all vehicles for an hour, and see what memory it takes."""
+    result = Result("console-hour")
+    result.told["underpass"] = "positions as a gateway posts them"
+    if result.left_out(missing()):
+        return result
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        control_service(f"sqlite:///{folder}/control.db") as service,
     ):
-        await until_ready(operator)
-        await put_beam(operator, "beam", 0)
-        _register(database)
-        browser = await playwright.chromium.launch(
-            executable_path=shutil.which("chromium"),
-            chromium_sandbox=os.geteuid() != 0,
-            args=_ARGUMENTS,
-        )
-        context = await browser.new_context(viewport={"width": 1280, "height": 800})
-        page = await context.new_page()
-        await page.goto(f"http://127.0.0.1:{service.port}/#token={service.operator}")
-        await page.locator(".maplibregl-canvas").wait_for(timeout=60_000)
-        await page.get_by_text(f"{_VEHICLES} terminals").wait_for(timeout=60_000)
+        asyncio.run(_measure_hour(service, Path(folder) / "control.db", result))
+    return result
+
+
+async def _measure(service: ControlService, database: Path, runs: int, result: Result) -> None:
+    frames, heap, late, unseen = [], [], [], 0
+    async with watched(service, database) as console:
+        page, reporter = console.page, console.reporter
         blank = [await _frames(page) for _ in range(runs)]
-        reporter = _Reporter(gateway)
-        reporting = asyncio.create_task(reporter.run())
-        await asyncio.sleep(_WARM_S)
-        parts, heap = [], []
-        for one in blank:
-            parts.append(100 * await _frames(page) / one)
-            heap.append(await page.evaluate("performance.memory.usedJSHeapSize") / 1e6)
-        if reporting.done():
-            reporting.result()
-        reporting.cancel()
-        await asyncio.gather(reporting, return_exceptions=True)
-        await browser.close()
-        return parts, heap, reporter.per_second()
+        async with reporter.reporting():
+            await asyncio.sleep(_WARM_S)
+            for one in blank:
+                began_s = time.time()
+                frames.append(100 * await _frames(page) / one)
+                heap.append(await page.evaluate(_HEAP) / 1e6)
+                until_s = time.time()
+                await asyncio.sleep(_SETTLE_S)
+                seen = dict(await page.evaluate("fixesSeen.splice(0)"))
+                delays, lost = _delays(reporter.accepted_s, seen, began_s, until_s)
+                late.append(quantile(delays, 0.99))
+                unseen += lost
+        posted = reporter.per_second()
+    for name, values in (("frames", frames), ("heap", heap), ("to-screen", late)):
+        made = record(f"console.{name}", "underpass", values)
+        result.records.append(made)
+        say(f"{made.id}: {made.median:.3g} {made.unit}")
+    result.notes["positions taken in per second meanwhile"] = round(posted)
+    result.notes["fixes that were not seen within 5 s, or were overtaken by the next"] = unseen
 
 
-def _register(database: Path) -> None:
-    """Store the terminals at once: over REST each is a reason to plan, which takes minutes."""
-    row = "INSERT INTO terminal (node, beam_id, name, weight, forward_minimum_bps, "
-    row += "return_minimum_bps, gateway, revision) VALUES (?, 'beam', ?, 1, 0, 0, ?, 1)"
-    with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
-        nodes = range(1, _VEHICLES + 1)
-        connection.executemany(row, [(node, f"vehicle {node}", _GATEWAY) for node in nodes])
+def _delays(
+    accepted_s: Mapping[int, float], seen_ms: Mapping[int, float], began_s: float, until_s: float
+) -> tuple[Sequence[float], int]:
+    """Return how long fixes that were accepted in a run took to the screen, s; and how many never.
+
+    One that was never seen counts as having taken the time for which it was waited for, at least.
+    """
+    delays, lost = [], 0
+    for number, at_s in accepted_s.items():
+        if not began_s <= at_s < until_s:
+            continue
+        if number in seen_ms:
+            # The event may be faster than the answer.
+            delays.append(max(0.0, seen_ms[number] / 1000 - at_s))
+        else:
+            delays.append(until_s + _SETTLE_S - at_s)
+            lost += 1
+    if not delays:
+        raise RuntimeError("no position was accepted")
+    return delays, lost
+
+
+async def _measure_hour(service: ControlService, database: Path, result: Result) -> None:
+    course: list[tuple[float, float]] = []
+    async with watched(service, database) as console:
+        page = console.page
+        async with console.reporter.reporting():
+            began = time.monotonic()
+            while (since_s := time.monotonic() - began) < _HOUR_S:
+                await asyncio.sleep(min(_EVERY_S, _HOUR_S - since_s))
+                # What the page notes of fixes for another figure is not the console's.
+                await page.evaluate("fixesSeen.splice(0).length")
+                heap_mb = await page.evaluate(_HEAP) / 1e6
+                course.append((time.monotonic() - began, heap_mb))
+            posted = console.reporter.per_second()
+    # Garbage comes and goes: the most of the last ten minutes.
+    last = max(heap_mb for at_s, heap_mb in course if at_s > _HOUR_S - 600)
+    made = record("console.hour.heap", "underpass", [last])
+    result.records.append(made)
+    result.curves["heap"] = {"heap": course}
+    result.notes["positions taken in per second meanwhile"] = round(posted)
+    say(f"{made.id}: {made.median:.3g} {made.unit}")
 
 
 async def _frames(page: Page) -> float:
     frames: float = await page.evaluate(_FRAMES, _RUN_S)
     return frames
-
-
-class _Reporter:
-    """Posts where all vehicles are, each second if the service takes them so fast."""
-
-    def __init__(self, gateway: aiohttp.ClientSession) -> None:
-        self._gateway = gateway
-        self._began_s = time.monotonic()
-        self._count = 0
-
-    def per_second(self) -> float:
-        """Return how many positions were taken in a second."""
-        return self._count / (time.monotonic() - self._began_s)
-
-    async def run(self) -> None:
-        """Report until cancelled."""
-        due_s = time.monotonic()
-        while True:
-            for first in range(1, _VEHICLES + 1, _IN_A_POST):
-                await asyncio.sleep(max(0.0, due_s - time.monotonic()))
-                due_s = max(due_s + _IN_A_POST / _VEHICLES, time.monotonic() - 1.0)
-                now_s = time.time()
-                nodes = range(first, first + _IN_A_POST)
-                body = {"positions": [_position(node, now_s) for node in nodes]}
-                async with self._gateway.post("/v1/positions", json=body) as answer:
-                    answer.raise_for_status()
-                self._count += _IN_A_POST
-
-
-def _position(node: int, now_s: float) -> dict[str, object]:
-    """Return where a vehicle is on its circle."""
-    radius_m = _RADIUS_M * math.sqrt(node / _VEHICLES)
-    angle = node * 2.399963 + now_s * _SPEED_MPS / radius_m
-    east_m, north_m = radius_m * math.cos(angle), radius_m * math.sin(angle)
-    scale = math.cos(math.radians(_AROUND[1]))
-    return {
-        "terminal": node,
-        "time": rfc3339(moment_of(round(1000 * now_s))),
-        "longitude": _AROUND[0] + east_m / _METRES_PER_DEGREE / scale,
-        "latitude": _AROUND[1] + north_m / _METRES_PER_DEGREE,
-        "speed_mps": _SPEED_MPS,
-        "heading_deg": math.degrees(-angle) % 360.0,
-    }

@@ -20,18 +20,19 @@ from tests.benchmarks.control_service import (
     until_ready,
 )
 from tests.benchmarks.records import Result, record
+from tests.benchmarks.reporting_links import (
+    ACTIVE,
+    ACTIVE_S,
+    BEAM_BPS,
+    GATEWAY,
+    TERMINALS,
+    report_links,
+)
 from tests.control_api import postgresql
 
-_TERMINALS = 1_000
 _BATCH = 100
 _SENDERS = 16
 _RUN_S = 10.0
-# What the service does beside it.
-_GATEWAY = 100_000
-_LINKS_IN_A_STATUS = 250
-_ACTIVE, _ACTIVE_S = 50, 5.0
-_BEAM_BPS = 400_000_000
-_BACKLOG_BYTES = 1_000_000
 # Until it plans.
 _WARM_S = 6.0
 
@@ -54,8 +55,8 @@ def run(settings: Settings) -> Result:
     result.notes["measured"] = (
         f"{_SENDERS} senders and, beside it, the database on this machine; a report counts once "
         f"its transaction is on disk and answered. Each second comes the status of the links of "
-        f"{_TERMINALS:,} terminals too, of which another {_ACTIVE} have a backlog each "
-        f"{_ACTIVE_S:.0f} s, and their beam is planned by that"
+        f"{TERMINALS:,} terminals too, of which another {ACTIVE} have a backlog each "
+        f"{ACTIVE_S:.0f} s, and their beam is planned by that"
     )
     return result
 
@@ -79,11 +80,11 @@ async def _runs(service: ControlService, runs: int) -> tuple[list[float], int]:
     ):
         await until_ready(session)
         await put_beam(session, "beam", 0)
-        await put_terminals(session, "beam", range(1, _TERMINALS + 1), _GATEWAY)
-        await put_beam(session, "beam", _BEAM_BPS)
+        await put_terminals(session, "beam", range(1, TERMINALS + 1), GATEWAY)
+        await put_beam(session, "beam", BEAM_BPS)
         start_ms = time.time_ns() // 1_000_000 - 86_400_000
         bodies = _bodies(start_ms)
-        beside = asyncio.create_task(_report_links(gateway))
+        beside = asyncio.create_task(report_links(gateway))
         try:
             await _rate(session, bodies, _WARM_S)
             before = await _newest_plan(session)
@@ -102,63 +103,13 @@ async def _newest_plan(session: aiohttp.ClientSession) -> int:
         return int((await answer.json())["plan"])
 
 
-async def _report_links(gateway: aiohttp.ClientSession) -> None:
-    """Post each second what the links of all terminals do, as their gateway would."""
-    began_s = time.monotonic()
-    sent = dict.fromkeys(range(1, _TERMINALS + 1), 0)
-    while True:
-        since_s = time.monotonic() - began_s
-        first = round(since_s / _ACTIVE_S) * _ACTIVE % _TERMINALS
-        links = []
-        for node in sent:
-            active = first < node <= first + _ACTIVE
-            sent[node] += _BEAM_BPS // 8 // _ACTIVE if active else 100
-            links.append(
-                {
-                    "terminal": node,
-                    "path": "beam",
-                    "direction": "forward",
-                    "state": "up",
-                    "offered_bytes": sent[node] + _BACKLOG_BYTES,
-                    "backlogged_bytes": _BACKLOG_BYTES if active else 0,
-                    "sent_bytes": sent[node],
-                    "streams": int(active),
-                }
-            )
-        now_ms = time.time_ns() // 1_000_000
-        reports = [
-            {
-                "node": _GATEWAY,
-                "age_ms": 0,
-                "report": {
-                    "kind": "status",
-                    "time_ms": now_ms,
-                    "clock_offset_ms": 0,
-                    "synchronised": True,
-                    "links": links[place : place + _LINKS_IN_A_STATUS],
-                    # No two reports of a kind have the same.
-                    "uptime_ms": round(1000 * since_s) + place // _LINKS_IN_A_STATUS,
-                    "incarnation": 1,
-                },
-            }
-            for place in range(0, _TERMINALS, _LINKS_IN_A_STATUS)
-        ]
-        post = {"version": 1, "node": _GATEWAY, "sent_ms": now_ms, "reports": reports}
-        async with gateway.post("/v1/reports", json=post) as answer:
-            answer.raise_for_status()
-            refused = (await answer.json())["refused"]
-            if refused:
-                raise RuntimeError(f"the service refuses reports: {refused[0]}")
-        await asyncio.sleep(max(0.0, began_s + since_s + 1.0 - time.monotonic()))
-
-
 def _bodies(start_ms: int) -> Iterator[bytes]:
     """Yield batches without end: each second, a report of each terminal."""
     number = 0
     while True:
         positions = []
         for _ in range(_BATCH):
-            second, terminal = divmod(number, _TERMINALS)
+            second, terminal = divmod(number, TERMINALS)
             moment = rfc3339(moment_of(start_ms + 100 * second))
             place = {"longitude": 7.5 + 1e-5 * second, "latitude": 46.5, "speed_mps": 25.0}
             positions.append({"terminal": terminal + 1, "time": moment, "heading_deg": 90, **place})

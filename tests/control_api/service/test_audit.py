@@ -117,8 +117,8 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         assert answer.status < 300, (path, answer.text)
         assert len(entries(api, "?limit=1000")) == before + 1, path
     # Those of one's own session are tried in test_sessions.py, forgiving in test_ledger.py,
-    # acknowledging in test_alerts.py, files of terminals in test_terminal_files.py, and maps
-    # in test_maps.py.
+    # acknowledging in test_alerts.py, files of terminals in test_terminal_files.py, maps in
+    # test_maps.py, and their tiles in test_tiles.py.
     others = {
         ("DELETE", "/v1/session"),
         ("DELETE", "/v1/sessions"),
@@ -131,6 +131,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("POST", "/v1/alerts/{alert}/acknowledgement"),
         ("PUT", "/v1/terminals.csv"),
         ("PUT", "/v1/maps/{source}"),
+        ("PUT", "/v1/maps/{source}/tiles"),
         ("DELETE", "/v1/maps/{source}"),
     }
     reported_or_without_effect = {

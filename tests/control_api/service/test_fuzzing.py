@@ -44,9 +44,9 @@ def test_requests_made_from_the_document_are_answered_as_it_says(
     api.run(asyncio.to_thread(_send_all, api, document, mode))
 
 
-@schemathesis.serializer("application/geo+json-seq")
+@schemathesis.serializer("application/geo+json-seq", "application/json-seq")
 def _sequence(_context: Any, value: object) -> bytes:
-    """A map of one feature (RFC 8142)."""
+    """A map of one feature (RFC 8142), or of one tile (RFC 7464)."""
     return f"\x1e{json.dumps(value)}\n".encode()
 
 

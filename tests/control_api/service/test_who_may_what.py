@@ -52,6 +52,7 @@ _NOTHING = {
     "slice": "none",
     "function": "none",
     "site": "none",
+    **dict.fromkeys("zxy", "0"),
 }
 
 

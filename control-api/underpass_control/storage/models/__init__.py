@@ -28,6 +28,7 @@ from underpass_control.storage.models.positions import PositionReport, Remembere
 from underpass_control.storage.models.registry import Beam, Terminal, TerminalTag
 from underpass_control.storage.models.settings import TerminalSettings
 from underpass_control.storage.models.slices import Slice
+from underpass_control.storage.models.tiles import MapTile, Tileset
 from underpass_control.storage.models.tokens import Token
 from underpass_control.storage.models.users import AuditEntry, Tenant, User, UserSession
 
@@ -52,6 +53,7 @@ __all__ = [
     "LedgerPosting",
     "LinkState",
     "LinkUsage",
+    "MapTile",
     "Obstruction",
     "Plan",
     "PositionReport",
@@ -65,6 +67,7 @@ __all__ = [
     "Terminal",
     "TerminalSettings",
     "TerminalTag",
+    "Tileset",
     "Token",
     "User",
     "UserSession",

@@ -1,0 +1,58 @@
+"""The map's ground: sets of vector tiles, each of one map."""
+
+from __future__ import annotations
+
+from sqlalchemy import ForeignKey, Index, LargeBinary, SmallInteger, String, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from underpass_control.storage.models.base import Base, RowId
+
+CURRENT = "current"
+_IS_CURRENT = text(f"state = '{CURRENT}'")
+
+
+class Tileset(Base):
+    """The tiles of a map, as they were imported at one time."""
+
+    __tablename__ = "tileset"
+
+    # Never used again, so that it says which tiles a browser has.
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    source: Mapped[str] = mapped_column(String(64))
+    # `coming` until all tiles are there, `current`, then `former`, until they have been deleted.
+    state: Mapped[str] = mapped_column(String(8))
+    begun_ms: Mapped[int]
+    tiles: Mapped[int] = mapped_column(default=0)
+    content_bytes: Mapped[int] = mapped_column(default=0)
+    # Of its tiles; without meaning until it is current. Degrees.
+    from_zoom: Mapped[int] = mapped_column(default=0)
+    to_zoom: Mapped[int] = mapped_column(default=0)
+    west: Mapped[float] = mapped_column(default=0.0)
+    south: Mapped[float] = mapped_column(default=0.0)
+    east: Mapped[float] = mapped_column(default=0.0)
+    north: Mapped[float] = mapped_column(default=0.0)
+
+    __table_args__ = (
+        # A map has one.
+        Index(
+            "ix_tileset_current",
+            "source",
+            unique=True,
+            postgresql_where=_IS_CURRENT,
+            sqlite_where=_IS_CURRENT,
+        ),
+        # SQLite would give the id of the last one that was deleted again.
+        {"sqlite_autoincrement": True},
+    )
+
+
+class MapTile(Base):
+    """A tile: gzipped Mapbox Vector Tile."""
+
+    __tablename__ = "map_tile"
+
+    tileset: Mapped[int] = mapped_column(ForeignKey("tileset.id"), primary_key=True)
+    z: Mapped[int] = mapped_column(SmallInteger, primary_key=True)
+    x: Mapped[int] = mapped_column(primary_key=True)
+    y: Mapped[int] = mapped_column(primary_key=True)
+    content: Mapped[bytes] = mapped_column(LargeBinary)

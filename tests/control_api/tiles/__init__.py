@@ -1,0 +1,1 @@
+"""The map's ground as vector tiles."""
