@@ -126,7 +126,12 @@ impl World {
         let (plans, _) = Plans::start(&current, &shell, &control_clock, acknowledge);
         let provider = Provider::start(&current, &shell);
         let state = Arc::new(ApiState {
-            reporter: Arc::new(Reporter::new(shell.clone(), &config, control_clock.clone())),
+            reporter: Arc::new(Reporter::new(
+                shell.clone(),
+                &config,
+                control_clock.clone(),
+                Security::Plain,
+            )),
             positions: None,
             report_sender: Some(report_sender),
             announced: Announced::default(),
