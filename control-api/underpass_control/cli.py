@@ -24,7 +24,7 @@ from underpass_control.commands.enrolments import enrolments
 from underpass_control.commands.fairness import fairness
 from underpass_control.commands.functions import functions_agent, slices
 from underpass_control.commands.ledger import ledger
-from underpass_control.commands.observed import blockages, links
+from underpass_control.commands.observed import blockages, links, nodes
 from underpass_control.commands.obstructions import obstructions
 from underpass_control.commands.plans import plans
 from underpass_control.commands.positions import positions
@@ -56,6 +56,7 @@ app.add_typer(obstructions, name="obstruction")
 app.add_typer(beams, name="beam")
 app.add_typer(terminals, name="terminal")
 app.add_typer(positions, name="position")
+app.add_typer(nodes, name="node")
 app.add_typer(links, name="link")
 app.add_typer(blockages, name="blockage")
 app.add_typer(plans, name="plan")

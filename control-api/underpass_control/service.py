@@ -27,6 +27,7 @@ from underpass_control.http.interventions import Interventions
 from underpass_control.http.ledger import LedgerOfBeam
 from underpass_control.http.links import Links
 from underpass_control.http.maps import Maps
+from underpass_control.http.nodes import Nodes
 from underpass_control.http.observed import observed
 from underpass_control.http.obstructions import Obstructions
 from underpass_control.http.plan_stream import PlanStreams
@@ -100,6 +101,7 @@ class Service:
             *Reports(intake, database.clock).endpoints(),
             *LedgerOfBeam(database, self._changes).endpoints(),
             *Links(database).endpoints(),
+            *Nodes(database).endpoints(),
             *Blockages(database, self._changes).endpoints(),
             *Interventions(database, self._changes).endpoints(),
             *Alerts(database, self._changes, settings).endpoints(),

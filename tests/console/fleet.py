@@ -46,6 +46,7 @@ class Fleet:
             terminal = {"beam": BEAM, "name": name, "gateway": HUB}
             service.call("PUT", f"/v1/terminals/{node}", terminal)
         self._began_ms = now_ms()
+        self.certificate_end_ms = self._began_ms + 30 * 86_400_000
         self._ticks = 0
         self._fixes = 0
         self._sent = {(node, link): 0 for node in NODES for link in _LINKS}
@@ -86,6 +87,7 @@ class Fleet:
         entries = [self._entry(HUB, self._status("forward", NODES, at_ms, blocked), at_ms)]
         for node in NODES:
             status = self._status("return", (node,), at_ms, blocked)
+            status["node"] = {"version": "1.2.3", "certificate_end_ms": self.certificate_end_ms}
             entries.append(self._entry(node, status, at_ms))
         entries += [self._entry(DRIVER, one, at_ms) for one in self._positions(at_ms)]
         entries += self._changes(blocked, at_ms)

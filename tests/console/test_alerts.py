@@ -38,6 +38,37 @@ def test_a_rule_is_made_and_what_fires_by_it_is_acknowledged(
     assert service.call("GET", "/v1/alerts?firing=true")["alerts"] == []
 
 
+def test_a_rule_about_software_or_certificates_has_its_own_fields(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    sign_in(page, service)
+    go(page, "alerts")
+    form = page.get_by_role("form", name="Make a rule")
+    form.get_by_label("Name").fill("old")
+    form.get_by_label("Fires when").select_option("version")
+    expect(form.get_by_label("Limit")).to_have_count(0)
+    form.get_by_label("Version").fill("9.9")
+    form.get_by_label("Resolved after, s").fill("0")
+    form.get_by_role("button", name="Make").click()
+    table = page.get_by_role("region", name="What is wrong")
+    told = f"terminal {DRIVER} runs version 1.2.3, not 9.9"
+    expect(table).to_contain_text(told, timeout=PATIENCE_MS)
+    page.get_by_role("button", name="Delete the rule old").click()
+    form.get_by_label("Name").fill("ends")
+    form.get_by_label("Fires when").select_option("certificate")
+    form.get_by_label("Limit, days").fill("31")
+    form.get_by_label("Fires after, s").fill("600")
+    form.get_by_role("button", name="Make").click()
+    rule = page.get_by_role("button", name="Delete the rule ends")
+    expect(rule).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("31 days, all beams; fires after 600 s")).to_be_visible()
+    (made,) = service.call("GET", "/v1/alert-rules")["rules"]
+    assert (made["limit_s"], made["for_s"], made["keep_firing_for_s"]) == (2_678_400, 600, 60)
+    rule.click()
+    expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
+
+
 def test_a_webhook_is_refused_in_words_and_its_secret_shown_once(
     service: ControlService, fleet: Fleet, page: Page
 ) -> None:

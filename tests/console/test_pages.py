@@ -120,6 +120,32 @@ def test_a_terminal_shows_both_directions_and_the_plan_in_force(console: Page) -
     expect(blockages).to_contain_text("osm:way/1003", timeout=PATIENCE_MS)
 
 
+def test_a_terminal_shows_its_software_and_certificate_and_its_last_words(
+    console: Page, service: ControlService
+) -> None:
+    go(console, "terminals/12")
+    itself = console.get_by_role("region", name="Software and certificate")
+    expect(itself).to_contain_text("1.2.3", timeout=PATIENCE_MS)
+    expect(itself).to_contain_text("29 days left")
+    heard = console.get_by_role("region", name="Heard")
+    expect(heard).to_contain_text("400 kB in 3 streams", timeout=PATIENCE_MS)
+    # Of one that reports no more, though its gateway goes on speaking of it.
+    terminal = {"beam": "east", "name": "Van 15", "gateway": 1}
+    service.call("PUT", "/v1/terminals/15", terminal)
+    link = {"terminal": 15, "path": "ka", "direction": "return", "state": "up", "streams": 7}
+    counts = {"offered_bytes": 9, "backlogged_bytes": 5_000, "sent_bytes": 4}
+    made = {"kind": "status", "uptime_ms": 1, "incarnation": 1, "links": [{**link, **counts}]}
+    post = {"version": 1, "node": 1, "sent_ms": 1, "reports": []}
+    post["reports"] = [{"node": 15, "age_ms": 0, "report": made}]
+    service.call("POST", "/v1/reports", post, service.gateway)
+    go(console, "terminals/15")
+    words = console.get_by_role("region", name="Last words before silence")
+    expect(words).to_contain_text("5 kB in 7 streams", timeout=60_000)
+    expect(words).to_contain_text("path ka")
+    itself = console.get_by_role("region", name="Software and certificate")
+    expect(itself).to_contain_text("It has said nothing of itself yet.")
+
+
 def test_events_are_filtered_and_lead_to_the_map(console: Page, service: ControlService) -> None:
     go(console, "events")
     terminal = {"beam": "east", "name": "Ambulance 13", "weight": 2, "gateway": 1}

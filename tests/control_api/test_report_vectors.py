@@ -46,6 +46,8 @@ def test_what_is_taken_is_taken_as_of_its_time(case: dict[str, Any]) -> None:
     measured = [one.capacity_bps for one in made.states] + [one.capacity_bps for one in made.counts]
     assert set(measured) <= {case.get("capacity_bps")}
     assert made.implausible == ("capacity_bps" in case and case["capacity_bps"] is None)
+    assert [one.version for one in made.nodes] == ([case["version"]] if "version" in case else [])
+    assert {one.time_ms for one in made.nodes} <= {case.get("time_ms")}
     for position in made.positions:
         assert position.clocks_differ == case["clocks_differ"]
 

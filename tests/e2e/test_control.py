@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.conftest import NEAR
 from tests.testbed.control import REPORTS, Control
-from tests.testbed.node import Options, Pair, terminal_node
+from tests.testbed.node import HUB_NODE, Options, Pair, terminal_node
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
@@ -59,6 +59,11 @@ class _World:
         table = self.control.get(f"{_TERMINAL}/links")["links"]
         return {link["link"]: link["state"] for link in table}
 
+    def versions(self) -> dict[tuple[int, str], str]:
+        """Return which software nodes run, as the service has it."""
+        table = self.control.get("/v1/nodes")["nodes"]
+        return {(node["node"], node["role"]): node["version"] for node in table}
+
     def hub_waits_until(self, ready: Any, timeout_s: float = 30.0) -> None:
         self.pair.hub.process.wait_until(ready, timeout_s=timeout_s)
 
@@ -70,6 +75,9 @@ def test_no_report_is_lost_while_the_service_the_hub_or_its_token_fails() -> Non
         world.announce(2)
         world.hub_waits_until(lambda: world.known() == world.announced)
         world.hub_waits_until(lambda: world.links() == {"forward": "up", "return": "up"})
+        version = pair.terminal.api.get("/v1/status")["version"]
+        expected = {(HUB_NODE, "gateway"): version, (terminal_node(0), "terminal"): version}
+        world.hub_waits_until(lambda: world.versions() == expected)
         [point] = control.get(f"{_TERMINAL}/positions")["positions"]
         assert (point["longitude"], point["latitude"]) == _PLACE
         assert world.contact()["reports"]["state"] == "well"

@@ -8,6 +8,7 @@ import { useMayOperate } from "../shell/may-operate";
 import { seconds } from "../shell/format";
 import { Failure, useRead } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
+import { Table } from "../shell/table";
 import { Rules } from "./rules";
 import { Targets } from "./targets";
 
@@ -69,40 +70,26 @@ interface Props {
 function AlertTable({ label, alerts, onAcknowledge, nowMs }: Props) {
   const live = useLive();
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Terminal</th>
-            <th scope="col">What</th>
-            <th scope="col">Rule</th>
-            <th scope="col">Since, UTC</th>
-            <th scope="col">For</th>
-            <th scope="col">Known to</th>
-          </tr>
-        </thead>
-        <tbody>
-          {alerts.map((one) => (
-            <tr key={one.id}>
-              <th scope="row">
-                <a href={hashOf("terminals", one.terminal)}>{live.fleet.nameOf(one.terminal)}</a>
-              </th>
-              <td>{one.text}</td>
-              <td>{one.rule}</td>
-              <td>{one.since.slice(0, 19).replace("T", " ")}</td>
-              <td>{seconds((one.resolved ? Date.parse(one.resolved) : nowMs) - Date.parse(one.since))}</td>
-              <td>
-                {one.acknowledged && (one.acknowledged_by ?? "an operator")}
-                {!one.acknowledged && onAcknowledge && (
-                  <button type="button" aria-label={`Acknowledge: ${one.text}`} onClick={() => onAcknowledge(one)}>
-                    Acknowledge
-                  </button>
-                )}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table label={label} columns={["Terminal", "What", "Rule", "Since, UTC", "For", "Known to"]}>
+      {alerts.map((one) => (
+        <tr key={one.id}>
+          <th scope="row">
+            <a href={hashOf("terminals", one.terminal)}>{live.fleet.nameOf(one.terminal)}</a>
+          </th>
+          <td>{one.text}</td>
+          <td>{one.rule}</td>
+          <td>{one.since.slice(0, 19).replace("T", " ")}</td>
+          <td>{seconds((one.resolved ? Date.parse(one.resolved) : nowMs) - Date.parse(one.since))}</td>
+          <td>
+            {one.acknowledged && (one.acknowledged_by ?? "an operator")}
+            {!one.acknowledged && onAcknowledge && (
+              <button type="button" aria-label={`Acknowledge: ${one.text}`} onClick={() => onAcknowledge(one)}>
+                Acknowledge
+              </button>
+            )}
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }

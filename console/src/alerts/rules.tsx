@@ -1,22 +1,25 @@
+import { useState } from "preact/hooks";
 import { filled, useListed } from "../access/listed";
 import type { AlertKind, AlertRule } from "../api/types";
 import { useLive } from "../shell/context";
+import { KINDS, ruleOf, ruleText } from "./rule-text";
 
-/** What a rule looks for, and what its limit is of. */
-const KINDS: Record<AlertKind, string> = {
-  unheard: "a terminal is not heard for longer than the limit",
-  "link-down": "a link is lost for longer than predicted, by the limit",
-  debt: "a terminal owes more than its link carries in the limit",
-};
+/** The service takes none longer. */
+const MOST_LIMIT_S = 366 * 86_400;
+const MOST_WAIT_S = 7 * 86_400;
 
 export function Rules() {
   const live = useLive();
   const { entries, flaw, change } = useListed<AlertRule>("v1/alert-rules", "rules");
+  const [kind, setKind] = useState<AlertKind>("unheard");
+  const { field } = KINDS[kind];
   const add = async (event: Event) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
-    const { limit_s, ...body } = filled(form);
-    if (await change(() => live.client.post("v1/alert-rules", { ...body, limit_s: Number(limit_s) }))) form.reset();
+    if (await change(() => live.client.post("v1/alert-rules", ruleOf(filled(form))))) {
+      form.reset();
+      setKind("unheard");
+    }
   };
   const remove = (one: AlertRule) => void change(() => live.client.delete(`v1/alert-rules/${one.id}`));
   return (
@@ -28,16 +31,28 @@ export function Rules() {
         </label>
         <label>
           Fires when{" "}
-          <select name="kind">
-            {Object.entries(KINDS).map(([kind, text]) => (
-              <option key={kind} value={kind}>
-                {text}
+          <select name="kind" value={kind} onChange={(event) => setKind(event.currentTarget.value as AlertKind)}>
+            {Object.entries(KINDS).map(([name, { when }]) => (
+              <option key={name} value={name}>
+                {when}
               </option>
             ))}
           </select>
         </label>
+        {field.name === "version" ? (
+          <label key="version">
+            {field.label} <input name="version" required maxLength={64} pattern="[!-~]+" autocomplete="off" />
+          </label>
+        ) : (
+          <label key={field.label}>
+            {field.label} <input name="limit" type="number" required min="0.001" max={MOST_LIMIT_S / field.unit_s} step="any" />
+          </label>
+        )}
         <label>
-          Limit, s <input name="limit_s" type="number" required min="0.001" max="2678400" step="any" />
+          Fires after, s <input name="for_s" type="number" min="0" max={MOST_WAIT_S} step="any" placeholder="0" />
+        </label>
+        <label>
+          Resolved after, s <input name="keep_firing_for_s" type="number" min="0" max={MOST_WAIT_S} step="any" placeholder="60" />
         </label>
         <label>
           Beam{" "}
@@ -59,7 +74,7 @@ export function Rules() {
       <ul>
         {entries?.map((one) => (
           <li key={one.id}>
-            {one.name}: {KINDS[one.kind]}, {one.limit_s} s, {one.beam ? `beam ${one.beam}` : "all beams"}{" "}
+            {one.name}: {ruleText(one)}{" "}
             <button type="button" aria-label={`Delete the rule ${one.name}`} onClick={() => remove(one)}>
               Delete
             </button>

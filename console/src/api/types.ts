@@ -29,7 +29,16 @@ export interface Terminal {
   tags?: string[];
 }
 
-export type AlertKind = "unheard" | "link-down" | "debt";
+/** What a node has last said of itself; nothing yet, without `reported`. */
+export interface NodeReport {
+  node: number;
+  role: "terminal" | "gateway";
+  version?: string | null;
+  certificate_end?: string | null;
+  reported?: string | null;
+}
+
+export type AlertKind = "unheard" | "link-down" | "debt" | "certificate" | "version";
 
 /** Something that is wrong with a terminal by a rule, or was until it was resolved. */
 export interface Alert {
@@ -49,7 +58,12 @@ export interface AlertRule {
   id: number;
   name: string;
   kind: AlertKind;
-  limit_s: number;
+  /** Of all kinds but `version`. */
+  limit_s?: number | null;
+  /** Of the kind `version`: what terminals are to run. */
+  version?: string | null;
+  for_s: number;
+  keep_firing_for_s: number;
   beam?: string | null;
 }
 

@@ -1,25 +1,12 @@
 /** What is set of many at once: terminals by a file, and maps. */
 
-import { hashOf, type Route } from "../shell/route";
+import { Parts } from "../shell/parts";
+import type { Route } from "../shell/route";
 import { Maps } from "./maps";
 import { TerminalFile } from "./terminal-file";
 
 const PARTS = { terminals: ["Terminals in bulk", TerminalFile], maps: ["Maps", Maps] } as const;
 
 export default function SettingsPage({ route }: { route: Route }) {
-  const part = route.of !== undefined && route.of in PARTS ? (route.of as keyof typeof PARTS) : "terminals";
-  const [title, Part] = PARTS[part];
-  return (
-    <div class="page">
-      <nav aria-label="Settings">
-        {Object.entries(PARTS).map(([name, [text]]) => (
-          <a key={name} href={hashOf("settings", name)} aria-current={name === part ? "page" : undefined}>
-            {text}
-          </a>
-        ))}
-      </nav>
-      <h1>{title}</h1>
-      <Part />
-    </div>
-  );
+  return <Parts label="Settings" route={route} parts={PARTS} />;
 }

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { useLive } from "../shell/context";
 import { useMayOperate } from "../shell/may-operate";
+import { Table } from "../shell/table";
 import { saved } from "./saved";
 
 const PATH = "v1/terminals.csv";
@@ -119,26 +120,14 @@ function Flaws({ preview: { flaws, wrong } }: { preview: Preview }) {
         {flaws.length < wrong ? `The first ${flaws.length} of ${wrong}. ` : ""}A file is taken when none of its lines is
         wrong.
       </p>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Lines that are wrong">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col" class="number">
-                Line
-              </th>
-              <th scope="col">Why</th>
-            </tr>
-          </thead>
-          <tbody>
-            {flaws.map(({ line, reason }) => (
-              <tr key={line}>
-                <td class="number">{line}</td>
-                <td>{reason}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table label="Lines that are wrong" columns={[{ number: "Line" }, "Why"]}>
+        {flaws.map(({ line, reason }) => (
+          <tr key={line}>
+            <td class="number">{line}</td>
+            <td>{reason}</td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
 }
@@ -152,30 +141,17 @@ function Changes({ preview: { changes }, count }: { preview: Preview; count: num
           The first {changes.length} of {count}.
         </p>
       )}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Terminals that would change">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col" class="number">
-                Line
-              </th>
-              <th scope="col">Terminal</th>
-              <th scope="col">What</th>
-            </tr>
-          </thead>
-          <tbody>
-            {changes.map(({ line, node, name, kind, columns }) => (
-              <tr key={line}>
-                <td class="number">{line}</td>
-                <th scope="row">
-                  {node} {name}
-                </th>
-                <td>{kind === "new" ? "new" : columns.join(", ")}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table label="Terminals that would change" columns={[{ number: "Line" }, "Terminal", "What"]}>
+        {changes.map(({ line, node, name, kind, columns }) => (
+          <tr key={line}>
+            <td class="number">{line}</td>
+            <th scope="row">
+              {node} {name}
+            </th>
+            <td>{kind === "new" ? "new" : columns.join(", ")}</td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
 }

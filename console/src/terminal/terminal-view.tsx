@@ -13,12 +13,19 @@ import { bps, bytes, seconds, speed, utc } from "../shell/format";
 import { NotHere } from "../shell/not-here";
 import { Failure, useRead } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
+import { Table, type Column } from "../shell/table";
+import { Itself } from "./itself";
+import { LastWords } from "./last-words";
 import { LineChart } from "./line-chart";
 import { backlogColumns, outages, rateColumns } from "./series";
 import { Tags } from "./tags";
 
 const BLOCKAGES_MS = 10_000;
 const LINKS: LinkName[] = ["forward", "return"];
+const BLOCKAGE_COLUMNS: Column[] = [
+  ...["Entry, UTC", "Lasts", "State", "By", "Where"],
+  ...["Sure", "Entry off by", "Exit off by"].map((number) => ({ number })),
+];
 
 export default function TerminalView({ route }: { route: Route }) {
   const live = useLive();
@@ -46,6 +53,10 @@ export default function TerminalView({ route }: { route: Route }) {
         )}{" "}
         {next ? `A blockage is expected ${countdown(next)}, ${Math.round(100 * (next.blockage.confidence ?? 1))} % sure.` : "No blockage is expected."}
       </p>
+      <div class="columns">
+        <LastWords vehicle={vehicle} nowMs={live.now()} />
+        <Itself key={`itself ${node}`} node={node} />
+      </div>
       <div class="columns">
         {LINKS.map((link) => (
           <LinkCard key={link} node={node} link={link} />
@@ -156,53 +167,36 @@ function Blockages({ node }: { node: number }) {
       <Failure of={found} />
       <p role="status">{said}</p>
       {found.value?.blockages.length === 0 && <p>None is expected, and none was observed.</p>}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Blockages, the newest first">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Entry, UTC</th>
-              <th scope="col">Lasts</th>
-              <th scope="col">State</th>
-              <th scope="col">By</th>
-              <th scope="col">Where</th>
-              <th scope="col" class="number">Sure</th>
-              <th scope="col" class="number">Entry off by</th>
-              <th scope="col" class="number">Exit off by</th>
-              {mayOperate && <th scope="col">Action</th>}
-            </tr>
-          </thead>
-          <tbody>
-            {found.value?.blockages.map((one, index) => (
-              <tr key={index}>
-                <td>{utc(Date.parse(one.entry))}</td>
-                <td>{one.exit ? seconds(Date.parse(one.exit) - Date.parse(one.entry)) : "still"}</td>
-                <td>{one.state}</td>
-                <td>
-                  {one.source} {one.link}
-                </td>
-                <td>{one.obstruction ?? ""}</td>
-                <td class="number">{one.confidence === null || one.confidence === undefined ? "" : `${Math.round(100 * one.confidence)} %`}</td>
-                <td class="number">{error(one.entry_error_ms)}</td>
-                <td class="number">{error(one.exit_error_ms)}</td>
-                {mayOperate && (
-                  <td>
-                    {one.state === "predicted" && one.id && (
-                      <button
-                        type="button"
-                        disabled={withdrawn.has(Number(one.id))}
-                        aria-label={`Withdraw the blockage of ${utc(Date.parse(one.entry))} UTC`}
-                        onClick={() => void withdraw(Number(one.id))}
-                      >
-                        Withdraw
-                      </button>
-                    )}
-                  </td>
+      <Table label="Blockages, the newest first" columns={mayOperate ? [...BLOCKAGE_COLUMNS, "Action"] : BLOCKAGE_COLUMNS}>
+        {found.value?.blockages.map((one, index) => (
+          <tr key={index}>
+            <td>{utc(Date.parse(one.entry))}</td>
+            <td>{one.exit ? seconds(Date.parse(one.exit) - Date.parse(one.entry)) : "still"}</td>
+            <td>{one.state}</td>
+            <td>
+              {one.source} {one.link}
+            </td>
+            <td>{one.obstruction ?? ""}</td>
+            <td class="number">{one.confidence === null || one.confidence === undefined ? "" : `${Math.round(100 * one.confidence)} %`}</td>
+            <td class="number">{error(one.entry_error_ms)}</td>
+            <td class="number">{error(one.exit_error_ms)}</td>
+            {mayOperate && (
+              <td>
+                {one.state === "predicted" && one.id && (
+                  <button
+                    type="button"
+                    disabled={withdrawn.has(Number(one.id))}
+                    aria-label={`Withdraw the blockage of ${utc(Date.parse(one.entry))} UTC`}
+                    onClick={() => void withdraw(Number(one.id))}
+                  >
+                    Withdraw
+                  </button>
                 )}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+              </td>
+            )}
+          </tr>
+        ))}
+      </Table>
     </section>
   );
 }

@@ -14,6 +14,7 @@ from underpass_control.storage.models import (
     Intervention,
     LedgerLot,
     LinkState,
+    NodeReport,
     PredictedBlockage,
     Terminal,
 )
@@ -27,6 +28,7 @@ async def read(connection: AsyncConnection, now_ms: int) -> list[Facts]:
     heard = await _heard(connection)
     losses = await _losses(connection)
     owes = await _owes(connection)
+    nodes = await _nodes(connection)
     quiet_beams, quiet_terminals = await _in_maintenance(connection, now_ms)
     rows = await connection.execute(
         select(
@@ -42,6 +44,7 @@ async def read(connection: AsyncConnection, now_ms: int) -> list[Facts]:
             owes.get((row.beam_id, row.node), {}),
             {Link.FORWARD: row.forward_capacity_bps, Link.RETURN: row.return_capacity_bps},
             row.beam_id in quiet_beams or row.node in quiet_terminals,
+            *nodes.get(row.node, (None, None)),
         )
         for row in rows
     ]
@@ -55,6 +58,14 @@ async def _heard(connection: AsyncConnection) -> dict[int, int]:
         .group_by(LinkState.terminal)
     )
     return {row.terminal: row.heard_ms for row in await connection.execute(query)}
+
+
+async def _nodes(connection: AsyncConnection) -> dict[int, tuple[str, int | None]]:
+    """Return which version terminals run, and when their certificates end."""
+    said = NodeReport
+    query = select(said.terminal, said.version, said.certificate_end_ms)
+    rows = await connection.execute(query.where(said.terminal.is_not(None)))
+    return {terminal: (version, end_ms) for terminal, version, end_ms in rows if terminal}
 
 
 async def _losses(connection: AsyncConnection) -> dict[int, dict[Link, Loss]]:

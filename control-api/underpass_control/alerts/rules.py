@@ -11,10 +11,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dama.planner import Link
+from underpass_control.instants import moment_of, rfc3339
 
 
 class RuleKind(StrEnum):
-    """What a rule looks for; each has a limit in seconds."""
+    """What a rule looks for; each but `VERSION` has a limit in seconds."""
 
     # Nothing has come of a terminal itself for longer.
     UNHEARD = "unheard"
@@ -22,17 +23,35 @@ class RuleKind(StrEnum):
     LINK_DOWN = "link-down"
     # A terminal owes more than its beam's link carries in so long.
     DEBT = "debt"
+    # A terminal's certificate ends within so long, or has ended.
+    CERTIFICATE = "certificate"
+    # A terminal runs another version of the software than the rule names.
+    VERSION = "version"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule; `beam` is None where it is for all beams."""
+    """A rule.
+
+    Attributes:
+        id: its number.
+        name: an operator's name of it.
+        kind: what it looks for.
+        limit_ms: its limit; 0 for a kind without one.
+        beam: None where it is for all beams.
+        for_ms: for how long its condition has to hold before it fires.
+        keep_firing_for_ms: for how long that has to be gone before what fires is resolved.
+        version: of the software that terminals are to run, for a rule of that kind.
+    """
 
     id: int
     name: str
     kind: RuleKind
     limit_ms: int
     beam: str | None = None
+    for_ms: int = 0
+    keep_firing_for_ms: int = 0
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +74,8 @@ class Facts:
         owes: by link, what it owes, bits.
         capacity_bps: by link, what the beam carries.
         is_quiet: it, or its beam, is in maintenance.
+        version: of the software that it runs; None: it has not said.
+        certificate_end_ms: when its certificate ends; None: it has none, or has not said.
     """
 
     terminal: int
@@ -64,6 +85,8 @@ class Facts:
     owes: Mapping[Link, int]
     capacity_bps: Mapping[Link, int]
     is_quiet: bool = False
+    version: str | None = None
+    certificate_end_ms: int | None = None
 
 
 class Subject(NamedTuple):
@@ -83,41 +106,62 @@ def wrong(rules: Iterable[Rule], facts: Iterable[Facts], now_ms: int) -> dict[Su
             continue
         for rule in in_order:
             if rule.beam in (None, one.beam):
-                for link, text in _BY_KIND[rule.kind](one, rule.limit_ms, now_ms):
+                for link, text in _BY_KIND[rule.kind](one, rule, now_ms):
                     found[Subject(rule.id, one.terminal, link)] = text
     return found
 
 
-def _unheard(one: Facts, limit_ms: int, now_ms: int) -> Iterator[tuple[str, str]]:
-    if one.heard_ms is not None and now_ms - one.heard_ms > limit_ms:
+def _unheard(one: Facts, rule: Rule, now_ms: int) -> Iterator[tuple[str, str]]:
+    if one.heard_ms is not None and now_ms - one.heard_ms > rule.limit_ms:
         # Said without the time that has passed: it would be another text each time.
-        yield "", f"nothing has come from terminal {one.terminal} for {_seconds(limit_ms)}"
+        yield "", f"nothing has come from terminal {one.terminal} for {_seconds(rule.limit_ms)}"
 
 
-def _link_down(one: Facts, limit_ms: int, now_ms: int) -> Iterator[tuple[str, str]]:
+def _link_down(one: Facts, rule: Rule, now_ms: int) -> Iterator[tuple[str, str]]:
     for link, loss in one.losses.items():
         expected_ms = loss.since_ms if loss.predicted_exit_ms is None else loss.predicted_exit_ms
-        if now_ms - max(expected_ms, loss.since_ms) > limit_ms:
+        if now_ms - max(expected_ms, loss.since_ms) > rule.limit_ms:
             what = "that was not predicted" if loss.predicted_exit_ms is None else "than predicted"
             longer = "has lasted" if loss.predicted_exit_ms is None else "lasts longer"
             yield (
                 link.value,
                 f"a loss of the {link.value} link of terminal {one.terminal} {longer} {what}, "
-                f"by {_seconds(limit_ms)}",
+                f"by {_seconds(rule.limit_ms)}",
             )
 
 
-def _debt(one: Facts, limit_ms: int, _now_ms: int) -> Iterator[tuple[str, str]]:
+def _debt(one: Facts, rule: Rule, _now_ms: int) -> Iterator[tuple[str, str]]:
     for link, bits in one.owes.items():
-        if bits * 1000 > limit_ms * one.capacity_bps[link] > 0:
+        if bits * 1000 > rule.limit_ms * one.capacity_bps[link] > 0:
             yield (
                 link.value,
                 f"terminal {one.terminal} owes more than the {link.value} link of beam {one.beam} "
-                f"carries in {_seconds(limit_ms)}",
+                f"carries in {_seconds(rule.limit_ms)}",
             )
 
 
-_BY_KIND = {RuleKind.UNHEARD: _unheard, RuleKind.LINK_DOWN: _link_down, RuleKind.DEBT: _debt}
+def _certificate(one: Facts, rule: Rule, now_ms: int) -> Iterator[tuple[str, str]]:
+    end_ms = one.certificate_end_ms
+    if end_ms is not None and end_ms - now_ms < rule.limit_ms:
+        ends = "ended" if end_ms <= now_ms else "ends"
+        at = rfc3339(moment_of(end_ms))
+        yield "", f"the certificate of terminal {one.terminal} {ends} at {at}"
+
+
+def _version(one: Facts, rule: Rule, _now_ms: int) -> Iterator[tuple[str, str]]:
+    # Another, not an older one: versions that are not the operator's choice have no order that the
+    # service could know, and no terminal can have others look outdated.
+    if one.version is not None and one.version != rule.version:
+        yield "", f"terminal {one.terminal} runs version {one.version}, not {rule.version}"
+
+
+_BY_KIND = {
+    RuleKind.UNHEARD: _unheard,
+    RuleKind.LINK_DOWN: _link_down,
+    RuleKind.DEBT: _debt,
+    RuleKind.CERTIFICATE: _certificate,
+    RuleKind.VERSION: _version,
+}
 
 
 def _seconds(ms: int) -> str:

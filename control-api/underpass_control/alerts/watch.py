@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.alerts import evidence
+from underpass_control.alerts.hysteresis import Verdict, judge
 from underpass_control.alerts.messages import News
 from underpass_control.alerts.rules import Subject, wrong
 from underpass_control.metrics import Metrics
@@ -42,27 +43,41 @@ async def look(database: Database, changes: Changes, metrics: Metrics) -> None:
     now_ms = database.clock.now_ms()
     async with database.reading() as connection:
         rules = await alerts.rules(connection)
-        standing = await alerts.firing(connection)
+        firing = await alerts.firing(connection)
+        pending = await alerts.pending(connection)
         facts = await evidence.read(connection, now_ms) if rules else []
     found: dict[Subject, str] = {}
     for portion in _portions(facts):
         found |= wrong(rules, portion, now_ms)
         # A hundred rules and ten thousand terminals take a second: others have their turn.
         await asyncio.sleep(0)
-    metrics.alerts_firing.set(len(found))
-    # A rule that has been deleted finds nothing.
-    known = {row.id: Subject(row.rule_id or 0, row.terminal, row.link) for row in standing}
-    new = [(subject, found[subject]) for subject in found.keys() - set(known.values())]
-    over = [number for number, subject in known.items() if subject not in found]
-    for some in _portions(new):
+    quiet = {one.terminal for one in facts if one.is_quiet}
+    verdict = judge({rule.id: rule for rule in rules}, found, pending, firing, quiet, now_ms)
+    metrics.alerts_firing.set(len(firing) + len(verdict.fire) - len(verdict.resolve))
+    await _remember(changes, verdict, now_ms)
+    for some in _portions(list(verdict.fire.items())):
         async with _turn(changes) as (connection, publish):
             fired = await alerts.fire(connection, dict(some), rules, now_ms)
             await _tell(connection, publish, metrics, "firing", fired, now_ms)
         metrics.alerts_fired.inc(len(fired))
-    for numbers in _portions(over):
+    for numbers in _portions(verdict.resolve):
         async with _turn(changes) as (connection, publish):
             resolved = await alerts.resolve(connection, numbers, now_ms)
             await _tell(connection, publish, metrics, "resolved", resolved, now_ms)
+
+
+async def _remember(changes: Changes, verdict: Verdict, now_ms: int) -> None:
+    """Store since when conditions hold and are gone, for later looks of whichever process."""
+    writes: list[tuple[Sequence[Any], Callable[[AsyncConnection, Any], Awaitable[None]]]] = [
+        (verdict.pend, lambda connection, some: alerts.pend(connection, some, now_ms)),
+        (verdict.forget, alerts.forget),
+        (verdict.back, lambda connection, some: alerts.mark(connection, some, None)),
+        (verdict.gone, lambda connection, some: alerts.mark(connection, some, now_ms)),
+    ]
+    for changed, write in writes:
+        for some in _portions(changed):
+            async with _turn(changes) as (connection, _):
+                await write(connection, some)
 
 
 def _portions(of: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -1,4 +1,4 @@
-"""`underpass-control link`, `blockage`: what links do, and what cuts them."""
+"""`underpass-control node`, `link`, `blockage`: what nodes are, what links do, what cuts them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from underpass_control.commands.console import DEFAULT_URL, JsonOption, TokenOpt
 from underpass_control.commands.positions import instant
 from underpass_control.commands.tables import Column, Service, millions, percent
 
+nodes = typer.Typer(help="What nodes say of themselves.", no_args_is_help=True)
 links = typer.Typer(help="What the links of terminals do.", no_args_is_help=True)
 blockages = typer.Typer(help="Blockages expected and observed.", no_args_is_help=True)
 
+NODE = (
+    Column("node", "node"),
+    Column("role", "role"),
+    Column("version", "version"),
+    Column("certificate ends", "certificate_end"),
+    Column("said", "reported"),
+)
 LINK = (
     Column("terminal", "terminal"),
     Column("link", "link"),
@@ -56,6 +64,19 @@ BLOCKAGE = (
 Beam = Annotated[str | None, typer.Option(help="Of a beam's terminals.")]
 Terminal = Annotated[int | None, typer.Option(min=1, help="Of one terminal.")]
 Moment = Annotated[datetime | None, typer.Option(help="By entry, UTC.")]
+
+
+@nodes.command("list")
+def list_nodes(
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which software nodes run, and when their certificates end, as they said last.
+
+    Example: underpass-control node list
+    """
+    Service(url, token, as_json).show_all(path_of("nodes"), "nodes", NODE)
 
 
 @links.command("list")

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from underpass_control.http.models import BeamId, Instant, Model, Name, NodeNumber, Page
+from underpass_control.http.models import (
+    BeamId,
+    Instant,
+    Model,
+    Name,
+    NodeNumber,
+    Page,
+    SoftwareVersion,
+)
 
-RuleKindName = Literal["unheard", "link-down", "debt"]
-MOST_LIMIT_S = 31 * 86_400
+RuleKindName = Literal["unheard", "link-down", "debt", "certificate", "version"]
+MOST_LIMIT_S = 366 * 86_400
+MOST_WAIT_S = 7 * 86_400
 
 
 class AlertRuleBody(Model):
@@ -17,14 +26,30 @@ class AlertRuleBody(Model):
 
     `limit_s` of `unheard`: how long nothing may come of a terminal itself. Of `link-down`: by how
     much longer than predicted a link may be lost. Of `debt`: how long the beam's link takes to
-    carry what a terminal may owe.
+    carry what a terminal may owe. Of `certificate`: how long a terminal's certificate has to be
+    good for. `version` has none, and names the `version` that terminals are to run.
+
+    Its condition has to hold for `for_s` before it fires, and to be gone for `keep_firing_for_s`
+    before what fires is resolved.
     """
 
     name: Name
     kind: RuleKindName
-    limit_s: Annotated[float, Field(gt=0, le=MOST_LIMIT_S, allow_inf_nan=False)]
+    limit_s: Annotated[float, Field(gt=0, le=MOST_LIMIT_S, allow_inf_nan=False)] | None = None
+    for_s: Annotated[float, Field(ge=0, le=MOST_WAIT_S, allow_inf_nan=False)] = 0
+    keep_firing_for_s: Annotated[float, Field(ge=0, le=MOST_WAIT_S, allow_inf_nan=False)] = 60
+    version: SoftwareVersion | None = None
     # Without it, for all beams.
     beam: BeamId | None = None
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        about_software = self.kind == "version"
+        if (self.version is not None) != about_software:
+            raise ValueError("`version` is for rules of the kind version, which need it")
+        if (self.limit_s is None) != about_software:
+            raise ValueError("`limit_s` is for rules of all kinds but version, which need it")
+        return self
 
 
 class AlertRule(AlertRuleBody):

@@ -18,7 +18,7 @@ from underpass_control.access.caller import Caller
 from underpass_control.alerts.addresses import AddressError, check_url
 from underpass_control.alerts.mail import mail_address
 from underpass_control.http import alert_models as models
-from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint, Handle
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
@@ -139,7 +139,7 @@ class Alerts:
                 before=number_after(query.cursor),
                 limit=query.limit,
             )
-        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.id)
         return models.AlertList(alerts=[_alert(row, call.known_caller) for row in rows], next=last)
 
     async def _acknowledge(self, call: Call) -> models.Alert:
@@ -164,7 +164,10 @@ class Alerts:
         values = {
             "name": body.name,
             "kind": body.kind,
-            "limit_ms": max(round(body.limit_s * 1000), 1),
+            "limit_ms": 0 if body.limit_s is None else max(round(body.limit_s * 1000), 1),
+            "for_ms": round(body.for_s * 1000),
+            "keep_firing_for_ms": round(body.keep_firing_for_s * 1000),
+            "version": body.version,
             "beam_id": body.beam,
         }
         async with self._changes.transaction() as (connection, _):
@@ -247,7 +250,14 @@ async def _not_acknowledged(connection: AsyncConnection, number: int) -> Problem
 
 def _rule(row: Row[Any]) -> models.AlertRule:
     return models.AlertRule(
-        id=row.id, name=row.name, kind=row.kind, limit_s=row.limit_ms / 1000, beam=row.beam_id
+        id=row.id,
+        name=row.name,
+        kind=row.kind,
+        limit_s=row.limit_ms / 1000 if row.limit_ms else None,
+        for_s=row.for_ms / 1000,
+        keep_firing_for_s=row.keep_firing_for_ms / 1000,
+        version=row.version,
+        beam=row.beam_id,
     )
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dama.prediction import Announcement, AnnouncementError
 from underpass_control.http import models
-from underpass_control.http.cursor import cursor_of, text_after
+from underpass_control.http.cursor import next_page, numbers_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.reporting import check_may_report
@@ -106,10 +106,7 @@ class Blockages:
             found = await history.page(
                 connection, wanted, after=_place(query.cursor), limit=query.limit
             )
-        last = None
-        if len(found) == query.limit:
-            place = found[-1][0]
-            last = cursor_of(f"{place.entry_ms}:{int(place.is_observed)}:{place.id}")
+        last = next_page(found, query.limit, lambda one: _text_of(one[0]))
         shown = [models.Blockage.model_validate(one) for _, one in found]
         return models.BlockageList(blockages=shown, next=last)
 
@@ -118,7 +115,7 @@ class Blockages:
         if not call.known_caller.may_read(terminal):
             raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
         query = call.query(models.Page)
-        after = _numbers(query.cursor, 2)
+        after = numbers_after(query.cursor, 2)
         async with self._database.reading() as connection:
             found = await announcements.page(
                 connection,
@@ -128,10 +125,9 @@ class Blockages:
             )
             if not found and await registry.get(connection, Terminal, terminal) is None:
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
-        last = None
-        if len(found) == query.limit:
-            number, announced = found[-1]
-            last = cursor_of(f"{announced.announcement.announced_ms}:{number}")
+        last = next_page(
+            found, query.limit, lambda one: f"{one[1].announcement.announced_ms}:{one[0]}"
+        )
         shown = [models.Announcement.model_validate(announcements.shown(one)) for _, one in found]
         return models.AnnouncementList(announcements=shown, next=last)
 
@@ -170,17 +166,9 @@ def _announced(terminal: int, body: models.AnnouncementBody, now_ms: int) -> Ann
 
 
 def _place(cursor: str | None) -> Place | None:
-    numbers = _numbers(cursor, 3)
+    numbers = numbers_after(cursor, 3)
     return None if numbers is None else Place(numbers[0], bool(numbers[1]), numbers[2])
 
 
-def _numbers(cursor: str | None, count: int) -> list[int] | None:
-    text = text_after(cursor)
-    if text is None:
-        return None
-    parts = text.split(":")
-    if len(parts) != count or not all(
-        part.isascii() and part.isdigit() and len(part) < 19 for part in parts
-    ):
-        raise Problem(HTTPStatus.BAD_REQUEST, "the cursor is none of this list's")
-    return [int(part) for part in parts]
+def _text_of(place: Place) -> str:
+    return f"{place.entry_ms}:{int(place.is_observed)}:{place.id}"

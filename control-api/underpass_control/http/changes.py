@@ -8,7 +8,7 @@ from sqlalchemy.engine import Row
 
 from underpass_control.access import audit
 from underpass_control.http import account_models as models
-from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import ADMINISTRATORS, Call, Endpoint
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
@@ -48,7 +48,7 @@ class LogOfChanges:
                 actor=query.actor,
                 target=query.target,
             )
-        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.id)
         return models.AuditPage(entries=[_shown(row) for row in rows], next=last)
 
 

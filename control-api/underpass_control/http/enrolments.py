@@ -22,7 +22,7 @@ from underpass_control.enrolment.authority import (
     Signed,
 )
 from underpass_control.http import enrolment_models as models
-from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.limits import Buckets
 from underpass_control.http.models import MOST_NODE, Page
@@ -165,7 +165,7 @@ class Enrolments:
             rows = await enrolments.page_of_enrolments(
                 connection, after=number_after(query.cursor), limit=query.limit
             )
-        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.id)
         return models.EnrolmentList(enrolments=[_shown(row) for row in rows], next=last)
 
     async def _create(self, call: Call) -> Answer:

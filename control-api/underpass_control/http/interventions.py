@@ -17,7 +17,7 @@ from dama.prediction import Span
 from underpass_control.access.audit import Changed
 from underpass_control.access.caller import Caller
 from underpass_control.http import intervention_models as models
-from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
@@ -114,7 +114,7 @@ class Interventions:
             rows = await interventions.page(
                 connection, wanted, after=number_after(query.cursor), limit=query.limit
             )
-        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.id)
         found = [_shown(row, now_ms, call.known_caller) for row in rows]
         return models.InterventionList(interventions=found, next=last)
 

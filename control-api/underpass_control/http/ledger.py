@@ -10,7 +10,7 @@ from dama.ledger import LedgerError
 from dama.planner import Link
 from underpass_control.access.audit import Changed
 from underpass_control.http import ledger_models as models
-from underpass_control.http.cursor import cursor_of, text_after
+from underpass_control.http.cursor import cursor_of, numbers_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.instants import milliseconds, moment_of
@@ -166,18 +166,8 @@ def _links(name: str | None) -> list[Link]:
 
 
 def _place_after(cursor: str | None) -> tuple[int, int] | None:
-    text = text_after(cursor)
-    if text is None:
-        return None
-    numbers = text.split(":")
-    if len(numbers) != 2 or not all(_is_number(number) for number in numbers):
-        raise Problem(HTTPStatus.BAD_REQUEST, "the cursor is none of this list's")
-    from_ms, number = map(int, numbers)
-    return from_ms, number
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 18
+    numbers = numbers_after(cursor, 2)
+    return None if numbers is None else (numbers[0], numbers[1])
 
 
 async def _link_balances(connection: AsyncConnection, beam: str, link: Link) -> models.LinkBalances:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.http import models
-from underpass_control.http.cursor import cursor_of, text_after
+from underpass_control.http.cursor import next_page, number_of, parts_after
 from underpass_control.http.endpoint import EVERYBODY, READERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
@@ -16,9 +16,6 @@ from underpass_control.instants import milliseconds, moment_of
 from underpass_control.storage import capacities, links, registry
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
-
-# No column holds more.
-_BEYOND = 2**63
 
 
 class Links:
@@ -71,9 +68,7 @@ class Links:
                 after=_after(query.cursor),
                 limit=query.limit,
             )
-        last = None
-        if len(found) == query.limit:
-            last = cursor_of(f"{found[-1].terminal}:{found[-1].link}")
+        last = next_page(found, query.limit, lambda one: f"{one.terminal}:{one.link}")
         return models.LinkList(links=[_shown(state) for state in found], next=last)
 
     async def _of_terminal(self, call: Call) -> models.LinkList:
@@ -97,9 +92,7 @@ class Links:
                 connection, wanted, after=_place_after(query.cursor), limit=query.limit
             )
             await _make_sure_of(connection, wanted.terminal, found)
-        last = None
-        if len(found) == query.limit:
-            last = cursor_of(":".join(map(str, found[-1].place)))
+        last = next_page(found, query.limit, lambda one: ":".join(map(str, one.place)))
         return models.CarriedList(carried=[_shown_carried(one) for one in found], next=last)
 
 
@@ -135,22 +128,15 @@ def _shown(state: links.LinkState) -> models.LinkState:
 
 
 def _after(cursor: str | None) -> tuple[int, str] | None:
-    text = text_after(cursor)
-    if text is None:
-        return None
-    number, _, link = text.partition(":")
-    return _number(number), link
+    parts = parts_after(cursor, 2)
+    return None if parts is None else (number_of(parts[0]), parts[1])
 
 
 def _place_after(cursor: str | None) -> capacities.Place | None:
-    text = text_after(cursor)
-    if text is None:
+    parts = parts_after(cursor, 5)
+    if parts is None:
         return None
-    start_ms, link, node, incarnation, path = (*text.split(":", 4), "", "", "", "")[:5]
-    return capacities.Place(_number(start_ms), link, _number(node), _number(incarnation), path)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) < _BEYOND):
-        raise Problem(HTTPStatus.BAD_REQUEST, "the cursor is none of this list's")
-    return int(text)
+    start_ms, link, node, incarnation, path = parts
+    return capacities.Place(
+        number_of(start_ms), link, number_of(node), number_of(incarnation), path
+    )

@@ -16,7 +16,7 @@ from dama.prediction.geojson import GeoJsonError, from_geojson
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
 from underpass_control.http.at_once import AtOnce
-from underpass_control.http.cursor import cursor_of, text_after
+from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.map_names import source_of
 from underpass_control.http.problem import Problem
@@ -127,7 +127,7 @@ class Maps:
             Map(source=row.source, obstructions=row.obstructions, tiles=_tiles(sets, row.source))
             for row in rows
         ]
-        last = cursor_of(rows[-1].source) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.source)
         return MapList(maps=found, next=last)
 
     async def _replace(self, call: Call) -> MapTaken:

@@ -36,6 +36,8 @@ Tag = Annotated[
         pattern=r"^[^\s;,\x00-\x1f\x7f]([^;,\x00-\x1f\x7f]*[^\s;,\x00-\x1f\x7f])?$",
     ),
 ]
+# Visible ASCII: it is a version, and compared as it is.
+SoftwareVersion = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
 TenantId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
@@ -230,6 +232,24 @@ class TerminalQuery(Page):
 
     beam: BeamId | None = None
     tag: Tag | None = None
+
+
+class NodeReport(Model):
+    """What a node has last said of itself; without `reported`, it has said nothing yet."""
+
+    node: NodeNumber
+    role: Literal["terminal", "gateway"]
+    version: SoftwareVersion | None = None
+    # Absent without a certificate.
+    certificate_end: AwareDatetime | None = None
+    reported: Instant | None = None
+
+
+class NodeList(Model):
+    """A page of what nodes have said of themselves, in order of nodes and roles."""
+
+    nodes: list[NodeReport]
+    next: str | None = None
 
 
 class TagCount(Model):

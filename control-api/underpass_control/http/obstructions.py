@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, field_validator
 from dama.prediction.geojson import GeoJsonError, from_geojson
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
-from underpass_control.http.cursor import cursor_of, text_after
+from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
@@ -106,7 +106,7 @@ class Obstructions:
                 after=text_after(query.cursor),
                 limit=query.limit,
             )
-        last = cursor_of(found[-1]["id"]) if len(found) == query.limit else None
+        last = next_page(found, query.limit, lambda one: one["id"])
         return ObstructionPage(features=found, next=last)
 
     async def _set(self, call: Call) -> models.Accepted:

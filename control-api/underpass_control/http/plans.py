@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
 from underpass_control.http import plan_models as models
-from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import READERS, Call, Endpoint
 from underpass_control.http.models import Page
 from underpass_control.http.problem import Problem
@@ -101,7 +101,7 @@ class Plans:
                 before=number_after(query.cursor),
                 limit=query.limit,
             )
-        last = cursor_of(rows[-1].version) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.version)
         found = [
             models.Version(
                 plan=row.version,
@@ -146,7 +146,7 @@ class Plans:
                 after=number_after(query.cursor),
                 limit=query.limit,
             )
-        last = cursor_of(found[-1].node) if len(found) == query.limit else None
+        last = next_page(found, query.limit, lambda one: one.node)
         shown_ones = [
             models.Acknowledgement(node=one.node, applied=moment_of(one.applied_ms))
             for one in found

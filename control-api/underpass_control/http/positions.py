@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dama.prediction.fix import CLOCK_TOLERANCE_MS
 from underpass_control.http import models
-from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import EVERYBODY, READERS, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.reporting import check_may_report
@@ -142,13 +142,13 @@ class Positions:
                 after=number_after(query.cursor),
                 limit=query.limit,
             )
-        last = cursor_of(found[-1].terminal) if len(found) == query.limit else None
+        last = next_page(found, query.limit, lambda one: one.terminal)
         return models.NewestPositions(positions=[_shown(one) for one in found], next=last)
 
     async def _track(self, call: Call) -> models.Track:
         query = call.query(models.TrackQuery)
         found = await self._find(call, query)
-        last = cursor_of(found[-1].time_ms) if len(found) == query.limit else None
+        last = next_page(found, query.limit, lambda one: one.time_ms)
         return models.Track(positions=[_shown(position) for position in found], next=last)
 
     async def _newest(self, call: Call) -> models.Position:

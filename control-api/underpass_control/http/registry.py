@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from underpass_control.access.audit import Changed
 from underpass_control.access.users import get_tenant
 from underpass_control.http import models
-from underpass_control.http.cursor import cursor_of, number_after, text_after
+from underpass_control.http.cursor import next_page, number_after, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
@@ -151,7 +151,7 @@ class Registry:
             rows = await registry.page(
                 connection, tables.Beam, after=text_after(query.cursor), limit=query.limit
             )
-        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.id)
         shown = _shown_beam(call)
         return models.BeamList(beams=[shown(row) for row in rows], next=last)
 
@@ -185,7 +185,7 @@ class Registry:
                 limit=query.limit,
                 where=where,
             )
-        last = cursor_of(rows[-1].node) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.node)
         return models.TerminalList(terminals=[_terminal(row) for row in rows], next=last)
 
     async def _terminal(self, call: Call) -> Answer:
@@ -235,7 +235,7 @@ class Registry:
                 connection, after=text_after(query.cursor), limit=query.limit
             )
         found = [models.TagCount(tag=row.tag, terminals=row.terminals) for row in rows]
-        last = cursor_of(rows[-1].tag) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.tag)
         return models.TagList(tags=found, next=last)
 
     async def _delete_terminal(self, call: Call) -> Answer:

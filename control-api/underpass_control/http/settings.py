@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from underpass_control.access.audit import Changed
 from underpass_control.http import setting_models as models
-from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.models import Page
 from underpass_control.http.problem import Problem
@@ -81,7 +81,7 @@ class TerminalSettings:
             rows = await settings.page(
                 connection, after=number_after(query.cursor), limit=query.limit
             )
-        last = cursor_of(rows[-1].terminal) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.terminal)
         return models.SettingsList(settings=[_shown(row) for row in rows], next=last)
 
     async def _get(self, call: Call) -> Answer:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from underpass_control.access import users
 from underpass_control.access.audit import Changed
 from underpass_control.http import account_models as models
-from underpass_control.http.cursor import cursor_of, text_after
+from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import ADMINISTRATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.models import Page, TenantId
 from underpass_control.http.problem import Problem
@@ -70,7 +70,7 @@ class Tenants:
             rows = await users.page_of_tenants(
                 connection, after=text_after(query.cursor), limit=query.limit
             )
-        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.id)
         found = [models.Tenant(id=row.id, name=row.name) for row in rows]
         return models.TenantList(tenants=found, next=last)
 

@@ -17,7 +17,7 @@ from underpass_control.http.administration import (
     token_state,
 )
 from underpass_control.http.callers import Callers
-from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import ADMINISTRATORS, Answer, Call, Endpoint
 from underpass_control.http.models import Page
 from underpass_control.http.problem import Problem
@@ -78,7 +78,7 @@ class Tokens:
             rows = await tokens.page_of_tokens(
                 connection, after=number_after(query.cursor), limit=query.limit
             )
-        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.id)
         found = [models.Token.model_validate(token_state(row)) for row in rows]
         return models.TokenList(tokens=found, next=last)
 

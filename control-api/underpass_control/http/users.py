@@ -19,7 +19,7 @@ from underpass_control.access.sessions import end_sessions_of
 from underpass_control.http import account_models as models
 from underpass_control.http.administration import check_tenant_exists, tenant_for
 from underpass_control.http.callers import Callers
-from underpass_control.http.cursor import cursor_of, text_after
+from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import ADMINISTRATORS, Answer, Call, Endpoint
 from underpass_control.http.models import Page
 from underpass_control.http.problem import Problem
@@ -93,7 +93,7 @@ class Users:
             rows = await users.page_of_users(
                 connection, after=text_after(query.cursor), limit=query.limit
             )
-        last = cursor_of(rows[-1].name) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.name)
         return models.UserList(users=[_shown(row) for row in rows], next=last)
 
     async def _put(self, call: Call) -> Answer:

@@ -19,6 +19,7 @@ from underpass_control.storage import (
     attachments,
     blockages,
     links,
+    nodes,
     registry,
     settings,
     usage,
@@ -125,6 +126,7 @@ class Intake:
         others = (
             moves,
             found.states,
+            found.nodes,
             found.blockages,
             found.announcements,
             found.acknowledgements,
@@ -137,6 +139,7 @@ class Intake:
             await links.put(connection, newest)
             await usage.count(connection, found.counts)
             await self._learn(connection, publish, gateway, newest, moves)
+            await nodes.put(connection, found.nodes)
             observed = await blockages.observe(connection, found.blockages)
             up = {(s.terminal, s.link, s.path): s.time_ms for s in newest if s.state == "up"}
             lifted = await blockages.lift(connection, up)

@@ -27,6 +27,7 @@ _MOST_LINKS = 10_000
 _MOST_COUNT = 2**63 - 1
 _MOST_MS = 2**53
 _MOST_TEXT = 128
+_LAST_END_MS = 253_402_300_799_999
 
 Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
 Milliseconds = Annotated[int, Field(ge=0, le=_MOST_MS)]
@@ -89,10 +90,20 @@ class ProofReport(Message):
     mac: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+class NodeReport(Message):
+    """What a node says of itself."""
+
+    version: models.SoftwareVersion
+    # No certificate ends after the year 9999 (RFC 5280, § 4.1.2.5).
+    certificate_end_ms: Annotated[int, Field(ge=0, le=_LAST_END_MS)] | None = None
+
+
 class StatusReport(Report):
     """What a node's links do."""
 
     kind: Literal["status"]
+    # As it seldom changes, it is in few reports.
+    node: NodeReport | None = None
     # Made by a terminal: where it is.
     proof: ProofReport | None = None
     time_ms: Milliseconds | None = None

@@ -14,6 +14,7 @@ from underpass_control.storage.announcements import Announced
 from underpass_control.storage.attachments import Attachment
 from underpass_control.storage.blockages import Observed
 from underpass_control.storage.links import LinkState
+from underpass_control.storage.nodes import NodeReport
 from underpass_control.storage.positions import Position
 from underpass_control.storage.settings import Reported
 from underpass_control.storage.usage import Count
@@ -41,6 +42,7 @@ class Sorted:
 
     states: list[LinkState] = field(default_factory=list)
     counts: list[Count] = field(default_factory=list)
+    nodes: list[NodeReport] = field(default_factory=list)
     positions: list[Position] = field(default_factory=list)
     blockages: list[Observed] = field(default_factory=list)
     announcements: list[Announced] = field(default_factory=list)
@@ -112,11 +114,24 @@ class Sorter:
                 links[link.terminal] = link
         into.strangers |= strangers
         into.elsewhere |= elsewhere
+        if status.node is not None:
+            into.nodes.append(self._node(entry.node, status.node, time_ms))
         for link in links.values():
             if link.measured is not None and not link.measured.is_plausible:
                 into.implausible += 1
             into.states.append(self._state(entry.node, status, link, time_ms))
             into.counts.append(_count(entry.node, status, link, time_ms))
+
+    def _node(self, node: int, said: messages.NodeReport, time_ms: int) -> NodeReport:
+        is_gateway = node == self.gateway
+        return NodeReport(
+            node=node,
+            role="gateway" if is_gateway else "terminal",
+            terminal=None if is_gateway else node,
+            version=said.version,
+            certificate_end_ms=said.certificate_end_ms,
+            time_ms=time_ms,
+        )
 
     def _state(
         self, node: int, status: messages.StatusReport, link: messages.LinkReport, time_ms: int

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from underpass_control.alerts.hysteresis import Firing
 from underpass_control.alerts.messages import News, mail_body, webhook_body
 from underpass_control.alerts.rules import Rule, RuleKind, Subject
 from underpass_control.instants import moment_of, rfc3339
-from underpass_control.storage.models import Alert, AlertMessage, AlertRule, AlertTarget
+from underpass_control.storage.models import (
+    Alert,
+    AlertMessage,
+    AlertPending,
+    AlertRule,
+    AlertTarget,
+)
 
 # What waits to be sent to a target; what comes then is not sent to it at all.
 MOST_WAITING = 2_000
@@ -25,13 +32,62 @@ AT_ONCE = 500
 async def rules(connection: AsyncConnection) -> list[Rule]:
     """Return all rules."""
     rows = await connection.execute(select(AlertRule.__table__).order_by(AlertRule.id))
-    return [Rule(row.id, row.name, RuleKind(row.kind), row.limit_ms, row.beam_id) for row in rows]
+    return [
+        Rule(
+            row.id,
+            row.name,
+            RuleKind(row.kind),
+            row.limit_ms,
+            row.beam_id,
+            row.for_ms,
+            row.keep_firing_for_ms,
+            row.version,
+        )
+        for row in rows
+    ]
 
 
-async def firing(connection: AsyncConnection) -> Sequence[Row[Any]]:
-    """Return the alerts that fire."""
-    query = select(Alert.__table__).where(Alert.resolved_ms.is_(None))
-    return (await connection.execute(query)).all()
+async def firing(connection: AsyncConnection) -> dict[int, Firing]:
+    """Return the alerts that fire, by number."""
+    columns = (Alert.id, Alert.rule_id, Alert.terminal, Alert.link, Alert.gone_ms)
+    rows = await connection.execute(select(*columns).where(Alert.resolved_ms.is_(None)))
+    # A rule that has been deleted has no number that another one has.
+    return {
+        row.id: Firing(Subject(row.rule_id or 0, row.terminal, row.link), row.gone_ms)
+        for row in rows
+    }
+
+
+async def pending(connection: AsyncConnection) -> dict[Subject, int]:
+    """Return since when conditions hold that do not fire yet."""
+    rows = await connection.execute(select(AlertPending.__table__))
+    return {Subject(row.rule_id, row.terminal, row.link): row.since_ms for row in rows}
+
+
+async def pend(connection: AsyncConnection, subjects: Iterable[Subject], now_ms: int) -> None:
+    """Store that at most `AT_ONCE` conditions hold from now on; what pends already stays so."""
+    values = [
+        {"rule_id": one.rule, "terminal": one.terminal, "link": one.link, "since_ms": now_ms}
+        for one in subjects
+    ]
+    if values:
+        made = _insert(connection, AlertPending).values(values).on_conflict_do_nothing()
+        await connection.execute(made)
+
+
+async def forget(connection: AsyncConnection, subjects: Iterable[Subject]) -> None:
+    """Delete at most `AT_ONCE` conditions that pend."""
+    key = tuple_(AlertPending.rule_id, AlertPending.terminal, AlertPending.link)
+    asked = [tuple(one) for one in subjects]
+    if asked:
+        await connection.execute(delete(AlertPending).where(key.in_(asked)))
+
+
+async def mark(connection: AsyncConnection, numbers: Collection[int], gone_ms: int | None) -> None:
+    """Store of at most `AT_ONCE` alerts since when their condition is gone; None: it holds."""
+    if numbers:
+        fires = update(Alert).where(Alert.id.in_(numbers), Alert.resolved_ms.is_(None))
+        await connection.execute(fires.values(gone_ms=gone_ms))
 
 
 async def fire(
@@ -56,8 +112,7 @@ async def fire(
     ]
     if not values:
         return []
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    made = dialect.insert(Alert).values(values).on_conflict_do_nothing()
+    made = _insert(connection, Alert).values(values).on_conflict_do_nothing()
     return (await connection.execute(made.returning(*Alert.__table__.columns))).all()
 
 
@@ -232,3 +287,8 @@ def shown(row: Row[Any]) -> dict[str, Any]:
         ),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _insert(connection: AsyncConnection, table: type[Alert] | type[AlertPending]) -> Any:
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    return dialect.insert(table)

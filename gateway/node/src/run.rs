@@ -336,7 +336,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     tasks.extend(exchanges);
     let started = Instant::now();
     let control_clock = Arc::new(ControlClock::default());
-    let reporting = Reporting::start(&config, &shell, &control_clock, counted, started)?;
+    let reporting = Reporting::start(&config, &shell, &control_clock, &security, counted, started)?;
     let report_sender = reporting.sender.clone();
     let acknowledge = acknowledge_plans(report_sender.clone());
     let (plans, telling) = Plans::start(&current, &shell, &control_clock, acknowledge);

@@ -14,10 +14,11 @@ mod report;
 
 pub use kinds::{
     Announcement, Blockage, BlockageSource, CapacityReason, LinkReport, LinkState,
-    MeasuredCapacity, PlanAcknowledgement, Position, SettingsOutcome, Status,
+    MeasuredCapacity, NodeReport, PlanAcknowledgement, Position, SettingsOutcome, Status,
 };
 pub use message::{MAX_MESSAGE_BYTES, MAX_REPORTS, Message, MessageError, SERVICE};
 pub use outbox::{Batch, Outbox, Urgency};
 pub use report::{
-    Body, EFFICIENCIES, Kind, MAX_LINKS, MAX_NAME_BYTES, Report, ReportError, Stamps,
+    Body, EFFICIENCIES, Kind, MAX_LINKS, MAX_NAME_BYTES, MAX_VERSION_CHARS, Report, ReportError,
+    Stamps,
 };

@@ -7,12 +7,19 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::kinds::{
-    Announcement, Blockage, MAX_REASON_BYTES, PlanAcknowledgement, Position, SettingsOutcome,
-    Status,
+    Announcement, Blockage, MAX_REASON_BYTES, NodeReport, PlanAcknowledgement, Position,
+    SettingsOutcome, Status,
 };
 
 /// The longest name in a report (of a path, a beam, an obstruction), bytes.
 pub const MAX_NAME_BYTES: usize = 128;
+
+/// The longest version of a node's software, visible ASCII characters.
+pub const MAX_VERSION_CHARS: usize = 64;
+
+/// The end of a certificate that never ends (RFC 5280, § 4.1.2.5), ms since
+/// the Unix epoch: none is later.
+const LAST_END_MS: u64 = 253_402_300_799_999;
 
 /// At most so many links are in one status; a node with more sends several.
 pub const MAX_LINKS: usize = 256;
@@ -90,6 +97,9 @@ pub enum ReportError {
     /// A text is empty, too long, or has control characters.
     #[error("{0}: must have 1 to {1} bytes, without control characters")]
     Text(&'static str, usize),
+    /// A version of software is empty, too long, or not visible ASCII.
+    #[error("version: must have 1 to {MAX_VERSION_CHARS} visible ASCII characters")]
+    Version,
     /// Too many links.
     #[error("{0} links in a status, more than {MAX_LINKS}")]
     Links(usize),
@@ -118,6 +128,9 @@ impl Body {
             Body::Status(status) => {
                 if status.links.len() > MAX_LINKS {
                     return Err(ReportError::Links(status.links.len()));
+                }
+                if let Some(node) = &status.node {
+                    check_node(node)?;
                 }
                 for link in &status.links {
                     name("path", &link.path)?;
@@ -150,6 +163,16 @@ impl Body {
 
 /// Bits per unit of capacity that a MODCOD may have.
 pub const EFFICIENCIES: RangeInclusive<f64> = 0.001..=1000.0;
+
+fn check_node(node: &NodeReport) -> Result<(), ReportError> {
+    let length = (1..=MAX_VERSION_CHARS).contains(&node.version.len());
+    if !length || !node.version.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(ReportError::Version);
+    }
+    // Both are below 2^53: a double holds them exactly.
+    let end = node.certificate_end_ms.map(|end| end as f64);
+    within("certificate_end_ms", end, 0.0..=LAST_END_MS as f64)
+}
 
 fn within(
     member: &'static str,
@@ -235,6 +258,7 @@ mod tests {
                 time_ms: None,
                 clock_offset_ms: None,
                 synchronised: false,
+                node: None,
                 links: vec![],
             })
         };
@@ -255,6 +279,30 @@ mod tests {
         ];
         assert!(identities.eq(expected), "{made:?}");
         assert!(made.iter().all(|report| report.incarnation == 7));
+    }
+
+    #[test]
+    fn a_version_is_short_and_visible_and_a_certificate_ends_by_the_year_9999() {
+        let of = |version: &str, certificate_end_ms| {
+            let node = NodeReport {
+                version: version.to_owned(),
+                certificate_end_ms,
+            };
+            Body::Status(Status {
+                time_ms: None,
+                clock_offset_ms: None,
+                synchronised: false,
+                node: Some(node),
+                links: vec![],
+            })
+            .check()
+        };
+        assert_eq!(of(&"1".repeat(64), None), Ok(()));
+        assert_eq!(of("1.2.3-rc.1+a", Some(LAST_END_MS)), Ok(()));
+        for version in ["", &"1".repeat(65), "1 2", "1\n2", "1.ä"] {
+            assert_eq!(of(version, None), Err(ReportError::Version), "{version:?}");
+        }
+        assert!(of("1", Some(LAST_END_MS + 1)).is_err());
     }
 
     #[test]

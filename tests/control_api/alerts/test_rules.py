@@ -13,6 +13,8 @@ FINE = Facts(11, "ku-1", NOW_MS, {}, {}, {Link.FORWARD: 8_000_000, Link.RETURN: 
 UNHEARD = Rule(1, "silent", RuleKind.UNHEARD, 60_000)
 LINK_DOWN = Rule(2, "lost", RuleKind.LINK_DOWN, 30_000)
 DEBT = Rule(3, "owes", RuleKind.DEBT, 10_000)
+CERTIFICATE = Rule(4, "ends", RuleKind.CERTIFICATE, 86_400_000)
+VERSION = Rule(5, "behind", RuleKind.VERSION, 0, version="1.2.0")
 
 
 def subjects(*facts: Facts, rules: tuple[Rule, ...] = (UNHEARD, LINK_DOWN, DEBT)) -> set[Subject]:
@@ -55,3 +57,29 @@ def test_a_rule_of_a_beam_is_of_no_other_and_maintenance_is_quiet() -> None:
     assert subjects(silent, rules=(replace(UNHEARD, beam="ku-2"),)) == set()
     assert subjects(silent, rules=(replace(UNHEARD, beam="ku-1"),)) == {Subject(1, 11, "")}
     assert subjects(replace(silent, is_quiet=True)) == set()
+
+
+def test_a_certificate_has_to_be_good_for_the_limit() -> None:
+    for end_ms, text in (
+        (None, None),
+        (NOW_MS + 86_400_000, None),
+        (NOW_MS + 86_399_999, "ends at 1970-01-02T00:16:39.999Z"),
+        (NOW_MS, "ended at"),
+        (0, "ended at 1970-01-01T00:00:00.000Z"),
+    ):
+        found = wrong([CERTIFICATE], [replace(FINE, certificate_end_ms=end_ms)], NOW_MS)
+        assert set(found) == (set() if text is None else {Subject(4, 11, "")}), end_ms
+        assert text is None or text in found[Subject(4, 11, "")]
+
+
+def test_another_version_than_the_named_one_is_wrong_and_an_unknown_one_is_not() -> None:
+    for version, is_wrong in ((None, False), ("1.2.0", False), ("1.1.9", True), ("9.0.0", True)):
+        found = wrong([VERSION], [replace(FINE, version=version)], NOW_MS)
+        assert set(found) == ({Subject(5, 11, "")} if is_wrong else set()), version
+    (text,) = wrong([VERSION], [replace(FINE, version="1.1.9")], NOW_MS).values()
+    assert text == "terminal 11 runs version 1.1.9, not 1.2.0"
+
+
+def test_no_terminal_makes_others_look_outdated() -> None:
+    liar, honest = replace(FINE, version="999"), replace(FINE, terminal=12, version="1.2.0")
+    assert set(wrong([VERSION], [liar, honest], NOW_MS)) == {Subject(5, 11, "")}

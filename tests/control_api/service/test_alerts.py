@@ -24,7 +24,14 @@ from underpass_control.pruning import prune
 from underpass_control.roles import Role
 from underpass_control.settings import Settings
 from underpass_control.storage import alerts
-from underpass_control.storage.models import AlertMessage, AlertTarget, LinkState, Terminal
+from underpass_control.storage.models import (
+    Alert,
+    AlertMessage,
+    AlertPending,
+    AlertTarget,
+    LinkState,
+    Terminal,
+)
 
 from tests.control_api.service.api import FIRST, Api, now_ms, served
 from tests.control_api.service.test_interventions import add as intervene
@@ -69,8 +76,10 @@ class Hook:
         self._api.run(self.server.close())
 
 
-def rule(api: Api, kind: str = "unheard", limit_s: float = 60, **more: object) -> Any:
-    body = {"name": kind, "kind": kind, "limit_s": limit_s, **more}
+def rule(api: Api, kind: str = "unheard", limit_s: float | None = 60, **more: object) -> Any:
+    # Each look counts, unless a test is about how long a condition has to hold.
+    at_once = {"for_s": 0, "keep_firing_for_s": 0}
+    body = {"name": kind, "kind": kind, "limit_s": limit_s, **at_once, **more}
     made = api.call("POST", "/v1/alert-rules", body)
     assert made.status == 201, made.text
     return made.json
@@ -207,6 +216,91 @@ def test_maintenance_is_quiet(quiet: Api) -> None:
     silent_since(quiet, 0)
     intervene(quiet, "maintenance", terminal=FIRST)
     assert looked(quiet) == []
+
+
+def test_what_comes_and_goes_is_told_once_by_however_many_processes(quiet: Api) -> None:
+    rule(quiet, keep_firing_for_s=3_600)
+    for _ in range(3):
+        silent_since(quiet, 0)
+        quiet.run(_together(quiet))
+        silent_since(quiet, now_ms())
+        quiet.run(_together(quiet))
+    (one,) = looked(quiet)
+    assert quiet.get("/v1/alerts").json["alerts"] == [one]
+    earlier(quiet, Alert.gone_ms, 3_600_000)
+    quiet.run(_together(quiet))
+    (over,) = quiet.get("/v1/alerts").json["alerts"]
+    assert (over["id"], "resolved" in over) == (one["id"], True)
+
+
+def test_what_has_not_held_for_its_time_does_not_fire_and_restarts_do_not_begin_anew(
+    quiet: Api,
+) -> None:
+    rule(quiet, for_s=600)
+    silent_since(quiet, 0)
+    assert looked(quiet) == []
+    # Gone for a look: it begins anew.
+    earlier(quiet, AlertPending.since_ms, 700_000)
+    silent_since(quiet, now_ms())
+    assert looked(quiet) == []
+    silent_since(quiet, 0)
+    quiet.run(_together(quiet))
+    assert looked(quiet) == []
+    earlier(quiet, AlertPending.since_ms, 600_000)
+    # Nothing that looks has a memory of its own.
+    assert len(looked(quiet)) == 1
+    assert quiet.run(_pending(quiet)) == {}
+
+
+async def _pending(api: Api) -> dict[Any, int]:
+    async with api.database.reading() as connection:
+        return await alerts.pending(connection)
+
+
+def earlier(api: Api, column: Any, by_ms: int) -> None:
+    """Have what was stored last have begun earlier."""
+
+    async def run() -> None:
+        async with api.database.transaction() as connection:
+            changed = update(column.class_).values({column.key: column - by_ms})
+            assert (await connection.execute(changed)).rowcount == 1
+
+    api.run(run())
+
+
+def test_certificates_that_end_and_other_versions_fire_until_they_are_right(quiet: Api) -> None:
+    def said(version: str, end_ms: int) -> None:
+        node = {"version": version, "certificate_end_ms": end_ms}
+        taken(quiet, entry(status(node=node)))
+
+    rule(quiet, "certificate", 86_400)
+    rule(quiet, "version", None, version="2.0.0")
+    said("1.9.0", now_ms() + 80_000_000)
+    found = {one["kind"]: one["text"] for one in looked(quiet)}
+    assert set(found) == {"certificate", "version"}
+    assert found["version"] == f"terminal {FIRST} runs version 1.9.0, not 2.0.0"
+    said("2.0.0", now_ms() + 90_000_000)
+    assert looked(quiet) == []
+
+
+def test_a_rule_has_what_its_kind_needs_and_nothing_else(quiet: Api) -> None:
+    for wrong in (
+        {"kind": "certificate"},
+        {"kind": "version"},
+        {"kind": "version", "version": "1", "limit_s": 5},
+        {"kind": "unheard", "limit_s": 5, "version": "1"},
+        {"kind": "version", "version": "1 2"},
+        {"kind": "version", "version": "1" * 65},
+        {"kind": "unheard", "limit_s": 5, "for_s": -1},
+        {"kind": "unheard", "limit_s": 5, "keep_firing_for_s": 1e9},
+    ):
+        refused = quiet.call("POST", "/v1/alert-rules", {"name": "x", **wrong})
+        assert refused.status == 422, wrong
+    body = {"name": "x", "kind": "version", "version": "1.0"}
+    made = quiet.call("POST", "/v1/alert-rules", body).json
+    assert (made["for_s"], made["keep_firing_for_s"]) == (0, 60)
+    assert "limit_s" not in made
+    assert quiet.get("/v1/alert-rules").json["rules"] == [made]
 
 
 def test_who_acknowledges_second_is_told_who_was_first(quiet: Api) -> None:

@@ -18,6 +18,7 @@ from underpass_control.instants import moment_of
 from dama.prediction.geojson import to_geojson
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_positions import position
+from tests.control_api.service.test_reports import entry, status, taken
 from tests.dama.prediction.test_laws import MAP
 
 
@@ -139,6 +140,15 @@ def test_the_plans_of_a_beam_are_shown_by_version_time_and_terminal(
     question.write_text('{"link": "return"}')
     answer = json.loads(shell("plan", "what-if", "ku-1", str(question), "--json"))
     assert {one["terminal"] for one in answer["totals"]} == {FIRST, SECOND}
+
+
+def test_nodes_are_listed(shell: Shell, api: Api) -> None:
+    assert json.loads(shell("node", "list", "--json")) == []
+    node = {"version": "1.2.3", "certificate_end_ms": 1_803_006_000_000}
+    taken(api, entry(status(node=node)))
+    (shown,) = json.loads(shell("node", "list", "--json"))
+    assert (shown["node"], shown["version"]) == (FIRST, "1.2.3")
+    assert shown["certificate_end"] in shell("node", "list")
 
 
 def test_links_and_blockages_are_listed(shell: Shell) -> None:

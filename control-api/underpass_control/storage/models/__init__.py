@@ -4,7 +4,13 @@ Times are integer milliseconds since the Unix epoch, rates bit/s, amounts bits, 
 degrees, speeds m/s, headings degrees from true north.
 """
 
-from underpass_control.storage.models.alerts import Alert, AlertMessage, AlertRule, AlertTarget
+from underpass_control.storage.models.alerts import (
+    Alert,
+    AlertMessage,
+    AlertPending,
+    AlertRule,
+    AlertTarget,
+)
 from underpass_control.storage.models.base import Base
 from underpass_control.storage.models.blockages import (
     Announcement,
@@ -23,6 +29,7 @@ from underpass_control.storage.models.ledger import (
     SettledUsage,
 )
 from underpass_control.storage.models.links import LinkState, LinkUsage
+from underpass_control.storage.models.nodes import NodeReport
 from underpass_control.storage.models.planning import Acknowledgement, CapacityStep, Lease, Plan
 from underpass_control.storage.models.positions import PositionReport, RememberedDrive, Route
 from underpass_control.storage.models.registry import Beam, Terminal, TerminalTag
@@ -36,6 +43,7 @@ __all__ = [
     "Acknowledgement",
     "Alert",
     "AlertMessage",
+    "AlertPending",
     "AlertRule",
     "AlertTarget",
     "Announcement",
@@ -54,6 +62,7 @@ __all__ = [
     "LinkState",
     "LinkUsage",
     "MapTile",
+    "NodeReport",
     "Obstruction",
     "Plan",
     "PositionReport",

@@ -20,7 +20,14 @@ class AlertRule(Base):
     name: Mapped[str] = mapped_column(String(200))
     # As `underpass_control.alerts.rules.RuleKind` has them.
     kind: Mapped[str] = mapped_column(String(16))
+    # 0 for a kind without a limit.
     limit_ms: Mapped[int]
+    # For how long its condition has to hold before it fires, and to be gone before what fires is
+    # resolved.
+    for_ms: Mapped[int] = mapped_column(default=0, server_default="0")
+    keep_firing_for_ms: Mapped[int] = mapped_column(default=0, server_default="60000")
+    # The software that terminals are to run, for a rule about that.
+    version: Mapped[str | None] = mapped_column(String(64))
     # None: for all beams.
     beam_id: Mapped[str | None] = mapped_column(ForeignKey("beam.id", ondelete="CASCADE"))
     revision: Mapped[int] = mapped_column(default=1)
@@ -45,6 +52,8 @@ class Alert(Base):
     link: Mapped[str] = mapped_column(String(8))
     text: Mapped[str] = mapped_column(String(300))
     since_ms: Mapped[int]
+    # Since when the condition of its rule does not hold any more; None while it does.
+    gone_ms: Mapped[int | None]
     resolved_ms: Mapped[int | None]
     acknowledged_by: Mapped[str | None] = mapped_column(String(200))
     acknowledged_ms: Mapped[int | None]
@@ -64,6 +73,21 @@ class Alert(Base):
         Index("ix_alert_resolved_ms", "resolved_ms"),
         _AUTO,
     )
+
+
+class AlertPending(Base):
+    """A rule's condition that holds, though not yet for as long as it has to before it fires."""
+
+    __tablename__ = "alert_pending"
+
+    rule_id: Mapped[int] = mapped_column(
+        RowId, ForeignKey("alert_rule.id", ondelete="CASCADE"), primary_key=True
+    )
+    terminal: Mapped[int] = mapped_column(
+        ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    link: Mapped[str] = mapped_column(String(8), primary_key=True)
+    since_ms: Mapped[int]
 
 
 class AlertTarget(Base):

@@ -129,7 +129,12 @@ impl World {
         let state = Arc::new(ApiState {
             speed_test: SpeedTest::new(shell.clone(), Box::new(|| None)),
             accounts: Arc::new(Accounts::new(&config).unwrap()),
-            reporter: Arc::new(Reporter::new(shell.clone(), &config, control_clock.clone())),
+            reporter: Arc::new(Reporter::new(
+                shell.clone(),
+                &config,
+                control_clock.clone(),
+                Security::Plain,
+            )),
             positions: None,
             report_sender: Some(report_sender),
             announced: Announced::default(),

@@ -12,6 +12,7 @@ use super::control::{self, ControlError};
 use super::reports::{self, Intake, ReportSender, Reporter, Sending, tell_status, watch_blockages};
 use crate::clock::ControlClock;
 use crate::config::Config;
+use crate::security::Security;
 use crate::shell::Shell;
 
 /// What reports, and what takes reports in.
@@ -38,10 +39,11 @@ impl Reporting {
         config: &Config,
         shell: &Arc<Shell>,
         clock: &Arc<ControlClock>,
+        security: &Security,
         incarnation: u64,
         started: Instant,
     ) -> Result<Reporting, ControlError> {
-        let reporter = Reporter::new(shell.clone(), config, clock.clone());
+        let reporter = Reporter::new(shell.clone(), config, clock.clone(), security.clone());
         let mut reporting = Reporting {
             reporter: Arc::new(reporter),
             sender: None,

@@ -15,8 +15,21 @@ pub struct Status {
     /// Whether the kernel says that the node's clock is synchronised.
     #[serde(default)]
     pub synchronised: bool,
+    /// What it says of itself; absent in most, as it seldom changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeReport>,
     /// Its links.
     pub links: Vec<LinkReport>,
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeReport {
+    /// The version of its software: 1 to 64 visible ASCII characters.
+    pub version: String,
+    /// When its certificate ends, ms since the Unix epoch; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_end_ms: Option<u64>,
 }
 
 /// One direction of one terminal's link, as its sending node sees it. Counts
@@ -173,6 +186,7 @@ mod tests {
             time_ms: Some(1),
             clock_offset_ms: Some(3),
             synchronised: true,
+            node: None,
             links: vec![link],
         }
     }

@@ -6,7 +6,8 @@ mod plan;
 mod settings;
 
 pub use link::{
-    Blockage, BlockageSource, CapacityReason, LinkReport, LinkState, MeasuredCapacity, Status,
+    Blockage, BlockageSource, CapacityReason, LinkReport, LinkState, MeasuredCapacity, NodeReport,
+    Status,
 };
 pub use place::{Announcement, Position};
 pub use plan::PlanAcknowledgement;

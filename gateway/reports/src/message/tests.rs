@@ -13,6 +13,10 @@ fn status(uptime_ms: u64) -> Report {
         time_ms: Some(1_795_230_000_123),
         clock_offset_ms: Some(-12),
         synchronised: true,
+        node: Some(NodeReport {
+            version: "0.1.0".into(),
+            certificate_end_ms: Some(1_803_006_000_000),
+        }),
         links: vec![LinkReport {
             terminal: 10,
             path: "satellite".into(),
@@ -96,6 +100,7 @@ fn vectors() -> [(&'static str, Vec<Report>); 7] {
         time_ms: None,
         clock_offset_ms: None,
         synchronised: false,
+        node: None,
         links: vec![bare_link],
     };
     let bare_position = Position {

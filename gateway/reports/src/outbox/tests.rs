@@ -11,6 +11,7 @@ fn status() -> Body {
         time_ms: None,
         clock_offset_ms: None,
         synchronised: false,
+        node: None,
         links: vec![],
     })
 }

@@ -153,6 +153,7 @@ mod tests {
             time_ms: None,
             clock_offset_ms: None,
             synchronised: false,
+            node: None,
             links: vec![],
         };
         Report {

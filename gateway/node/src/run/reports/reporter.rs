@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use underpass_capacity::Reason;
@@ -10,18 +10,20 @@ use underpass_cla::Class;
 use underpass_engine::{HopId, HopSnapshot, MeasuredLink};
 use underpass_plans::Direction;
 use underpass_reports::{
-    Body, CapacityReason, LinkReport, LinkState, MAX_LINKS, MeasuredCapacity, Status,
+    Body, CapacityReason, LinkReport, LinkState, MAX_LINKS, MeasuredCapacity, NodeReport, Status,
 };
 
 use super::ReportSender;
 use crate::clock::{self, ControlClock};
 use crate::config::{Config, Role};
+use crate::security::Security;
 use crate::shell::Shell;
 
 /// What a node says of its links.
 pub struct Reporter {
     shell: Arc<Shell>,
     clock: Arc<ControlClock>,
+    security: Security,
     direction: Direction,
     /// The terminal that this node is; a hub's neighbours are its terminals.
     terminal: Option<u64>,
@@ -30,11 +32,17 @@ pub struct Reporter {
 
 impl Reporter {
     /// The reporter of this node.
-    pub fn new(shell: Arc<Shell>, config: &Config, clock: Arc<ControlClock>) -> Reporter {
+    pub fn new(
+        shell: Arc<Shell>,
+        config: &Config,
+        clock: Arc<ControlClock>,
+        security: Security,
+    ) -> Reporter {
         let is_terminal = config.node.role == Role::Terminal;
         Reporter {
             shell,
             clock,
+            security,
             direction: match is_terminal {
                 true => Direction::Return,
                 false => Direction::Forward,
@@ -74,7 +82,18 @@ impl Reporter {
             time_ms: clock::utc_ms(),
             clock_offset_ms: self.clock.offset_ms(),
             synchronised: clock::synchronised(),
+            node: Some(self.node()),
             links: self.links(),
+        }
+    }
+
+    /// What this node is now.
+    fn node(&self) -> NodeReport {
+        let end = self.security.not_after();
+        let end = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok());
+        NodeReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            certificate_end_ms: end.and_then(|end| u64::try_from(end.as_millis()).ok()),
         }
     }
 
@@ -146,6 +165,34 @@ fn state_of(hop: &HopSnapshot) -> LinkState {
 /// A status is reported so often at the least.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 
+/// What a node says of itself is told so often at the least: whoever reads it
+/// may have begun to after it was last told.
+const NODE_EVERY: Duration = Duration::from_secs(60);
+
+/// When a node has told what of itself, and whether it is told again.
+#[derive(Debug, Default)]
+struct NodeTold(Option<(Instant, NodeReport)>);
+
+impl NodeTold {
+    /// Whether `node` is another than was told last.
+    fn is_news(&self, node: &NodeReport) -> bool {
+        self.0.as_ref().is_none_or(|(_, told)| told != node)
+    }
+
+    /// What goes with a status that is told now.
+    fn with(&mut self, node: NodeReport, now: Instant) -> Option<NodeReport> {
+        let is_recent = self
+            .0
+            .as_ref()
+            .is_some_and(|(at, _)| now < *at + NODE_EVERY);
+        if is_recent && !self.is_news(&node) {
+            return None;
+        }
+        self.0 = Some((now, node.clone()));
+        Some(node)
+    }
+}
+
 /// Looks at the status at each `period` until dropped, and reports it if there
 /// is news, or none was reported for long: an idle terminal's reports cost the
 /// beam more than anything else it sends. Where there are more links than a
@@ -154,15 +201,20 @@ pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender,
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last: Option<(Instant, Status)> = None;
+    let mut node_told = NodeTold::default();
     loop {
         let now = ticks.tick().await;
         let mut status = reporter.status();
+        let node = reporter.node();
         let told = last.as_ref().is_some_and(|(at, told)| {
-            now + period / 2 < *at + LONGEST_SILENCE && !status.has_news(told)
+            now + period / 2 < *at + LONGEST_SILENCE
+                && !status.has_news(told)
+                && !node_told.is_news(&node)
         });
         if told {
             continue;
         }
+        status.node = node_told.with(node, now);
         last = Some((now, status.clone()));
         let mut rest = status.links.split_off(status.links.len().min(MAX_LINKS));
         while !rest.is_empty() {
@@ -174,5 +226,36 @@ pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender,
             }));
         }
         reports.send(Body::Status(status));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_tells_of_itself_at_once_when_it_changes_and_each_minute() {
+        let node = |certificate_end_ms| NodeReport {
+            version: "1".to_owned(),
+            certificate_end_ms,
+        };
+        let start = Instant::now();
+        let mut told = NodeTold::default();
+        assert!(told.is_news(&node(None)));
+        let mut at = |s: u64, end| {
+            let with = told.with(node(end), start + Duration::from_secs(s));
+            assert!(!told.is_news(&node(end)));
+            with.is_some()
+        };
+        let seen = [
+            (0, None),
+            (1, None),
+            (59, None),
+            (60, None),
+            (61, Some(5)),
+            (62, Some(5)),
+        ];
+        let is_told = seen.map(|(s, end)| at(s, end));
+        assert_eq!(is_told, [true, false, false, true, true, false]);
     }
 }

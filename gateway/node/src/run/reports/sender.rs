@@ -96,6 +96,7 @@ mod tests {
             time_ms: None,
             clock_offset_ms: None,
             synchronised: false,
+            node: None,
             links: vec![],
         }));
         assert_eq!(made.try_recv().unwrap().report.incarnation, 3);

@@ -1,0 +1,21 @@
+import type { LinkState } from "../api/types";
+import type { Vehicle } from "../fleet/fleet";
+
+/** An idle terminal reports each 10 s, and a report may take some seconds: more is silence. */
+const SILENT_AFTER_MS = 25_000;
+
+export interface Heard {
+  /** The last report of the terminal itself. */
+  state: LinkState;
+  /** When it came, and since when nothing has. */
+  receivedMs: number;
+  silent: boolean;
+}
+
+/** What has last come of a terminal itself; what its gateway says of it does not count. */
+export function lastHeard(vehicle: Vehicle, nowMs: number): Heard | undefined {
+  const state = [vehicle.return, vehicle.forward].find((one) => one?.node === vehicle.node);
+  if (!state) return undefined;
+  const receivedMs = Date.parse(state.received);
+  return { state, receivedMs, silent: nowMs - receivedMs > SILENT_AFTER_MS };
+}

@@ -1,0 +1,47 @@
+import { describe, expect, test } from "vitest";
+import { ruleOf, ruleText } from "../src/alerts/rule-text";
+import type { AlertRule } from "../src/api/types";
+import { lastHeard } from "../src/terminal/heard";
+import { lifetime } from "../src/terminal/lifetime";
+import { link, START_MS } from "./made";
+
+const none = { expected: new Map(), blocked: {} };
+
+describe("what was last heard of a terminal", () => {
+  test("is its own word, however much later its gateway speaks of it", () => {
+    const vehicle = { node: 11, ...none, forward: link(11, 100), return: link(11, 10, { link: "return", node: 11 }) };
+    const heard = lastHeard(vehicle, START_MS + 100_000);
+    expect(heard?.receivedMs).toBe(START_MS + 10_000);
+    expect(heard?.silent).toBe(true);
+    expect(lastHeard(vehicle, START_MS + 35_000)?.silent).toBe(false);
+    expect(lastHeard({ node: 11, ...none, forward: link(11, 100) }, START_MS)).toBeUndefined();
+  });
+});
+
+describe("a certificate", () => {
+  const end = START_MS + 10 * 86_400_000;
+  test("says how long it is good for", () => {
+    expect(lifetime(end, START_MS)).toMatch(/^ends \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, 10 days left$/);
+    expect(lifetime(end, end - 86_400_000)).toMatch(/, 24 hours left$/);
+    expect(lifetime(end, end - 1)).toMatch(/, less than two hours left$/);
+    expect(lifetime(end, end)).toMatch(/^ended /);
+  });
+});
+
+describe("a rule", () => {
+  const rule = (more: Partial<AlertRule>): AlertRule => ({
+    id: 1, name: "x", kind: "unheard", for_s: 0, keep_firing_for_s: 60, ...more,
+  });
+  test("has its limit in the unit of its kind", () => {
+    expect(ruleOf({ name: "x", kind: "certificate", limit: "30" })).toEqual({ name: "x", kind: "certificate", limit_s: 2_592_000 });
+    expect(ruleOf({ name: "x", kind: "debt", limit: "0.5", for_s: "0", keep_firing_for_s: "5" })).toEqual({
+      name: "x", kind: "debt", limit_s: 0.5, for_s: 0, keep_firing_for_s: 5,
+    });
+    expect(ruleOf({ name: "x", kind: "version", version: "1.2" })).toEqual({ name: "x", kind: "version", version: "1.2" });
+  });
+  test("is said in words", () => {
+    expect(ruleText(rule({ kind: "certificate", limit_s: 2_592_000 }))).toContain("30 days, all beams");
+    expect(ruleText(rule({ kind: "version", version: "1.2", beam: "east" }))).toContain("1.2, beam east");
+    expect(ruleText(rule({ limit_s: 5, for_s: 10 }))).toContain("5 s, all beams; fires after 10 s, is resolved after 60 s");
+  });
+});

@@ -1,0 +1,92 @@
+"""When an alert fires, and when it is over: pure, from what was found wrong and the time.
+
+A condition that comes and goes with each look is one alert: it has to hold for the rule's `for`
+before it fires, and to be gone for its `keep firing for` before it is resolved, as Prometheus has
+it. Since when it holds, or is gone, is in the database: processes that look in turn, and one that
+starts again, go on from there. While none looks, nothing is reported either, so that a condition
+found before and after counts as having held.
+
+Times are UTC in ms since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from underpass_control.alerts.rules import Rule, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """An alert that fires, and since when its condition is gone, if it is."""
+
+    subject: Subject
+    gone_ms: int | None
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a look changes.
+
+    Attributes:
+        fire: alerts that begin, with what is wrong.
+        pend: conditions that hold from now on, and do not fire yet.
+        forget: conditions that pend no longer.
+        back: alerts whose condition holds again before they were resolved.
+        gone: alerts whose condition does not hold from now on.
+        resolve: alerts that are over.
+    """
+
+    fire: dict[Subject, str] = field(default_factory=dict)
+    pend: list[Subject] = field(default_factory=list)
+    forget: list[Subject] = field(default_factory=list)
+    back: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    resolve: list[int] = field(default_factory=list)
+
+
+def judge(
+    rules: Mapping[int, Rule],
+    found: Mapping[Subject, str],
+    pending: Mapping[Subject, int],
+    firing: Mapping[int, Firing],
+    quiet: Collection[int],
+    now_ms: int,
+) -> Verdict:
+    """Return what a look changes.
+
+    Args:
+        rules: all rules, by number.
+        found: what is wrong now, by these rules, in words.
+        pending: since when conditions hold that do not fire yet.
+        firing: the alerts that fire, by number.
+        quiet: terminals in maintenance: what fires for them is over at once.
+        now_ms: the time of the look.
+    """
+    verdict = Verdict()
+    known = {one.subject for one in firing.values()}
+    for subject, text in found.items():
+        if subject in known:
+            continue
+        for_ms = rules[subject.rule].for_ms
+        if now_ms - pending.get(subject, now_ms) >= for_ms:
+            verdict.fire[subject] = text
+        elif subject not in pending:
+            verdict.pend.append(subject)
+    verdict.forget = [
+        one for one in pending if one not in found or one in known or one in verdict.fire
+    ]
+    for number, alert in firing.items():
+        if alert.subject in found:
+            if alert.gone_ms is not None:
+                verdict.back.append(number)
+            continue
+        rule = rules.get(alert.subject.rule)
+        keep_ms = 0 if rule is None else rule.keep_firing_for_ms
+        since_ms = now_ms if alert.gone_ms is None else alert.gone_ms
+        if alert.subject.terminal in quiet or now_ms - since_ms >= keep_ms:
+            verdict.resolve.append(number)
+        elif alert.gone_ms is None:
+            verdict.gone.append(number)
+    return verdict
