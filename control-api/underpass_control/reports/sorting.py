@@ -221,8 +221,9 @@ class Sorter:
             return
         self._is_terminal(entry.node)
         self._is_here(entry.node, max(0, self.received_ms - entry.age_ms))
+        state = said.state or ("confirmed" if said.applied else "refused")
         into.settings.append(
-            Reported(entry.node, said.settings, said.applied, said.reason, self.received_ms)
+            Reported(entry.node, said.settings, state, said.reason, self.received_ms)
         )
 
     def _may_speak_of(self, node: int, terminal: int, direction: str) -> None:

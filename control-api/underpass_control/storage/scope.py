@@ -27,6 +27,7 @@ SHARED = frozenset({"beam", "capacity_step", "obstruction", "plan"})
 # The column that has the tenant.
 OF_TENANT = {
     "audit_entry": "tenant_id",
+    "rollout": "tenant_id",
     "tenant": "id",
     "terminal": "tenant_id",
     "token": "tenant_id",
@@ -43,6 +44,7 @@ OF_TERMINAL = {
     "position_report": "terminal",
     "predicted_blockage": "terminal",
     "remembered_drive": "terminal",
+    "rollout_terminal": "terminal",
     "route": "terminal",
     "terminal_settings": "terminal",
     "terminal_tag": "terminal",

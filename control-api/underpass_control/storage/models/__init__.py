@@ -26,6 +26,7 @@ from underpass_control.storage.models.links import LinkState, LinkUsage
 from underpass_control.storage.models.planning import Acknowledgement, CapacityStep, Lease, Plan
 from underpass_control.storage.models.positions import PositionReport, RememberedDrive, Route
 from underpass_control.storage.models.registry import Beam, Terminal, TerminalTag
+from underpass_control.storage.models.rollouts import Rollout, RolloutTerminal
 from underpass_control.storage.models.settings import TerminalSettings
 from underpass_control.storage.models.tokens import Token
 from underpass_control.storage.models.users import AuditEntry, Tenant, User, UserSession
@@ -56,6 +57,8 @@ __all__ = [
     "PositionReport",
     "PredictedBlockage",
     "RememberedDrive",
+    "Rollout",
+    "RolloutTerminal",
     "Route",
     "Settled",
     "SettledUsage",
