@@ -212,10 +212,8 @@ impl KeptSettings {
 
     /// They could not be put into force after all: what was there before is, with the
     /// trial `before`, if there was one.
-    pub fn abandon_trial(&self, before: Option<OnTrial>, reason: &str) {
+    pub fn abandon_trial(&self, before: Option<OnTrial>) {
         let mut kept = self.lock();
-        let version = kept.trial.as_ref().map(|trial| trial.settings.settings);
-        kept.refused = version.map(|version| (version, reason.to_owned()));
         kept.trial = before;
         self.write_trial_or_say(&kept);
     }
@@ -452,7 +450,8 @@ mod tests {
         let before = kept.trial();
         begin(&kept, 7);
         // The second turns out not to fit: the first goes on.
-        kept.abandon_trial(before, "it does not fit");
+        kept.abandon_trial(before);
+        kept.refuse(7, "it does not fit");
         assert_eq!(kept.verdict(6), Some(Verdict::OnTrial));
         let refused = Verdict::Refused("it does not fit".to_owned());
         assert_eq!(kept.verdict(7), Some(refused));

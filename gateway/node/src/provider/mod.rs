@@ -7,6 +7,6 @@ mod kept;
 mod settings;
 mod trial;
 
-pub use kept::{KeptSettings, OnTrial, Verdict};
+pub use kept::{KeptSettings, Verdict};
 pub use settings::{MOST_VERSION, SERVICE, Settings, SettingsError};
 pub use trial::{Judgement, PathContact, Trial};

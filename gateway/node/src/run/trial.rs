@@ -110,8 +110,9 @@ impl Taking {
     async fn look(&mut self) {
         let contacts = self.contacts();
         let Some(version) = self.version_on_trial() else {
-            // A reload has found that they do not fit any more.
+            // A reload has found that they do not fit any more, and may have failed.
             self.trial = None;
+            self.owes_former = true;
             return self.say_rolled_back();
         };
         let Some(trial) = &mut self.trial else {
