@@ -92,6 +92,8 @@ pub struct Trial {
     /// Signs of before count for nothing.
     settled: Instant,
     looked: Instant,
+    /// How the paths were before it.
+    before: Vec<PathContact>,
     awaited: Vec<Awaited>,
 }
 
@@ -99,10 +101,15 @@ impl Trial {
     /// Of a change that is in force from `now` on and concerns the paths of these
     /// names; with none, the hub may be heard by any path. `before` tells how the
     /// paths were before it, and `limit` how much clear time each has.
-    pub fn new(now: Instant, limit: Duration, changed: &[String], before: &[PathContact]) -> Trial {
+    pub fn new(
+        now: Instant,
+        limit: Duration,
+        changed: &[String],
+        before: Vec<PathContact>,
+    ) -> Trial {
         let awaited = |path: Option<&String>| Awaited {
             path: path.cloned(),
-            silent_before: seen(path.map(String::as_str), before) == Some(Contact::Silent),
+            silent_before: seen(path.map(String::as_str), &before) == Some(Contact::Silent),
             excused: Duration::ZERO,
             clear: Duration::ZERO,
             heard: false,
@@ -115,8 +122,15 @@ impl Trial {
             limit,
             settled: now + SETTLED,
             looked: now,
+            before,
             awaited: all,
         }
+    }
+
+    /// How the paths were before: what a trial that takes this one's place begins with,
+    /// since a silence in this one may be of its change.
+    pub fn before(&self) -> &[PathContact] {
+        &self.before
     }
 
     /// Looks at the paths at `now`.

@@ -81,13 +81,16 @@ impl Taking {
         }
         if let Some(trial) = self.kept().trial() {
             self.say(SettingsOutcome::on_trial(trial.settings.settings));
-            self.trial = Some(self.begun(&trial.paths, &[]));
+            self.trial = Some(self.begun(&trial.paths, Vec::new()));
         }
     }
 
     async fn take(&mut self, settings: Arc<Settings>) {
         let version = settings.settings;
-        let before = self.contacts();
+        let before = match &self.trial {
+            Some(trial) => trial.before().to_vec(),
+            None => self.contacts(),
+        };
         let had = self.version_on_trial();
         let Ok(verdict) = self.reloader.apply(settings).await else {
             return;
@@ -102,7 +105,7 @@ impl Taking {
         let trial = self.kept().trial();
         if self.version_on_trial() != had {
             self.owes_former = false;
-            self.trial = trial.map(|trial| self.begun(&trial.paths, &before));
+            self.trial = trial.map(|trial| self.begun(&trial.paths, before));
         }
         self.say(outcome);
     }
@@ -148,7 +151,7 @@ impl Taking {
         }
     }
 
-    fn begun(&self, paths: &[String], before: &[PathContact]) -> Trial {
+    fn begun(&self, paths: &[String], before: Vec<PathContact>) -> Trial {
         let limit = self.config.get().provider.trial();
         Trial::new(Instant::now(), limit, paths, before)
     }

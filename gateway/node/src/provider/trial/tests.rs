@@ -38,7 +38,7 @@ fn run(
 }
 
 fn trial(begun: Instant, changed: &[&str], before: &[PathContact]) -> Trial {
-    Trial::new(begun, LIMIT, &named(changed), before)
+    Trial::new(begun, LIMIT, &named(changed), before.to_vec())
 }
 
 fn lost(judged: &Judgement) -> bool {
@@ -216,7 +216,10 @@ impl World {
             self.told.push((version, known));
             return;
         }
-        let before = self.paths(blocked);
+        let before = match &self.trial {
+            Some(trial) => trial.before().to_vec(),
+            None => self.paths(blocked),
+        };
         let settings = Arc::new(Settings::new(version, 10, Vec::new(), Vec::new()));
         let begun = self.kept.begin_trial(settings, named(&["satellite"]));
         begun.expect("written");
@@ -244,7 +247,8 @@ impl World {
         kept.count_start().expect("written");
         let on_trial = kept.trial();
         self.kept = kept;
-        self.trial = on_trial.map(|on_trial| Trial::new(self.now, LIMIT, &on_trial.paths, &[]));
+        self.trial =
+            on_trial.map(|on_trial| Trial::new(self.now, LIMIT, &on_trial.paths, Vec::new()));
     }
 }
 
