@@ -15,7 +15,7 @@ from underpass_control.storage.attachments import Attachment
 from underpass_control.storage.blockages import Observed
 from underpass_control.storage.links import LinkState
 from underpass_control.storage.positions import Position
-from underpass_control.storage.settings import Reported
+from underpass_control.storage.settings import Reported, ReportedState
 from underpass_control.storage.usage import Count
 
 # Links in all of a post's reports: what it costs to take it in.
@@ -221,7 +221,8 @@ class Sorter:
             return
         self._is_terminal(entry.node)
         self._is_here(entry.node, max(0, self.received_ms - entry.age_ms))
-        state = said.state or ("confirmed" if said.applied else "refused")
+        by_applied: ReportedState = "confirmed" if said.applied else "refused"
+        state = said.state or by_applied
         into.settings.append(
             Reported(entry.node, said.settings, state, said.reason, self.received_ms)
         )
