@@ -328,12 +328,9 @@ fn whatever_happens_a_change_that_breaks_the_path_does_not_stay() {
             version = version.max(world.in_force());
             tunnel = tunnel.saturating_sub(5);
             (0..5).for_each(|_| world.second(tunnel > 0));
-            let confirmed = world.kept.confirmed().map_or(1, |known| known.settings);
-            assert_eq!(
-                confirmed % 2,
-                1,
-                "seed {seed}: one that breaks is confirmed"
-            );
+            let confirmed = world.kept.confirmed().map_or(0, |known| known.settings);
+            let works = confirmed == 0 || confirmed % 2 == 1;
+            assert!(works, "seed {seed}: one that breaks is confirmed");
             assert!(confirmed >= good, "seed {seed}: {good} is lost");
             good = confirmed;
         }
