@@ -69,7 +69,7 @@ async def taken(connection: AsyncConnection, terminals: Sequence[int]) -> Row[An
             )
             .limit(1)
         )
-        found = (await connection.execute(query)).one_or_none()
+        found: Row[Any] | None = (await connection.execute(query)).one_or_none()
         if found is not None:
             return found
     return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import false, func, or_, select, update
+from sqlalchemy import and_, func, literal, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -100,17 +100,15 @@ async def report(connection: AsyncConnection, given: Iterable[Reported]) -> list
     newest: dict[int, Reported] = {}
     for one in given:
         known = newest.get(one.terminal)
-        if known is None or known.version <= one.version:
+        if known is None or known.version < one.version or _follows(one, known):
             newest[one.terminal] = one
     changes: list[Change] = []
     for one in newest.values():
         older = or_(Table.reported_version.is_(None), Table.reported_version < one.version)
         # A restart may bring what was refused into force, and the other way round.
         same = Table.reported_version == one.version
-        differs = same & (Table.reported_state != one.state)
-        if one.state == "trial":
-            # What comes late says nothing of what has come of the trial.
-            differs = false()
+        # That they were on trial, said late, takes back nothing that has come of it.
+        differs = and_(same, Table.reported_state != one.state, literal(one.state != "trial"))
         # Settings that were never set here are an operator's at the gateway.
         known_here = Table.version >= one.version
         stored = (
@@ -127,6 +125,11 @@ async def report(connection: AsyncConnection, given: Iterable[Reported]) -> list
         if (await connection.execute(stored)).rowcount > 0:
             changes.append(change_of(one.terminal, one.version, one.state))
     return changes
+
+
+def _follows(one: Reported, other: Reported) -> bool:
+    """Tell whether what is said counts after something else: a trial comes before its end."""
+    return one.version == other.version and one.state != "trial"
 
 
 def change_of(terminal: int, version: int, action: str) -> Change:

@@ -245,6 +245,30 @@ def test_a_late_word_of_the_trial_takes_no_confirmation_back(api: Api) -> None:
     assert _progress(api, number) == {FIRST: "confirmed"}
 
 
+def test_the_end_of_a_trial_counts_though_its_begin_comes_later_in_one_post(api: Api) -> None:
+    _fleet(api)
+    assert api.call("PUT", f"/v1/terminals/{FIRST}/settings", {}).status == 200
+    version = api.get(f"/v1/terminals/{FIRST}/settings").json["version"]
+    entries = [
+        {
+            "node": FIRST,
+            "age_ms": age_ms,
+            "report": {
+                "kind": "settings",
+                "settings": version,
+                "applied": True,
+                "state": state,
+                "uptime_ms": 9_000 - age_ms,
+                "incarnation": 7,
+            },
+        }
+        for age_ms, state in ((10, "confirmed"), (5_000, "trial"))
+    ]
+    post = {"version": 1, "node": HUB, "sent_ms": now_ms(), "reports": entries}
+    assert api.call("POST", "/v1/reports", post, caller="gateway").json["accepted"] == 2
+    assert api.get(f"/v1/terminals/{FIRST}/settings").json["state"] == "applied"
+
+
 def test_what_contradicts_itself_is_no_report(api: Api) -> None:
     _fleet(api)
     assert api.call("PUT", f"/v1/terminals/{FIRST}/settings", {}).status == 200
