@@ -138,7 +138,7 @@ function Terminals({ of: one }: { of: Rollout }) {
 }
 
 /** "3 pending, 1 confirmed": what there is none of is left out. */
-export function countsOf(one: Rollout): string {
+function countsOf(one: Rollout): string {
   const there = Object.entries(one.counts).filter(([, count]) => count > 0);
   return there.map(([name, count]) => `${count} ${name.replace("_", " ")}`).join(", ");
 }
