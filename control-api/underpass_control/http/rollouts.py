@@ -180,7 +180,8 @@ class Rollouts:
             other = await rollouts.taken(connection, terminals)
         detail = "a terminal is in another rollout that has not ended"
         if other is not None:
-            detail = f"terminal {other.terminal} is in rollout {other.rollout_id}, not ended yet"
+            terminal, number = other
+            detail = f"terminal {terminal} is in rollout {number}, not ended yet"
         return Problem(HTTPStatus.CONFLICT, detail)
 
     async def _set_state(self, call: Call) -> Answer:

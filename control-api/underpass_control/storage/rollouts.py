@@ -58,8 +58,8 @@ async def count_open(connection: AsyncConnection) -> int:
     return int((await connection.execute(query)).scalar_one())
 
 
-async def taken(connection: AsyncConnection, terminals: Sequence[int]) -> Row[Any] | None:
-    """Return a terminal of these that is in a rollout that has not ended, and which."""
+async def taken(connection: AsyncConnection, terminals: Sequence[int]) -> tuple[int, int] | None:
+    """Return a terminal of these that is in a rollout that has not ended, and that rollout."""
     for start in range(0, len(terminals), _AT_ONCE):
         query = (
             select(RolloutTerminal.terminal, RolloutTerminal.rollout_id)
@@ -69,9 +69,9 @@ async def taken(connection: AsyncConnection, terminals: Sequence[int]) -> Row[An
             )
             .limit(1)
         )
-        found: Row[Any] | None = (await connection.execute(query)).one_or_none()
+        found = (await connection.execute(query)).one_or_none()
         if found is not None:
-            return found
+            return found.terminal, found.rollout_id
     return None
 
 
