@@ -69,6 +69,16 @@ class Metrics:
             "Alerts deleted some time after they were resolved",
             registry=self.registry,
         )
+        self.rollouts_stopped = Counter(
+            "underpass_control_rollouts_stopped",
+            "Rollouts that have stopped by themselves, since terminals did not take the change",
+            registry=self.registry,
+        )
+        self.rollouts_pruned = Counter(
+            "underpass_control_rollouts_pruned",
+            "Rollouts deleted some time after their end",
+            registry=self.registry,
+        )
         self.enrolments_pruned = Counter(
             "underpass_control_enrolments_pruned",
             "Enrolments deleted some time after they expired",

@@ -26,6 +26,7 @@ from underpass_control.storage import (
     interventions,
     ledger,
     positions,
+    rollouts,
     settled_usage,
     tilesets,
     usage,
@@ -77,6 +78,7 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
         ),
         _Kind("plans", settings.keep_plans_s, [plans.prune], metrics.plans_pruned),
         _Kind("alerts", settings.keep_audit_s, [alerts.prune], metrics.alerts_pruned),
+        _Kind("rollouts", settings.keep_audit_s, [rollouts.prune], metrics.rollouts_pruned),
         _Kind(
             "interventions",
             settings.keep_plans_s,

@@ -37,6 +37,7 @@ from underpass_control.http.problem import problems
 from underpass_control.http.provider_sign_in import ProviderSignIn
 from underpass_control.http.registry import Registry, terminal_state
 from underpass_control.http.reports import Reports
+from underpass_control.http.rollouts import Rollouts
 from underpass_control.http.routes import Routes
 from underpass_control.http.sessions import Sessions
 from underpass_control.http.settings import TerminalSettings
@@ -56,6 +57,7 @@ from underpass_control.planning.controllers import BeamControllers
 from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.pruning import prune_for_ever
 from underpass_control.reports.intake import Intake
+from underpass_control.rollouts.advance import advance_for_ever
 from underpass_control.settings import Settings
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
@@ -107,6 +109,7 @@ class Service:
             *Alerts(database, self._changes, settings).endpoints(),
             *Routes(database, self._changes).endpoints(),
             *TerminalSettings(database, self._changes).endpoints(),
+            *Rollouts(database, self._changes).endpoints(),
             *EventStreams(self._events, self._metrics, self._callers).endpoints(),
             *Plans(database).endpoints(),
             *CapacityOfBeam(database, self._changes).endpoints(),
@@ -162,6 +165,9 @@ class Service:
                 prune_for_ever(self._database, settings, metrics),
                 watch_for_ever(self._database, self._changes, metrics, every_s),
                 sending.send_for_ever(),
+                advance_for_ever(
+                    self._database, self._changes, metrics, settings.advance_rollouts_every_s
+                ),
             )
         ]
         yield

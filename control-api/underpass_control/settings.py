@@ -53,6 +53,8 @@ class Settings:
     certificate_days: int = 365
     # How often it is looked what is wrong by the rules of alerts.
     look_for_alerts_every_s: float = 5.0
+    # How often it is looked how far rollouts are.
+    advance_rollouts_every_s: float = 5.0
     # Networks that are not public and that webhooks of alerts may go to all the same.
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     # Where mails of alerts are handed in; None: none are sent.

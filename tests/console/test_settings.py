@@ -150,3 +150,47 @@ def test_a_viewer_downloads_and_sees_and_is_offered_nothing_else(
     expect(page.get_by_role("button", name="Remove")).to_have_count(0)
     no_violations(page)
     live(page)
+
+
+def test_a_rollout_is_seen_paused_resumed_and_aborted(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    needed()
+    change = {"classes": [{"name": "bulk", "weight": 5}]}
+    rollout = {"name": NASTY, "beam": BEAM, "settings": change, "stages": [1]}
+    made = service.call("POST", "/v1/rollouts", rollout)
+    sign_in(page, service)
+    go(page, "settings/rollouts")
+    section = page.get_by_role("region", name=NASTY, exact=True)
+    expect(section).to_contain_text("running", timeout=PATIENCE_MS)
+    # The service sends it to the first one within seconds.
+    expect(section).to_contain_text("1 sent", timeout=PATIENCE_MS)
+    expect(section).to_contain_text("stage 1 of 2")
+    section.get_by_role("button", name=f"Terminals of {NASTY}").click()
+    terminals = page.get_by_role("region", name=f"Terminals of {NASTY}")
+    expect(terminals).to_contain_text("pending", timeout=PATIENCE_MS)
+    no_violations(page)
+    section.get_by_role("button", name=f"Pause {NASTY}").click()
+    expect(section).to_contain_text("paused", timeout=PATIENCE_MS)
+    section.get_by_role("button", name=f"Resume {NASTY}").click()
+    expect(section).to_contain_text("running", timeout=PATIENCE_MS)
+    page.on("dialog", lambda dialog: dialog.accept())
+    section.get_by_role("button", name=f"Abort {NASTY} and restore").click()
+    expect(section).to_contain_text("aborted", timeout=PATIENCE_MS)
+    expect(section.get_by_role("button", name=f"Pause {NASTY}")).to_have_count(0)
+    assert service.call("GET", f"/v1/rollouts/{made['id']}")["counts"]["restored"] == 1
+
+
+def test_a_viewer_sees_rollouts_and_changes_none(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    change = {"classes": [{"name": "bulk", "weight": 5}]}
+    rollout = {"name": "heavier", "terminals": [DRIVER], "settings": change}
+    service.call("POST", "/v1/rollouts", rollout)
+    sign_in(page, service, service.viewer)
+    go(page, "settings/rollouts")
+    section = page.get_by_role("region", name="heavier", exact=True)
+    expect(section).to_contain_text("running", timeout=PATIENCE_MS)
+    expect(section.get_by_role("button", name="Pause")).to_have_count(0)

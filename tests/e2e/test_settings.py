@@ -23,8 +23,9 @@ _SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, qu
 _NODE = terminal_node(0)
 
 
-def _start(start_pair: StartPair, may_set: list[str]) -> Pair[Testbed]:
-    terminal = {"reports": {"to": HUB_NODE}, "provider": {"may_set": may_set}}
+def _start(start_pair: StartPair, may_set: list[str], *, trial_s: int = 180) -> Pair[Testbed]:
+    provider = {"may_set": may_set, "trial_s": trial_s}
+    terminal = {"reports": {"to": HUB_NODE}, "provider": provider}
     options = Options(paths=("satellite", "terrestrial"), terminal=terminal)
     return start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
 
@@ -47,6 +48,17 @@ def _outcome(pair: Pair[Testbed], version: int) -> dict[str, Any]:
     [view] = pair.hub.api.get("/v1/settings")
     found: dict[str, Any] = view
     return found
+
+
+def _state(pair: Pair[Testbed], version: int, state: str) -> dict[str, Any]:
+    """Wait until the terminal says that a version is so far."""
+
+    def is_so_far() -> bool:
+        outcome = _outcome(pair, version)
+        return bool(outcome["state"] == state)
+
+    pair.hub.process.wait_until(is_so_far)
+    return _outcome(pair, version)
 
 
 def _migrations(pair: Pair[Testbed]) -> list[str]:
@@ -128,6 +140,44 @@ def test_a_terminal_that_is_blocked_has_the_last_ones_when_it_is_back(
         hop.unblock(pair.testbed.terminal.name)
     assert _outcome(pair, version)["applied"]
     assert _migrations(pair) == ["interactive"]
+
+
+def test_a_change_is_confirmed_once_the_hub_is_heard(start_pair: StartPair) -> None:
+    pair = _start(start_pair, ["path"])
+    version = _set(pair, {"path": [{"name": "satellite", "rtt_ms": 250}]})
+    _state(pair, version, "trial")
+    assert _state(pair, version, "confirmed")["applied"]
+    pair.terminal.process.kill()
+    pair.terminal.start()
+    _state(pair, version, "confirmed")
+
+
+def test_a_path_on_which_nobody_answers_is_taken_back_though_the_node_is_killed(
+    start_pair: StartPair,
+) -> None:
+    pair = _start(start_pair, ["path"], trial_s=10)
+    [own] = [p for p in pair.terminal.status()["paths"] if p["name"] == "terrestrial"]
+    host, _, _ = own["sessions"][0]["remote"].rpartition(":")
+    further = {"name": "second", "neighbour": HUB_NODE, "remote": f"{host}:9"}
+    version = _set(pair, {"path": [further]})
+    _state(pair, version, "trial")
+    pair.terminal.process.kill()
+    pair.terminal.start()
+    assert "second" in {p["name"] for p in pair.terminal.status()["paths"]}
+    outcome = _state(pair, version, "rolled-back")
+    assert not outcome["applied"]
+    assert "second" in outcome["reason"]
+    own_paths = {"satellite", "terrestrial"}
+    pair.terminal.process.wait_until(
+        lambda: {p["name"] for p in pair.terminal.status()["paths"]} == own_paths
+    )
+    assert download(pair.client, addresses.ORIGIN, 100_000, route=pair.socks5()).complete
+    # A hub that says it again is told so again, and nothing is tried.
+    pair.hub.process.kill()
+    pair.hub.start()
+    pair.wait_until_ready()
+    _state(pair, version, "rolled-back")
+    assert {p["name"] for p in pair.terminal.status()["paths"]} == own_paths
 
 
 def test_nothing_is_set_of_strangers(start_pair: StartPair) -> None:

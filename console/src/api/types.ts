@@ -67,6 +67,26 @@ export interface AlertRule {
   beam?: string | null;
 }
 
+export interface Rollout {
+  id: number;
+  name: string;
+  state: "running" | "paused" | "stopped" | "aborting" | "aborted" | "done";
+  /** The present one, from 1. */
+  stage: number;
+  /** Terminals of each stage before the last, which has the rest. */
+  stages: number[];
+  reason?: string | null;
+  counts: Record<string, number>;
+}
+
+export interface RolloutTerminal {
+  terminal: number;
+  progress: string;
+  late: boolean;
+  stage?: number | null;
+  reason?: string | null;
+}
+
 export interface AlertTarget {
   id: number;
   name: string;
@@ -296,7 +316,7 @@ export interface Token {
 export interface AuditEntry {
   id: number;
   time: string;
-  actor_kind: "token" | "user" | "command line" | "enrolment" | "node";
+  actor_kind: "token" | "user" | "command line" | "enrolment" | "node" | "rollout";
   actor: string;
   address: string;
   tenant?: string | null;

@@ -157,7 +157,7 @@ class AuditEntry(Model):
 
     id: int
     time: Instant
-    actor_kind: Literal["token", "user", "command line", "enrolment", "node"]
+    actor_kind: Literal["token", "user", "command line", "enrolment", "node", "rollout"]
     actor_id: int | None = None
     actor: str
     address: str

@@ -24,6 +24,7 @@ KINDS = (
     "beam",
     "terminal",
     "intervention",
+    "rollout",
     "positions",
     "links",
     "blockages",

@@ -7,13 +7,13 @@ the same is reported back.
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from underpass_control.http.models import Model, NodeNumber
+from underpass_control.storage.settings import MOST_ENTRIES
 
-_MOST_ENTRIES = 32
 _MOST_NAMES = 16
 
 Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -118,8 +118,15 @@ class PathSettings(Model):
 class SettingsBody(Model):
     """What is set of a terminal; what is left out is as its own configuration has it."""
 
-    classes: Annotated[list[ClassSettings], Field(default_factory=list, max_length=_MOST_ENTRIES)]
-    paths: Annotated[list[PathSettings], Field(default_factory=list, max_length=_MOST_ENTRIES)]
+    classes: Annotated[list[ClassSettings], Field(default_factory=list, max_length=MOST_ENTRIES)]
+    paths: Annotated[list[PathSettings], Field(default_factory=list, max_length=MOST_ENTRIES)]
+
+    def document(self) -> dict[str, Any]:
+        """Return the settings under the names that a node's configuration has."""
+        return {
+            "class": [one.model_dump(exclude_none=True) for one in self.classes],
+            "path": [one.model_dump(exclude_none=True) for one in self.paths],
+        }
 
     @model_validator(mode="after")
     def _are_distinct(self) -> SettingsBody:
@@ -136,6 +143,7 @@ class SettingsReport(Model):
     version: int
     # Else all is as it was before.
     applied: bool
+    state: Literal["trial", "confirmed", "rolled-back", "refused"]
     reason: str | None = None
     received: AwareDatetime
 
@@ -146,8 +154,9 @@ class Settings(SettingsBody):
     terminal: NodeNumber
     version: int
     set: AwareDatetime
-    # waiting: it has not said anything of this version.
-    state: Literal["waiting", "applied", "refused"]
+    # waiting: it has not said anything of this version. trial: it is in force, until the terminal
+    # has heard its hub. rolled-back: it has not, and the former settings are in force.
+    state: Literal["waiting", "trial", "applied", "rolled-back", "refused"]
     reported: SettingsReport | None = None
 
 

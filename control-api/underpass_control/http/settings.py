@@ -25,9 +25,6 @@ from underpass_control.storage import registry, settings
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
-# With what names and versions it, a document is within what a node takes.
-_MOST_BYTES = 60_000
-
 
 class TerminalSettings:
     """The endpoints of terminals' settings."""
@@ -96,9 +93,9 @@ class TerminalSettings:
 
     async def _put(self, call: Call) -> Answer:
         terminal, body = call.path_number("terminal"), call.body(models.SettingsBody)
-        document = _document(body)
-        if len(settings.wire(terminal, 0, document)) > _MOST_BYTES:
-            detail = f"settings may have {_MOST_BYTES} bytes"
+        document = body.document()
+        if not settings.fits(terminal, document):
+            detail = f"settings may have {settings.MOST_BYTES} bytes"
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         expected = call.request.headers.get("If-Match")
         now_ms = self._database.clock.now_ms()
@@ -121,27 +118,20 @@ class TerminalSettings:
         return _answer(row)
 
 
-def _document(body: models.SettingsBody) -> dict[str, Any]:
-    """Return the settings under the names that a node's configuration has."""
-    return {
-        "class": [one.model_dump(exclude_none=True) for one in body.classes],
-        "path": [one.model_dump(exclude_none=True) for one in body.paths],
-    }
-
-
 def _shown(row: Row[Any]) -> models.Settings:
     reported = None
     if row.reported_version is not None:
         reported = models.SettingsReport(
             version=row.reported_version,
             applied=row.applied,
+            state=row.reported_state,
             reason=row.reason,
             received=moment_of(row.reported_ms),
         )
     if reported is None or reported.version != row.version:
         state = "waiting"
     else:
-        state = "applied" if reported.applied else "refused"
+        state = "applied" if reported.state == "confirmed" else reported.state
     return models.Settings.model_validate(
         {
             "terminal": row.terminal,

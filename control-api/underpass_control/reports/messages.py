@@ -15,6 +15,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     TypeAdapter,
     ValidationError,
+    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -168,7 +169,15 @@ class SettingsReport(Report):
     settings: Milliseconds
     # Else all is as it was before.
     applied: bool
+    # Nodes of earlier versions have no trial, and do not say it.
+    state: Literal["trial", "confirmed", "rolled-back", "refused"] | None = None
     reason: Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = None
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> SettingsReport:
+        if self.state is not None and self.applied != (self.state in ("trial", "confirmed")):
+            raise ValueError(f"settings that are {self.state} contradict applied={self.applied}")
+        return self
 
 
 AnyReport = Annotated[

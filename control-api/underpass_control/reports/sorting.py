@@ -16,7 +16,7 @@ from underpass_control.storage.blockages import Observed
 from underpass_control.storage.links import LinkState
 from underpass_control.storage.nodes import NodeReport
 from underpass_control.storage.positions import Position
-from underpass_control.storage.settings import Reported
+from underpass_control.storage.settings import Reported, ReportedState
 from underpass_control.storage.usage import Count
 
 # Links in all of a post's reports: what it costs to take it in.
@@ -236,8 +236,10 @@ class Sorter:
             return
         self._is_terminal(entry.node)
         self._is_here(entry.node, max(0, self.received_ms - entry.age_ms))
+        by_applied: ReportedState = "confirmed" if said.applied else "refused"
+        state = said.state or by_applied
         into.settings.append(
-            Reported(entry.node, said.settings, said.applied, said.reason, self.received_ms)
+            Reported(entry.node, said.settings, state, said.reason, self.received_ms)
         )
 
     def _may_speak_of(self, node: int, terminal: int, direction: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import and_, func, literal, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,6 +19,13 @@ from underpass_control.storage.models import TerminalSettings as Table
 
 # Of the format that nodes read.
 _FORMAT = 1
+# With what names and versions it, a document is within what a node takes.
+MOST_BYTES = 60_000
+# Classes, and paths.
+MOST_ENTRIES = 32
+
+
+ReportedState = Literal["trial", "confirmed", "rolled-back", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +34,21 @@ class Reported:
 
     Attributes:
         version: theirs.
-        applied: whether they are in force; else all is as it was before.
-        reason: why they are not.
+        state: how far it is with them; on trial and confirmed ones are in force, else all is as it
+            was before.
+        reason: why they are not in force.
     """
 
     terminal: int
     version: int
-    applied: bool
+    state: ReportedState
     reason: str | None
     received_ms: int
+
+    @property
+    def applied(self) -> bool:
+        """Whether they are in force."""
+        return self.state in ("trial", "confirmed")
 
 
 async def put(
@@ -87,14 +100,15 @@ async def report(connection: AsyncConnection, given: Iterable[Reported]) -> list
     newest: dict[int, Reported] = {}
     for one in given:
         known = newest.get(one.terminal)
-        if known is None or known.version <= one.version:
+        if known is None or known.version < one.version or _follows(one, known):
             newest[one.terminal] = one
     changes: list[Change] = []
     for one in newest.values():
         older = or_(Table.reported_version.is_(None), Table.reported_version < one.version)
         # A restart may bring what was refused into force, and the other way round.
         same = Table.reported_version == one.version
-        differs = same & (Table.applied.is_not(one.applied))
+        # That they were on trial, said late, takes back nothing that has come of it.
+        differs = and_(same, Table.reported_state != one.state, literal(one.state != "trial"))
         # Settings that were never set here are an operator's at the gateway.
         known_here = Table.version >= one.version
         stored = (
@@ -103,20 +117,30 @@ async def report(connection: AsyncConnection, given: Iterable[Reported]) -> list
             .values(
                 reported_version=one.version,
                 applied=one.applied,
+                reported_state=one.state,
                 reason=one.reason,
                 reported_ms=one.received_ms,
             )
         )
         if (await connection.execute(stored)).rowcount > 0:
-            changes.append(
-                change_of(one.terminal, one.version, "applied" if one.applied else "refused")
-            )
+            changes.append(change_of(one.terminal, one.version, one.state))
     return changes
+
+
+def _follows(one: Reported, other: Reported) -> bool:
+    """Tell whether what is said counts after something else: a trial comes before its end."""
+    return one.version == other.version and one.state != "trial"
 
 
 def change_of(terminal: int, version: int, action: str) -> Change:
     """Return the change that announces what is done with a terminal's settings."""
     return {"kind": "settings", "terminal": terminal, "settings": version, "action": action}
+
+
+def fits(terminal: int, document: dict[str, Any]) -> bool:
+    """Tell whether a document is no larger than what may be set."""
+    few = all(len(entries) <= MOST_ENTRIES for entries in document.values())
+    return few and len(wire(terminal, 0, document)) <= MOST_BYTES
 
 
 def wire(terminal: int, version: int, document: dict[str, Any]) -> bytes:

@@ -30,6 +30,7 @@ pub(crate) mod reload;
 mod reporting;
 pub(crate) mod reports;
 mod restarter;
+mod trial;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpListener;
@@ -130,6 +131,9 @@ fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
         path: config.node.state_dir.clone(),
         source,
     })?;
+    if let Err(error) = provider.count_start() {
+        tracing::error!(%error, "that the node starts in a trial is not written down");
+    }
     descriptors::prepare();
     if config.node.role == Role::Terminal {
         allocator::save_memory();
@@ -491,7 +495,13 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             commands: commands.clone(),
         },
     );
-    let taken_over = provider::take_over(provider.clone(), reloader.clone(), report_sender.clone());
+    let taken_over = trial::take_over(
+        provider.clone(),
+        shell.clone(),
+        current.clone(),
+        reloader.clone(),
+        report_sender.clone(),
+    );
     tasks.push(background(taken_over));
     tasks.push(background(contacts::follow(contacts.clone())));
     tasks.push(background(reach::follow(followed, shell.clone())));

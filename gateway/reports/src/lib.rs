@@ -14,7 +14,8 @@ mod report;
 
 pub use kinds::{
     Announcement, Blockage, BlockageSource, CapacityReason, LinkReport, LinkState,
-    MeasuredCapacity, NodeReport, PlanAcknowledgement, Position, SettingsOutcome, Status,
+    MeasuredCapacity, NodeReport, PlanAcknowledgement, Position, SettingsOutcome, SettingsState,
+    Status,
 };
 pub use message::{MAX_MESSAGE_BYTES, MAX_REPORTS, Message, MessageError, SERVICE};
 pub use outbox::{Batch, Outbox, Urgency};

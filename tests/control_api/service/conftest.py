@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from underpass_control.settings import Settings
 from underpass_control.storage import schema
 from underpass_control.storage.database import Database, database_url
 
@@ -71,8 +72,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def api(url: str) -> Iterator[Api]:
-    """The service over it, with a beam and two terminals."""
-    with served(url) as running:
+    """The service over it, with a beam and two terminals; rollouts go on when a test says so."""
+    with served(url, Settings(advance_rollouts_every_s=3_600)) as running:
         running.add_beam()
         yield running
 

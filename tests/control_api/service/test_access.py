@@ -47,6 +47,7 @@ def test_without_a_token_nothing_but_health_is_told(api: Api) -> None:
             z=1,
             x=0,
             y=0,
+            rollout=1,
         )
         status = api.call(endpoint.method, path, caller=None).status
         # Signing in needs no token, but a body; the list of what is revoked an authority.

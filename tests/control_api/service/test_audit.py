@@ -77,6 +77,18 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("PUT", "/v1/terminals/{terminal}/route", of_first + "/route", LINE),
         ("DELETE", "/v1/terminals/{terminal}/route", of_first + "/route", None),
         ("PUT", "/v1/terminals/{terminal}/settings", of_first + "/settings", {}),
+        (
+            "POST",
+            "/v1/rollouts",
+            "/v1/rollouts",
+            {"name": "x", "terminals": [FIRST], "settings": {}, "whole": True},
+        ),
+        (
+            "PUT",
+            "/v1/rollouts/{rollout}/state",
+            "/v1/rollouts/1/state",
+            {"state": "paused"},
+        ),
         ("PUT", "/v1/terminals/{terminal}/tags", of_first + "/tags", {"tags": ["east"]}),
         ("DELETE", "/v1/terminals/{terminal}", of_first, None),
         (

@@ -66,6 +66,31 @@ def test_every_verb_has_help_with_an_example() -> None:
         assert f"Example: underpass-control {' '.join(path)}" in shown, path
 
 
+def test_a_rollout_is_made_shown_paused_resumed_and_aborted(shell: Shell, tmp_path: Path) -> None:
+    change = tmp_path / "change.json"
+    change.write_text('{"classes": [{"name": "bulk", "weight": 5}]}')
+    made = shell(
+        "rollout", "create", "heavier", "--settings", str(change), "--terminal", str(SECOND),
+        "--terminal", str(FIRST), "--stages", "1", "--json",
+    )  # fmt: skip
+    assert json.loads(made)["stages"] == [1]
+    number = str(json.loads(made)["id"])
+    assert "heavier" in shell("rollout", "list")
+    listed = json.loads(shell("rollout", "terminals", number, "--json"))
+    assert [one["terminal"] for one in listed] == [SECOND, FIRST]
+    for verb, state in (("pause", "paused"), ("resume", "running")):
+        shell("rollout", verb, number)
+        assert json.loads(shell("rollout", "show", number, "--json"))["state"] == state
+    # Whether to restore has to be said.
+    shell("rollout", "abort", number, status=2)
+    shell("rollout", "abort", number, "--keep")
+    assert "aborted" in shell("rollout", "show", number)
+    change.write_text("{")
+    assert "cannot read" in shell(
+        "rollout", "create", "x", "--settings", str(change), "--beam", "ku-1", status=1
+    )
+
+
 def test_a_beam_is_made_changed_shown_and_deleted(shell: Shell) -> None:
     shell("beam", "set", "west", "--name", "West", "--forward-capacity", "8M", status=1)
     made = shell(

@@ -45,6 +45,7 @@ _NOTHING = {
     "node": "987654321",
     "intervention": "987654321",
     "alert": "987654321",
+    "rollout": "987654321",
     "rule": "987654321",
     "target": "987654321",
     "link": "forward",
@@ -265,6 +266,7 @@ def test_a_tenants_people_change_nothing_of_another(api: Api, role: str) -> None
     both = {"positions": [{**position, "terminal": one} for one in (NORTHERN, SOUTHERN)]}
     south = f"/v1/terminals/{SOUTHERN}"
     line = {"type": "LineString", "coordinates": [[1, 1], [2, 2]]}
+    rollout = {"name": "x", "terminals": [SOUTHERN], "settings": {}, "whole": True}
     user = {"role": "viewer", "password": "a long enough password"}
     number = next(
         one["id"]
@@ -277,6 +279,7 @@ def test_a_tenants_people_change_nothing_of_another(api: Api, role: str) -> None
         ("PUT", south + "/route", line),
         ("DELETE", south + "/route", None),
         ("PUT", south + "/settings", {}),
+        ("POST", "/v1/rollouts", rollout),
         ("PUT", south, {"beam": "ku-1", "name": "mine", "tenant": NORTH}),
         ("DELETE", south, None),
         ("PUT", f"/v1/users/chief-of-{SOUTH}", user),

@@ -33,6 +33,7 @@ from underpass_control.storage.models.nodes import NodeReport
 from underpass_control.storage.models.planning import Acknowledgement, CapacityStep, Lease, Plan
 from underpass_control.storage.models.positions import PositionReport, RememberedDrive, Route
 from underpass_control.storage.models.registry import Beam, Terminal, TerminalTag
+from underpass_control.storage.models.rollouts import Rollout, RolloutTerminal
 from underpass_control.storage.models.settings import TerminalSettings
 from underpass_control.storage.models.slices import Slice
 from underpass_control.storage.models.tiles import MapTile, Tileset
@@ -68,6 +69,8 @@ __all__ = [
     "PositionReport",
     "PredictedBlockage",
     "RememberedDrive",
+    "Rollout",
+    "RolloutTerminal",
     "Route",
     "Settled",
     "SettledUsage",

@@ -30,6 +30,7 @@ class Base(DeclarativeBase):
         float: Float(53),
         dict[str, Any]: JSON,
         list[str]: JSON,
+        list[int]: JSON,
     }
 
 

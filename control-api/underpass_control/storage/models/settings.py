@@ -25,5 +25,7 @@ class TerminalSettings(Base):
     set_ms: Mapped[int]
     reported_version: Mapped[int | None]
     applied: Mapped[bool | None]
+    # `trial`, `confirmed`, `rolled-back` or `refused`.
+    reported_state: Mapped[str | None] = mapped_column(String(16))
     reason: Mapped[str | None] = mapped_column(String(1000))
     reported_ms: Mapped[int | None]

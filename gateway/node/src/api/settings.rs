@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use toml::Table;
+use underpass_reports::SettingsState;
 
 use super::ApiState;
 use super::problem::{Json, Path, Problem};
@@ -40,6 +41,8 @@ pub struct SettingsView {
     reported: Option<u64>,
     /// Whether that is in force there.
     applied: Option<bool>,
+    /// How far the node is with it; null if it does not say so.
+    state: Option<SettingsState>,
     /// Why it is not.
     reason: Option<String>,
 }
@@ -84,6 +87,7 @@ impl ApiState {
                 waits: passed.waits,
                 reported: outcome.as_ref().map(|outcome| outcome.settings),
                 applied: outcome.as_ref().map(|outcome| outcome.applied),
+                state: outcome.as_ref().and_then(|outcome| outcome.state),
                 reason: outcome.and_then(|outcome| outcome.reason),
             }
         });

@@ -90,6 +90,14 @@ impl Change {
         }
     }
 
+    /// The path that it is of, by name.
+    pub fn path(&self) -> Option<&str> {
+        match &self.place[..] {
+            [table, name, ..] if table == "path" => Some(name),
+            _ => None,
+        }
+    }
+
     /// The key, as an operator knows it.
     pub fn key(&self) -> String {
         self.place.join(".")

@@ -301,6 +301,7 @@ impl Config {
         }
         self.tcp.check(&mut problems);
         self.beacons.check(&mut problems);
+        self.provider.check(&mut problems);
         self.ltp.check(&mut problems);
         self.bpsec.check(&mut problems);
         self.log.check(&mut problems);

@@ -1,14 +1,42 @@
 //! What a provider may set of this node from afar.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 /// What a provider may set.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderConfig {
     /// class: the policies of classes; path: rates, budgets and times of paths, and
     /// further paths to this node's neighbours. Default: nothing.
     pub may_set: Vec<Settable>,
+    /// Within this time in which the link could be there, the neighbour must be heard
+    /// after a change, or the node takes its former settings back, s, 10 to 3,600.
+    /// Default 180.
+    pub trial_s: u64,
+}
+
+impl Default for ProviderConfig {
+    fn default() -> Self {
+        ProviderConfig {
+            may_set: Vec::new(),
+            trial_s: 180,
+        }
+    }
+}
+
+impl ProviderConfig {
+    /// How long a change is on trial, in clear link time.
+    pub fn trial(&self) -> Duration {
+        Duration::from_secs(self.trial_s)
+    }
+
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        if !(10..=3_600).contains(&self.trial_s) {
+            problems.push("provider.trial_s: must be 10 to 3600".to_owned());
+        }
+    }
 }
 
 /// A part of the configuration that a provider may set.

@@ -1,85 +1,253 @@
 //! The settings in force, over restarts, and what has become of the last ones.
+//!
+//! `settings.json` has those that are confirmed, `settings-trial.json` those on trial
+//! and those that were taken back. What is on trial is written down before it is in
+//! force: a node that does not survive it counts its starts, and comes back with the
+//! confirmed ones.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
 use super::settings::{MAX_BYTES, Settings, SettingsError};
 use crate::state_files;
 
-const FILE: &str = "settings.json";
+const CONFIRMED_FILE: &str = "settings.json";
+const TRIAL_FILE: &str = "settings-trial.json";
+
+/// The most of a file: settings, names of paths, a reason.
+const MOST_FILE_BYTES: u64 = 4 * MAX_BYTES as u64;
+
+/// With so many starts of the node in one trial, the change is taken to be what ends
+/// the node.
+const MOST_STARTS: u32 = 3;
 
 /// What is known of settings that come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// They are in force, until it is found out whether the hub is heard.
+    OnTrial,
     /// They are in force.
-    Applied,
+    Confirmed,
+    /// They were in force and are no more, for this reason.
+    RolledBack(String),
     /// They were refused, for this reason.
     Refused(String),
     /// Newer ones are known.
     Old,
 }
 
+/// Settings on trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnTrial {
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// The paths of the node that they change, by name.
+    pub paths: Vec<String>,
+    /// How often the node has started since.
+    starts: u32,
+}
+
+/// Settings that were taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct RolledBack {
+    version: u64,
+    reason: String,
+}
+
 #[derive(Debug, Default)]
 struct Kept {
-    in_force: Option<Arc<Settings>>,
+    confirmed: Option<Arc<Settings>>,
+    trial: Option<OnTrial>,
+    rolled_back: Option<RolledBack>,
     refused: Option<(u64, String)>,
 }
 
-/// The file, and what it says.
+/// The second file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    trial: Option<WrittenTrial>,
+    rolled_back: Option<RolledBack>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenTrial {
+    /// The document.
+    settings: Box<RawValue>,
+    paths: Vec<String>,
+    starts: u32,
+}
+
+/// The files, and what they say.
 #[derive(Debug)]
 pub struct KeptSettings {
-    file: PathBuf,
+    folder: PathBuf,
     kept: Mutex<Kept>,
 }
 
 impl KeptSettings {
-    /// Of a node with this state folder. A file that cannot be read sets nothing,
-    /// and is an error for the log.
+    /// Of a node with this state folder that starts. A file that cannot be read sets
+    /// nothing, and is an error for the log.
     pub fn load(state_dir: &Path) -> (KeptSettings, Option<SettingsFileError>) {
-        let file = state_dir.join(FILE);
-        let (in_force, error) = match read(&file) {
-            Ok(settings) => (settings.map(Arc::new), None),
-            Err(error) => (None, Some(error)),
+        let mut kept = Kept::default();
+        let mut error = None;
+        match read(&state_dir.join(CONFIRMED_FILE), Settings::decode) {
+            Ok(settings) => kept.confirmed = settings.map(Arc::new),
+            Err(failed) => error = Some(failed),
+        }
+        match read(&state_dir.join(TRIAL_FILE), decode_trial) {
+            Ok(None) => {}
+            Ok(Some((trial, rolled_back))) => {
+                kept.rolled_back = rolled_back;
+                kept.trial = trial.filter(|trial| trial.settings.settings > kept.version());
+            }
+            Err(failed) => error = Some(failed),
+        }
+        if let Some(trial) = &mut kept.trial {
+            trial.starts += 1;
+            if trial.starts >= MOST_STARTS {
+                let reason = format!("the node has started {MOST_STARTS} times in the trial");
+                kept.end_trial(&reason);
+            }
+        }
+        let kept = KeptSettings {
+            folder: state_dir.to_owned(),
+            kept: Mutex::new(kept),
         };
-        let kept = Kept {
-            in_force,
-            refused: None,
-        };
-        let kept = Mutex::new(kept);
-        (KeptSettings { file, kept }, error)
+        (kept, error)
+    }
+
+    /// Writes down that the node has started in a trial. Belongs before anything that
+    /// the settings on trial may break.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub fn count_start(&self) -> Result<(), SettingsFileError> {
+        let kept = self.lock();
+        match self.folder.join(TRIAL_FILE).exists() {
+            true => self.write_trial(&kept),
+            false => Ok(()),
+        }
     }
 
     /// The settings in force.
     pub fn in_force(&self) -> Option<Arc<Settings>> {
-        self.lock().in_force.clone()
+        let kept = self.lock();
+        let on_trial = kept.trial.as_ref().map(|trial| &trial.settings);
+        on_trial.or(kept.confirmed.as_ref()).cloned()
+    }
+
+    /// Those that come back if the ones on trial do not stand it.
+    pub fn confirmed(&self) -> Option<Arc<Settings>> {
+        self.lock().confirmed.clone()
+    }
+
+    /// What is on trial.
+    pub fn trial(&self) -> Option<OnTrial> {
+        self.lock().trial.clone()
+    }
+
+    /// The version that was taken back last, and why, if nothing newer is in force.
+    pub fn rolled_back(&self) -> Option<(u64, String)> {
+        let kept = self.lock();
+        let newest = kept.rolled_back.as_ref()?;
+        let stands = kept.trial.is_none() && newest.version > kept.version();
+        stands.then(|| (newest.version, newest.reason.clone()))
     }
 
     /// What is known of settings of this version; none if they are new.
     pub fn verdict(&self, version: u64) -> Option<Verdict> {
         let kept = self.lock();
-        let in_force = kept.in_force.as_ref().map_or(0, |known| known.settings);
-        let refused = kept.refused.as_ref().map_or(0, |(version, _)| *version);
-        match &kept.refused {
-            Some((of, reason)) if *of == version => Some(Verdict::Refused(reason.clone())),
-            _ if version == in_force => Some(Verdict::Applied),
-            _ if version < in_force.max(refused) => Some(Verdict::Old),
-            _ => None,
+        let (refused, reason) = match &kept.refused {
+            Some((version, reason)) => (*version, reason.as_str()),
+            None => (0, ""),
+        };
+        let on_trial = kept.trial.as_ref().map_or(0, |t| t.settings.settings);
+        let rolled_back = kept.rolled_back.as_ref().map_or(0, |back| back.version);
+        let confirmed = kept.version();
+        match &kept.rolled_back {
+            _ if version == refused => Some(Verdict::Refused(reason.to_owned())),
+            _ if version == on_trial => Some(Verdict::OnTrial),
+            Some(back) if version == back.version => Some(Verdict::RolledBack(back.reason.clone())),
+            _ if version == confirmed => Some(Verdict::Confirmed),
+            _ => {
+                let known = confirmed.max(refused).max(on_trial).max(rolled_back);
+                (version < known).then_some(Verdict::Old)
+            }
         }
     }
 
-    /// These are in force from now on.
+    /// These are about to be in force, on trial; `paths` are those of the node that
+    /// they change. A trial before ends, and the confirmed settings stay those that
+    /// come back.
+    ///
+    /// # Errors
+    /// When that is not written down: there is no trial then, since a node that fails
+    /// would not know of it.
+    pub fn begin_trial(
+        &self,
+        settings: Arc<Settings>,
+        paths: Vec<String>,
+    ) -> Result<(), SettingsFileError> {
+        let mut kept = self.lock();
+        let starts = 0;
+        let before = kept.trial.replace(OnTrial {
+            settings,
+            paths,
+            starts,
+        });
+        let written = self.write_trial(&kept);
+        match written {
+            Ok(()) => kept.refused = None,
+            Err(_) => kept.trial = before,
+        }
+        written
+    }
+
+    /// They could not be put into force after all: what was there before is, with the
+    /// trial `before`, if there was one.
+    pub fn abandon_trial(&self, before: Option<OnTrial>) {
+        let mut kept = self.lock();
+        kept.trial = before;
+        self.write_trial_or_say(&kept);
+    }
+
+    /// What is on trial is in force for good.
+    ///
+    /// # Errors
+    /// When that is not written down: it is confirmed all the same.
+    pub fn confirm(&self) -> Result<(), SettingsFileError> {
+        let trial = self.lock().trial.clone();
+        trial.map_or(Ok(()), |trial| self.keep(trial.settings))
+    }
+
+    /// What is on trial is in force no more: the confirmed settings are.
+    pub fn roll_back(&self, reason: &str) {
+        let mut kept = self.lock();
+        kept.end_trial(reason);
+        self.write_trial_or_say(&kept);
+    }
+
+    /// These are in force for good.
     ///
     /// # Errors
     /// When that is not written down: they are in force all the same.
     pub fn keep(&self, settings: Arc<Settings>) -> Result<(), SettingsFileError> {
         let mut kept = self.lock();
         kept.refused = None;
-        kept.in_force = Some(settings.clone());
-        let document = settings.encode()?;
-        state_files::replace(&self.file, &document)?;
-        Ok(())
+        kept.trial = None;
+        kept.confirmed = Some(settings.clone());
+        state_files::replace(&self.folder.join(CONFIRMED_FILE), &settings.encode()?)?;
+        match self.folder.join(TRIAL_FILE).exists() {
+            true => self.write_trial(&kept),
+            false => Ok(()),
+        }
     }
 
     /// These are not in force: they were refused, or the node's own configuration
@@ -88,12 +256,52 @@ impl KeptSettings {
         self.lock().refused = Some((version, reason.to_owned()));
     }
 
+    fn write_trial_or_say(&self, kept: &Kept) {
+        if let Err(error) = self.write_trial(kept) {
+            tracing::error!(%error, "what became of settings on trial is not written down");
+        }
+    }
+
+    fn write_trial(&self, kept: &Kept) -> Result<(), SettingsFileError> {
+        let trial = kept.trial.as_ref().map(|trial| {
+            let document = String::from_utf8_lossy(&trial.settings.encode()?).into_owned();
+            Ok::<_, SettingsError>(WrittenTrial {
+                settings: RawValue::from_string(document)?,
+                paths: trial.paths.clone(),
+                starts: trial.starts,
+            })
+        });
+        let written = Written {
+            trial: trial.transpose()?,
+            rolled_back: kept.rolled_back.clone(),
+        };
+        let document = serde_json::to_vec(&written).map_err(SettingsError::Malformed)?;
+        state_files::replace(&self.folder.join(TRIAL_FILE), &document)?;
+        Ok(())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap()
     }
 }
 
-/// Why the file is not used.
+impl Kept {
+    /// That of the confirmed settings; 0 if there are none.
+    fn version(&self) -> u64 {
+        self.confirmed.as_ref().map_or(0, |known| known.settings)
+    }
+
+    fn end_trial(&mut self, reason: &str) {
+        if let Some(trial) = self.trial.take() {
+            self.rolled_back = Some(RolledBack {
+                version: trial.settings.settings,
+                reason: reason.to_owned(),
+            });
+        }
+    }
+}
+
+/// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsFileError {
     /// It cannot be read or written.
@@ -104,15 +312,31 @@ pub enum SettingsFileError {
     Settings(#[from] SettingsError),
 }
 
-fn read(file: &Path) -> Result<Option<Settings>, SettingsFileError> {
+fn read<T>(
+    file: &Path,
+    decode: impl Fn(&[u8]) -> Result<T, SettingsError>,
+) -> Result<Option<T>, SettingsFileError> {
     match fs::metadata(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Ok(found) if found.len() > MAX_BYTES as u64 => {
+        Ok(found) if found.len() > MOST_FILE_BYTES => {
             return Err(SettingsError::Large(usize::MAX).into());
         }
         _ => {}
     }
-    Ok(Some(Settings::decode(&fs::read(file)?)?))
+    Ok(Some(decode(&fs::read(file)?)?))
+}
+
+fn decode_trial(document: &[u8]) -> Result<(Option<OnTrial>, Option<RolledBack>), SettingsError> {
+    let written: Written = serde_json::from_slice(document)?;
+    let trial = written.trial.map(|trial| {
+        let settings = Settings::decode(trial.settings.get().as_bytes())?;
+        Ok::<_, SettingsError>(OnTrial {
+            settings: Arc::new(settings),
+            paths: trial.paths,
+            starts: trial.starts,
+        })
+    });
+    Ok((trial.transpose()?, written.rolled_back))
 }
 
 #[cfg(test)]
@@ -123,6 +347,22 @@ mod tests {
         Arc::new(Settings::new(version, 10, Vec::new(), Vec::new()))
     }
 
+    fn begin(kept: &KeptSettings, version: u64) {
+        kept.begin_trial(settings(version), vec!["lte".to_owned()])
+            .expect("written");
+    }
+
+    fn restarted(folder: &Path) -> KeptSettings {
+        let (kept, error) = KeptSettings::load(folder);
+        assert!(error.is_none(), "{error:?}");
+        kept.count_start().expect("written");
+        kept
+    }
+
+    fn version_in_force(kept: &KeptSettings) -> Option<u64> {
+        kept.in_force().map(|settings| settings.settings)
+    }
+
     #[test]
     fn what_is_in_force_is_there_for_the_next_process() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -131,7 +371,7 @@ mod tests {
         assert_eq!(kept.verdict(1), None);
         kept.keep(settings(5)).expect("written");
         kept.refuse(8, "no such class");
-        assert_eq!(kept.verdict(5), Some(Verdict::Applied));
+        assert_eq!(kept.verdict(5), Some(Verdict::Confirmed));
         let refused = Verdict::Refused("no such class".to_owned());
         assert_eq!(kept.verdict(8), Some(refused));
         for old in [4, 7] {
@@ -145,10 +385,107 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_in_the_file_sets_nothing() {
+    fn nonsense_in_a_file_sets_nothing() {
+        for file in [CONFIRMED_FILE, TRIAL_FILE] {
+            let folder = tempfile::tempdir().expect("a folder");
+            fs::write(folder.path().join(file), "{").expect("written");
+            let (kept, error) = KeptSettings::load(folder.path());
+            assert!(error.is_some() && kept.in_force().is_none());
+        }
+    }
+
+    #[test]
+    fn nonsense_in_the_trials_file_leaves_the_confirmed_settings() {
         let folder = tempfile::tempdir().expect("a folder");
-        fs::write(folder.path().join(FILE), "{").expect("written");
-        let (kept, error) = KeptSettings::load(folder.path());
-        assert!(error.is_some() && kept.in_force().is_none());
+        let kept = restarted(folder.path());
+        kept.keep(settings(5)).expect("written");
+        let other = r#"{"trial":{"settings":{"version":9},"paths":[],"starts":0}}"#;
+        fs::write(folder.path().join(TRIAL_FILE), other).expect("written");
+        let (next, error) = KeptSettings::load(folder.path());
+        assert!(error.is_some());
+        assert_eq!(version_in_force(&next), Some(5));
+    }
+
+    #[test]
+    fn what_was_taken_back_stays_so_over_restarts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = restarted(folder.path());
+        kept.keep(settings(5)).expect("written");
+        begin(&kept, 6);
+        assert_eq!(version_in_force(&kept), Some(6));
+        assert_eq!(kept.verdict(6), Some(Verdict::OnTrial));
+        kept.roll_back("not heard");
+        for kept in [kept, restarted(folder.path())] {
+            assert_eq!(version_in_force(&kept), Some(5));
+            assert_eq!(kept.rolled_back(), Some((6, "not heard".to_owned())));
+            let back = Verdict::RolledBack("not heard".to_owned());
+            assert_eq!(kept.verdict(6), Some(back));
+            assert_eq!(kept.verdict(7), None);
+        }
+    }
+
+    #[test]
+    fn a_change_that_ends_the_node_again_and_again_is_taken_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        begin(&restarted(folder.path()), 6);
+        for _ in 1..MOST_STARTS {
+            let kept = restarted(folder.path());
+            assert_eq!(version_in_force(&kept), Some(6));
+            assert_eq!(kept.trial().expect("on trial").paths, ["lte"]);
+        }
+        for _ in 0..2 {
+            let kept = restarted(folder.path());
+            assert_eq!(version_in_force(&kept), None);
+            let (version, reason) = kept.rolled_back().expect("it was taken back");
+            assert!(version == 6 && reason.contains("3 times"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn of_two_changes_in_a_row_the_confirmed_settings_before_both_come_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = restarted(folder.path());
+        kept.keep(settings(5)).expect("written");
+        begin(&kept, 6);
+        let before = kept.trial();
+        begin(&kept, 7);
+        // The second turns out not to fit: the first goes on.
+        kept.abandon_trial(before);
+        kept.refuse(7, "it does not fit");
+        assert_eq!(kept.verdict(6), Some(Verdict::OnTrial));
+        let refused = Verdict::Refused("it does not fit".to_owned());
+        assert_eq!(kept.verdict(7), Some(refused));
+        begin(&kept, 8);
+        kept.roll_back("not heard");
+        assert_eq!(version_in_force(&kept), Some(5));
+        assert_eq!(kept.verdict(6), Some(Verdict::Old));
+        begin(&kept, 9);
+        kept.confirm().expect("written");
+        assert_eq!(kept.rolled_back(), None);
+        assert_eq!(version_in_force(&restarted(folder.path())), Some(9));
+    }
+
+    #[test]
+    fn a_trial_that_was_confirmed_when_power_was_lost_is_no_trial() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = restarted(folder.path());
+        begin(&kept, 6);
+        let on_trial = fs::read(folder.path().join(TRIAL_FILE)).expect("there");
+        kept.confirm().expect("written");
+        // The first file was replaced, and the second not yet.
+        fs::write(folder.path().join(TRIAL_FILE), on_trial).expect("written");
+        let next = restarted(folder.path());
+        assert_eq!(next.trial(), None);
+        assert_eq!(next.verdict(6), Some(Verdict::Confirmed));
+    }
+
+    #[test]
+    fn without_a_place_for_it_no_trial_begins() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = restarted(folder.path());
+        let path = folder.path().to_owned();
+        folder.close().expect("removed");
+        assert!(kept.begin_trial(settings(6), Vec::new()).is_err());
+        assert!(kept.in_force().is_none() && !path.exists());
     }
 }

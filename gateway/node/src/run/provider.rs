@@ -14,13 +14,10 @@ use tokio::sync::{Notify, watch};
 use underpass_bundle::{BundleId, SendError};
 use underpass_cla::Class;
 use underpass_engine::Message as Envelope;
-use underpass_reports::{Body, SettingsOutcome};
 
 use super::plans::{reached, way_of};
-use super::reload::Reloader;
-use super::reports::ReportSender;
 use crate::config::{Config, Current, Role};
-use crate::provider::{MOST_VERSION, SERVICE, Settings, SettingsError, Verdict};
+use crate::provider::{MOST_VERSION, SERVICE, Settings, SettingsError};
 use crate::shell::{Service, Shell};
 use crate::{clock, state_files};
 
@@ -171,6 +168,11 @@ impl Provider {
         }
     }
 
+    /// The newest settings for this node, from now on.
+    pub(super) fn own(&self) -> watch::Receiver<Option<Arc<Settings>>> {
+        self.own.subscribe()
+    }
+
     fn take_own(&self, settings: Arc<Settings>) {
         self.own.send_if_modified(|newest| {
             let newer = |known: &Arc<Settings>| known.settings <= settings.settings;
@@ -294,33 +296,6 @@ pub(super) async fn pass_on(provider: Arc<Provider>) {
 fn newest(passed: &BTreeMap<u64, Passed>) -> u128 {
     let versions = passed.values().map(|passed| passed.settings.settings);
     versions.map(u128::from).sum()
-}
-
-/// Takes this node's own settings over, the newest that have come, and reports what
-/// has become of them. Runs until dropped.
-pub(super) async fn take_over(
-    provider: Arc<Provider>,
-    reloader: Arc<Reloader>,
-    reports: Option<ReportSender>,
-) {
-    let mut own = provider.own.subscribe();
-    while own.changed().await.is_ok() {
-        let Some(settings) = own.borrow_and_update().clone() else {
-            continue;
-        };
-        let version = settings.settings;
-        let Ok(verdict) = reloader.apply(settings).await else {
-            continue;
-        };
-        let outcome = match verdict {
-            Verdict::Applied => SettingsOutcome::applied(version),
-            Verdict::Refused(reason) => SettingsOutcome::refused(version, &reason),
-            Verdict::Old => continue,
-        };
-        if let Some(reports) = &reports {
-            reports.send(Body::Settings(outcome));
-        }
-    }
 }
 
 /// Whether this node sends or takes settings as messages.

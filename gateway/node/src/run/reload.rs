@@ -6,6 +6,8 @@
 //! paths are opened, the rules of interception are replaced. What follows
 //! cannot fail.
 
+mod settings;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -37,8 +39,10 @@ use crate::holds::KeptHolds;
 use crate::interception::Interceptor;
 use crate::logging::Level;
 use crate::privileged::{HelperError, PathCommands};
-use crate::provider::{KeptSettings, Settings, Verdict};
+use crate::provider::KeptSettings;
 use crate::shell::{Shell, StreamOutlet};
+
+pub(super) use settings::with_settings;
 
 /// Why what runs stays as it is.
 #[derive(Debug, Error)]
@@ -201,40 +205,6 @@ impl Reloader {
             }
             reloaded
         })
-    }
-
-    /// Takes over what the provider sets, on a thread that may wait: all of it, or
-    /// nothing. What is known of these settings already is not tried again.
-    pub fn apply(self: &Arc<Self>, settings: Arc<Settings>) -> JoinHandle<Verdict> {
-        let reloader = self.clone();
-        tokio::task::spawn_blocking(move || reloader.apply_now(settings))
-    }
-
-    fn apply_now(&self, settings: Arc<Settings>) -> Verdict {
-        let mut state = self.state.lock().unwrap();
-        let (provider, version) = (&self.parts.provider, settings.settings);
-        if let Some(known) = provider.verdict(version) {
-            return known;
-        }
-        let laid = settings.over(&state.own).map_err(|error| error.to_string());
-        let taken = laid.and_then(|written| {
-            let taken = self.put_into_force(&mut state, written);
-            taken.map_err(|error| error.to_string())
-        });
-        match taken {
-            Ok(changes) => {
-                tracing::info!(version, ?changes, "the provider's settings are in force");
-                if let Err(error) = provider.keep(settings) {
-                    tracing::error!(%error, "they would not survive a restart");
-                }
-                Verdict::Applied
-            }
-            Err(reason) => {
-                tracing::error!(version, reason, "the provider's settings are refused");
-                provider.refuse(version, &reason);
-                Verdict::Refused(reason)
-            }
-        }
     }
 
     fn take_over(&self) -> Result<Vec<String>, ReloadError> {
@@ -424,24 +394,6 @@ impl Reloader {
             });
         }
     }
-}
-
-/// A node's own configuration, with what its provider sets as far as the two fit
-/// each other: the node's own word counts more.
-pub(super) fn with_settings(own: &Document, provider: &KeptSettings) -> Document {
-    let Some(settings) = provider.in_force() else {
-        return own.clone();
-    };
-    let laid = settings.over(own).and_then(|written| {
-        Config::of(&written)?;
-        Ok(written)
-    });
-    laid.unwrap_or_else(|error| {
-        let version = settings.settings;
-        tracing::error!(version, %error, "the provider's settings are not in force any more");
-        provider.refuse(version, &error.to_string());
-        own.clone()
-    })
 }
 
 /// What earlier runs have found of the hops stays what it was at the start.

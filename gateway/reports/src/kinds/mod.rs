@@ -11,4 +11,4 @@ pub use link::{
 };
 pub use place::{Announcement, Position};
 pub use plan::PlanAcknowledgement;
-pub use settings::{MAX_REASON_BYTES, SettingsOutcome};
+pub use settings::{MAX_REASON_BYTES, SettingsOutcome, SettingsState};

@@ -5,6 +5,20 @@ use serde::{Deserialize, Serialize};
 /// The longest reason, bytes.
 pub const MAX_REASON_BYTES: usize = 1_000;
 
+/// How far a node is with settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SettingsState {
+    /// They are in force, until it is found out whether the hub is still heard.
+    Trial,
+    /// They are in force, and the hub is heard.
+    Confirmed,
+    /// The hub was not heard: the former ones are in force again.
+    RolledBack,
+    /// They have never been in force.
+    Refused,
+}
+
 /// What has become of settings that a node was sent; told at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingsOutcome {
@@ -12,23 +26,46 @@ pub struct SettingsOutcome {
     pub settings: u64,
     /// Whether they are in force; else all is as it was before.
     pub applied: bool,
+    /// How far the node is with them; nodes of earlier versions have no trial and do
+    /// not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<SettingsState>,
     /// Why they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl SettingsOutcome {
-    /// Settings are in force.
-    pub fn applied(version: u64) -> SettingsOutcome {
+    /// Settings are in force, on trial.
+    pub fn on_trial(version: u64) -> SettingsOutcome {
+        SettingsOutcome::in_force(version, SettingsState::Trial)
+    }
+
+    /// Settings are in force for good.
+    pub fn confirmed(version: u64) -> SettingsOutcome {
+        SettingsOutcome::in_force(version, SettingsState::Confirmed)
+    }
+
+    /// They were refused, for a reason of which as much is told as a report holds.
+    pub fn refused(version: u64, reason: &str) -> SettingsOutcome {
+        SettingsOutcome::not_in_force(version, SettingsState::Refused, reason)
+    }
+
+    /// They are in force no more; the reason as above.
+    pub fn rolled_back(version: u64, reason: &str) -> SettingsOutcome {
+        SettingsOutcome::not_in_force(version, SettingsState::RolledBack, reason)
+    }
+
+    fn in_force(version: u64, state: SettingsState) -> SettingsOutcome {
         SettingsOutcome {
             settings: version,
             applied: true,
+            state: Some(state),
             reason: None,
         }
     }
 
-    /// They are not, for a reason of which as much is told as a report holds.
-    pub fn refused(version: u64, reason: &str) -> SettingsOutcome {
+    fn not_in_force(version: u64, state: SettingsState, reason: &str) -> SettingsOutcome {
         let printable = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
         let mut told = String::new();
         for c in printable {
@@ -40,6 +77,7 @@ impl SettingsOutcome {
         SettingsOutcome {
             settings: version,
             applied: false,
+            state: Some(state),
             reason: Some(told).filter(|told| !told.is_empty()),
         }
     }

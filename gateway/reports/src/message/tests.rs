@@ -82,6 +82,18 @@ fn vectors() -> [(&'static str, Vec<Report>); 7] {
         terminal,
     };
     let refused = SettingsOutcome::refused(1_795_230_000_000, "there is no class \"gold\"");
+    let lost = "the hub was not heard in 180 s of clear link time";
+    let outcomes = [
+        refused,
+        SettingsOutcome::on_trial(1_795_230_000_001),
+        SettingsOutcome::confirmed(1_795_230_000_001),
+        SettingsOutcome::rolled_back(1_795_230_000_002, lost),
+        // As nodes of earlier versions say it.
+        SettingsOutcome {
+            state: None,
+            ..SettingsOutcome::confirmed(1_795_230_000_003)
+        },
+    ];
     let bare_link = LinkReport {
         terminal: 11,
         path: "terminal-11".into(),
@@ -143,13 +155,12 @@ fn vectors() -> [(&'static str, Vec<Report>); 7] {
         ),
         (
             include_str!("../../../../docs/vectors/control/report-settings.json"),
-            vec![
-                of_run(Body::Settings(refused), 6017),
-                of_run(
-                    Body::Settings(SettingsOutcome::applied(1_795_230_000_001)),
-                    6018,
-                ),
-            ],
+            outcomes
+                .map(Body::Settings)
+                .into_iter()
+                .zip(6017..)
+                .map(|(body, uptime_ms)| of_run(body, uptime_ms))
+                .collect(),
         ),
         (
             include_str!("../../../../docs/vectors/control/report-bare.json"),

@@ -1,0 +1,149 @@
+/** Changes of settings in stages: how far they are, paused, resumed, aborted. */
+
+import { useEffect, useState } from "preact/hooks";
+import { useListed } from "../access/listed";
+import type { Rollout, RolloutTerminal } from "../api/types";
+import { useLive } from "../shell/context";
+import { useMayOperate } from "../shell/may-operate";
+import { Failure, useRead } from "../shell/read";
+
+const READ_EVERY_MS = 10_000;
+const SHOWN = 50;
+const SHOWN_TERMINALS = 200;
+const ENDED = ["aborted", "aborting", "done"];
+
+export function Rollouts() {
+  const live = useLive();
+  const [open, setOpen] = useState<number>();
+  const { entries, flaw, change, reread } = useListed<Rollout>("v1/rollouts", "rollouts", SHOWN);
+  useEffect(() => {
+    const off = live.listen(({ kind }) => void (kind === "rollout" && reread()));
+    // A tenant's users are not told of them by events.
+    const timer = setInterval(reread, READ_EVERY_MS);
+    return () => {
+      off();
+      clearInterval(timer);
+    };
+  }, [live]);
+  const set = (one: Rollout, state: string, restore = false) =>
+    void change(() => live.client.send("PUT", `v1/rollouts/${one.id}/state`, { state, restore }));
+  return (
+    <>
+      <p>
+        One change for many terminals: a few have to confirm it before the others get it, and a terminal that does not
+        hear its hub afterwards takes it back.
+      </p>
+      <p class="flaw" role="alert">
+        {flaw}
+      </p>
+      {entries?.length === 0 && <p>There are none.</p>}
+      {entries?.map((one) => (
+        <section key={one.id} aria-labelledby={`rollout-${one.id}`}>
+          <h2 id={`rollout-${one.id}`}>{one.name}</h2>
+          <p>
+            <span class={`badge ${badgeOf(one)}`}>{one.state}</span> stage {one.stage} of {one.stages.length + 1} (
+            {[...one.stages, "the rest"].join(", ")}); {countsOf(one)}
+          </p>
+          {one.reason && <p class="flaw">{one.reason}</p>}
+          <Actions of={one} set={set} />
+          <button
+            type="button"
+            aria-expanded={open === one.id}
+            aria-label={`Terminals of ${one.name}`}
+            onClick={() => setOpen(open === one.id ? undefined : one.id)}
+          >
+            Terminals
+          </button>
+          {open === one.id && <Terminals of={one} />}
+        </section>
+      ))}
+    </>
+  );
+}
+
+interface ActionsProps {
+  of: Rollout;
+  set: (one: Rollout, state: string, restore?: boolean) => void;
+}
+
+function Actions({ of: one, set }: ActionsProps) {
+  if (!useMayOperate() || ENDED.includes(one.state)) return null;
+  const abort = (restore: boolean) => {
+    const then = restore ? "Terminals that have the change get what was set before." : "Terminals keep what they have.";
+    if (confirm(`Abort ${one.name} for good? ${then}`)) set(one, "aborted", restore);
+  };
+  return (
+    <>
+      {one.state === "running" ? (
+        <button type="button" aria-label={`Pause ${one.name}`} onClick={() => set(one, "paused")}>
+          Pause
+        </button>
+      ) : (
+        <button type="button" aria-label={`Resume ${one.name}`} onClick={() => set(one, "running")}>
+          Resume
+        </button>
+      )}{" "}
+      <button type="button" aria-label={`Abort ${one.name} and restore`} onClick={() => abort(true)}>
+        Abort and restore
+      </button>{" "}
+      <button type="button" aria-label={`Abort ${one.name} and keep`} onClick={() => abort(false)}>
+        Abort and keep
+      </button>{" "}
+    </>
+  );
+}
+
+function Terminals({ of: one }: { of: Rollout }) {
+  const { client } = useLive();
+  const path = `v1/rollouts/${one.id}/terminals?limit=${SHOWN_TERMINALS}`;
+  const read = useRead<{ terminals: RolloutTerminal[]; next?: string | null }>(
+    (signal) => client.get(path, signal),
+    path,
+    READ_EVERY_MS,
+  );
+  return (
+    <>
+      <Failure of={read} />
+      {read.value?.next && <p class="count">The first {SHOWN_TERMINALS}; the API has all.</p>}
+      <div class="scroll" tabIndex={0} role="region" aria-label={`Terminals of ${one.name}`}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col" class="number">
+                Terminal
+              </th>
+              <th scope="col" class="number">
+                Stage
+              </th>
+              <th scope="col">How far</th>
+              <th scope="col">Why</th>
+            </tr>
+          </thead>
+          <tbody>
+            {read.value?.terminals.map((terminal) => (
+              <tr key={terminal.terminal}>
+                <th scope="row" class="number">
+                  {terminal.terminal}
+                </th>
+                <td class="number">{terminal.stage}</td>
+                <td>{terminal.late ? `${terminal.progress}, late` : terminal.progress}</td>
+                <td>{terminal.reason}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+/** "3 pending, 1 confirmed": what there is none of is left out. */
+function countsOf(one: Rollout): string {
+  const there = Object.entries(one.counts).filter(([, count]) => count > 0);
+  return there.map(([name, count]) => `${count} ${name.replace("_", " ")}`).join(", ");
+}
+
+function badgeOf({ state }: Rollout): string {
+  if (state === "stopped") return "down";
+  return state === "running" || state === "done" ? "up" : "waiting";
+}

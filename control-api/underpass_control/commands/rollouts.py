@@ -1,0 +1,222 @@
+"""`underpass-control rollout`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from underpass_control.client import path_of
+from underpass_control.commands.console import (
+    DEFAULT_URL,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+    fail,
+)
+from underpass_control.commands.tables import Column, Service
+
+rollouts = typer.Typer(
+    help="Rollouts: one change of settings for many terminals, in stages.", no_args_is_help=True
+)
+
+ROLLOUT = (
+    Column("id", "id"),
+    Column("name", "name"),
+    Column("state", "state"),
+    Column("stage", "stage"),
+    Column("stages", "stages"),
+    Column("pending", "counts.pending"),
+    Column("sent", "counts.sent"),
+    Column("on trial", "counts.trial"),
+    Column("confirmed", "counts.confirmed"),
+    Column("refused", "counts.refused"),
+    Column("rolled back", "counts.rolled_back"),
+    Column("reason", "reason"),
+    Column("changed", "changed"),
+)
+TERMINAL = (
+    Column("terminal", "terminal"),
+    Column("progress", "progress"),
+    Column("late", "late"),
+    Column("stage", "stage"),
+    Column("sent", "sent"),
+    Column("confirmed", "confirmed"),
+    Column("reason", "reason"),
+)
+# A file of settings that is larger is none.
+_MOST_BYTES = 1 << 20
+
+Number = Annotated[int, typer.Argument(help="Its id in the list.")]
+
+
+@rollouts.command("create")
+def create_rollout(
+    name: Annotated[str, typer.Argument(help="What it is called.")],
+    settings: Annotated[
+        Path,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="JSON with `classes` and `paths`: what is set.",
+        ),
+    ],
+    terminals: Annotated[
+        list[int] | None,
+        typer.Option("--terminal", help="A terminal; the first ones are tried first."),
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="The terminals that have it.")] = None,
+    beam: Annotated[str | None, typer.Option(help="The terminals of it.")] = None,
+    stages: Annotated[
+        str, typer.Option(help="Terminals of each stage before the last, which has the rest.")
+    ] = "1,10",
+    hold_s: Annotated[
+        float, typer.Option("--hold-seconds", min=0, help="A stage has to have held so long.")
+    ] = 300,
+    wait_s: Annotated[
+        float,
+        typer.Option("--wait-seconds", min=1, help="Go on without those silent for so long."),
+    ] = 3_600,
+    most_failures: Annotated[
+        int, typer.Option(min=0, help="Stop when more terminals do not take it.")
+    ] = 0,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="It is all that is set: what else was is taken away.")
+    ] = False,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change the settings of many terminals in stages; it begins at once.
+
+    Example: underpass-control rollout create "lte first" --settings lte.json --tag bus
+    """
+    body: dict[str, Any] = {
+        "name": name,
+        "settings": _read(settings),
+        "stages": _stages(stages),
+        "hold_s": hold_s,
+        "wait_s": wait_s,
+        "most_failures": most_failures,
+        "whole": whole,
+    }
+    chosen = {"terminals": terminals or None, "tag": tag, "beam": beam}
+    body |= {member: value for member, value in chosen.items() if value is not None}
+    service = Service(url, token, as_json)
+    service.print(ROLLOUT, service.ask("POST", path_of("rollouts"), body=body))
+
+
+@rollouts.command("list")
+def list_rollouts(
+    most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show rollouts, the newest first.
+
+    Example: underpass-control rollout list
+    """
+    Service(url, token, as_json).show_all(path_of("rollouts"), "rollouts", ROLLOUT, most=most)
+
+
+@rollouts.command("show")
+def show_rollout(
+    rollout: Number,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far a rollout is.
+
+    Example: underpass-control rollout show 3
+    """
+    Service(url, token, as_json).show(path_of("rollouts", rollout), ROLLOUT)
+
+
+@rollouts.command("terminals")
+def show_terminals(
+    rollout: Number,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far each terminal of a rollout is, in the order in which they are tried.
+
+    Example: underpass-control rollout terminals 3
+    """
+    path = path_of("rollouts", rollout, "terminals")
+    Service(url, token, as_json).show_all(path, "terminals", TERMINAL)
+
+
+@rollouts.command("pause")
+def pause_rollout(
+    rollout: Number,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a rollout change no more terminals for now.
+
+    Example: underpass-control rollout pause 3
+    """
+    _set_state(Service(url, token, as_json), rollout, {"state": "paused"})
+
+
+@rollouts.command("resume")
+def resume_rollout(
+    rollout: Number,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a rollout go on that was paused or has stopped; failures so far are accepted.
+
+    Example: underpass-control rollout resume 3
+    """
+    _set_state(Service(url, token, as_json), rollout, {"state": "running"})
+
+
+@rollouts.command("abort")
+def abort_rollout(
+    rollout: Number,
+    restore: Annotated[
+        bool,
+        typer.Option(
+            "--restore/--keep", help="Set again what was set of changed terminals before."
+        ),
+    ],
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a rollout for good.
+
+    Example: underpass-control rollout abort 3 --restore
+    """
+    _set_state(Service(url, token, as_json), rollout, {"state": "aborted", "restore": restore})
+
+
+def _set_state(service: Service, rollout: int, body: dict[str, Any]) -> None:
+    path = path_of("rollouts", rollout, "state")
+    service.print(ROLLOUT, service.ask("PUT", path, body=body))
+
+
+def _stages(text: str) -> list[int]:
+    parts = [one.strip() for one in text.split(",") if one.strip()]
+    if not all(one.isascii() and one.isdigit() for one in parts):
+        fail(f"--stages {text}: must be numbers with commas between")
+    return [int(one) for one in parts]
+
+
+def _read(path: Path) -> Any:
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            fail(f"{path} is larger than settings are")
+        return json.loads(text)
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        fail(f"cannot read {path}: {error}")

@@ -1,0 +1,231 @@
+"""Rollouts: made, read, and how far each of their terminals is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import and_, bindparam, delete, func, insert, select, update
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.rollouts.stages import ENDED, Member, Progress, State, Terms
+from underpass_control.storage.changes import Change
+from underpass_control.storage.models import Rollout, RolloutTerminal, Terminal, TerminalSettings
+from underpass_control.storage.settings import ReportedState
+
+# Rows of one statement.
+_AT_ONCE = 500
+_ENDED = [state.value for state in ENDED]
+_BY_REPORT: Mapping[ReportedState, Progress] = {
+    "trial": Progress.TRIAL,
+    "confirmed": Progress.CONFIRMED,
+    "rolled-back": Progress.ROLLED_BACK,
+    "refused": Progress.REFUSED,
+}
+# What a terminal says of them may change how far they are.
+_MAY_MOVE = frozenset({Progress.SENT, Progress.TRIAL, Progress.CONFIRMED})
+
+
+async def add(
+    connection: AsyncConnection, values: Mapping[str, Any], terminals: Sequence[int]
+) -> int:
+    """Make a rollout; return its number.
+
+    Raises:
+        IntegrityError: One of the terminals is in another one that has not ended.
+    """
+    made = insert(Rollout).values(**values, state=State.RUNNING.value).returning(Rollout.id)
+    number: int = (await connection.execute(made)).scalar_one()
+    rows = [
+        {
+            "rollout_id": number,
+            "terminal": terminal,
+            "place": place,
+            "progress": Progress.PENDING.value,
+            "is_open": True,
+        }
+        for place, terminal in enumerate(terminals)
+    ]
+    for start in range(0, len(rows), _AT_ONCE):
+        await connection.execute(insert(RolloutTerminal), rows[start : start + _AT_ONCE])
+    return number
+
+
+async def count_open(connection: AsyncConnection) -> int:
+    """Return how many have not ended."""
+    query = select(func.count()).select_from(Rollout).where(Rollout.state.not_in(_ENDED))
+    return int((await connection.execute(query)).scalar_one())
+
+
+async def taken(connection: AsyncConnection, terminals: Sequence[int]) -> tuple[int, int] | None:
+    """Return a terminal of these that is in a rollout that has not ended, and that rollout."""
+    for start in range(0, len(terminals), _AT_ONCE):
+        query = (
+            select(RolloutTerminal.terminal, RolloutTerminal.rollout_id)
+            .where(
+                RolloutTerminal.is_open,
+                RolloutTerminal.terminal.in_(terminals[start : start + _AT_ONCE]),
+            )
+            .limit(1)
+        )
+        found = (await connection.execute(query)).one_or_none()
+        if found is not None:
+            return found.terminal, found.rollout_id
+    return None
+
+
+async def get(connection: AsyncConnection, number: int) -> Row[Any] | None:
+    """Return a rollout."""
+    query = select(Rollout.__table__).where(Rollout.id == number)
+    return (await connection.execute(query)).one_or_none()
+
+
+async def lock(connection: AsyncConnection, number: int) -> Row[Any] | None:
+    """Return a rollout; nobody else changes it until the transaction ends."""
+    # SQLite has no other way to lock than to write.
+    locked = update(Rollout).where(Rollout.id == number).values(revision=Rollout.revision)
+    return (await connection.execute(locked.returning(*Rollout.__table__.columns))).one_or_none()
+
+
+async def page(
+    connection: AsyncConnection, *, before: int | None, limit: int
+) -> Sequence[Row[Any]]:
+    """Return rollouts, the newest first, below a number."""
+    query = select(Rollout.__table__).order_by(Rollout.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(Rollout.id < before)
+    return (await connection.execute(query)).all()
+
+
+async def numbers(connection: AsyncConnection) -> Sequence[int]:
+    """Return the rollouts that have not ended."""
+    query = select(Rollout.id).where(Rollout.state.not_in(_ENDED)).order_by(Rollout.id)
+    return (await connection.scalars(query)).all()
+
+
+async def counts(connection: AsyncConnection, rollouts: Sequence[int]) -> dict[int, dict[str, int]]:
+    """Return how many terminals are how far, by rollout."""
+    columns = (RolloutTerminal.rollout_id, RolloutTerminal.progress)
+    query = select(*columns, func.count().label("count")).group_by(*columns)
+    found: dict[int, dict[str, int]] = {number: {} for number in rollouts}
+    rows = await connection.execute(query.where(RolloutTerminal.rollout_id.in_(rollouts)))
+    for number, progress, count in rows:
+        found[number][progress] = count
+    return found
+
+
+async def page_of_terminals(
+    connection: AsyncConnection, number: int, *, after: int | None, limit: int
+) -> Sequence[Row[Any]]:
+    """Return the terminals of a rollout in their order, behind a place."""
+    query = (
+        select(RolloutTerminal.__table__)
+        .where(RolloutTerminal.rollout_id == number)
+        .order_by(RolloutTerminal.place)
+        .limit(limit)
+    )
+    if after is not None:
+        query = query.where(RolloutTerminal.place > after)
+    return (await connection.execute(query)).all()
+
+
+async def standing(connection: AsyncConnection, rollout: Row[Any]) -> Sequence[Row[Any]]:
+    """Return the terminals of a rollout in their order, with what is set and said of them now."""
+    settings = TerminalSettings
+    query = (
+        select(
+            RolloutTerminal.__table__,
+            Terminal.tenant_id,
+            settings.version.label("set_version"),
+            settings.document.label("set_document"),
+            settings.reported_version,
+            settings.reported_state,
+            settings.reported_ms,
+            settings.reason.label("reported_reason"),
+        )
+        .join(Terminal, Terminal.node == RolloutTerminal.terminal)
+        .outerjoin(settings, settings.terminal == RolloutTerminal.terminal)
+        .where(RolloutTerminal.rollout_id == rollout.id)
+        .order_by(RolloutTerminal.place)
+    )
+    return (await connection.execute(query)).all()
+
+
+def member_of(row: Row[Any], rollout: Row[Any]) -> Member:
+    """Return how far a terminal is, as what is set and said of it now has it."""
+    progress = Progress(row.progress)
+    sent_ms, confirmed_ms, reason = row.sent_ms, row.confirmed_ms, row.reason
+    if progress in (Progress.PENDING, *_MAY_MOVE) and rollout.tenant_id not in (
+        None,
+        row.tenant_id,
+    ):
+        progress, reason = Progress.REPLACED, "it is another tenant's now"
+    elif progress in _MAY_MOVE and row.set_version != row.version:
+        if progress is not Progress.CONFIRMED:
+            progress, reason = Progress.REPLACED, "something else has been set of it"
+    elif progress in _MAY_MOVE and row.reported_version == row.version:
+        said = _BY_REPORT[row.reported_state]
+        # What is confirmed is not on trial again, whatever comes late.
+        if not (progress is Progress.CONFIRMED and said is Progress.TRIAL):
+            progress, reason = said, row.reported_reason
+        if progress is Progress.CONFIRMED and confirmed_ms is None:
+            confirmed_ms = row.reported_ms
+    return Member(row.terminal, progress, sent_ms, confirmed_ms, reason)
+
+
+def terms_of(row: Row[Any]) -> Terms:
+    """Return what was said of a rollout when it was made."""
+    return Terms(tuple(row.sizes), row.hold_ms, row.wait_ms, row.most_failures)
+
+
+async def put_members(
+    connection: AsyncConnection, number: int, members: Iterable[Mapping[str, Any]]
+) -> None:
+    """Store how far terminals are: each has `terminal`, and all the same columns that change."""
+    rows = [{f"new_{name}": value for name, value in one.items()} for one in members]
+    if not rows:
+        return
+    names = [name for name in rows[0] if name != "new_terminal"]
+    changed = (
+        update(RolloutTerminal)
+        .where(
+            RolloutTerminal.rollout_id == number,
+            RolloutTerminal.terminal == bindparam("new_terminal"),
+        )
+        .values({name.removeprefix("new_"): bindparam(name) for name in names})
+    )
+    await connection.execute(changed, rows)
+
+
+async def change(connection: AsyncConnection, number: int, now_ms: int, **values: Any) -> Row[Any]:
+    """Change a rollout that is locked; at its end, its terminals are free for others."""
+    changed = (
+        update(Rollout)
+        .where(Rollout.id == number)
+        .values(**values, changed_ms=now_ms, revision=Rollout.revision + 1)
+        .returning(*Rollout.__table__.columns)
+    )
+    row: Row[Any] = (await connection.execute(changed)).one()
+    if row.state in _ENDED:
+        free = update(RolloutTerminal).where(RolloutTerminal.rollout_id == number)
+        await connection.execute(free.values(is_open=False))
+    return row
+
+
+async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+    """Delete at most `limit` rollouts that ended before a time; return how many."""
+    old = and_(Rollout.state.in_(_ENDED), Rollout.changed_ms < before_ms)
+    some = select(Rollout.id).where(old).limit(limit)
+    return (await connection.execute(delete(Rollout).where(Rollout.id.in_(some)))).rowcount
+
+
+def change_of(row: Row[Any], action: str) -> Change:
+    """Return the change that announces what has become of a rollout."""
+    return {
+        "kind": "rollout",
+        "rollout": row.id,
+        "state": row.state,
+        "stage": row.stage + 1,
+        "action": action,
+    }

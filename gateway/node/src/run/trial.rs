@@ -1,0 +1,183 @@
+//! This node's own settings: taken over, looked at while they are on trial, and taken
+//! back if the hub is not heard any more. What becomes of them is reported.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+use underpass_reports::{Body, SettingsOutcome};
+
+use super::provider::Provider;
+use super::reload::Reloader;
+use super::reports::ReportSender;
+use crate::config::Current;
+use crate::provider::{Judgement, KeptSettings, PathContact, Settings, Trial, Verdict};
+use crate::shell::Shell;
+
+/// How often the paths are looked at during a trial.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long to wait when the former settings cannot be put into force.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What takes settings over.
+struct Taking {
+    shell: Arc<Shell>,
+    config: Arc<Current>,
+    reloader: Arc<Reloader>,
+    reports: Option<ReportSender>,
+    trial: Option<Trial>,
+    /// The former settings are still to be put into force.
+    owes_former: bool,
+}
+
+/// Takes this node's own settings over, the newest that have come, and reports what
+/// has become of them. A trial that an earlier run has begun goes on. Runs until
+/// dropped.
+pub(super) async fn take_over(
+    provider: Arc<Provider>,
+    shell: Arc<Shell>,
+    config: Arc<Current>,
+    reloader: Arc<Reloader>,
+    reports: Option<ReportSender>,
+) {
+    let mut own = provider.own();
+    let mut taking = Taking {
+        shell,
+        config,
+        reloader,
+        reports,
+        trial: None,
+        owes_former: false,
+    };
+    taking.go_on();
+    loop {
+        tokio::select! {
+            changed = own.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                let settings = own.borrow_and_update().clone();
+                if let Some(settings) = settings {
+                    taking.take(settings).await;
+                }
+            }
+            () = sleep(LOOK), if taking.trial.is_some() => taking.look().await,
+            () = sleep(RETRY), if taking.owes_former => taking.put_back().await,
+        }
+    }
+}
+
+impl Taking {
+    fn kept(&self) -> &KeptSettings {
+        self.reloader.provider()
+    }
+
+    /// Says what has become of settings in earlier runs, and goes on with their trial.
+    fn go_on(&mut self) {
+        if let Some((version, reason)) = self.kept().rolled_back() {
+            tracing::warn!(version, reason, "the provider's settings were taken back");
+            self.say(SettingsOutcome::rolled_back(version, &reason));
+        }
+        if let Some(trial) = self.kept().trial() {
+            self.say(SettingsOutcome::on_trial(trial.settings.settings));
+            self.trial = Some(self.begun(&trial.paths, Vec::new()));
+        }
+    }
+
+    async fn take(&mut self, settings: Arc<Settings>) {
+        let version = settings.settings;
+        let before = match &self.trial {
+            Some(trial) => trial.before().to_vec(),
+            None => self.contacts(),
+        };
+        let had = self.version_on_trial();
+        let Ok(verdict) = self.reloader.apply(settings).await else {
+            return;
+        };
+        let outcome = match verdict {
+            Verdict::OnTrial => SettingsOutcome::on_trial(version),
+            Verdict::Confirmed => SettingsOutcome::confirmed(version),
+            Verdict::RolledBack(reason) => SettingsOutcome::rolled_back(version, &reason),
+            Verdict::Refused(reason) => SettingsOutcome::refused(version, &reason),
+            Verdict::Old => return,
+        };
+        let trial = self.kept().trial();
+        if self.version_on_trial() != had {
+            self.owes_former = false;
+            self.trial = trial.map(|trial| self.begun(&trial.paths, before));
+        }
+        self.say(outcome);
+    }
+
+    async fn look(&mut self) {
+        let contacts = self.contacts();
+        let Some(version) = self.version_on_trial() else {
+            // A reload has found that they do not fit any more, and may have failed.
+            self.trial = None;
+            self.owes_former = true;
+            return self.say_rolled_back();
+        };
+        let Some(trial) = &mut self.trial else {
+            return;
+        };
+        match trial.look(Instant::now(), &contacts) {
+            Judgement::Open => {}
+            Judgement::Confirmed => {
+                self.trial = None;
+                if let Err(error) = self.kept().confirm() {
+                    tracing::error!(%error, "the settings would not survive a restart");
+                }
+                tracing::info!(version, "the provider's settings are confirmed");
+                self.say(SettingsOutcome::confirmed(version));
+            }
+            Judgement::Lost(reason) => {
+                self.trial = None;
+                tracing::error!(version, reason, "the provider's settings are taken back");
+                self.kept().roll_back(&reason);
+                self.say_rolled_back();
+                self.put_back().await;
+            }
+        }
+    }
+
+    /// Runs by the former settings again. They were in force before: what keeps them
+    /// from it passes.
+    async fn put_back(&mut self) {
+        let back = self.reloader.put_back().await;
+        self.owes_former = matches!(back, Ok(Err(_)));
+        if let Ok(Err(error)) = back {
+            tracing::error!(%error, "the former settings are not in force yet");
+        }
+    }
+
+    fn begun(&self, paths: &[String], before: Vec<PathContact>) -> Trial {
+        let limit = self.config.get().provider.trial();
+        Trial::new(Instant::now(), limit, paths, before)
+    }
+
+    /// How the paths are that this node dials.
+    fn contacts(&self) -> Vec<PathContact> {
+        let config = self.config.get();
+        let is_dialled = |name: &str| config.paths.iter().any(|path| path.name == name);
+        let hops = self.shell.hops().into_iter();
+        let dialled = hops.filter(|hop| is_dialled(&hop.name));
+        dialled.map(|hop| PathContact::of(&hop)).collect()
+    }
+
+    fn version_on_trial(&self) -> Option<u64> {
+        self.kept().trial().map(|trial| trial.settings.settings)
+    }
+
+    fn say_rolled_back(&self) {
+        if let Some((version, reason)) = self.kept().rolled_back() {
+            self.say(SettingsOutcome::rolled_back(version, &reason));
+        }
+    }
+
+    fn say(&self, outcome: SettingsOutcome) {
+        if let Some(reports) = &self.reports {
+            reports.send(Body::Settings(outcome));
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""Rollouts: one change of settings, in stages."""
