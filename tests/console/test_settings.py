@@ -176,7 +176,7 @@ def test_a_rollout_is_seen_paused_resumed_and_aborted(
     section.get_by_role("button", name=f"Resume {NASTY}").click()
     expect(section).to_contain_text("running", timeout=PATIENCE_MS)
     page.on("dialog", lambda dialog: dialog.accept())
-    section.get_by_role("button", name=f"Abort {NASTY} and restore").click()
+    section.get_by_role("button", name=f"Abort and restore: {NASTY}").click()
     expect(section).to_contain_text("aborted", timeout=PATIENCE_MS)
     expect(section.get_by_role("button", name=f"Pause {NASTY}")).to_have_count(0)
     assert service.call("GET", f"/v1/rollouts/{made['id']}")["counts"]["restored"] == 1

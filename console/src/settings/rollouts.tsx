@@ -83,10 +83,10 @@ function Actions({ of: one, set }: ActionsProps) {
           Resume
         </button>
       )}{" "}
-      <button type="button" aria-label={`Abort ${one.name} and restore`} onClick={() => abort(true)}>
+      <button type="button" aria-label={`Abort and restore: ${one.name}`} onClick={() => abort(true)}>
         Abort and restore
       </button>{" "}
-      <button type="button" aria-label={`Abort ${one.name} and keep`} onClick={() => abort(false)}>
+      <button type="button" aria-label={`Abort and keep: ${one.name}`} onClick={() => abort(false)}>
         Abort and keep
       </button>{" "}
     </>
