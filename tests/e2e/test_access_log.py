@@ -41,7 +41,8 @@ def _ended(pair: Pair[Testbed], before: int) -> dict[str, Any]:
 
     pair.terminal.process.wait_until(written, timeout_s=10.0)
     assert len(lines) == 1
-    return json.loads(lines[0])
+    line: dict[str, Any] = json.loads(lines[0])
+    return line
 
 
 def _count(pair: Pair[Testbed]) -> int:

@@ -121,7 +121,7 @@ class Chains:
         """Return a slice's state, with the reason why it is not running."""
         found = self.call("GET", f"/v1/slices/{name}")
         unwell = [one for one in found["containers"] if one["health"] != "healthy"]
-        return found["state"] + (f": {found.get('detail')} {unwell}" if unwell else "")
+        return str(found["state"]) + (f": {found.get('detail')} {unwell}" if unwell else "")
 
     def container(self, slice_name: str, service: str) -> str:
         """Return the id of a slice's container."""

@@ -67,7 +67,7 @@ def functions_agent(
         catalogue = installed()
     except DescriptorError as error:
         fail(str(error))
-    logs.configure("console")
+    logs.configure(logs.Format.CONSOLE)
     agent = Agent(Engine(), catalogue, file, folder.resolve(), time.monotonic)
     try:
         until_told(_run(agent, path_of("sites", file.site, "slices"), url, token, every_seconds))

@@ -129,7 +129,7 @@ def test_each_node_takes_its_configuration(tmp_path: Path) -> None:
                 continue
             path = tmp_path / f"{name}.toml"
             path.write_text(files["node.toml"])
-            command = [underpass, "check-config", "--config", path]
+            command = [underpass, "check-config", "--config", str(path)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
 
