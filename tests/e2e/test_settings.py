@@ -155,7 +155,7 @@ def test_a_change_is_confirmed_once_the_hub_is_heard(start_pair: StartPair) -> N
 def test_a_path_on_which_nobody_answers_is_taken_back_though_the_node_is_killed(
     start_pair: StartPair,
 ) -> None:
-    pair = _start(start_pair, ["path"], trial_s=10)
+    pair = _start(start_pair, ["path"], trial_s=20)
     [own] = [p for p in pair.terminal.status()["paths"] if p["name"] == "terrestrial"]
     host, _, _ = own["sessions"][0]["remote"].rpartition(":")
     further = {"name": "second", "neighbour": HUB_NODE, "remote": f"{host}:9"}
@@ -163,6 +163,7 @@ def test_a_path_on_which_nobody_answers_is_taken_back_though_the_node_is_killed(
     _state(pair, version, "trial")
     pair.terminal.process.kill()
     pair.terminal.start()
+    pair.wait_until_ready()
     assert "second" in {p["name"] for p in pair.terminal.status()["paths"]}
     outcome = _state(pair, version, "rolled-back")
     assert not outcome["applied"]

@@ -309,7 +309,7 @@ fn a_hub_that_never_stops_changing_has_the_confirmed_settings_come_back() {
 /// Thousands of seconds of changes, tunnels and restarts, by seeds.
 #[test]
 fn whatever_happens_a_change_that_breaks_the_path_does_not_stay() {
-    for seed in 0..200 {
+    for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut world = World::new();
         let (mut version, mut tunnel) = (0, 0_u32);
