@@ -18,7 +18,7 @@ export const KINDS: Record<AlertKind, KindText> = {
     field: { name: "limit_s", label: "Limit, days", unit_s: DAY_S },
   },
   version: {
-    when: "a terminal runs another version than the named one",
+    when: "a terminal runs another version than the given one",
     field: { name: "version", label: "Version", unit_s: 1 },
   },
 };
