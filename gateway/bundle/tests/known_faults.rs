@@ -158,7 +158,7 @@ fn lies() -> Vec<Vec<u8>> {
     lies
 }
 
-/// ION #39 and #44: an extension block whose content announces a length that is not there had
+/// Known of ION-DTN: an extension block whose content announces a length that is not there had
 /// that much allocated, and what was allocated stayed.
 #[test]
 fn a_length_that_lies_takes_no_memory() {
@@ -260,7 +260,7 @@ fn addressed(destination: &[u8], flags: u64) -> Vec<u8> {
     raw
 }
 
-/// ION #70: a bundle whose destination is the null endpoint stopped a node. It is refused where
+/// Known of ION-DTN: a bundle whose destination is the null endpoint stopped a node. It is refused where
 /// it says so, and goes nowhere by another form of the same, with a route for all nodes, too.
 #[test]
 fn a_bundle_to_nobody_goes_nowhere() {
@@ -305,7 +305,7 @@ fn goes_nowhere(agent: &mut Agent, now: Instant) {
     assert!(!events.any(|event| matches!(event, Event::Deliver(_))));
 }
 
-/// ION #118: many extension blocks, some of them without content and some of them security
+/// Known of ION-DTN: many extension blocks, some of them without content and some of them security
 /// blocks, ended a node. They are passed on as they came, in the number that is allowed.
 #[test]
 fn many_blocks_and_empty_ones_go_on_as_they_came() {
@@ -361,7 +361,7 @@ fn what_would_be_too_much_for_the_next_node_is_not_passed_on() {
     }
 }
 
-/// ION #116: a bundle whose lifetime ended was reported as deleted twice.
+/// Known of ION-DTN: a bundle whose lifetime ended was reported as deleted twice.
 #[test]
 fn a_deletion_is_reported_once() {
     let (mut agent, now) = relay();
@@ -382,7 +382,7 @@ fn a_deletion_is_reported_once() {
     assert!(next(&mut agent, end, DESTINATION, BULK).is_none());
 }
 
-/// ION #53: a payload block that is not number 1 was taken. ION #52: a block of type 8, which
+/// Known of ION-DTN: a payload block that is not number 1 was taken. Known of it as well: a block of type 8, which
 /// nothing defines, cost the bundle. bp7-rs #20: a payload that is a text string was taken.
 #[test]
 fn blocks_are_what_they_say_and_have_their_number() {
