@@ -162,9 +162,13 @@ impl Probing {
         self.current.filter(|probe| probe.answered <= now)
     }
 
-    /// More arrived: the next probe is due at once, and sends more.
+    /// More arrived: the next probe is due at once, and sends more. Behind a steep one it
+    /// is half as steep: the link is known better then.
     pub fn found(&mut self, now: Instant) {
-        self.gain = (2.0 * self.gain).min(self.gain.max(MOST_GAIN));
+        self.gain = match self.gain > MOST_GAIN {
+            true => (self.gain / 2.0).max(MOST_GAIN),
+            false => (2.0 * self.gain).min(MOST_GAIN),
+        };
         self.current = None;
         self.next_at = Some(now);
     }
