@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -232,10 +233,12 @@ def _out_of(extract: Extract, dice: random.Random, portal: Edge) -> list[Edge] |
 
 def _way_back(extract: Extract, edge: Edge, cover: str | None) -> list[Edge] | None:
     """Return the shortest way in the open from behind an edge to a cover, its first edge last."""
-    todo: list[tuple[float, str, tuple[Edge, ...]]] = [(0.0, edge.id, ())]
+    # Ways of one length to one edge come in the order in which they were found.
+    order = itertools.count()
+    todo: list[tuple[float, int, str, tuple[Edge, ...]]] = [(0.0, next(order), edge.id, ())]
     seen: set[str] = set()
     while todo:
-        done_m, here, ways = heapq.heappop(todo)
+        done_m, _, here, ways = heapq.heappop(todo)
         if ways and extract.cover(ways[-1]) == cover:
             return list(ways)
         if here in seen or (ways and extract.cover(ways[-1])):
@@ -243,7 +246,8 @@ def _way_back(extract: Extract, edge: Edge, cover: str | None) -> list[Edge] | N
         seen.add(here)
         for step in extract.steps(ways[-1] if ways else edge):
             if done_m + step.length_m <= _BACK_M:
-                heapq.heappush(todo, (done_m + step.length_m, step.id, (*ways, step)))
+                further_m = done_m + step.length_m
+                heapq.heappush(todo, (further_m, next(order), step.id, (*ways, step)))
     return None
 
 

@@ -16,7 +16,7 @@ import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dama.prediction import Blockage, Fix, ObstructionMap, Predictor
@@ -220,11 +220,18 @@ def habits_of(known: ObstructionMap, drives: Iterable[Drive]) -> Habits:
 
 def _entries(extract: Extract, made: KnownDrive) -> list[_Entry]:
     covers = {edge.way.id: extract.cover(edge) for edge in made.edges if extract.cover(edge)}
-    found = []
+    found: list[_Entry] = []
     for stay in made.drive.covered:
         cover = covers.get(stay.way_id)
-        if cover is not None:
-            found.append(_Entry(cover, stay.entry_ms, stay.exit_ms, stay.last_fix_ms))
+        if cover is None:
+            continue
+        entry = _Entry(cover, stay.entry_ms, stay.exit_ms, stay.last_fix_ms)
+        before = found[-1] if found else None
+        if before and (before.obstruction_id, before.last_fix_ms) == (cover, stay.last_fix_ms):
+            # No fix came in the gap: for whoever watches, it is one passage.
+            found[-1] = replace(before, exit_ms=stay.exit_ms)
+        else:
+            found.append(entry)
     return found
 
 

@@ -95,7 +95,8 @@ def test_an_area_fills_the_tiles_within_it_and_keeps_its_hole() -> None:
 )
 def test_the_pieces_of_a_line_are_the_line(places: list[tuple[float, float]], zoom: int) -> None:
     line = shapely.LineString(places)
-    if line.length < 0.1:
+    # A tile draws once what goes there and back.
+    if line.length < 0.1 or shapely.unary_union(line).length < 0.99 * line.length:
         return
     (whole,) = projected(line)
     scale = EXTENT * 2**zoom

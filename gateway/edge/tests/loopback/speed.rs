@@ -191,6 +191,20 @@ async fn no_stream_lasts_longer_than_two_minutes() {
     assert_eq!(failure.unwrap_err().code, FailureCode::TimedOut);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_hop_that_is_blocked_keeps_no_test_for_ever() {
+    let second = Duration::from_secs(1);
+    let (mut near, _far) = stream();
+    let taken = speed::round_trips(near.as_mut(), second, second).await;
+    assert!(taken.unwrap().is_empty());
+    let (mut near, _far) = stream();
+    let failure = speed::download(near.as_mut(), second).await.unwrap_err();
+    assert_eq!(failure.code, FailureCode::TimedOut);
+    let (mut near, _far) = stream();
+    let failure = speed::upload(near.as_mut(), second).await.unwrap_err();
+    assert_eq!(failure.code, FailureCode::TimedOut);
+}
+
 #[tokio::test]
 async fn other_targets_are_given_back_and_other_ports_refused() {
     let tests = SpeedTests::default();
