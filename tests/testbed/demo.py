@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import socket
 import sys
@@ -219,7 +220,7 @@ def _options(control: Control, host: str, proxy: str) -> Options:
     edge = {"client_networks": networks, "listener": listeners}
     return Options(
         return_rate_bps=_BEAM.return_.rate_bps // _TERMINALS,
-        terminal={**REPORTS, **custody},
+        terminal={**REPORTS, **custody, "provider": {"may_set": ["class"]}},
         only={0: {"edge": edge, "positions": vehicle.POSITIONS}},
         hub={**control.hub_config, **custody},
     )
@@ -231,6 +232,8 @@ def _instructions(
     origin, terminal = addresses.ORIGIN, testbed.terminal
     satlink = f"{built('satlink')} ctl --socket {testbed.satlink.socket_path}"
     underpass = built("underpass")
+    settings = {"classes": [{"name": "bulk", "policy": "migrate"}]}
+    rollout = json.dumps({"name": "bulk", "beam": BEAM, "hold_s": 5, "settings": settings})
     return f"""
 Four terminals and a hub, 560 ms apart, share a beam of 20 Mbit/s down and 4 up; each has a
 download that never ends. {terminal.name} drives through a road tunnel, again and again: the control
@@ -275,6 +278,14 @@ Kill a node or the control service, and see it go on with what it had; it is sta
 Have another process of the same program go on for a node, as after an update of its package; the
 downloads go on, too:
   sudo {underpass} upgrade --socket {pair.hub.api.path}
+
+What the hop gives a client right now, round trips beside a download and an upload:
+  sudo {underpass} speed-test --seconds 3 --socket {pair.terminals[1].api.path}
+
+Change a class at all terminals in stages, at one first, at the others once it has held there; a
+node that does not hear its hub any more takes it back. The console's settings show how far it is:
+  curl -H 'Authorization: Bearer {control.operator}' -H 'Content-Type: application/json' \\
+       -d '{rollout}' http://{api}:{PORT}/v1/rollouts
 
 What the nodes say of themselves, and what the hub knows of the terminal's link:
   sudo {underpass} status --socket {pair.terminal.api.path}

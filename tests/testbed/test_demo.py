@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,16 @@ def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
             text += told
             [page] = re.findall(r"^  (curl -H .*/v1/terminals)$", text, re.MULTILINE)
             assert '"t3"' in command([*shlex.split(page), "--silent", "--show-error", "--fail"])
+            [speed] = re.findall(r"sudo (.* speed-test .*)$", text, re.MULTILINE)
+            assert re.search("download .* Mbit/s", command(speed.split()))
+            [begins] = re.findall(r"^  (curl -H .* \\\n .*/v1/rollouts)$", text, re.MULTILINE)
+            rollout = [*shlex.split(begins), "--silent", "--show-error", "--fail"]
+            one = json.loads(command(rollout))["id"]
+            asked = [*shlex.split(page)[:3], "--silent", "--show-error", "--fail"]
+            looked = f"{shlex.split(page)[-1].removesuffix('/terminals')}/rollouts/{one}"
+            while (state := json.loads(command([*asked, looked]))["state"]) == "running":
+                time.sleep(1)
+            assert state == "done"
             [upgrade] = re.findall(r"sudo (.* upgrade --socket .*)$", text, re.MULTILINE)
             assert " goes on" in command(upgrade.split())
             assert next(line for line in demo.stdout if "is upgraded" in line)
