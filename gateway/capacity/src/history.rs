@@ -132,10 +132,11 @@ impl History {
     }
 
     /// The last `part` of what has arrived since that time, or a little more, bits: from the
-    /// reading before it to the one with the last of it. `None` while nothing has.
+    /// reading before it to the one with the last of it; and all of it, bits. `None` while
+    /// nothing has.
     ///
     /// What trickled in before a flight does not count with it then.
-    pub fn last_arrived(&self, since: Instant, part: f64) -> Option<(Instant, Instant, f64)> {
+    pub fn last_arrived(&self, since: Instant, part: f64) -> Option<(Instant, Instant, f64, f64)> {
         let first = self.points.partition_point(|point| point.at < since).max(1);
         let begins = (first..self.points.len()).find(|&index| self.points[index].advanced)?;
         let ends = self.points.iter().rposition(|point| point.advanced)?;
@@ -144,9 +145,9 @@ impl History {
             let before = self.points[index].reading.delivered_bits;
             to.reading.delivered_bits.saturating_sub(before) as f64
         };
-        let least = part * bits(begins - 1);
-        let from = (begins - 1..ends).rfind(|&index| bits(index) >= least)?;
-        Some((self.points[from].at, to.at, bits(from)))
+        let all = bits(begins - 1);
+        let from = (begins - 1..ends).rfind(|&index| bits(index) >= part * all)?;
+        Some((self.points[from].at, to.at, bits(from), all))
     }
 
     /// Whether nothing has arrived for so long.

@@ -64,11 +64,12 @@ impl Estimator {
         if way_back >= base / HELD_UP_PART && !waited {
             return;
         }
-        let Some((from, to, bits)) = self.history.last_arrived(began + base / 2, COUNTED) else {
+        let arrived = self.history.last_arrived(began + base / 2, COUNTED);
+        let Some((from, to, bits, of_all)) = arrived else {
             self.unanswered |= waited;
             return;
         };
-        let all = bits >= ALL * flight.bits as f64;
+        let all = of_all >= ALL * flight.bits as f64;
         if !all && now < from + LONGEST_SPAN {
             return;
         }
