@@ -94,6 +94,8 @@ pub struct Estimator {
     before: f64,
     /// Since when there has been a backlog.
     backlogged: Option<Instant>,
+    /// The same, and when last: a short pause does not end it.
+    flight: Option<(Instant, Instant)>,
     drain_bits: f64,
     queue: Duration,
     told: Told,
@@ -130,6 +132,7 @@ impl Estimator {
             unmoved: 0,
             before: 0.0,
             backlogged: None,
+            flight: None,
             drain_bits: 0.0,
             queue: Duration::ZERO,
             told: Told::default(),
@@ -221,6 +224,7 @@ impl Estimator {
         self.drain = None;
         self.drain_bits = 0.0;
         self.backlogged = None;
+        self.flight = None;
         self.queue = Duration::ZERO;
         self.probing = Probing::new();
     }
@@ -265,6 +269,7 @@ impl Estimator {
             true => self.backlogged.or(Some(now)),
             false => None,
         };
+        self.see_flight(now, base, reading.backlogged);
         let Some(base) = self.base.get().filter(|base| *base >= LEAST_RTT) else {
             return;
         };

@@ -30,6 +30,16 @@ pub(crate) struct History {
     points: VecDeque<Point>,
 }
 
+/// What has arrived of a first flight.
+pub(crate) struct Arrived {
+    /// All of it.
+    pub all_bits: f64,
+    /// What counts of it, and the readings before and with the last of that.
+    pub bits: f64,
+    pub from: Instant,
+    pub to: Instant,
+}
+
 /// One of a reading's totals.
 pub(crate) type Total = fn(&Reading) -> u64;
 
@@ -131,12 +141,9 @@ impl History {
         Some((bits as f64 / (end - first.at).as_secs_f64(), first.at))
     }
 
-    /// The last `part` of what has arrived since that time, or a little more, bits: from the
-    /// reading before it to the one with the last of it; and all of it, bits. `None` while
-    /// nothing has.
-    ///
-    /// What trickled in before a flight does not count with it then.
-    pub fn last_arrived(&self, since: Instant, part: f64) -> Option<(Instant, Instant, f64, f64)> {
+    /// What has arrived since that time, and the last `part` of it, or a little more: what
+    /// trickled in before a flight does not count with it then. `None` while nothing has.
+    pub fn arrived_since(&self, since: Instant, part: f64) -> Option<Arrived> {
         let first = self.points.partition_point(|point| point.at < since).max(1);
         let begins = (first..self.points.len()).find(|&index| self.points[index].advanced)?;
         let ends = self.points.iter().rposition(|point| point.advanced)?;
@@ -145,9 +152,14 @@ impl History {
             let before = self.points[index].reading.delivered_bits;
             to.reading.delivered_bits.saturating_sub(before) as f64
         };
-        let all = bits(begins - 1);
-        let from = (begins - 1..ends).rfind(|&index| bits(index) >= part * all)?;
-        Some((self.points[from].at, to.at, bits(from), all))
+        let all_bits = bits(begins - 1);
+        let from = (begins - 1..ends).rfind(|&index| bits(index) >= part * all_bits)?;
+        Some(Arrived {
+            all_bits,
+            bits: bits(from),
+            from: self.points[from].at,
+            to: to.at,
+        })
     }
 
     /// Whether nothing has arrived for so long.

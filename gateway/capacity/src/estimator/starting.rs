@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Estimator, LEAST_RTT};
-use crate::history::SENT_BITS;
+use crate::history::{Arrived, SENT_BITS};
 use crate::view::{SLACK, SOME_PACKETS, noticed};
 use crate::{FirstFlight, Reason};
 
@@ -48,6 +48,18 @@ impl Estimator {
         })
     }
 
+    /// A flight begins with a backlog. A pause in that of less than the time to its answer
+    /// is of the same flight.
+    pub(super) fn see_flight(&mut self, now: Instant, base: Duration, backlogged: bool) {
+        if backlogged {
+            let going_on = self
+                .flight
+                .filter(|(_, last)| now < *last + base + LONGEST_SPAN);
+            let began = going_on.map_or(now, |(began, _)| began);
+            self.flight = Some((began, now));
+        }
+    }
+
     /// How fast the first flight has arrived is the first estimate.
     pub(super) fn find_first(
         &mut self,
@@ -57,19 +69,25 @@ impl Estimator {
         way_back: Duration,
         steady: bool,
     ) {
-        let (Some(flight), Some(began)) = (self.unknown_flight(), self.backlogged) else {
+        let (Some(flight), Some((began, _))) = (self.unknown_flight(), self.flight) else {
             return;
         };
         let waited = now >= began + base + LONGEST_WAIT;
         if way_back >= base / HELD_UP_PART && !waited {
             return;
         }
-        let arrived = self.history.last_arrived(began + base / 2, COUNTED);
-        let Some((from, to, bits, of_all)) = arrived else {
+        let arrived = self.history.arrived_since(began + base / 2, COUNTED);
+        let Some(Arrived {
+            all_bits,
+            bits,
+            from,
+            to,
+        }) = arrived
+        else {
             self.unanswered |= waited;
             return;
         };
-        let all = of_all >= ALL * flight.bits as f64;
+        let all = all_bits >= ALL * flight.bits as f64;
         if !all && now < from + LONGEST_SPAN {
             return;
         }

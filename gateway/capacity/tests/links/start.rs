@@ -117,6 +117,15 @@ fn first_starts_in_both_directions_leave_no_queue_either() {
 /// Readings of a hop that sends and delivers so many bits each 25 ms from 0.1 s on, and
 /// of which 560 ms are known before; what the estimator says each time.
 fn feed(delivered: impl Fn(u64) -> u64, sent: u64) -> Vec<(f64, Estimator)> {
+    feed_with(delivered, sent, |_| true)
+}
+
+/// The same, where something waits to be sent only in some of the steps.
+fn feed_with(
+    delivered: impl Fn(u64) -> u64,
+    sent: u64,
+    waits: impl Fn(u64) -> bool,
+) -> Vec<(f64, Estimator)> {
     let start = Instant::now();
     let mut estimator = Estimator::new(Limits::default());
     let mut reading = Reading {
@@ -129,7 +138,7 @@ fn feed(delivered: impl Fn(u64) -> u64, sent: u64) -> Vec<(f64, Estimator)> {
             let busy = step >= 4;
             reading.sent_bits += if busy { sent } else { 0 };
             reading.delivered_bits += if busy { delivered(step) } else { 0 };
-            reading.backlogged = busy;
+            reading.backlogged = busy && waits(step);
             let known = step == 0 || delivered(step) > 0;
             reading.rtt = known.then_some(Duration::from_millis(560));
             let t = Duration::from_millis(25 * step);
@@ -174,6 +183,41 @@ fn what_trickles_in_before_a_first_flight_does_not_make_the_link_slow() {
     // 760 kbit in 50 ms.
     let found = found.unwrap() as f64;
     assert!((14e6..16e6).contains(&found), "{found}");
+}
+
+/// Nine tenths of the flight and of what trickled in before it are enough.
+#[test]
+fn a_first_flight_of_which_a_little_is_missing_is_judged_when_it_has_arrived() {
+    let course = feed(
+        |step| match step {
+            22..=25 => 2_500,
+            27..=28 => 343_000,
+            _ => 0,
+        },
+        24_000,
+    );
+    let found = course.iter().find(|(_, one)| one.capacity_bps().is_some());
+    let (at, one) = found.unwrap();
+    assert!(*at < 0.75, "{at}");
+    let bps = one.capacity_bps().unwrap();
+    assert!(bps > 12_000_000, "{bps}");
+}
+
+#[test]
+fn a_pause_in_what_waits_does_not_make_a_first_flight_forgotten() {
+    let course = feed_with(
+        |step| match step {
+            27..=28 => 380_000,
+            _ => 0,
+        },
+        24_000,
+        |step| !(20..=26).contains(&step),
+    );
+    let found = course.iter().find(|(_, one)| one.capacity_bps().is_some());
+    let (at, one) = found.unwrap();
+    assert!(*at < 0.75, "{at}");
+    let bps = one.capacity_bps().unwrap();
+    assert!(bps > 12_000_000, "{bps}");
 }
 
 #[test]
