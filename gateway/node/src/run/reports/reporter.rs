@@ -76,13 +76,20 @@ impl Reporter {
         self.efficiencies().get(&hop).copied()
     }
 
-    /// How the links are now.
+    /// How node and links are now.
     pub fn status(&self) -> Status {
+        Status {
+            node: Some(self.node()),
+            ..self.status_of_links()
+        }
+    }
+
+    fn status_of_links(&self) -> Status {
         Status {
             time_ms: clock::utc_ms(),
             clock_offset_ms: self.clock.offset_ms(),
             synchronised: clock::synchronised(),
-            node: Some(self.node()),
+            node: None,
             links: self.links(),
         }
     }
@@ -204,7 +211,7 @@ pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender,
     let mut node_told = NodeTold::default();
     loop {
         let now = ticks.tick().await;
-        let mut status = reporter.status();
+        let mut status = reporter.status_of_links();
         let node = reporter.node();
         let told = last.as_ref().is_some_and(|(at, told)| {
             now + period / 2 < *at + LONGEST_SILENCE
