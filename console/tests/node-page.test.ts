@@ -3,6 +3,7 @@
 import { describe, expect, test } from "vitest";
 
 import { expected, rate, size, span } from "../../gateway/node/src/api/page/figures.js";
+import { isRunning, rows, said } from "../../gateway/node/src/api/page/speed.js";
 
 const NOW_MS = Date.parse("2030-05-01T12:00:00Z");
 
@@ -44,4 +45,36 @@ test("figures have the unit that suits them, as on the command line", () => {
   expect(rate(140_000_000)).toBe("140.0 Mbit/s");
   expect(span(59.9)).toBe("59 s");
   expect(span(7_260)).toBe("2 h 1 min");
+});
+
+describe("a speed test", () => {
+  const began = {
+    state: "idle" as const,
+    began: "2030-05-01T12:00:00Z",
+    class: "normal",
+    seconds: 8,
+    idle: null,
+    down: null,
+    up: null,
+    failure: null,
+  };
+  const taken = { least_ms: 576.2, median_ms: 580.4, most_ms: 814 };
+
+  test("shows what it has so far", () => {
+    expect(isRunning(began)).toBe(true);
+    expect(rows(began)).toEqual([]);
+    const down = { bps: 2_980_000, round_trips: null };
+    const report = { ...began, state: "up" as const, idle: taken, down };
+    expect(said(report)).toBe("Upload, 8 s …");
+    expect(rows(report)).toEqual([
+      ["none", "-", "580 ms", "576 ms", "814 ms"],
+      ["download", rate(2_980_000), "-", "-", "-"],
+    ]);
+  });
+
+  test("says why it was not finished", () => {
+    const failed = { ...began, state: "failed" as const, failure: "the peer has reset it" };
+    expect(isRunning(failed)).toBe(false);
+    expect(said(failed)).toBe("Not finished: the peer has reset it");
+  });
 });

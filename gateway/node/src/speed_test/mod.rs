@@ -114,8 +114,13 @@ pub type Peer = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 pub struct SpeedTest {
     shell: Arc<Shell>,
     peer: Peer,
-    latest: Arc<Mutex<Option<Report>>>,
-    running: Mutex<Option<AbortOnDropHandle<()>>>,
+    latest: Mutex<Option<Running>>,
+}
+
+/// A test, and what it has found: one that was broken off may still write, into its own.
+struct Running {
+    report: Arc<Mutex<Report>>,
+    task: AbortOnDropHandle<()>,
 }
 
 impl SpeedTest {
@@ -124,14 +129,14 @@ impl SpeedTest {
         SpeedTest {
             shell,
             peer,
-            latest: Arc::default(),
-            running: Mutex::default(),
+            latest: Mutex::default(),
         }
     }
 
     /// What the latest has found.
     pub fn latest(&self) -> Option<Report> {
-        self.latest.lock().unwrap().clone()
+        let latest = self.latest.lock().unwrap();
+        latest.as_ref().map(Running::report)
     }
 
     /// Begins one.
@@ -140,8 +145,8 @@ impl SpeedTest {
     /// While another runs, or where there is nobody to test with.
     pub fn begin(&self, wanted: Wanted) -> Result<Report, SpeedTestError> {
         let peer = (self.peer)().ok_or(SpeedTestError::NoPeer)?;
-        let mut running = self.running.lock().unwrap();
-        if running.as_ref().is_some_and(|task| !task.is_finished()) {
+        let mut latest = self.latest.lock().unwrap();
+        if latest.as_ref().is_some_and(Running::goes_on) {
             return Err(SpeedTestError::Running);
         }
         let report = Report {
@@ -155,28 +160,50 @@ impl SpeedTest {
             up: None,
             failure: None,
         };
-        *self.latest.lock().unwrap() = Some(report.clone());
         let course = Course {
             shell: self.shell.clone(),
             peer,
             class: wanted.class.0,
             lasts: wanted.lasts,
-            latest: self.latest.clone(),
+            report: Arc::new(Mutex::new(report.clone())),
         };
-        let task = tokio::spawn(async move { course.run().await });
-        *running = Some(AbortOnDropHandle::new(task));
+        *latest = Some(Running {
+            report: course.report.clone(),
+            task: AbortOnDropHandle::new(tokio::spawn(async move { course.run().await })),
+        });
         Ok(report)
     }
 
-    /// Breaks one off that runs; whether there was one.
-    pub fn end(&self) -> bool {
-        let task = self.running.lock().unwrap().take();
-        let ended = task.is_some_and(|task| !task.is_finished());
-        if ended && let Some(report) = &mut *self.latest.lock().unwrap() {
-            report.state = State::Failed;
-            report.failure = Some("it was broken off".to_owned());
+    /// Breaks one off that runs.
+    pub fn end(&self) {
+        if let Some(running) = &*self.latest.lock().unwrap()
+            && running.goes_on()
+        {
+            running.task.abort();
+            end(&running.report, Some("it was broken off".to_owned()));
         }
-        ended
+    }
+}
+
+impl Running {
+    fn report(&self) -> Report {
+        self.report.lock().unwrap().clone()
+    }
+
+    fn goes_on(&self) -> bool {
+        !matches!(self.report().state, State::Done | State::Failed)
+    }
+}
+
+/// A test is over; how it has ended first stays.
+fn end(report: &Mutex<Report>, failure: Option<String>) {
+    let mut report = report.lock().unwrap();
+    if !matches!(report.state, State::Done | State::Failed) {
+        report.state = match failure {
+            None => State::Done,
+            Some(_) => State::Failed,
+        };
+        report.failure = failure;
     }
 }
 
@@ -186,54 +213,50 @@ struct Course {
     peer: u64,
     class: Class,
     lasts: Duration,
-    latest: Arc<Mutex<Option<Report>>>,
+    report: Arc<Mutex<Report>>,
 }
 
 impl Course {
     async fn run(&self) {
-        let result = self.measure().await;
-        self.note(|report| match result {
-            Ok(()) => report.state = State::Done,
-            Err(failure) => {
-                report.state = State::Failed;
-                report.failure = Some(failure.to_string());
-            }
-        });
+        let failure = self.measure().await.err();
+        end(&self.report, failure.map(|failure| failure.to_string()));
     }
 
-    fn note(&self, change: impl FnOnce(&mut Report)) {
-        if let Some(report) = &mut *self.latest.lock().unwrap() {
-            change(report);
+    /// Notes what was found, unless the test is over.
+    fn note(&self, next: State, change: impl FnOnce(&mut Report)) {
+        let mut report = self.report.lock().unwrap();
+        if report.state != State::Failed {
+            report.state = next;
+            change(&mut report);
         }
     }
 
     async fn measure(&self) -> Result<(), Failure> {
-        let mut echo = self.open(Service::Echo)?;
         let idle = IDLE.min(self.lasts);
-        let taken = speed::round_trips(echo.as_mut(), idle, ECHO_EACH).await?;
-        self.note(|report| {
-            report.idle = RoundTrips::of(taken);
-            report.state = State::Down;
-        });
+        let taken = self.round_trips(idle).await?;
+        self.note(State::Down, |report| report.idle = RoundTrips::of(taken));
         let mut stream = self.open(Service::Generator)?;
         let (passed, taken) = tokio::join!(
             speed::download(stream.as_mut(), self.lasts),
-            speed::round_trips(echo.as_mut(), self.lasts, ECHO_EACH)
+            self.round_trips(self.lasts)
         );
         drop(stream);
         let down = loaded(passed?, taken?);
-        self.note(|report| {
-            report.down = Some(down);
-            report.state = State::Up;
-        });
+        self.note(State::Up, |report| report.down = Some(down));
         let mut stream = self.open(Service::Discard)?;
         let (passed, taken) = tokio::join!(
             speed::upload(stream.as_mut(), self.lasts),
-            speed::round_trips(echo.as_mut(), self.lasts, ECHO_EACH)
+            self.round_trips(self.lasts)
         );
         let up = loaded(passed?, taken?);
-        self.note(|report| report.up = Some(up));
+        self.note(State::Up, |report| report.up = Some(up));
         Ok(())
+    }
+
+    /// By a stream of their own: an echo that came too late for one is none of the next.
+    async fn round_trips(&self, lasts: Duration) -> Result<Vec<Duration>, Failure> {
+        let mut echo = self.open(Service::Echo)?;
+        speed::round_trips(echo.as_mut(), lasts, ECHO_EACH).await
     }
 
     fn open(&self, service: Service) -> Result<Box<dyn Conduit>, Failure> {
