@@ -82,6 +82,8 @@ def test_what_fails_is_noted_with_its_reason(pair: Pair[Testbed]) -> None:
     assert line["status"] == 502
     assert line["target"] == f"http://nowhere.test:{ports.HTTP}/secret"
     assert "unknown host" in line["failure"]
+    # The hub has to say so.
+    assert line["seconds"] >= 0.1
 
 
 def test_the_histograms_count_the_same(pair: Pair[Testbed]) -> None:

@@ -2,6 +2,7 @@
 
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
+use tokio::time::Instant;
 
 use super::authority;
 use super::reply::{self, Body};
@@ -20,6 +21,7 @@ pub(super) async fn connect(client: &Client, mut request: Request<Incoming>) -> 
         Ok(target) => target,
         Err(error) => return reply::page(StatusCode::BAD_REQUEST, &error),
     };
+    let began = Instant::now();
     let shown = target.to_string();
     let intake = &client.intake;
     let verdict = intake.classify(Protocol::HttpConnect, &target, &client.peer, None);
@@ -39,7 +41,8 @@ pub(super) async fn connect(client: &Client, mut request: Request<Incoming>) -> 
             Response::new(reply::empty())
         }
         Err(failure) => {
-            client.note_failure(&shown, &failure);
+            let address = client.peer.address;
+            intake.note_failure(began, address, &shown, &failure);
             reply::failed(&failure)
         }
     }

@@ -26,7 +26,6 @@ use super::tunnel::Tunnel;
 use super::upstream::Upstreams;
 use crate::credentials::{Admission, THROTTLED};
 use crate::listen::{Asked, Exchange, Intake, Peer};
-use crate::stream::Failure;
 
 /// Most octets of a request head: what common origins take, with room.
 const MAX_HEAD: usize = 64 * 1024;
@@ -68,10 +67,6 @@ impl Client {
     /// Begins an exchange.
     pub fn begin(&self, asked: Asked) -> Exchange {
         Exchange::begin(self.intake.clone(), self.peer, asked, self.cut.clone())
-    }
-
-    pub fn note_failure(&self, target: &str, failure: &Failure) {
-        self.intake.note_failure(self.peer.address, target, failure);
     }
 }
 

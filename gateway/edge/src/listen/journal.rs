@@ -154,9 +154,16 @@ impl Intake {
         }
     }
 
-    /// A client could not be connected to its target.
-    pub fn note_failure(&self, client: SocketAddr, target: &str, failure: &Failure) {
+    /// A client that began then could not be connected to its target.
+    pub fn note_failure(
+        &self,
+        began: Instant,
+        client: SocketAddr,
+        target: &str,
+        failure: &Failure,
+    ) {
         self.account(&Ended {
+            took: began.elapsed(),
             failure: Some(failure),
             ..self.connection(client, target, failure.status())
         });

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::wire::{Handshake, Output, reply};
 use crate::config::Answer;
@@ -77,6 +77,7 @@ async fn negotiate(
 }
 
 async fn connect(intake: &Intake, mut socket: TcpStream, peer: Peer, target: Target, early: Bytes) {
+    let began = Instant::now();
     let shown = target.to_string();
     let verdict = intake.classify(Protocol::Socks5, &target, &peer, None);
     let opened = intake.open(Protocol::Socks5, target, &peer, verdict);
@@ -96,7 +97,7 @@ async fn connect(intake: &Intake, mut socket: TcpStream, peer: Peer, target: Tar
             }
         }
         Err(failure) => {
-            intake.note_failure(peer.address, &shown, &failure);
+            intake.note_failure(began, peer.address, &shown, &failure);
             let _ = socket.write_all(&reply(Err(failure.code))).await;
             let _ = socket.shutdown().await;
         }

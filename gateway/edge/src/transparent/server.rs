@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::listen::{Intake, Peer};
 use crate::relay::abort;
@@ -22,6 +23,7 @@ pub(crate) async fn serve(intake: &Intake, socket: TcpStream, peer: Peer) {
         intake.note_refusal(peer.address, reason);
         return abort(socket);
     }
+    let began = Instant::now();
     let target = Target::Address(destination);
     let verdict = intake.classify(Protocol::Transparent, &target, &peer, None);
     let opened = intake.open(Protocol::Transparent, target, &peer, verdict);
@@ -33,7 +35,7 @@ pub(crate) async fn serve(intake: &Intake, socket: TcpStream, peer: Peer) {
                 .await;
         }
         Err(failure) => {
-            intake.note_failure(peer.address, &destination.to_string(), &failure);
+            intake.note_failure(began, peer.address, &destination.to_string(), &failure);
             abort(socket);
         }
     }

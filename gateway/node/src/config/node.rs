@@ -29,8 +29,9 @@ impl Role {
 }
 
 /// Shards where it is not said how many; more would leave each little to do.
-const LEAST_ACCESS_BYTES: u64 = 64 << 10;
 const MOST_SHARDS: usize = 16;
+/// An access log that begins anew more often keeps too little.
+const LEAST_ACCESS_BYTES: u64 = 64 << 10;
 
 /// Who this node is.
 #[derive(Clone, Debug, Deserialize)]
@@ -232,5 +233,24 @@ mod tests {
             let told = format!("node.shards = {wrong}: must be 1 to 64");
             assert_eq!(problems(&format!("shards = {wrong}")), (wrong, vec![told]));
         }
+    }
+
+    #[test]
+    fn an_access_log_is_in_the_state_folder_and_has_a_least_size() {
+        let problems = |keys: &str| {
+            let log: LogConfig = toml::from_str(&format!("[access]\n{keys}")).unwrap();
+            let mut problems = Vec::new();
+            log.check(&mut problems);
+            (log.access.unwrap().file(Path::new("/state")), problems)
+        };
+        let (usual, none) = problems("");
+        assert_eq!((usual, none), ("/state/access.log".into(), vec![]));
+        let (elsewhere, _) = problems("file = \"/var/log/underpass/access.log\"");
+        assert_eq!(elsewhere, Path::new("/var/log/underpass/access.log"));
+        let (_, small) = problems("max_bytes = 1000");
+        assert_eq!(
+            small,
+            ["log.access.max_bytes = 1000: must be 65536 at least"]
+        );
     }
 }
