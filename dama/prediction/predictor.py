@@ -473,7 +473,7 @@ def _mixed(
             math.fsum(by_way.values()),
             tuple(Passage(name, part, profile, number) for profile, part in by_way.items()),
         )
-        for (name, number), by_way in sorted(passages.items(), key=lambda item: item[0])
+        for (name, number), by_way in passages.items()
     )
 
 

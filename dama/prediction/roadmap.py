@@ -339,8 +339,8 @@ class ObstructionMap:
     def along(self, roads: Sequence[str]) -> list[Passage]:
         """Return the passages of obstructions on a way that is surely driven, up to the horizon.
 
-        Where the way ends, or the map has a gap, most go on as
-        the map says: behind a portal it often has no roads.
+        Where the way ends, or the map has a gap, most go on as the map says: behind a portal it
+        often has no roads.
         """
         way = self._unbroken(roads)
         found: list[Passage] = []
@@ -403,14 +403,14 @@ class ObstructionMap:
         return probability
 
     def into(self, road_id: str) -> tuple[Into, ...]:
-        """Return the same by obstruction and number, the lower numbers of each first."""
+        """Return the same by obstruction and number."""
         if road_id not in self._into:
             together: dict[tuple[str, int], list[Passage]] = {}
             for passage in self.ahead(road_id):
                 together.setdefault((passage.obstruction_id, passage.number), []).append(passage)
             self._into[road_id] = tuple(
                 Into(*which, math.fsum(one.probability for one in passages), tuple(passages))
-                for which, passages in sorted(together.items(), key=lambda item: item[0])
+                for which, passages in together.items()
             )
         return self._into[road_id]
 

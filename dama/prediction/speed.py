@@ -17,6 +17,8 @@ _HINDERED_S = 40.0
 _QUEUED_S = 150.0
 # Slower than this part of what is driven freely, a vehicle is in a queue.
 QUEUED = 0.45
+# A speed says nothing of what was driven before these last seconds, where no fix has come.
+_KNOWN_S = 10.0
 _MEANT = 0.7
 _HINDERED = 0.5
 _RECENT_TIME_S = 1.5
@@ -37,7 +39,7 @@ class Pace:
     `now_mps` is the present speed, smoothed; `cruise_mps` the one it last kept when nothing
     hindered it, `usual_mps` its mean over minutes; `ratio` and `usual_ratio` are the same as parts
     of what is expected of the road. `moved_s` is how long it has been moving, `slow_s` how long of
-    that it has been as slow as in a queue, stops not counted.
+    that it has been seen as slow as in a queue, stops not counted.
     """
 
     now_mps: float = 0.0
@@ -70,7 +72,7 @@ class Pace:
         ratio, usual_ratio = self.ratio, self.usual_ratio
         slow_s = 0.0
         if now < QUEUED * (expected_mps * ratio if expected_mps else cruise):
-            slow_s = self.slow_s + elapsed_s
+            slow_s = self.slow_s + min(elapsed_s, _KNOWN_S)
         if now > _HINDERED * cruise:
             cruise += (now - cruise) * part(_MEANT_S)
             usual += (now - usual) * part(_USUAL_S)

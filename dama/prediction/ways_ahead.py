@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from dama.prediction.obstruction import Road
@@ -98,8 +99,6 @@ class _Branch(NamedTuple):
     # does. The obstructions left behind, once for each passage, may be.
     driven: frozenset[str]
     passed: tuple[str, ...]
-    # Whether it turns round at a dead end: who gets there most often stays for a while.
-    has_turned: bool = False
 
     @property
     def probability(self) -> float:
@@ -140,7 +139,9 @@ def ways_ahead(
             entered = None
         if road.covered_by and not entered:
             number = passed.count(road.covered_by)
-            if number == MOST_PASSAGES or (number and branch.has_turned):
+            if number == MOST_PASSAGES or (
+                number and _turns_round((*branch.ways, road.id), courses)
+            ):
                 continue
             entered = _Entry(road.covered_by, number, branch.probability, branch.ways)
             entries.append(entered)
@@ -170,8 +171,6 @@ def ways_ahead(
                 continue
             elif onward.road_id in roads and probability >= LEAST:
                 left -= probability
-                turned = _turn_deg(courses[road.id], courses[onward.road_id])
-                has_turned = branch.has_turned or turned > _ROUND_DEG
                 following = _Branch(
                     -probability,
                     step,
@@ -181,7 +180,6 @@ def ways_ahead(
                     entered,
                     driven,
                     passed,
-                    has_turned,
                 )
                 heapq.heappush(todo, following)
         if entered and (left > LEAST or left >= branch.probability):
@@ -194,6 +192,9 @@ def ways_ahead(
         yield from entry.through(rounds)
 
 
-def _turn_deg(before: Course, after: Course) -> float:
-    """Return the angle between a road's end and the beginning of the next one."""
-    return turn_deg(before.at(before.length_m)[1], after.at(0.0)[1])
+def _turns_round(ways: Sequence[str], courses: Mapping[str, Course]) -> bool:
+    """Tell whether a way turns round at a dead end: who gets there mostly stays for a while."""
+    return any(
+        turn_deg(before.at(before.length_m)[1], after.at(0.0)[1]) > _ROUND_DEG
+        for before, after in pairwise(courses[road_id] for road_id in ways)
+    )

@@ -27,6 +27,7 @@ from underpass_control.replay.timeline import Timeline
 from dama.prediction import Fix, ObstructionMap
 from dama.prediction.geojson import to_geojson
 from tests.dama.prediction.test_laws import MAP, START_MS, TUNNEL_M, eastwards, fix
+from tests.dama.prediction.test_passages import serpentine
 
 
 def fed(announcer: Announcer, fixes: list[Fix]) -> list[tuple[float, float, float]]:
@@ -48,6 +49,18 @@ def test_a_steady_drive_to_a_tunnel_is_announced_once_or_little_more() -> None:
     assert entry_s == pytest.approx(30 + 400 / 20, abs=3)
     assert duration_s == pytest.approx(TUNNEL_M / 20, rel=0.2)
     assert confidence > 0.5
+
+
+def test_of_two_passages_of_one_obstruction_the_next_one_is_announced() -> None:
+    # The road is under the roof for 10 s from second 50 on, and again from second 80 on.
+    announcer = Announcer(serpentine())
+    heard = fed(announcer, eastwards(-400.0, 20.0))
+    assert heard
+    assert [entry_s for entry_s, _, _ in heard] == pytest.approx([50.0] * len(heard), abs=3.0)
+    fed(announcer, [fix(30 + n, -400.0 + 20.0 * n, 0.0, 20.0) for n in range(1, 20)])
+    behind = fed(announcer, [fix(31 + n, -380.0 + 20.0 * n, 0.0, 20.0) for n in range(31, 36)])
+    assert behind[-1][0] == pytest.approx(80.0, abs=3.0)
+    assert behind[-1][2] > 0.5
 
 
 def test_what_could_not_be_said_stays_due() -> None:

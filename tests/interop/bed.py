@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from tests.testbed import addresses
-from tests.testbed.applications import bp
+from tests.testbed.applications import applications, bp
 from tests.testbed.client.transfer import download, upload
-from tests.testbed.namespace import Namespace, instance_prefix
+from tests.testbed.namespace import Namespace, command, instance_prefix
 from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
 from tests.testbed.process import Process
 from tests.testbed.profile import PERFECT, Profile
+from tests.testbed.programs import built
 from tests.testbed.topology import Terminal, Testbed
 
+NODE = 1
 _STREAM_BYTES = 1_000_000
 
 
@@ -48,6 +50,31 @@ class LoopbackBed:
         process = Process(name, argv, log_dir=self.dir, namespace=namespace)
         self.stack.callback(process.stop)
         return process
+
+    def issue(self, *nodes: int) -> Path:
+        """Make an authority with certificates of these nodes; return their `pki_dir`s' folder."""
+        folder = self.dir / "pki"
+        command([built("underpass"), "pki", "init", "--dir", str(folder)])
+        for node in nodes:
+            command([built("underpass"), "pki", "issue", "--dir", str(folder), "--node", str(node)])
+        return folder / "nodes"
+
+    def node_beside(
+        self, neighbour: int, *, tls: Mapping[str, object], path: Mapping[str, object]
+    ) -> Node:
+        """Start a node of ours, number `NODE`, beside another, which knows nothing of custody."""
+        return Node(
+            self,
+            "underpass",
+            self.hub,
+            {
+                "node": {"number": NODE, "role": "relay", "state_dir": self.dir / "state"},
+                "tls": tls,
+                "path": [{"neighbour": neighbour, **path}],
+                "route": [{"node": neighbour, "via": neighbour, "custody": False}],
+                **applications(self.dir, "underpass"),
+            },
+        )
 
 
 def paths(node: Node) -> list[dict[str, Any]]:

@@ -11,12 +11,17 @@ import pytest
 
 from tests.e2e.conftest import NEAR
 from tests.interop import dtn7
-from tests.interop.bed import LoopbackBed, assert_streams_pass, paths, payloads, received, sessions
+from tests.interop.bed import (
+    NODE,
+    LoopbackBed,
+    assert_streams_pass,
+    paths,
+    payloads,
+    received,
+    sessions,
+)
 from tests.testbed import addresses
-from tests.testbed.applications import applications, bp
-from tests.testbed.namespace import command
-from tests.testbed.node import Node
-from tests.testbed.programs import built
+from tests.testbed.applications import bp
 from tests.testbed.topology import Testbed
 
 pytestmark = [
@@ -27,7 +32,6 @@ pytestmark = [
     ),
 ]
 
-_NODE = 1
 _DTN7 = f"ipn:{dtn7.NODE}.{dtn7.SERVICE}"
 _SIZES = (1, 100, 10_000, 60_000)
 _RATE_BPS = 20_000_000
@@ -42,27 +46,10 @@ class World(LoopbackBed):
     def __enter__(self) -> Self:
         super().__enter__()
         self.daemon = dtn7.Dtn7(self, self.hub)
-        pki = self.dir / "pki"
-        command([built("underpass"), "pki", "init", "--dir", str(pki)])
-        command([built("underpass"), "pki", "issue", "--dir", str(pki), "--node", str(_NODE)])
-        self.node = Node(
-            self,
-            "underpass",
-            self.hub,
-            {
-                "node": {"number": _NODE, "role": "relay", "state_dir": self.dir / "state"},
-                "tls": {"pki_dir": pki / "nodes" / str(_NODE)},
-                "path": [
-                    {
-                        "name": "dtn7",
-                        "neighbour": dtn7.NODE,
-                        "remote": f"127.0.0.1:{dtn7.TCPCL_PORT}",
-                        "plain": True,
-                    }
-                ],
-                "route": [{"node": dtn7.NODE, "via": dtn7.NODE, "custody": False}],
-                **applications(self.dir, "underpass"),
-            },
+        self.node = self.node_beside(
+            dtn7.NODE,
+            tls={"pki_dir": self.issue(NODE) / str(NODE)},
+            path={"name": "dtn7", "remote": f"127.0.0.1:{dtn7.TCPCL_PORT}", "plain": True},
         )
         self.wait_until_up()
         return self
@@ -115,7 +102,7 @@ def test_bundles_arrive_both_ways(world: World) -> None:
         bp(world.node, "send", _DTN7, stdin=payload)
     assert sorted(world.arrived(len(sent))) == sorted(sent)
     for payload in sent:
-        world.daemon.send(f"ipn:{_NODE}.40", payload)
+        world.daemon.send(f"ipn:{NODE}.40", payload)
     bundles = received(world.node, 40, len(sent))
     assert {bundle.source for bundle in bundles} == {_DTN7}
     assert payloads(bundles) == sorted(sent)

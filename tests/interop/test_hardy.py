@@ -11,12 +11,17 @@ import pytest
 
 from tests.e2e.conftest import NEAR
 from tests.interop import hardy
-from tests.interop.bed import LoopbackBed, assert_streams_pass, paths, payloads, received, sessions
+from tests.interop.bed import (
+    NODE,
+    LoopbackBed,
+    assert_streams_pass,
+    paths,
+    payloads,
+    received,
+    sessions,
+)
 from tests.testbed import addresses
-from tests.testbed.applications import applications, bp
-from tests.testbed.namespace import command
-from tests.testbed.node import Node
-from tests.testbed.programs import built
+from tests.testbed.applications import bp
 from tests.testbed.topology import Testbed
 
 pytestmark = [
@@ -27,7 +32,6 @@ pytestmark = [
     ),
 ]
 
-_NODE = 1
 _RECEIVING = 40
 _HARDY = f"ipn:{hardy.NODE}.{hardy.SERVICE}"
 _SIZES = (1, 100, 10_000, 100_000, 5_000_000)
@@ -48,38 +52,25 @@ class World(LoopbackBed):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        pki = self.dir / "pki"
-        command([built("underpass"), "pki", "init", "--dir", str(pki)])
-        for node in (_NODE, hardy.NODE):
-            command([built("underpass"), "pki", "issue", "--dir", str(pki), "--node", str(node)])
-        self.hardy = hardy.Hardy(self, self.hub, tls=self._options(pki) if self.tls else [])
+        nodes = self.issue(NODE, hardy.NODE)
+        options = self._options(nodes / str(hardy.NODE)) if self.tls else []
+        self.hardy = hardy.Hardy(self, self.hub, tls=options)
         rates = {"send_rate_bps": self._rate_bps} if self._rate_bps else {}
-        self.node = Node(
-            self,
-            "underpass",
-            self.hub,
-            {
-                "node": {"number": _NODE, "role": "relay", "state_dir": self.dir / "state"},
-                "tls": {"pki_dir": pki / "nodes" / str(_NODE)},
-                "path": [
-                    {
-                        "name": "hardy",
-                        "neighbour": hardy.NODE,
-                        "remote": f"127.0.0.1:{hardy.PORT}",
-                        "plain": not self.tls,
-                        **rates,
-                    }
-                ],
-                "route": [{"node": hardy.NODE, "via": hardy.NODE, "custody": False}],
-                **applications(self.dir, "underpass"),
+        self.node = self.node_beside(
+            hardy.NODE,
+            tls={"pki_dir": nodes / str(NODE)},
+            path={
+                "name": "hardy",
+                "remote": f"127.0.0.1:{hardy.PORT}",
+                "plain": not self.tls,
+                **rates,
             },
         )
         self.node.process.wait_until(lambda: self.node.carries(1))
         return self
 
-    def _options(self, pki: Path) -> list[str]:
+    def _options(self, folder: Path) -> list[str]:
         """Return Hardy's options for TLS: its certificate, and whom it believes."""
-        folder = pki / "nodes" / str(hardy.NODE)
         authorities = self.dir / "authorities"
         authorities.mkdir()
         (authorities / "ca.crt").write_bytes((folder / "ca.crt").read_bytes())
@@ -129,14 +120,14 @@ def test_bundles_of_all_sizes_arrive_at_hardy(world: World) -> None:
 def test_bundles_of_all_sizes_arrive_from_hardy(world: World) -> None:
     sent = [_payload(size) for size in _SIZES]
     for payload in sent:
-        world.hardy.send(f"ipn:{_NODE}.{_RECEIVING}", payload)
+        world.hardy.send(f"ipn:{NODE}.{_RECEIVING}", payload)
     assert world.delivered(len(sent)) == sorted(sent)
 
 
 def test_a_flood_of_small_bundles_arrives(world: World) -> None:
     sent = [f"{number:06}".encode() for number in range(_FLOOD)]
     for payload in sent:
-        world.hardy.send(f"ipn:{_NODE}.{_RECEIVING}", payload)
+        world.hardy.send(f"ipn:{NODE}.{_RECEIVING}", payload)
     assert world.delivered(_FLOOD) == sent
 
 
@@ -145,7 +136,7 @@ def test_echo_services_answer_each_other(world: World) -> None:
     echo = f"ipn:{hardy.NODE}.{hardy.ECHO_SERVICE}"
     answers = bp(world.node, "ping", echo, "--count", "3", "--interval", "0.1")
     assert sum("round_trip_ms" in answer for answer in answers) == 3, answers
-    world.hardy.send(f"ipn:{_NODE}.7", b"echo")
+    world.hardy.send(f"ipn:{NODE}.7", b"echo")
     assert world.hardy.received(1) == [b"echo"]
 
 
@@ -171,7 +162,6 @@ def test_a_restart_amid_a_transfer_costs_no_byte() -> None:
 
         world.node.process.wait_until(amid)
         world.hardy.process.kill()
-        assert world.hardy.inbox.exists()
         assert not list(world.hardy.inbox.iterdir())
         world.hardy.start()
         assert world.hardy.received(1) == [payload]

@@ -28,15 +28,13 @@ from pyd3tn.bundle7 import (
 from pyd3tn.helpers import DTN_EPOCH
 
 from tests.interop import pyd3tn_peer as peer
-from tests.interop.bed import LoopbackBed, payloads, received
-from tests.testbed.applications import applications, bp
-from tests.testbed.node import Node
+from tests.interop.bed import NODE, LoopbackBed, payloads, received
+from tests.testbed.applications import bp
 from tests.testbed.programs import built
 
-_NODE = 1
 _PEER = 60
 _SERVICE = 40
-_HERE = f"ipn:{_NODE}.{_SERVICE}"
+_HERE = f"ipn:{NODE}.{_SERVICE}"
 _THERE = f"ipn:{_PEER}.5"
 _CRC_NAMES = {CRCType.NONE: "none", CRCType.CRC16: "16", CRCType.CRC32: "32C"}
 _REPORTS = (
@@ -56,24 +54,14 @@ class World(LoopbackBed):
         super().__enter__()
         self.peer = peer.Peer(self.hub)
         self.stack.callback(self.peer.close)
-        self.node = Node(
-            self,
-            "underpass",
-            self.hub,
-            {
-                "node": {"number": _NODE, "role": "relay", "state_dir": self.dir / "state"},
-                "tls": {"plain": True},
-                "path": [
-                    {
-                        "name": "pyd3tn",
-                        "neighbour": _PEER,
-                        "convergence_layer": "mtcp",
-                        "remote": f"127.0.0.1:{peer.PORT}",
-                        "listen": f"127.0.0.1:{peer.NODE_PORT}",
-                    }
-                ],
-                "route": [{"node": _PEER, "via": _PEER, "custody": False}],
-                **applications(self.dir, "underpass"),
+        self.node = self.node_beside(
+            _PEER,
+            tls={"plain": True},
+            path={
+                "name": "pyd3tn",
+                "convergence_layer": "mtcp",
+                "remote": f"127.0.0.1:{peer.PORT}",
+                "listen": f"127.0.0.1:{peer.NODE_PORT}",
             },
         )
         self.node.process.wait_until(lambda: self.node.carries(1))
@@ -104,11 +92,11 @@ def test_what_we_send_is_read_and_written_back_byte_for_byte(world: World, size:
     assert bytes(read) == raw
     primary = read.primary_block
     assert str(primary.destination) == _THERE
-    assert str(primary.source).startswith(f"ipn:{_NODE}.")
+    assert str(primary.source).startswith(f"ipn:{NODE}.")
     assert primary.lifetime == 600_000
     assert primary.crc_type != CRCType.NONE
     assert read.payload_block.data == _payload(size)
-    assert peer.content(read, BlockType.PREVIOUS_NODE) == [2, [_NODE, 0]]
+    assert peer.content(read, BlockType.PREVIOUS_NODE) == [2, [NODE, 0]]
     assert peer.content(read, BlockType.BUNDLE_AGE) < 60_000
     numbers = [block.block_number for block in read]
     assert len(numbers) == len(set(numbers))
@@ -164,10 +152,10 @@ def test_fragments_in_any_order_come_together(world: World) -> None:
 
 @pytest.mark.node
 def test_our_echo_answers(world: World) -> None:
-    world.peer.send(peer.bundle(f"ipn:{_NODE}.7", _THERE, b"echo"))
+    world.peer.send(peer.bundle(f"ipn:{NODE}.7", _THERE, b"echo"))
     answer = peer.parsed(world.peer.received())
     assert str(answer.primary_block.destination) == _THERE
-    assert str(answer.primary_block.source) == f"ipn:{_NODE}.7"
+    assert str(answer.primary_block.source) == f"ipn:{NODE}.7"
     assert answer.payload_block.data == b"echo"
 
 
@@ -176,7 +164,7 @@ def test_our_status_reports_are_read(world: World) -> None:
     time = CreationTimestamp(None, 9)
     world.peer.send(
         peer.bundle(
-            f"ipn:{_NODE}.7",
+            f"ipn:{NODE}.7",
             _THERE,
             b"report",
             flags=_REPORTS,

@@ -41,7 +41,10 @@ class Announcer:
         self._said = {
             name: said for name, said in self._said.items() if said.blockage.exit_ms > now_ms
         }
-        ahead = {one.obstruction_id: one for one in self._predictor.blockages(now_ms)}
+        ahead: dict[str | None, Blockage] = {}
+        for one in self._predictor.blockages(now_ms):
+            # An announcement names an obstruction, not a passage of it: the next one comes first.
+            ahead.setdefault(one.obstruction_id, one)
         found = [_announcement(one, now_ms) for one in ahead.values() if self._is_news(one, now_ms)]
         return [*found, *self._withdrawn(ahead, now_ms)]
 

@@ -2,16 +2,15 @@
 
 mod net;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bp7::administrative_record::{DELETED_BUNDLE, RECEIVED_BUNDLE, StatusReport};
-use bp7::dtntime::CreationTimestamp;
-use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
+use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
-use net::{BULK, SERVICE, node};
+use net::{BULK, SERVICE, bundle, node, primary};
 use underpass_bundle::wire::{
-    Bundle, CodePoints, CrcKind, DecodeLimits, Eid, Extension, Malformed, Record, block_type,
-    decode, decode_record, encode_primary, ipn,
+    Bundle, CodePoints, DecodeLimits, Eid, Extension, Malformed, Record, block_type, decode,
+    decode_record, ipn,
 };
 use underpass_bundle::{Agent, Event, NeighbourId, Reject, Route};
 
@@ -43,29 +42,8 @@ fn relay() -> (Agent, Instant) {
     (agent, now)
 }
 
-fn primary(flags: u64, destination: Eid) -> PrimaryBlock {
-    PrimaryBlockBuilder::new()
-        .bundle_control_flags(flags)
-        .destination(destination)
-        .source(ipn(SOURCE, SERVICE))
-        .report_to(ipn(SOURCE, 0))
-        .creation_timestamp(CreationTimestamp::with_time_and_seq(1_000, 7))
-        .lifetime(Duration::from_secs(60))
-        .build()
-        .unwrap()
-}
-
 fn onward(flags: u64) -> PrimaryBlock {
-    primary(flags, ipn(DESTINATION, SERVICE))
-}
-
-fn bundle(primary: &PrimaryBlock, blocks: &[Extension], content: &[u8]) -> Bytes {
-    let mut raw = vec![0x9F];
-    raw.extend(encode_primary(primary, CrcKind::Crc32c));
-    blocks.iter().for_each(|block| raw.extend(&block.raw));
-    raw.extend(Extension::new(block_type::PAYLOAD, 1, 0, content).raw);
-    raw.push(0xFF);
-    raw.into()
+    primary(flags, SOURCE, ipn(DESTINATION, SERVICE))
 }
 
 fn read(raw: &Bytes) -> Bundle {
@@ -189,7 +167,11 @@ fn a_report_names_its_bundle_and_of_a_fragment_its_place() {
 fn a_report_has_the_time_if_the_bundle_asks_for_it() {
     for (asked, has_time) in [(0, false), (STATUS_TIME, true)] {
         let (mut agent, now) = relay();
-        let raw = bundle(&primary(DELETION | asked, ipn(RELAY, 99)), &[], CONTENT);
+        let raw = bundle(
+            &primary(DELETION | asked, SOURCE, ipn(RELAY, 99)),
+            &[],
+            CONTENT,
+        );
         agent.receive(now, NeighbourId(SOURCE), BULK, raw).unwrap();
         let report = report(&mut agent, now).unwrap();
         let item = &report.status_information[DELETED_BUNDLE as usize];
@@ -202,7 +184,7 @@ fn what_can_go_nowhere_is_deleted_for_its_reason() {
     let elsewhere = Eid::with_dtn("//elsewhere/in").unwrap();
     for (destination, reason) in [(ipn(RELAY, 99), 5), (ipn(77, 1), 6), (elsewhere, 6)] {
         let (mut agent, now) = relay();
-        let raw = bundle(&primary(DELETION, destination), &[], CONTENT);
+        let raw = bundle(&primary(DELETION, SOURCE, destination), &[], CONTENT);
         agent.receive(now, NeighbourId(SOURCE), BULK, raw).unwrap();
         let told = report(&mut agent, now).map(|report| report.report_reason);
         assert_eq!(told, Some(reason));
@@ -220,7 +202,7 @@ fn nobody_is_told_of_an_administrative_record() {
         ipn(RELAY, 99),
         ipn(77, 0),
     ] {
-        let primary = primary(ADMINISTRATIVE | ALL_REPORTS, destination);
+        let primary = primary(ADMINISTRATIVE | ALL_REPORTS, SOURCE, destination);
         let raw = bundle(&primary, &[], &record);
         agent.receive(now, NeighbourId(SOURCE), BULK, raw).unwrap();
         assert!(report(&mut agent, now).is_none());

@@ -139,6 +139,12 @@ def test_only_motion_slower_than_the_road_is_a_queue() -> None:
     assert Pace().after(3.0, 1.0, 3.0).after(3.0, 1.0, 3.0).slow_s == 0.0
 
 
+def test_a_silence_is_no_queue() -> None:
+    # Out of a tunnel of five minutes, into a queue that has just begun.
+    pace = Pace().after(14.0, 1.0, 14.0).after(14.0, 1.0, 14.0).after(2.0, 300.0, 14.0)
+    assert pace.slow_s <= 10.0
+
+
 def test_quantiles_of_weighted_moments() -> None:
     assert median_and_range([(7.0, 1.0, True)]) == (7.0, 7.0, 7.0)
     tenths = median_and_range((float(n), 1.0, True) for n in range(1, 11))

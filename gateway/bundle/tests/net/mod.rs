@@ -3,8 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use bp7::dtntime::CreationTimestamp;
+use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
 use bytes::Bytes;
-use underpass_bundle::wire::ipn;
+use underpass_bundle::wire::{CrcKind, Eid, Extension, block_type, encode_primary, ipn};
 use underpass_bundle::{
     Agent, BundleId, Config, Delivery, Event, NeighbourId, Offer, Reject, Send, SendError,
 };
@@ -12,6 +14,8 @@ use underpass_cla::{Class, Outcome};
 
 pub const BULK: Class = Class(3);
 pub const SERVICE: u64 = 64;
+/// Of the bundles that `primary` begins.
+pub const LIFETIME: Duration = Duration::from_secs(60);
 
 pub fn node(number: u64) -> Config {
     let mut config = Config::new(number, number << 40 | 0x1234);
@@ -21,6 +25,29 @@ pub fn node(number: u64) -> Config {
 
 pub fn payload(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
+}
+
+/// The primary block of another implementation's bundle, from `SERVICE` of a node.
+pub fn primary(flags: u64, source: u64, destination: Eid) -> PrimaryBlock {
+    PrimaryBlockBuilder::new()
+        .bundle_control_flags(flags)
+        .destination(destination)
+        .source(ipn(source, SERVICE))
+        .report_to(ipn(source, 0))
+        .creation_timestamp(CreationTimestamp::with_time_and_seq(1_000, 7))
+        .lifetime(LIFETIME)
+        .build()
+        .unwrap()
+}
+
+/// A bundle of that block, extension blocks, and a payload without CRC.
+pub fn bundle(primary: &PrimaryBlock, blocks: &[Extension], content: &[u8]) -> Bytes {
+    let mut raw = vec![0x9F];
+    raw.extend(encode_primary(primary, CrcKind::Crc32c));
+    blocks.iter().for_each(|block| raw.extend(&block.raw));
+    raw.extend(Extension::new(block_type::PAYLOAD, 1, 0, content).raw);
+    raw.push(0xFF);
+    raw.into()
 }
 
 pub struct Net {
