@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     from underpass_control.oidc.configuration import Configuration
     from underpass_control.storage.database import Database
 
+# A century: what is meant to last longer has 0.
+_MOST_DAYS, _MOST_HOURS = 36_500.0, 876_000.0
+_MOST_WAIT_S = 86_400.0
+_MOST_RATE = 1e6
+
 app = typer.Typer(
     name="underpass-control",
     help="The Underpass control service: where vehicles are, and what capacity they get.",
@@ -82,6 +87,7 @@ def serve(
         float,
         typer.Option(
             min=0,
+            max=_MOST_DAYS,
             envvar="UNDERPASS_KEEP_POSITIONS_DAYS",
             help="Delete older position reports, all but each terminal's newest; 0 keeps them.",
         ),
@@ -90,6 +96,7 @@ def serve(
         float,
         typer.Option(
             min=0,
+            max=_MOST_DAYS,
             envvar="UNDERPASS_KEEP_USAGE_DAYS",
             help="Delete what links carried longer ago; 0 keeps it.",
         ),
@@ -98,6 +105,7 @@ def serve(
         float,
         typer.Option(
             min=0,
+            max=_MOST_DAYS,
             envvar="UNDERPASS_KEEP_PLANS_DAYS",
             help="Delete plans that ended longer ago, all but each link's newest; 0 keeps them.",
         ),
@@ -106,6 +114,7 @@ def serve(
         float,
         typer.Option(
             min=0,
+            max=_MOST_DAYS,
             envvar="UNDERPASS_KEEP_LEDGER_DAYS",
             help="Delete older entries of the ledger, balances unchanged; 0 keeps them.",
         ),
@@ -114,6 +123,7 @@ def serve(
         float,
         typer.Option(
             min=0,
+            max=_MOST_DAYS,
             envvar="UNDERPASS_KEEP_AUDIT_DAYS",
             help="Delete older entries of the log of changes; 0 keeps them.",
         ),
@@ -122,6 +132,7 @@ def serve(
         float,
         typer.Option(
             min=0.01,
+            max=_MOST_HOURS,
             envvar="UNDERPASS_SESSION_IDLE_HOURS",
             help="A user who has asked nothing for so long has to sign in again.",
         ),
@@ -130,6 +141,7 @@ def serve(
         float,
         typer.Option(
             min=0.01,
+            max=_MOST_HOURS,
             envvar="UNDERPASS_SESSION_HOURS",
             help="A user who signed in so long ago has to sign in again.",
         ),
@@ -139,6 +151,7 @@ def serve(
         typer.Option(
             "--settle-within-seconds",
             min=0,
+            max=_MOST_WAIT_S,
             envvar="UNDERPASS_SETTLE_WITHIN_SECONDS",
             help="Wait so long for the reports of a terminal that is not heard.",
         ),
@@ -147,6 +160,7 @@ def serve(
         float,
         typer.Option(
             min=0,
+            max=_MOST_HOURS,
             envvar="UNDERPASS_FORGIVE_AFTER_HOURS",
             help="Forgive debts that are older; 0 keeps them until they are repaid.",
         ),
@@ -156,6 +170,7 @@ def serve(
         typer.Option(
             "--token-requests-per-second",
             min=1,
+            max=_MOST_RATE,
             envvar="UNDERPASS_TOKEN_REQUESTS_PER_SECOND",
             help="What one token may ask; four times as much at once.",
         ),
@@ -165,6 +180,7 @@ def serve(
         typer.Option(
             "--address-requests-per-second",
             min=1,
+            max=_MOST_RATE,
             envvar="UNDERPASS_ADDRESS_REQUESTS_PER_SECOND",
             help="What all without a known token may ask from one address.",
         ),
@@ -287,15 +303,21 @@ def serve(
 
     async def application() -> web.Application:
         opened = open_database(database)
-        if migrate_first:
-            await schema.migrate(opened)
-        await schema.check_schema(opened)
+        try:
+            if migrate_first:
+                await schema.migrate(opened)
+            await schema.check_schema(opened)
+        except BaseException:
+            await opened.close()
+            raise
         return Service(opened, settings).application()
 
     try:
         web.run_app(application(), host=host, port=port, access_log=None, ssl_context=context)
     except (DatabaseLostError, schema.SchemaError) as error:
         _fail(str(error))
+    except OSError as error:
+        _fail(f"cannot listen on {host}, port {port}: {error.strerror or error}")
 
 
 def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:

@@ -25,8 +25,8 @@ _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 # PostgreSQL's codes for errors that may not come again: a table or column is missing while the
 # schema is changed; a transaction gave way to others (not serialisable, deadlock); the server ends,
-# starts or recovers; it has no room for another connection.
-_LOST = ("42P01", "42703", "40001", "40P01", "57P01", "57P02", "57P03", "53300")
+# starts or recovers; it has no room for another connection. SQLite's file is no database.
+_LOST = ("42P01", "42703", "40001", "40P01", "57P01", "57P02", "57P03", "53300", "SQLITE_NOTADB")
 
 
 class DatabaseUrlError(ValueError):
@@ -82,7 +82,7 @@ class Database:
 
         Within a tenant (`scope.within`), it reads and changes that tenant's rows only.
         """
-        with _loss():
+        with _loss(self.url):
             async with self._engine.begin() as connection:
                 await _restrict(connection)
                 yield connection
@@ -93,7 +93,7 @@ class Database:
 
         Within a tenant (`scope.within`), they see that tenant's rows only.
         """
-        with _loss():
+        with _loss(self.url):
             async with self._engine.connect() as connection:
                 if self.is_sqlite:
                     # The driver begins a transaction only before a write.
@@ -106,7 +106,7 @@ class Database:
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[AsyncConnection]:
         """Connect for what begins and commits transactions itself."""
-        with _loss():
+        with _loss(self.url):
             async with self._engine.connect() as connection:
                 yield connection
 
@@ -122,16 +122,22 @@ async def _restrict(connection: AsyncConnection) -> None:
 
 
 @contextmanager
-def _loss() -> Iterator[None]:
-    """Turn what the drivers raise when the database is away into one error."""
+def _loss(url: URL) -> Iterator[None]:
+    """Turn what the drivers raise when the database is away, or is none, into one error."""
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeoutError, OSError) as error:
-        raise DatabaseLostError(str(error)) from error
+        raise _lost(url, error) from error
     except DBAPIError as error:
-        if error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _LOST:
-            raise DatabaseLostError(str(error)) from error
+        codes = (getattr(error.orig, name, None) for name in ("sqlstate", "sqlite_errorname"))
+        if error.connection_invalidated or any(code in _LOST for code in codes):
+            raise _lost(url, error) from error
         raise
+
+
+def _lost(url: URL, error: Exception) -> DatabaseLostError:
+    reason = error.orig if isinstance(error, DBAPIError) else error
+    return DatabaseLostError(f"database {url.set(drivername=url.get_backend_name())}: {reason}")
 
 
 def _prepare_sqlite(connection: object, _entry: ConnectionPoolEntry) -> None:

@@ -10,6 +10,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, text
 
 from underpass_control.storage.database import Database
@@ -35,12 +36,17 @@ async def migrate(database: Database, revision: str = "head") -> None:
 
     Raises:
         DatabaseLostError: The database cannot be reached.
+        SchemaError: A later version has made it, whose migrations are not known here.
     """
     await _run(database, lambda config: command.upgrade(config, revision))
 
 
 async def migrate_down(database: Database, revision: str) -> None:
-    """Bring the schema down to an earlier revision; `base` leaves nothing."""
+    """Bring the schema down to an earlier revision; `base` leaves nothing.
+
+    Raises:
+        SchemaError: There is no such revision.
+    """
     await _run(database, lambda config: command.downgrade(config, revision))
 
 
@@ -76,7 +82,10 @@ async def _run(database: Database, migration: Callable[[Config], None]) -> None:
         config = Config()
         config.set_main_option("script_location", str(folder()))
         config.attributes["connection"] = connection
-        migration(config)
+        try:
+            migration(config)
+        except CommandError as error:
+            raise SchemaError(f"the schema cannot be migrated: {error}") from error
 
     async with database.migrating() as connection:
         if not database.is_sqlite:

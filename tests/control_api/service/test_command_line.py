@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -108,11 +109,52 @@ def test_the_schema_goes_up_and_down(empty_url: str) -> None:
     run("token", "list", *where, status=1)
 
 
+def test_a_schema_of_a_later_version_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "control.db"
+    where = ("--database", f"sqlite:///{file}")
+    run("migrate", *where)
+    assert "9999" in run("migrate", "--down-to", "9999", *where, status=1)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    for verb in (["migrate"], ["serve"]):
+        told = run(*verb, *where, status=1)
+        assert told.startswith("underpass-control: the schema cannot be migrated: ")
+        assert "9999" in told
+
+
 @pytest.mark.parametrize("url_of", ["mysql://host/name", "sqlite:////nowhere/at/all.db"])
 def test_a_database_that_cannot_be_is_told_in_a_line(url_of: str) -> None:
     told = run("migrate", "--database", url_of, status=1)
     assert told.startswith("underpass-control: ")
     assert "Traceback" not in told
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "control.db"
+    file.write_text("Dear diary,\n" * 100)
+    for verb in (["serve"], ["token", "list"]):
+        told = run(*verb, "--database", f"sqlite:///{file}", status=1)
+        assert told.startswith(f"underpass-control: database sqlite:///{file}: ")
+    assert file.read_text().startswith("Dear diary")
+
+
+def test_a_service_that_cannot_listen_says_where(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        told = run(
+            "serve", "--database", f"sqlite:///{tmp_path / 'c.db'}", "--port", str(port), status=1
+        )
+    assert f"underpass-control: cannot listen on 127.0.0.1, port {port}: " in told
+
+
+@pytest.mark.parametrize(
+    "option", ["--keep-positions-days", "--session-hours", "--token-requests-per-second"]
+)
+def test_times_and_rates_have_bounds(option: str) -> None:
+    for value in ("1e300", "nan", "-1"):
+        assert option in run("serve", option, value, status=2)
 
 
 def test_the_service_runs_from_the_command_line_until_sigterm(tmp_path: Path) -> None:
