@@ -8,6 +8,7 @@ use serde::Deserialize;
 use underpass_bundle::{Amount, Applications};
 use underpass_engine::{ON_DEMAND_SERVICE, STREAM_SERVICE};
 
+use super::bounds::{MOST_BYTES, check_within};
 use super::traffic::{ClassSettings, class_named};
 
 /// The highest ipn service number that an application may have.
@@ -130,23 +131,24 @@ impl ApplicationsConfig {
                 "applications.class: there is no [[class]] {class:?}"
             ));
         }
-        if !(1..=16 << 20).contains(&self.max_payload_bytes) {
-            problems.push("applications.max_payload_bytes: must be 1 to 16777216".to_owned());
-        }
         if self.quota_bytes / 4 < self.max_payload_bytes.into() {
             problems.push(
                 "applications.quota_bytes: must be four times max_payload_bytes at least"
                     .to_owned(),
             );
         }
-        let positive = [
-            ("max_clients", self.max_clients as u64),
-            ("quota_bundles", self.quota_bundles),
-        ];
-        for (key, value) in positive {
-            if value == 0 {
-                problems.push(format!("applications.{key} = 0: must be at least 1"));
-            }
+        for (key, value, bounds) in [
+            ("echo", self.echo, 0..=HIGHEST_SERVICE),
+            (
+                "max_payload_bytes",
+                self.max_payload_bytes.into(),
+                1..=16 << 20,
+            ),
+            ("max_clients", self.max_clients as u64, 1..=65_536),
+            ("quota_bytes", self.quota_bytes, 1..=MOST_BYTES),
+            ("quota_bundles", self.quota_bundles, 1..=1_000_000_000),
+        ] {
+            check_within(&format!("applications.{key}"), value, bounds, problems);
         }
     }
 

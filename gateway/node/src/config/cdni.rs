@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use underpass_cdni::ClientConfig;
 
+use super::bounds::check_within;
+
 /// `[cdni]`: metadata of a content provider (RFC 8006), for sizes of objects.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,8 +43,6 @@ impl CdniConfig {
         if self.ca_file.is_some() && self.url.starts_with("http://") {
             problems.push("cdni.ca_file: only https has certificates".to_owned());
         }
-        if !(1..=300).contains(&self.timeout_s) {
-            problems.push("cdni.timeout_s: must be 1 to 300".to_owned());
-        }
+        check_within("cdni.timeout_s", self.timeout_s, 1..=300, problems);
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use hyper::Uri;
 use serde::Deserialize;
 
+use super::bounds::{MOST_BYTES, check_within};
+
 /// `[control]`: reports are posted to this service, and plans come from it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,14 +85,12 @@ impl ControlConfig {
         if self.ca_file.is_some() && self.url.starts_with("http://") {
             problems.push("control.ca_file: only https has certificates".to_owned());
         }
-        if !(100..=60_000).contains(&self.interval_ms) {
-            problems.push("control.interval_ms: must be 100 to 60000".to_owned());
-        }
-        if !(1..=300).contains(&self.timeout_s) {
-            problems.push("control.timeout_s: must be 1 to 300".to_owned());
-        }
-        if self.spool_bytes < 4 << 20 {
-            problems.push("control.spool_bytes: must be at least 4194304".to_owned());
+        for (key, value, bounds) in [
+            ("interval_ms", self.interval_ms, 100..=60_000),
+            ("timeout_s", self.timeout_s, 1..=300),
+            ("spool_bytes", self.spool_bytes, 4 << 20..=MOST_BYTES),
+        ] {
+            check_within(&format!("control.{key}"), value, bounds, problems);
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::Role;
+use super::bounds::{MOST_BYTES, TEN_YEARS_S, check_within};
 
 /// What custody outlives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -131,29 +132,34 @@ impl CustodyConfig {
     }
 
     pub(super) fn check(&self, problems: &mut Vec<String>) {
-        if self.quota_bytes < 4 << 20 {
-            problems.push("custody.quota_bytes: must be at least 4194304".to_owned());
-        }
-        if self.memory_bytes.is_some_and(|bytes| bytes < 4 << 20) {
-            problems.push("custody.memory_bytes: must be at least 4194304".to_owned());
-        }
-        if !(1 << 20..=1 << 30).contains(&self.segment_bytes) {
-            problems.push("custody.segment_bytes: must be 1048576 to 1073741824".to_owned());
-        }
-        if self.write_behind_ms > 60_000 {
-            problems.push("custody.write_behind_ms: must be at most 60000".to_owned());
-        }
-        if self.quota_bundles < 64 {
-            problems.push("custody.quota_bundles: must be at least 64".to_owned());
-        }
-        if self.guaranteed_percent > 100 {
-            problems.push("custody.guaranteed_percent: must be 0 to 100".to_owned());
-        }
-        if self.lifetime_s == 0 {
-            problems.push("custody.lifetime_s = 0: bundles would expire at once".to_owned());
-        }
-        if self.hop_limit == 0 {
-            problems.push("custody.hop_limit = 0: bundles could not leave".to_owned());
+        let least = 4 << 20;
+        let bundles = self.quota_bundles as u64;
+        for (key, value, bounds) in [
+            ("quota_bytes", self.quota_bytes, least..=MOST_BYTES),
+            (
+                "memory_bytes",
+                self.memory_bytes.unwrap_or(least),
+                least..=MOST_BYTES,
+            ),
+            ("segment_bytes", self.segment_bytes, 1 << 20..=1 << 30),
+            ("write_behind_ms", self.write_behind_ms, 0..=60_000),
+            ("quota_bundles", bundles, 64..=1_000_000_000),
+            (
+                "guaranteed_percent",
+                self.guaranteed_percent.into(),
+                0..=100,
+            ),
+            ("aggregate_ms", self.aggregate_ms, 0..=60_000),
+            // With 0 bundles would expire at once, or not leave.
+            ("lifetime_s", self.lifetime_s, 1..=TEN_YEARS_S),
+            (
+                "foreign_lifetime_s",
+                self.foreign_lifetime_s,
+                1..=TEN_YEARS_S,
+            ),
+            ("hop_limit", self.hop_limit.into(), 1..=255),
+        ] {
+            check_within(&format!("custody.{key}"), value, bounds, problems);
         }
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use underpass_deferred::{Limits, Settings};
 
+use super::bounds::{MOST_BYTES, TEN_YEARS_S, check_within};
+
 /// `[deferred]`: requests that wait on a disk for the link and the origin.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -68,21 +70,23 @@ impl DeferredConfig {
                 "deferred.quota_bytes: must be twice the largest request and response".to_owned(),
             );
         }
-        if !(1 << 10..=256 << 10).contains(&self.part_bytes) {
-            problems.push("deferred.part_bytes: must be 1024 to 262144".to_owned());
-        }
-        let positive = [
-            ("max_request_bytes", self.max_request_bytes),
-            ("max_response_bytes", self.max_response_bytes),
-            ("max_requests", self.max_requests as u64),
-            ("lifetime_s", self.lifetime_s),
-            ("response_timeout_s", self.response_timeout_s),
-            ("max_exchanges", self.max_exchanges as u64),
-        ];
-        for (key, value) in positive {
-            if value == 0 {
-                problems.push(format!("deferred.{key} = 0: must be at least 1"));
-            }
+        for (key, value, bounds) in [
+            ("quota_bytes", self.quota_bytes, 1..=MOST_BYTES),
+            ("max_request_bytes", self.max_request_bytes, 1..=MOST_BYTES),
+            (
+                "max_response_bytes",
+                self.max_response_bytes,
+                1..=MOST_BYTES,
+            ),
+            ("max_requests", self.max_requests as u64, 1..=100_000_000),
+            ("part_bytes", self.part_bytes.into(), 1 << 10..=256 << 10),
+            ("lifetime_s", self.lifetime_s, 1..=TEN_YEARS_S),
+            ("keep_s", self.keep_s, 0..=TEN_YEARS_S),
+            ("keep_fetched_s", self.keep_fetched_s, 0..=TEN_YEARS_S),
+            ("response_timeout_s", self.response_timeout_s, 1..=86_400),
+            ("max_exchanges", self.max_exchanges as u64, 1..=65_536),
+        ] {
+            check_within(&format!("deferred.{key}"), value, bounds, problems);
         }
     }
 
@@ -94,7 +98,7 @@ impl DeferredConfig {
     /// What the store is opened with.
     pub fn settings(&self, state_dir: &Path) -> Settings {
         let file = self.file.clone();
-        let ms = |seconds: u64| seconds.saturating_mul(1000);
+        let ms = |seconds: u64| 1_000 * seconds;
         Settings {
             path: file.unwrap_or_else(|| state_dir.join("deferred.sqlite")),
             limits: Limits {

@@ -8,6 +8,7 @@ use underpass_edge::config::{
 };
 use underpass_edge::password::{self, CREDENTIAL_BYTES};
 
+use super::bounds::check_within;
 use super::traffic::{ClassSettings, class_named};
 
 /// Times of a handshake or dial, s.
@@ -104,9 +105,13 @@ fn check_listener(
             "{at}: nobody may enter; set client_networks, here or in [edge]"
         ));
     }
-    if listener.max_connections == 0 {
-        problems.push(format!("{at}: max_connections must be at least 1"));
-    }
+    let key = format!("{at}: max_connections");
+    check_within(
+        &key,
+        listener.max_connections as u64,
+        1..=1_048_576,
+        problems,
+    );
     check_timeout(
         &format!("{at}: handshake_timeout_s"),
         listener.handshake_timeout_s,
@@ -217,8 +222,13 @@ fn check_dial(dial: &DialConfig, problems: &mut Vec<String>) {
         dial.connect_timeout_s,
         problems,
     );
-    if dial.guaranteed_dials == 0 {
-        problems.push("edge.dial.guaranteed_dials must be at least 1".to_owned());
+    for (key, value, least) in [
+        ("guaranteed_dials", dial.guaranteed_dials as u64, 1),
+        ("common_dials", dial.common_dials as u64, 0),
+        ("mark", dial.mark.unwrap_or(1).into(), 1),
+    ] {
+        let most = u64::from(u32::MAX);
+        check_within(&format!("edge.dial.{key}"), value, least..=most, problems);
     }
     if dial.families.as_ref().is_some_and(Vec::is_empty) {
         problems.push("edge.dial.families is empty: no origin could be dialled".to_owned());

@@ -6,6 +6,8 @@ use std::time::Duration;
 use hyper::Uri;
 use serde::Deserialize;
 
+use super::bounds::check_within;
+
 /// `[enrolment]`: the node renews its certificate at the control service, and
 /// takes the revocation list from there: by its own way (`url`), or through its
 /// hub (`to`).
@@ -52,9 +54,12 @@ impl EnrolmentConfig {
                 "enrolment.url = {url:?}: must be https://HOST[:PORT][/PREFIX]"
             ));
         }
-        if !(5..=86_400).contains(&self.interval_s) {
-            problems.push("enrolment.interval_s: must be 5 to 86400".to_owned());
-        }
+        check_within(
+            "enrolment.interval_s",
+            self.interval_s,
+            5..=86_400,
+            problems,
+        );
         if pki_dir.is_none() {
             problems.push("[enrolment] needs tls.pki_dir: it renews what is there".to_owned());
         }

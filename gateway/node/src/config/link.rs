@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use super::bounds::check_within;
 use super::meter::MeterSettings;
 use super::mptcp::{self, EndpointConfig};
 use super::on_demand::{AskedSettings, OnDemandSettings};
@@ -167,9 +168,7 @@ impl TcpConfig {
         if self.congestion_control.is_empty() {
             problems.push("tcp.congestion_control: name at least one".to_owned());
         }
-        if !(1..=2_000_000).contains(&self.hold_s) {
-            problems.push("tcp.hold_s: must be 1 to 2000000".to_owned());
-        }
+        check_within("tcp.hold_s", self.hold_s, 1..=2_000_000, problems);
         let pauses = 0.01..=3_600.0;
         let (least, most) = (self.backoff_min_s, self.backoff_max_s);
         if !pauses.contains(&least) || !pauses.contains(&most) || least > most {
@@ -425,12 +424,8 @@ impl ListenerConfig {
         let at = format!("listener {:?}", self.name);
         let layer = self.convergence_layer;
         mptcp::check(&at, layer, self.mptcp, &self.mptcp_endpoints, problems);
-        if self.max_pending == 0 {
-            problems.push(format!(
-                "listener {:?}: max_pending must be at least 1",
-                self.name
-            ));
-        }
+        let key = format!("{at}: max_pending");
+        check_within(&key, self.max_pending as u64, 1..=1_048_576, problems);
     }
 }
 
@@ -663,8 +658,8 @@ fn check_rates(at: &str, send: Option<u64>, receive: Option<u64>, problems: &mut
 }
 
 fn check_rate(at: &str, rate_bps: Option<u64>, problems: &mut Vec<String>) {
-    if rate_bps.is_some_and(|bps| !RATES_BPS.contains(&bps)) {
-        problems.push(format!("{at} must be 8000 to 100000000000"));
+    if let Some(bps) = rate_bps {
+        check_within(at, bps, RATES_BPS, problems);
     }
 }
 
@@ -679,10 +674,13 @@ fn check_hint(at: &str, hint: Option<u64>, most: Option<u64>, problems: &mut Vec
 pub const RTTS_MS: std::ops::RangeInclusive<u64> = 1..=60_000;
 
 fn check_hop(at: &str, rtt_ms: Option<u64>, mtu_bytes: u32, problems: &mut Vec<String>) {
-    if rtt_ms.is_some_and(|ms| !RTTS_MS.contains(&ms)) {
-        problems.push(format!("{at}: rtt_ms must be 1 to 60000"));
+    if let Some(ms) = rtt_ms {
+        check_within(&format!("{at}: rtt_ms"), ms, RTTS_MS, problems);
     }
-    if !(576..=65_535).contains(&mtu_bytes) {
-        problems.push(format!("{at}: mtu_bytes must be 576 to 65535"));
-    }
+    check_within(
+        &format!("{at}: mtu_bytes"),
+        mtu_bytes,
+        576..=65_535,
+        problems,
+    );
 }

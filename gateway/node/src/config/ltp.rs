@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use underpass_bare::LtpLimits;
 
+use super::bounds::check_within;
+
 /// `[ltp]`: what each neighbour over LTP may take of this node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -73,9 +75,7 @@ impl LtpConfig {
             ("reports", self.reports as u64, 1, 1 << 20),
             ("idle_s", self.idle_s, 1, 2_000_000),
         ] {
-            if !(least..=most).contains(&value) {
-                problems.push(format!("ltp.{key}: must be {least} to {most}"));
-            }
+            check_within(&format!("ltp.{key}"), value, least..=most, problems);
         }
     }
 }
@@ -106,6 +106,6 @@ mod tests {
         let mut problems = Vec::new();
         config.check(&mut problems);
         assert_eq!(problems.len(), 8, "{problems:?}");
-        assert_eq!(problems[0], "ltp.sessions: must be 1 to 65536");
+        assert_eq!(problems[0], "ltp.sessions = 0: must be 1 to 65536");
     }
 }

@@ -7,6 +7,7 @@
 mod api;
 mod applications;
 mod beacons;
+mod bounds;
 mod bpsec;
 mod cdni;
 mod changes;
@@ -241,6 +242,7 @@ impl Config {
     pub fn examine(document: &Document) -> Result<(Config, Vec<String>), ConfigError> {
         let mut config: Config = document.parse()?;
         let mut problems = config.problems();
+        bounds::check_texts(document.table(), &mut problems);
         config.routing.read(&mut problems);
         Ok((config, problems))
     }

@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+use super::bounds::{MOST_BYTES, check_within};
 
 /// What a node is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -95,20 +98,14 @@ impl NodeConfig {
                 self.number
             ));
         }
-        if !(1..=600).contains(&self.upgrade_patience_s) {
-            problems.push(format!(
-                "node.upgrade_patience_s = {}: must be 1 to 600",
-                self.upgrade_patience_s
-            ));
-        }
-        if self.threads == Some(0) {
-            problems.push("node.threads = 0: must be at least 1".to_owned());
-        }
-        if let Some(shards) = self.shards
-            && !(1..=64).contains(&shards)
-        {
-            problems.push(format!("node.shards = {shards}: must be 1 to 64"));
-        }
+        let mut within = |key: &str, value, bounds| {
+            check_within(&format!("node.{key}"), value, bounds, problems)
+        };
+        within("drain_s", self.drain_s, 0..=86_400);
+        within("upgrade_s", self.upgrade_s, 0..=7 * 86_400);
+        within("upgrade_patience_s", self.upgrade_patience_s, 1..=600);
+        within("threads", self.threads.unwrap_or(1) as u64, 1..=1_024);
+        within("shards", self.shards.unwrap_or(1) as u64, 1..=64);
     }
 
     /// The parts of the node that work at once.
@@ -199,14 +196,21 @@ impl Default for LogConfig {
 
 impl LogConfig {
     pub(super) fn check(&self, problems: &mut Vec<String>) {
-        if let Err(error) = EnvFilter::builder().parse(&self.level) {
+        // A word that is no level would be the name of a part of the program, and all
+        // others would be silent.
+        let is_level = |word: &str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
+        let wrong = self.level.split(',').find(|word| !is_level(word));
+        if let Some(word) = wrong {
+            problems.push(format!(
+                "log.level: {word:?} is neither a level (error, warn, info, debug, trace, off) nor \
+                 PART=LEVEL"
+            ));
+        } else if let Err(error) = EnvFilter::builder().parse(&self.level) {
             problems.push(format!("log.level: {error}"));
         }
-        let most = self.access.as_ref().map(|access| access.max_bytes);
-        if let Some(bytes) = most.filter(|bytes| *bytes < LEAST_ACCESS_BYTES) {
-            problems.push(format!(
-                "log.access.max_bytes = {bytes}: must be {LEAST_ACCESS_BYTES} at least"
-            ));
+        if let Some(access) = &self.access {
+            let bounds = LEAST_ACCESS_BYTES..=MOST_BYTES;
+            check_within("log.access.max_bytes", access.max_bytes, bounds, problems);
         }
     }
 }
@@ -236,6 +240,25 @@ mod tests {
     }
 
     #[test]
+    fn a_level_that_is_none_does_not_silence_the_log() {
+        let problems = |level: &str| {
+            let log = LogConfig {
+                level: level.to_owned(),
+                ..LogConfig::default()
+            };
+            let mut problems = Vec::new();
+            log.check(&mut problems);
+            problems
+        };
+        for right in ["info", "off", "WARN,underpass_tcpcl=debug", "a=info,b=off"] {
+            assert_eq!(problems(right), Vec::<String>::new(), "{right}");
+        }
+        for wrong in ["inof", "info,underpass_tcpcl", "a=inof"] {
+            assert_eq!(problems(wrong).len(), 1, "{wrong}: {:?}", problems(wrong));
+        }
+    }
+
+    #[test]
     fn an_access_log_is_in_the_state_folder_and_has_a_least_size() {
         let problems = |keys: &str| {
             let log: LogConfig = toml::from_str(&format!("[access]\n{keys}")).unwrap();
@@ -250,7 +273,7 @@ mod tests {
         let (_, small) = problems("max_bytes = 1000");
         assert_eq!(
             small,
-            ["log.access.max_bytes = 1000: must be 65536 at least"]
+            ["log.access.max_bytes = 1000: must be 65536 to 1125899906842624"]
         );
     }
 }

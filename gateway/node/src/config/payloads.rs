@@ -7,6 +7,7 @@ use underpass_bundle::wire::MAX_HEADER_BYTES;
 use underpass_payloads::Limits;
 
 use super::Config;
+use super::bounds::{MOST_BYTES, check_within};
 
 /// Bundles that are longer go to the disk, bytes.
 const MOST_IN_MEMORY: u64 = 16 << 20;
@@ -39,9 +40,7 @@ impl PayloadsConfig {
                  payloads.quota_bytes, {quota}"
             ));
         }
-        if i64::try_from(quota).is_err() {
-            problems.push("payloads.quota_bytes: must be below 2^63".to_owned());
-        }
+        check_within("payloads.quota_bytes", quota, 0..=MOST_BYTES, problems);
     }
 
     /// Where they are.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::bounds::check_within;
+
 /// What a provider may set.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -33,9 +35,7 @@ impl ProviderConfig {
     }
 
     pub(super) fn check(&self, problems: &mut Vec<String>) {
-        if !(10..=3_600).contains(&self.trial_s) {
-            problems.push("provider.trial_s: must be 10 to 3600".to_owned());
-        }
+        check_within("provider.trial_s", self.trial_s, 10..=3_600, problems);
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::bounds::check_within;
+
 /// `[reports]`: reports to another node. A hub takes in its terminals' without
 /// being told.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,8 +29,7 @@ impl ReportsConfig {
     }
 
     pub(super) fn check(&self, problems: &mut Vec<String>) {
-        if !(100..=3_600_000).contains(&self.interval_ms) {
-            problems.push("reports.interval_ms: must be 100 to 3600000".to_owned());
-        }
+        let key = "reports.interval_ms";
+        check_within(key, self.interval_ms, 100..=3_600_000, problems);
     }
 }

@@ -428,14 +428,20 @@ fn the_examples_are_valid() {
     }
 }
 
+/// The examples in full, with a contact plan that is in a folder.
+fn examples_in_full(folder: &Path) -> Vec<(PathBuf, String)> {
+    let plan = folder.join("contacts.ionrc");
+    std::fs::write(&plan, "# no contacts\n").unwrap();
+    let there = |text: &str| text.replace("/etc/underpass/contacts.ionrc", plan.to_str().unwrap());
+    let all = examples().into_iter();
+    all.map(|(path, text)| (path, there(&in_full(&text))))
+        .collect()
+}
+
 #[test]
 fn what_the_examples_comment_out_is_valid_too() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = folder.path().join("contacts.ionrc");
-    std::fs::write(&plan, "# no contacts\n").unwrap();
-    for (path, text) in examples() {
-        let text = in_full(&text);
-        let text = text.replace("/etc/underpass/contacts.ionrc", plan.to_str().unwrap());
+    for (path, text) in examples_in_full(folder.path()) {
         Config::parse(&text, &path).unwrap();
     }
 }
@@ -850,4 +856,38 @@ fn a_meter_names_classes_that_there_are_and_a_day_that_every_month_has() {
         let error = error.to_string();
         assert!(error.contains(problem), "{problem} is missing in:\n{error}");
     }
+}
+
+#[test]
+fn every_number_of_the_examples_has_an_upper_bound() {
+    // Numbers of nodes, and sizes that a rule may name and no object has.
+    let nodes = ["node", "via"];
+    let sizes = [
+        "after_bytes",
+        "max_size_bytes",
+        "min_content_length_bytes",
+        "min_size_bytes",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let mut tried = 0;
+    for (path, text) in examples_in_full(folder.path()) {
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let Some((key, value)) = line.split_once(" = ") else {
+                continue;
+            };
+            let is_number = value.replace('_', "").parse::<i64>().is_ok();
+            let is_free = nodes.contains(&key) || sizes.contains(&key);
+            if !is_number || line.starts_with('#') || is_free {
+                continue;
+            }
+            let other = format!("{key} = {}", i64::MAX);
+            let text = [&lines[..at], &[&other], &lines[at + 1..]].concat();
+            let told = Config::parse(&text.join("\n"), &path).map(drop);
+            let told = told.expect_err(line).to_string();
+            assert!(told.contains(key), "{}: {line}: {told}", path.display());
+            tried += 1;
+        }
+    }
+    assert!(tried > 100, "{tried}");
 }

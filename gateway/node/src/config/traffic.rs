@@ -1,5 +1,6 @@
 //! Traffic classes and the flow control of streams.
 
+use super::bounds::check_within;
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
@@ -342,14 +343,17 @@ impl StreamsConfig {
                 self.default_class
             ));
         }
-        if self.max_streams == 0 {
-            problems.push("streams.max_streams = 0: must be at least 1".to_owned());
-        }
-        if self.window_bytes.is_some_and(|bytes| bytes < 65_536) {
-            problems.push("streams.window_bytes: must be at least 65536".to_owned());
-        }
-        if self.send_buffer_bytes.is_some_and(|bytes| bytes < 16_384) {
-            problems.push("streams.send_buffer_bytes: must be at least 16384".to_owned());
+        let (window, buffer) = (self.window_bytes, self.send_buffer_bytes);
+        for (key, value, bounds) in [
+            ("max_streams", self.max_streams as u64, 1..=16_777_216),
+            ("window_bytes", window.unwrap_or(1 << 20), 65_536..=1 << 40),
+            (
+                "send_buffer_bytes",
+                buffer.unwrap_or(1 << 20),
+                16_384..=1 << 40,
+            ),
+        ] {
+            check_within(&format!("streams.{key}"), value, bounds, problems);
         }
     }
 }
