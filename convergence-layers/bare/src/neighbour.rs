@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
-use underpass_cla::{Down, Node};
+use underpass_cla::{Down, Node, comes_and_goes};
 
 use crate::config::{Config, Layer};
 use crate::framing::Framing;
@@ -99,6 +99,7 @@ impl Keeper {
                 return;
             };
             let dialled = dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            let mut lasts = false;
             let reason = match dialled {
                 Ok(connection) => {
                     let begun = Instant::now();
@@ -108,12 +109,18 @@ impl Keeper {
                     if begun.elapsed() >= self.config.backoff.base {
                         failures = 0;
                     }
-                    format!("{down:?}")
+                    down.to_string()
                 }
-                Err(error) => error.to_string(),
+                Err(error) => {
+                    lasts = !comes_and_goes(&error);
+                    error.to_string()
+                }
             };
             let path = &self.config.path;
-            info!(path, reason, "session ended or not reached");
+            match lasts {
+                true => warn!(path, reason, "no session"),
+                false => info!(path, reason, "session ended or not reached"),
+            }
             failures += 1;
             if !self.pause(failures).await {
                 return;
@@ -140,7 +147,7 @@ impl Keeper {
                 Err(error) => Down::Broken(error.to_string()),
             };
             let (path, address) = (&self.config.path, self.config.listen);
-            warn!(path, %address, ?down, "no session");
+            warn!(path, %address, %down, "no session");
             failures += 1;
             if !self.pause(failures).await {
                 return;

@@ -23,6 +23,6 @@ pub use key::ExportedKey;
 pub use node::{Intake, Node, Outcome, Refusal};
 pub use session::{
     BUNDLE_OVERHEAD_BYTES, CodedFigures, Down, EXPRESS_ROOM_BYTES, LtpFigures, PathFigures, Resume,
-    SHORT_BUNDLE_BYTES, Session, SessionId, SessionInfo, Transfer,
+    SHORT_BUNDLE_BYTES, Session, SessionId, SessionInfo, Transfer, comes_and_goes,
 };
 pub use socket::set_buffers;

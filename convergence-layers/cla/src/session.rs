@@ -1,5 +1,7 @@
 //! What a convergence layer's session offers to the node.
 
+use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,6 +200,38 @@ pub enum Down {
     Broken(String),
     /// The peer violated the protocol or failed authentication.
     Protocol(String),
+}
+
+impl fmt::Display for Down {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Down::Closed => f.write_str("ended in order"),
+            Down::Broken(reason) | Down::Protocol(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// Whether an error of dialling comes and goes with link and peer. Any other, such as
+/// an interface that is not there, lasts until somebody mends it.
+pub fn comes_and_goes(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
+        Interrupted, NetworkDown, NetworkUnreachable, TimedOut, UnexpectedEof,
+    };
+    let kind = error.kind();
+    matches!(
+        kind,
+        BrokenPipe
+            | ConnectionAborted
+            | ConnectionRefused
+            | ConnectionReset
+            | HostUnreachable
+            | Interrupted
+            | NetworkDown
+            | NetworkUnreachable
+            | TimedOut
+            | UnexpectedEof
+    )
 }
 
 /// Short bundles that a session takes each time that it is ready, bytes: those

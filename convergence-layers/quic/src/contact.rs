@@ -9,7 +9,7 @@ use quinn::{Connection, ConnectionError, RecvStream, SendStream, TransportErrorC
 use rustls::pki_types::CertificateDer;
 use thiserror::Error;
 use tokio::time::timeout;
-use underpass_cla::{Class, Down, ExportedKey};
+use underpass_cla::{Class, Down, ExportedKey, comes_and_goes};
 use underpass_identity::{
     EXPORTER_LABEL, IdentityError, IsRevoked, PeerIdentity, UriNodeIds, peer_identity,
 };
@@ -51,6 +51,17 @@ pub(crate) enum ContactFailure {
 }
 
 impl ContactFailure {
+    /// Whether it comes and goes with link and peer.
+    pub(crate) fn comes_and_goes(&self) -> bool {
+        match self {
+            ContactFailure::Io(error) => comes_and_goes(error),
+            ContactFailure::Connection(_) | ContactFailure::TimedOut | ContactFailure::Stopped => {
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Whether nobody has answered: then the link may be blocked.
     pub(crate) fn is_silence(&self) -> bool {
         matches!(

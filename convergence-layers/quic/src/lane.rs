@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
-use tracing::info;
-use underpass_cla::Class;
+use tracing::{info, warn};
+use underpass_cla::{Class, Down};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -22,7 +22,7 @@ struct Slot {
 }
 
 /// How an attempt has ended, or the session that it became.
-type Ended = (u64, String);
+type Ended = (u64, Result<Down, ContactFailure>);
 
 /// Keeps the sessions of one class alive. The one that came up first is in use
 /// at both sides, so they are dialled one after the other.
@@ -63,8 +63,8 @@ impl Lane {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(number) = self.ups.recv() => self.is_up(number),
-                Some(Ok((number, reason))) = self.sessions.join_next() => {
-                    self.ended(number, reason);
+                Some(Ok((number, result))) = self.sessions.join_next() => {
+                    self.ended(number, result);
                 }
                 _ = held.changed() => {}
                 () = sleep_until(self.retry_at.into()), if waits => {}
@@ -98,11 +98,7 @@ impl Lane {
             let ended = session(&shared, class, || {
                 let _ = up.send(number);
             });
-            let reason = match ended.await {
-                Ok(reason) => reason,
-                Err(failure) => failure.to_string(),
-            };
-            (number, reason)
+            (number, ended.await)
         });
         false
     }
@@ -116,9 +112,22 @@ impl Lane {
         }
     }
 
-    fn ended(&mut self, number: u64, reason: String) {
+    fn ended(&mut self, number: u64, result: Result<Down, ContactFailure>) {
         let (path, class) = (&self.shared.config.session.path, self.class);
-        info!(path, ?class, reason, "session ended or not reached");
+        let number_of_class = class.map(|class| class.0);
+        let reason = match &result {
+            Ok(down) => down.to_string(),
+            Err(failure) => failure.to_string(),
+        };
+        match result.is_err_and(|failure| !failure.comes_and_goes()) {
+            true => warn!(path, class = number_of_class, reason, "no session"),
+            false => info!(
+                path,
+                class = number_of_class,
+                reason,
+                "session ended or not reached"
+            ),
+        }
         self.shared.set_error(class, reason);
         let ended = self.slots.iter().position(|slot| slot.number == number);
         let lived = ended.and_then(|index| self.slots.remove(index).up_since);
@@ -137,7 +146,7 @@ async fn session(
     shared: &Arc<Shared>,
     class: Option<(Class, bool)>,
     up: impl FnOnce(),
-) -> Result<String, ContactFailure> {
+) -> Result<Down, ContactFailure> {
     let Some(reached) = shared.stop.run_until_cancelled(shared.dial(class)).await else {
         return Err(ContactFailure::Stopped);
     };
@@ -152,5 +161,5 @@ async fn session(
     let down = session::run(reached.contact, around).await;
     // The last packet, which tells the peer, leaves before the socket goes.
     tokio::spawn(async move { reached.endpoint.wait_idle().await });
-    Ok(format!("{down:?}"))
+    Ok(down)
 }

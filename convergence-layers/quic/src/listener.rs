@@ -266,7 +266,7 @@ impl Shared {
             registry: self.registry.clone(),
         };
         let down: Down = session::run(contact, around).await;
-        info!(%remote, ?down, "session ended");
+        info!(%remote, %down, "session ended");
     }
 
     async fn contact(

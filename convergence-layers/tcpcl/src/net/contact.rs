@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
-use underpass_cla::{Down, ExportedKey};
+use underpass_cla::{Down, ExportedKey, comes_and_goes};
 use underpass_identity::{
     ClientTls, EXPORTER_LABEL, IdentityError, IsRevoked, PeerIdentity, ServerTls, peer_identity,
 };
@@ -38,7 +38,7 @@ pub(super) enum ContactFailure {
     Identity(#[from] IdentityError),
     #[error("the contact timed out")]
     TimedOut,
-    #[error("{0:?}")]
+    #[error("{0}")]
     Refused(Down),
     #[error("the peer does not know classes and has its one session")]
     OneSession,
@@ -47,6 +47,16 @@ pub(super) enum ContactFailure {
 }
 
 impl ContactFailure {
+    /// Whether it comes and goes with link and peer.
+    pub(super) fn comes_and_goes(&self) -> bool {
+        match self {
+            ContactFailure::Io(error) | ContactFailure::Tls(error) => comes_and_goes(error),
+            ContactFailure::Refused(down) => !matches!(down, Down::Protocol(_)),
+            ContactFailure::TimedOut | ContactFailure::OneSession | ContactFailure::Stopped => true,
+            ContactFailure::Certificate | ContactFailure::Identity(_) => false,
+        }
+    }
+
     /// Whether the peer went away before it had said who it is: so ends the
     /// slower of two connections that a dialler has begun, and a port scan.
     pub(super) fn is_withdrawal(&self) -> bool {

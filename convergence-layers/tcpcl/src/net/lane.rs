@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::task::TaskTracker;
-use tracing::info;
-use underpass_cla::Class;
+use tracing::{info, warn};
+use underpass_cla::{Class, Down};
 
 use super::attempts;
 use super::contact::ContactFailure;
@@ -193,12 +193,22 @@ impl Lane {
     }
 
     fn ended(&mut self, number: u64, result: Result<Ended, ContactFailure>) {
-        let reason = match result {
-            Ok(ended) => format!("{:?}", ended.down),
+        let (path, class) = (
+            &self.shared.config.session.path,
+            self.class.map(|class| class.0),
+        );
+        let reason = match &result {
+            Ok(ended) => ended.down.to_string(),
             Err(error) => error.to_string(),
         };
-        let (path, class) = (&self.shared.config.session.path, self.class);
-        info!(path, ?class, reason, "session ended or not reached");
+        let lasts = match &result {
+            Ok(ended) => !ended.was_up && matches!(ended.down, Down::Protocol(_)),
+            Err(error) => !error.comes_and_goes(),
+        };
+        match lasts {
+            true => warn!(path, class, reason, "no session"),
+            false => info!(path, class, reason, "session ended or not reached"),
+        }
         self.last_error = Some(reason);
         let ended = if self.active.is_some_and(|attempt| attempt.number == number) {
             std::mem::replace(&mut self.active, self.standby.take())

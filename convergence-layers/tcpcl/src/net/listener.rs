@@ -268,8 +268,8 @@ impl Shared {
 
     async fn serve(&self, tcp: TcpStream, remote: SocketAddr, half_open: HalfOpen) {
         match self.session(tcp, half_open).await {
-            Ok(Some(Ended { down, was_up: true })) => info!(%remote, ?down, "session ended"),
-            Ok(Some(Ended { down, .. })) => warn!(%remote, ?down, "contact failed"),
+            Ok(Some(Ended { down, was_up: true })) => info!(%remote, %down, "session ended"),
+            Ok(Some(Ended { down, .. })) => warn!(%remote, %down, "contact failed"),
             Ok(None) => {}
             Err(error) if error.is_withdrawal() => debug!(%remote, %error, "contact withdrawn"),
             Err(error) => warn!(%remote, %error, "contact failed"),

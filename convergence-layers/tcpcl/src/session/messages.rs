@@ -44,7 +44,7 @@ impl SessionCore {
             Frame::Init(init) => self.init(now, init),
             Frame::Keepalive => {}
             Frame::Term { reason, .. } => self.shut(Down::Protocol(format!(
-                "the peer ended the contact: {reason:?}"
+                "the peer ended the contact ({reason:?}); its log says why"
             ))),
             Frame::Reject { rejected, .. } => self.shut(Down::Protocol(format!(
                 "the peer rejected message type {rejected:#04x}"
