@@ -139,7 +139,9 @@ class Narrator:
             time_ms, sent = self._sent.get(terminal, (now_ms, one["sent_bytes"]))
             passed_ms = now_ms - time_ms
             if passed_ms > 0:
-                rate = (one["sent_bytes"] - sent) * 8 / passed_ms / 1000
+                # A node that was killed counts from nothing again.
+                since = one["sent_bytes"] - sent if one["sent_bytes"] >= sent else one["sent_bytes"]
+                rate = since * 8 / passed_ms / 1000
                 state = "" if one["state"] == "up" else f" ({one['state']})"
                 rates.append(f"{self._name(terminal)} {rate:5.2f}{state}")
             self._sent[terminal] = now_ms, one["sent_bytes"]

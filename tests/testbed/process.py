@@ -22,6 +22,9 @@ class ProcessError(RuntimeError):
     """A program of the test bed ended or did not get ready; the text has its last log lines."""
 
 
+_GOES_ON = re.compile(r"another process goes on process=(\d+)")
+
+
 class Process:
     """One program; it dies with the thread that started it, even when that one is killed."""
 
@@ -62,7 +65,8 @@ class Process:
 
     def follow(self) -> bool:
         """Take the process for it that goes on, by its log's word; tell whether there is one."""
-        said = re.findall(r"another process goes on process=(\d+)", self.log_tail(500))
+        with self.log_path.open(errors="replace") as log:
+            said = [found[1] for line in log if (found := _GOES_ON.search(line))]
         # Its log may also have the words of one that was killed since.
         if said and int(said[-1]) != self._next and Path(f"/proc/{said[-1]}/exe").exists():
             self._next = int(said[-1])
