@@ -7,7 +7,8 @@ use std::path::Path;
 use crate::config::{Config, ConfigError, Document};
 use crate::enrolment::Renewal;
 use crate::known_time::KnownTime;
-use crate::{api, bpsec, run, security};
+use crate::security::Security;
+use crate::{api, bpsec, run};
 
 /// Prints that a configuration is valid, with what there is to say of it.
 ///
@@ -36,7 +37,7 @@ pub fn execute(path: &Path) -> Result<(), ConfigError> {
 fn of_files(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     let time = KnownTime::load(Some(&config.node.state_dir));
-    if let Err(error) = security::Security::load(&config.tls, &time) {
+    if let Err(error) = Security::load(&config.tls, config.node.number, &time) {
         problems.push(told(&error));
     }
     if let Err(error) = Renewal::of(config, &time) {

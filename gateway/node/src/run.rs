@@ -250,7 +250,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let hangups = signal(SignalKind::hangup()).map_err(RunError::Runtime)?;
     let upgrades = signal(SignalKind::user_defined2()).map_err(RunError::Runtime)?;
     let time = KnownTime::load(Some(&config.node.state_dir));
-    let security = Security::load(&config.tls, &time)?;
+    let security = Security::load(&config.tls, config.node.number, &time)?;
     let bpsec = bpsec::guard(&config)?;
     Edge::check_users(&config.edge)?;
     let begun = Begun::of(&config, channel)?;

@@ -9,9 +9,10 @@ use rustls::{ClientConfig, ServerConfig};
 use thiserror::Error;
 use underpass_identity::{
     ClientTls, IsRevoked, NodeCredentials, PathVerifier, ServerTls, TlsConfigError, UriNodeIds,
-    VerifierError, client_config, server_config,
+    VerifierError, client_config, peer_identity, server_config,
 };
 use underpass_pki::{Credentials, PkiError};
+use underpass_tcpcl::session::same_node;
 
 use crate::config::TlsConfig;
 use crate::known_time::KnownTime;
@@ -44,6 +45,16 @@ pub enum SecurityError {
         /// What is wrong.
         source: VerifierError,
     },
+    /// The certificate is another node's: every peer would refuse it.
+    #[error("tls.pki_dir {dir}: node.crt names {names}, and this node is {node}")]
+    OtherNode {
+        /// The folder.
+        dir: PathBuf,
+        /// The node ids that the certificate names.
+        names: String,
+        /// This node's id.
+        node: String,
+    },
     /// Certificate or key are not fit for TLS.
     #[error("tls.pki_dir {dir}: {source}")]
     Tls {
@@ -66,6 +77,7 @@ pub enum Security {
 /// The node's folder, as it was last read.
 pub struct Identity {
     dir: PathBuf,
+    node: u64,
     uris: UriNodeIds,
     time: Arc<KnownTime>,
     current: RwLock<Arc<Loaded>>,
@@ -89,11 +101,16 @@ struct Loaded {
 }
 
 impl Security {
-    /// Reads what the configuration names.
+    /// Reads what the configuration of a node names.
     ///
     /// # Errors
-    /// When a file is missing, malformed, or readable by everybody.
-    pub fn load(config: &TlsConfig, time: &Arc<KnownTime>) -> Result<Security, SecurityError> {
+    /// When a file is missing, malformed, or readable by everybody, or the
+    /// certificate does not name the node.
+    pub fn load(
+        config: &TlsConfig,
+        node: u64,
+        time: &Arc<KnownTime>,
+    ) -> Result<Security, SecurityError> {
         let Some(dir) = &config.pki_dir else {
             return Ok(Security::Plain);
         };
@@ -102,10 +119,11 @@ impl Security {
         } else {
             UriNodeIds::Ignored
         };
-        let loaded = Loaded::load(dir, time)?;
+        let loaded = Loaded::load(dir, node, uris, time)?;
         loaded.warn_of_end(time.now());
         Ok(Security::Tls(Arc::new(Identity {
             dir: dir.clone(),
+            node,
             uris,
             time: time.clone(),
             current: RwLock::new(Arc::new(loaded)),
@@ -164,7 +182,8 @@ impl Security {
             if !identity.loaded().credentials.fingerprint.is_outdated() {
                 continue;
             }
-            match Loaded::load(&identity.dir, &identity.time) {
+            let (dir, time) = (&identity.dir, &identity.time);
+            match Loaded::load(dir, identity.node, identity.uris, time) {
                 Ok(loaded) => {
                     loaded.warn_of_end(identity.time.now());
                     identity.replace(loaded);
@@ -215,12 +234,18 @@ impl Identity {
 }
 
 impl Loaded {
-    fn load(dir: &Path, time: &Arc<KnownTime>) -> Result<Loaded, SecurityError> {
+    fn load(
+        dir: &Path,
+        node: u64,
+        uris: UriNodeIds,
+        time: &Arc<KnownTime>,
+    ) -> Result<Loaded, SecurityError> {
         let dir = dir.to_owned();
         let credentials = Credentials::load(&dir).map_err(|source| SecurityError::Credentials {
             dir: dir.clone(),
             source: Box::new(source),
         })?;
+        check_names(&dir, node, uris, &credentials)?;
         time.not_before(credentials.not_before);
         let revoked = credentials.revoked.clone();
         let is_revoked: IsRevoked =
@@ -261,5 +286,56 @@ impl Loaded {
                 "this node's certificate has ended, or its clock is wrong: peers will refuse it"
             ),
         }
+    }
+}
+
+/// Holds the node's own certificate against its number, as its peers do.
+fn check_names(
+    dir: &Path,
+    node: u64,
+    uris: UriNodeIds,
+    credentials: &Credentials,
+) -> Result<(), SecurityError> {
+    let certified = credentials
+        .chain
+        .first()
+        .map(|own| peer_identity(own, uris));
+    let names = certified.and_then(Result::ok).unwrap_or_default().node_ids;
+    let node = format!("ipn:{node}.0");
+    if names.iter().any(|name| same_node(name, &node)) {
+        return Ok(());
+    }
+    let names = match names.is_empty() {
+        true => "no node".to_owned(),
+        false => names.join(", "),
+    };
+    let dir = dir.to_owned();
+    Err(SecurityError::OtherNode { dir, names, node })
+}
+
+#[cfg(test)]
+mod tests {
+    use underpass_pki::Authority;
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_names_another_node_is_refused_before_any_peer_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let mut authority = Authority::init(folder.path(), "test", 30, now).unwrap();
+        let issued = authority.issue(10, 30, now).unwrap();
+        let config = TlsConfig {
+            pki_dir: Some(issued.dir),
+            ..TlsConfig::default()
+        };
+        let time = KnownTime::load(None);
+        assert!(Security::load(&config, 10, &time).is_ok());
+        let told = Security::load(&config, 11, &time)
+            .err()
+            .unwrap()
+            .to_string();
+        let both = told.contains("names ipn:10.0") && told.contains("this node is ipn:11.0");
+        assert!(both, "{told}");
     }
 }
