@@ -3,13 +3,18 @@
 use std::time::Instant;
 
 use underpass_bundle::NeighbourId;
-use underpass_cla::{Outcome, SessionId, SessionInfo};
+use underpass_cla::{Class, Outcome, SessionId, SessionInfo};
 
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
 use crate::link::Sign;
 
 impl Engine {
+    /// Whether this node has a class.
+    pub fn has_class(&self, class: Class) -> bool {
+        self.classes.contains(&class)
+    }
+
     /// The hop a session belongs to: the one of its path if it was dialled,
     /// else the one to its neighbour that comes in by its listener.
     pub fn hop_of(&self, neighbour: u64, path: &str) -> Option<HopId> {

@@ -84,7 +84,15 @@ impl Node for Shell {
             beacons.add_key(&info.path, hop, key);
         }
         session.share(activity.clone());
+        let (peer, class) = (info.peer_node_id.clone(), info.class);
         let refused = self.with_inner(shard, |inner, now| {
+            if let Some(class) = class.filter(|class| !inner.engine.has_class(*class)) {
+                tracing::warn!(
+                    peer,
+                    class = class.0,
+                    "the peer has a class that this node has not: both need the same [[class]] list"
+                );
+            }
             // A reload may have removed the hop by now.
             if inner.engine.hop_of(neighbour, &info.path) != Some(hop) {
                 return Some(session);
