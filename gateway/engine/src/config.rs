@@ -151,12 +151,17 @@ impl HopConfig {
 
     /// Bytes one stream keeps before the link takes them: 100 ms of line time.
     pub fn send_buffer_bytes(&self) -> u64 {
-        self.send_rate_bps
-            .map_or(MOST_SEND_BUFFER_BYTES, |rate| {
-                rate / 8 * SEND_BUFFER_MS / 1000
-            })
-            .clamp(LEAST_SEND_BUFFER_BYTES, MOST_SEND_BUFFER_BYTES)
+        send_buffer_bytes(self.send_rate_bps)
     }
+}
+
+/// The same of a rate, bit/s.
+pub(crate) fn send_buffer_bytes(rate_bps: Option<u64>) -> u64 {
+    rate_bps
+        .map_or(MOST_SEND_BUFFER_BYTES, |rate| {
+            rate / 8 * SEND_BUFFER_MS / 1000
+        })
+        .clamp(LEAST_SEND_BUFFER_BYTES, MOST_SEND_BUFFER_BYTES)
 }
 
 /// A static route.

@@ -153,6 +153,15 @@ impl Peers {
         self.known.get(&peer).map(|known| &known.streams)
     }
 
+    /// Has no more written data wait than suits the present rate, bytes: of one
+    /// stream with the node, and of all. What it has to seal stays as it is.
+    pub fn set_present_buffers(&mut self, peer: u64, stream_bytes: usize, total_bytes: usize) {
+        if let Some(known) = self.known.get_mut(&peer) {
+            let streams = known.streams.current();
+            streams.set_present_buffers(stream_bytes, total_bytes);
+        }
+    }
+
     /// All nodes, by number.
     pub fn numbers(&self) -> Vec<u64> {
         let mut numbers: Vec<u64> = self.known.keys().copied().collect();

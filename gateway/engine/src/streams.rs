@@ -1,6 +1,6 @@
 //! The edge's calls on streams.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_streams::{
@@ -8,7 +8,7 @@ use underpass_streams::{
     Windows, WriteError,
 };
 
-use crate::config::HopConfig;
+use crate::config::{HopConfig, send_buffer_bytes};
 use crate::engine::Engine;
 use crate::hop::HopId;
 
@@ -24,9 +24,14 @@ pub struct StreamKey {
     pub id: StreamId,
 }
 
-/// All streams' send buffers together hold so many times what one may.
+/// All streams' send buffers together hold so many times what one may, and at
+/// least as much as this, of which several neighbours have equal parts.
 const SEND_BUFFERS: u64 = 32;
 const LEAST_SEND_BUFFERS_BYTES: u64 = 64 << 20;
+const SEND_BUFFERS_OF_ALL_BYTES: u64 = 512 << 20;
+const LEAST_PART_BYTES: u64 = 1 << 20;
+/// A send buffer holds so many bundles of the present size at least.
+const BUNDLES_BUFFERED: u64 = 2;
 /// A stream keeps no more than this for paths of longer delay.
 const MOST_AHEAD_BYTES: u64 = 16 << 20;
 
@@ -63,6 +68,7 @@ impl Engine {
 
     /// Bytes that may be written now; at 0, a `Writable` event follows.
     pub fn send_capacity(&mut self, key: StreamKey) -> usize {
+        self.fit_send_buffers(key.peer);
         let streams = self.peers.get(key.peer);
         match streams.map_or(0, |streams| streams.send_capacity(key.epoch, key.id)) {
             0 => {
@@ -246,15 +252,7 @@ impl Engine {
         let ceilings = hops.filter_map(|id| Some(&self.hops.get(id)?.ceiling));
         let shortest = ceilings.clone().map(|hop| hop.rtt).min()?;
         let all = ceilings.cloned().reduce(|all, hop| all.beside(&hop))?;
-        // A hop of long delay is used for what the others would deliver later
-        // still: so much has to wait here.
-        let apart = (all.rtt - shortest) / 2;
-        let ahead = all.send_rate_bps.map_or(0, |rate| {
-            let bytes = u128::from(rate) * apart.as_micros() / 8_000_000;
-            u64::try_from(bytes)
-                .unwrap_or(u64::MAX)
-                .min(MOST_AHEAD_BYTES)
-        });
+        let ahead = bytes_ahead(all.send_rate_bps, all.rtt - shortest);
         Some(self.stream_config(&all, ahead))
     }
 
@@ -267,7 +265,7 @@ impl Engine {
             .config
             .send_buffer_bytes
             .unwrap_or_else(|| hop.send_buffer_bytes() + ahead_bytes);
-        let total = (send_buffer * SEND_BUFFERS).max(LEAST_SEND_BUFFERS_BYTES);
+        let total = self.send_buffers_bytes(send_buffer);
         underpass_streams::Config {
             windows: Windows {
                 stream_window_bytes: window,
@@ -281,6 +279,47 @@ impl Engine {
             bundle_lifetime: self.config.lifetime,
             ..underpass_streams::Config::default()
         }
+    }
+
+    /// What all streams with a peer may have waiting, where one may have so much.
+    fn send_buffers_bytes(&self, stream_bytes: u64) -> u64 {
+        let neighbours = self.config.hops.len().max(1) as u64;
+        let part = SEND_BUFFERS_OF_ALL_BYTES / neighbours;
+        let least = part.clamp(LEAST_PART_BYTES, LEAST_SEND_BUFFERS_BYTES);
+        stream_bytes.saturating_mul(SEND_BUFFERS).max(least)
+    }
+
+    /// Has the streams with a peer read no further ahead than suits the rate at
+    /// which it is sent to now: on a beam that many share, the rate that a link
+    /// may have is a hundred times what it has, and so would be what waits here.
+    fn fit_send_buffers(&mut self, peer: u64) {
+        if self.config.send_buffer_bytes.is_some() {
+            return;
+        }
+        let hops = self.ways.hops_to(self.neighbour_to(peer)).iter();
+        let carrying = hops.filter_map(|id| {
+            let hop = self.hops.get(id)?;
+            (hop.is_up() && !hop.blocked).then_some((id, hop.ceiling.rtt))
+        });
+        let (mut bundles, mut rate_bps, mut rtts) = (0, Some(0_u64), None);
+        for (id, rtt) in carrying {
+            bundles += self.scheduler.max_bundle_bytes(id.terminal());
+            let present = self.scheduler.present_bps(id.terminal());
+            let sum = |(all, one): (u64, u64)| all.saturating_add(one);
+            rate_bps = rate_bps.zip(present).map(sum);
+            let (shortest, longest) = rtts.unwrap_or((rtt, rtt));
+            rtts = Some((rtt.min(shortest), rtt.max(longest)));
+        }
+        // While nothing can be sent, what there was room for stays.
+        let Some((shortest, longest)) = rtts else {
+            return;
+        };
+        let buffer = send_buffer_bytes(rate_bps).max(BUNDLES_BUFFERED * bundles)
+            + bytes_ahead(rate_bps, longest - shortest);
+        let total = self.send_buffers_bytes(buffer);
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.peers
+            .set_present_buffers(peer, bytes(buffer), bytes(total));
     }
 
     /// Puts what the configuration says of streams with a peer into force.
@@ -314,4 +353,14 @@ impl Engine {
             });
         }
     }
+}
+
+/// A hop of long delay is used for what the others would deliver later still:
+/// where round trips are so far `apart`, so much has to wait here, bytes.
+fn bytes_ahead(rate_bps: Option<u64>, apart: Duration) -> u64 {
+    let rate_bps = rate_bps.unwrap_or(0);
+    let bytes = u128::from(rate_bps) * (apart / 2).as_micros() / 8_000_000;
+    u64::try_from(bytes)
+        .unwrap_or(u64::MAX)
+        .min(MOST_AHEAD_BYTES)
 }

@@ -381,6 +381,14 @@ impl LinkScheduler {
             .map_or(LEAST_BUNDLE_BYTES, |&number| self.bundle_bytes(number))
     }
 
+    /// What a terminal may be sent at present, bit/s of IP: its own rate or its
+    /// share of the root's, whichever is less; `None` without a limit.
+    pub fn present_bps(&self, id: TerminalId) -> Option<u64> {
+        let number = *self.numbers.get(&id)?;
+        let own = self.usable_bps(&self.terminals[number]);
+        own.into_iter().chain(self.share_bps(number)).min()
+    }
+
     fn bundle_bytes(&self, number: usize) -> u64 {
         let root = self.shard.beam().usable_bps();
         let share = self.share_bps(number).map(|share| {

@@ -506,6 +506,73 @@ fn large_writes_pass_through_without_a_copy() {
     assert!(payload.as_ptr_range().contains(&read.as_ptr()));
 }
 
+/// Writable streams among what has happened.
+fn writable(mux: &mut Peer) -> Vec<StreamId> {
+    let happened = events(mux).into_iter();
+    let writable = happened.filter_map(|event| match event {
+        Event::Writable(id) => Some(id),
+        _ => None,
+    });
+    writable.collect()
+}
+
+#[test]
+fn no_more_waits_than_suits_the_present_rate() {
+    let mut pair = Pair::acquainted(windows(8 << 20));
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let mux = pair.terminal.current();
+    let told = mux.send_capacity(id);
+    assert!(told >= 4 << 20, "{told}");
+    mux.set_present_buffers(100_000, 1 << 20);
+    // What was told before is taken all the same.
+    mux.write(id, vec![0; 400_000].into()).unwrap();
+    assert_eq!(mux.send_capacity(id), 0);
+    let mut told = Vec::new();
+    while told.is_empty() {
+        sealed(&mut pair.terminal, CLASS, 50_000).unwrap();
+        told = writable(&mut pair.terminal);
+    }
+    let mux = pair.terminal.current();
+    let (waiting, room) = (
+        mux.stream(id).unwrap().send_buffered_bytes,
+        mux.send_capacity(id),
+    );
+    assert_eq!(told, [id]);
+    assert_eq!(waiting + room as u64, 100_000);
+    mux.set_present_buffers(300_000, 1 << 20);
+    assert_eq!(mux.send_capacity(id), 200_000 + room);
+}
+
+#[test]
+fn a_stream_with_more_than_suits_the_rate_holds_up_no_other() {
+    let total = 1 << 20;
+    let mut pair = Pair::acquainted(Config {
+        send_buffer_bytes: total,
+        send_buffer_total_bytes: total,
+        ..windows(8 << 20)
+    });
+    let [long, short, third] = [(); 3].map(|()| pair.terminal.open(pair.now, open()).unwrap().1);
+    // The one that has the most on its way is told last.
+    for _ in 0..2 {
+        let mux = pair.terminal.current();
+        mux.write(short, vec![0; total].into()).unwrap();
+        while sealed(&mut pair.terminal, CLASS, total).is_some() {}
+    }
+    let mux = pair.terminal.current();
+    for (id, bytes) in [(short, 100_000), (third, 300_000), (long, total - 400_000)] {
+        mux.write(id, vec![0; bytes].into()).unwrap();
+    }
+    for id in [long, short] {
+        assert_eq!(mux.send_capacity(id), 0);
+    }
+    mux.set_present_buffers(200_000, total);
+    assert_eq!(writable(&mut pair.terminal), []);
+    // There is room again, which the long one may not use.
+    let mux = pair.terminal.current();
+    mux.reset(third, ResetCode::Cancelled, "").unwrap();
+    assert_eq!(writable(&mut pair.terminal), [short]);
+}
+
 #[test]
 fn nothing_is_pending_when_all_is_idle() {
     let mut pair = Pair::acquainted(Config::default());

@@ -18,6 +18,10 @@ use underpass_cla::{
 /// Numbers of sessions that wait, above those that a node gives.
 const WAITING: u64 = 1 << 63;
 
+/// An acknowledgement may come so much later than a round trip (TCP_DELACK_MIN
+/// of Linux, and some for the peer).
+const DELAYED_ACK: Duration = Duration::from_millis(60);
+
 /// A key that a session has brought, with its path and the peer's node id.
 pub type NewKey = (String, String, ExportedKey);
 
@@ -39,6 +43,10 @@ struct Waiting {
     wanted: BTreeMap<String, usize>,
     /// The peers that have fewer.
     missing: BTreeSet<String>,
+    /// When the last message of each handshake is acknowledged. Before that, a
+    /// congestion control does not let what comes next begin at the allocated
+    /// rate, and whoever is handed over then waits for a round trip more.
+    acknowledged_at: Option<Instant>,
     /// Keys that the other process has not been told.
     keys: Vec<NewKey>,
     /// The node's numbers of those that have waited and do not know them yet.
@@ -56,8 +64,8 @@ struct EarlySession {
 
 impl EarlySessions {
     /// Waits until each of these peers, by their node ids, has so many sessions
-    /// of different classes or paths, or for so long; how many peers do not.
-    /// `tell` is told each key.
+    /// of different classes or paths, on which nothing is under way, or for so
+    /// long; how many peers do not. `tell` is told each key.
     ///
     /// # Errors
     /// That of `tell`.
@@ -81,8 +89,13 @@ impl EarlySessions {
                 waiting = self.waiting();
                 continue;
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if waiting.missing.is_empty() || left.is_zero() {
+            let now = Instant::now();
+            let due = match waiting.missing.is_empty() {
+                true => waiting.acknowledged_at.unwrap_or(now).min(until),
+                false => until,
+            };
+            let left = due.saturating_duration_since(now);
+            if left.is_zero() {
                 return Ok(waiting.missing.len());
             }
             waiting = self.changed.wait_timeout(waiting, left).unwrap().0;
@@ -150,11 +163,14 @@ impl Waiting {
 
 impl Node for EarlySessions {
     fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
+        let round_trip = session.figures().rtt;
         let mut waiting = self.waiting();
         if let Some(node) = self.node.get() {
             drop(waiting);
             return node.session_up(id, info, session);
         }
+        let at = Instant::now() + round_trip + DELAYED_ACK;
+        waiting.acknowledged_at = waiting.acknowledged_at.max(Some(at));
         let key = info.exported_key;
         let key = key.map(|key| (info.path.clone(), info.peer_node_id.clone(), key));
         waiting.keys.extend(key);
@@ -237,13 +253,17 @@ mod tests {
 
     use super::*;
 
-    struct Silent;
+    /// A session with this round trip.
+    struct Silent(Duration);
 
     impl Session for Silent {
         fn offer(&self, _: Transfer) {}
         fn set_rate(&self, _: Option<u64>) {}
         fn figures(&self) -> PathFigures {
-            PathFigures::default()
+            PathFigures {
+                rtt: self.0,
+                ..PathFigures::default()
+            }
         }
         fn suspend(&self, _: bool) {}
         fn close(&self) {}
@@ -300,7 +320,8 @@ mod tests {
     }
 
     fn come(early: &EarlySessions, number: u64, peer: u64, class: u8) -> SessionId {
-        early.session_up(SessionId(number), info(peer, class), Arc::new(Silent))
+        let session = Arc::new(Silent(Duration::ZERO));
+        early.session_up(SessionId(number), info(peer, class), session)
     }
 
     /// Whether those that are wanted, so many of each peer, are there.
@@ -377,6 +398,25 @@ mod tests {
             early.session_down(id, Down::Closed);
         }
         assert!(!is_complete(&early, &wanted));
+    }
+
+    #[test]
+    fn what_a_session_has_said_last_is_acknowledged_before_it_is_used() {
+        let wait = |round_trip: Duration, patience: Duration| {
+            let early = EarlySessions::default();
+            let begun = Instant::now();
+            let session = Arc::new(Silent(round_trip));
+            early.session_up(SessionId(0), info(10, 0), session);
+            let wanted = BTreeMap::from([("ipn:10.0".to_owned(), 1)]);
+            let missing = early.wait(wanted, patience, |_| Ok::<(), ()>(()));
+            assert_eq!(missing, Ok(0));
+            begun.elapsed()
+        };
+        let round_trip = Duration::from_millis(100);
+        assert!(wait(round_trip, Duration::from_secs(60)) >= round_trip);
+        // A peer that is slow to acknowledge holds nobody up for longer.
+        let patience = Duration::from_millis(50);
+        assert!(wait(Duration::from_secs(60), patience) < Duration::from_secs(30));
     }
 
     #[test]

@@ -12,8 +12,11 @@ use super::{Event, Mux, OpenError, StreamError, StreamInfo, StreamState, WriteEr
 use crate::stream::{Life, Origin, Receiving, Sending, Stream};
 use crate::wire::{MAX_HOST_BYTES, Open, ResetCode, StreamId, Target, VARINT_MAX};
 
-/// Written bytes that each stream may have whatever the others have.
+/// Written bytes that each stream may have whatever the others have; with many
+/// streams less, so that all together have no more than `RESERVED_TOTAL_BYTES`
+/// as long as each has `LEAST_CAPACITY_BYTES`.
 const RESERVED_BUFFER_BYTES: usize = 16 * 1024;
+const RESERVED_TOTAL_BYTES: usize = 64 << 20;
 
 /// Less room than this is reported as none: a reader should not fetch a few
 /// bytes at a time.
@@ -79,25 +82,44 @@ impl Mux {
     }
 
     pub(crate) fn capacity(&self, id: StreamId) -> usize {
-        let config = &self.config;
         let Some(stream) = self.streams.get(&id) else {
             return 0;
         };
         if stream.life != Life::Open || stream.send.state != Sending::Open {
             return 0;
         }
+        let (limit, total) = self.send_buffers();
         let queued = stream.send.pieces.len();
-        let own = config.send_buffer_bytes.saturating_sub(queued);
-        let shared = config.send_buffer_total_bytes.saturating_sub(self.buffered);
-        let reserved = RESERVED_BUFFER_BYTES.saturating_sub(queued);
+        let own = limit.saturating_sub(queued);
+        let shared = total.saturating_sub(self.buffered);
+        let reserved = self.reserved_bytes().saturating_sub(queued);
         let credit = (self.allowance(&stream.send) + self.beyond_credit)
             .saturating_sub(queued as u64 + stream.send.ahead.bytes());
         let credit = usize::try_from(credit).unwrap_or(usize::MAX);
         let capacity = own.min(shared.max(reserved)).min(credit);
-        if capacity < least_capacity(config.send_buffer_bytes) {
+        if capacity < least_capacity(limit) {
             return 0;
         }
         capacity
+    }
+
+    /// Written bytes that may wait at present: of one stream, and of all.
+    fn send_buffers(&self) -> (usize, usize) {
+        let (config, (stream, total)) = (&self.config, self.present_buffers);
+        let stream = stream.min(config.send_buffer_bytes);
+        (stream, total.min(config.send_buffer_total_bytes))
+    }
+
+    fn reserved_bytes(&self) -> usize {
+        let share = RESERVED_TOTAL_BYTES / self.streams.len().max(1);
+        share.clamp(LEAST_CAPACITY_BYTES, RESERVED_BUFFER_BYTES)
+    }
+
+    /// Has no more written data wait than suits the present rate, bytes: of one
+    /// stream, and of all together. More that is there stays. No stream is
+    /// visited: each is looked at again when bytes of it are sealed.
+    pub fn set_present_buffers(&mut self, stream_bytes: usize, total_bytes: usize) {
+        self.present_buffers = (stream_bytes, total_bytes);
     }
 
     /// Takes bytes to send, all or none. What [`Mux::send_capacity`] gave is
@@ -329,17 +351,19 @@ fn least_capacity(send_buffer_bytes: usize) -> usize {
     LEAST_CAPACITY_BYTES.min(send_buffer_bytes / 2)
 }
 
-impl Stream {
-    /// Whether it waits for room or credit that other streams use, and not for
-    /// its own bytes to be sealed; and if so, whether for the buffer that all
-    /// share.
-    pub(super) fn waits_for_others(&self, send_buffer_bytes: usize) -> Option<bool> {
-        let least = least_capacity(send_buffer_bytes);
-        let queued = self.send.pieces.len();
-        let own = send_buffer_bytes.saturating_sub(queued);
-        (own >= least).then_some(RESERVED_BUFFER_BYTES.saturating_sub(queued) < least)
+impl Mux {
+    /// Whether a stream with so many bytes `queued` waits for room or credit that
+    /// other streams use, and not for its own bytes to be sealed; and if so,
+    /// whether for the buffer that all share.
+    pub(super) fn waits_for_others(&self, queued: usize) -> Option<bool> {
+        let (limit, _) = self.send_buffers();
+        let least = least_capacity(limit);
+        let own = limit.saturating_sub(queued);
+        (own >= least).then_some(self.reserved_bytes().saturating_sub(queued) < least)
     }
+}
 
+impl Stream {
     fn info(&self, id: StreamId) -> StreamInfo {
         let sending = self.send.state == Sending::Open;
         let receiving = self.recv.state == Receiving::Open;

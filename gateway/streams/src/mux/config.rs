@@ -68,7 +68,8 @@ pub struct Config {
     /// Written bytes that one stream may have waiting to be sealed.
     pub send_buffer_bytes: usize,
     /// The same for all streams together. Beyond it each stream still has
-    /// 16 KiB, so that those that wait for credit do not stop the others.
+    /// 16 KiB, so that those that wait for credit do not stop the others; of
+    /// more than 4096 streams less, 4 KiB at least.
     pub send_buffer_total_bytes: usize,
     /// Streams of both directions, those that wait for their last frames
     /// included.

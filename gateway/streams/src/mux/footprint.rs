@@ -48,6 +48,7 @@ impl Mux {
             unwanted,
             ended,
             buffered,
+            present_buffers: _,
             writers,
             writers_retry: _,
             writers_told: _,

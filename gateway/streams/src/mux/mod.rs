@@ -119,6 +119,8 @@ pub struct Mux {
     ended: Vec<StreamId>,
     /// Written bytes of all streams that wait to be sealed.
     buffered: usize,
+    /// What may wait at the present rate, of one stream and of all, bytes.
+    present_buffers: (usize, usize),
     writers: Writers,
     /// Something has changed that may let writers go on.
     writers_retry: bool,
@@ -182,6 +184,7 @@ impl Mux {
             unwanted: Vec::new(),
             ended: Vec::new(),
             buffered: 0,
+            present_buffers: (usize::MAX, usize::MAX),
             writers: Writers::new(),
             writers_retry: false,
             writers_told: false,

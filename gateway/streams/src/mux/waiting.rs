@@ -93,7 +93,11 @@ impl Mux {
     /// Tells the application if it waits and may write; else it waits on.
     pub(super) fn look_at_writer(&mut self, id: StreamId) {
         let capacity = self.capacity(id);
-        let limit = self.config.send_buffer_bytes;
+        let queued = self
+            .streams
+            .get(&id)
+            .map_or(0, |stream| stream.send.pieces.len());
+        let waits_for_others = self.waits_for_others(queued);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
@@ -107,12 +111,18 @@ impl Mux {
         if capacity > 0 {
             self.events.push_back(Event::Writable(id));
         } else if stream.writer.wanted
-            && let Some(large) = stream.waits_for_others(limit)
+            && let Some(large) = waits_for_others
         {
-            let place = stream.send.sent - stream.send.returned + stream.send.pieces.len() as u64;
+            let place = stream.send.sent - stream.send.returned + queued as u64;
             stream.writer.place = Some((large, place));
             self.writers.insert((large, place, id));
         }
+    }
+
+    fn first_writer(&self, large: bool) -> Option<StreamId> {
+        let first = self.writers.range((large, 0, StreamId(0))..).next();
+        let first = first.filter(|(of, ..)| *of == large);
+        first.map(|(_, _, id)| *id)
     }
 
     /// Tells some of the applications that may write again.
@@ -120,15 +130,15 @@ impl Mux {
         for large in [false, true] {
             for _ in 0..TOLD_IN_A_ROW {
                 count();
-                let first = self.writers.range((large, 0, StreamId(0))..).next();
-                let first = first.filter(|(of, ..)| *of == large);
-                let Some(id) = first.map(|(_, _, id)| *id) else {
+                let Some(id) = self.first_writer(large) else {
                     break;
                 };
-                if self.capacity(id) == 0 {
+                // It may have come to wait for its own bytes, since the rate
+                // has fallen: then the others need not wait behind it.
+                self.look_at_writer(id);
+                if self.first_writer(large) == Some(id) {
                     break;
                 }
-                self.look_at_writer(id);
             }
         }
     }
