@@ -63,7 +63,7 @@ _TURN_ROUND = 0.5
 # OpenStreetMap allows 2,000; what has more than this is no map, and would take minutes.
 MOST_NODES = 20_000
 _NO = ("no", "private")
-_RINGS = ("roundabout", "circular")
+RINGS = ("roundabout", "circular")
 _MPH = 0.44704
 _KMH = 1 / 3.6
 
@@ -120,7 +120,7 @@ def _directions(tags: Mapping[str, str]) -> tuple[bool, bool]:
     given = tags.get("oneway")
     if given in ("-1", "reverse"):
         return False, True
-    implied = tags.get("highway") == "motorway" or tags.get("junction") in _RINGS
+    implied = tags.get("highway") == "motorway" or tags.get("junction") in RINGS
     return True, not (given in ("yes", "true", "1") or (implied and given is None))
 
 
@@ -352,7 +352,7 @@ class Network:
 def _draw(before: Edge, after: Edge) -> float:
     highway = after.way.tags["highway"]
     draw = _TRAFFIC[highway.removesuffix("_link")] * (_LINK if highway.endswith("_link") else 1.0)
-    if before.way.tags.get("junction") in _RINGS:
+    if before.way.tags.get("junction") in RINGS:
         # In a ring each exit is as good as going round: neither angle nor name says which.
         return draw
     turned = turn_deg(_end_heading(before.line), _end_heading(after.line[1::-1]) + 180.0)

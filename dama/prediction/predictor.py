@@ -305,8 +305,9 @@ class Predictor:
                 default=None,
             )
             if best is None:
-                unknown = Profile.of_lengths(to_entry_m, inside_m)
-                yield _Way(name, progress.probability, unknown, 0.0, number)
+                way = self._route.way_by_line(passage, progress.offset_m)
+                way = way or (Profile.of_lengths(to_entry_m, inside_m), 0.0)
+                yield _Way(name, progress.probability, *way, number)
             else:
                 yield best._replace(probability=progress.probability, number=number)
 

@@ -240,12 +240,15 @@ def _motion(
         if n < len(steps):
             now += 2 * steps[n] / (speeds[n] + speeds[n + 1])
     covered: list[tuple[int, float, float]] = []
+    under = False
     for sample, (reached, left) in zip(samples, times, strict=True):
         if sample.way_id is not None:
-            if covered and covered[-1][2] >= reached - 2.0:
+            # From one place under a roof to the next one takes long for who starts from a stop.
+            if covered and (under or covered[-1][2] >= reached - 2.0):
                 covered[-1] = (covered[-1][0], covered[-1][1], left)
             else:
                 covered.append((sample.way_id, reached, left))
+        under = sample.way_id is not None
     return times, covered
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import shapely
@@ -14,7 +14,7 @@ from dama.prediction import ObstructionMap
 from dama.prediction.network import Edge
 from dama.prediction.places import Line, heading_deg, turn_deg
 from tests.drives.drive import Drive, Hindrance, Receiver, follow
-from tests.drives.extract import Extract
+from tests.drives.extract import Extract, round_of
 
 # A drive begins so far before the place that it is about, and goes on so far behind it.
 _LEAD_M = (900.0, 2_500.0)
@@ -121,8 +121,9 @@ def _turn_off(extract: Extract, dice: random.Random) -> _Plan | None:
     others = [s for s in others if extract.cover(s) is None]
     if not others:
         return None
-    away = _onward(extract, dice, dice.choice(others), covered=False)
-    return _over(lead[: last + 1], away)
+    driven = lead[: last + 1]
+    away = _onward(extract, dice, dice.choice(others), covered=False, driven=driven)
+    return _over(driven, away)
 
 
 def _above(extract: Extract, dice: random.Random) -> _Plan | None:
@@ -224,7 +225,7 @@ def _out_of(extract: Extract, dice: random.Random, portal: Edge) -> list[Edge] |
     """Return a way from a portal through its cover, and the first edge behind it."""
     edges = [portal]
     while extract.cover(edges[-1]):
-        step = extract.driven_on(dice, edges[-1])
+        step = extract.driven_on(dice, edges)
         if step is None or step in edges:
             return None
         edges.append(step)
@@ -306,7 +307,10 @@ def _before(extract: Extract, dice: random.Random, edge: Edge) -> list[Edge]:
         shares = {
             step.id: {o.id: p for o, p in extract.network.onward(step)}.get(here.id, 0.0)
             for step in extract.network.arriving.get(here.begins, ())
-            if not step.is_reverse_of(here) and extract.cover(step) is None
+            if not step.is_reverse_of(here)
+            and extract.cover(step) is None
+            # Nobody goes round and round.
+            and step.id not in round_of([edge, *reversed(lead)])
         }
         if not any(shares.values()):
             break
@@ -323,6 +327,7 @@ def _onward(
     *,
     covered: bool = True,
     tail_m: float = _TAIL_M,
+    driven: Sequence[Edge] = (),
 ) -> list[Edge] | None:
     """Return a way from an edge on that ends in the open; `covered`: also through covers.
 
@@ -330,7 +335,7 @@ def _onward(
     """
     edges, left_m = [edge], tail_m
     while left_m > 0.0 or extract.cover(edges[-1]):
-        step = extract.driven_on(dice, edges[-1])
+        step = extract.driven_on(dice, [*driven, *edges])
         if step is None:
             break
         if not covered and extract.cover(step):

@@ -45,9 +45,9 @@ def test_the_shares_of_the_drivers_are_what_they_choose(town: Extract) -> None:
     dice = random.Random(3)
     crossing = max(town.network.edges.values(), key=lambda edge: len(town.steps(edge)))
     chosen = Counter(
-        step.id for _ in range(4_000) if (step := town.driven_on(dice, crossing)) is not None
+        step.id for _ in range(4_000) if (step := town.driven_on(dice, [crossing])) is not None
     )
-    shares = {step.id: share for step, share in town.shares(crossing)}
+    shares = {step.id: share for step, share in town.shares([crossing])}
     assert sum(shares.values()) == pytest.approx(1.0)
     assert len(shares) > 2
     for step_id, share in shares.items():
@@ -112,7 +112,7 @@ def test_the_turns_of_many_vehicles_come_near_to_how_traffic_divides() -> None:
         """Return how far turns are from those of the drivers, by how many were seen to turn."""
         total = weight = 0.0
         for road_id in counts:
-            shares = town.shares(town.network.edges[road_id])
+            shares = town.shares([town.network.edges[road_id]])
             seen = sum(counts.of(road_id).values())
             if seen >= 4 and len(shares) > 1:
                 weight += seen * len(shares)
