@@ -452,7 +452,7 @@ class ObstructionMap:
         if road_id not in self._shapes:
             road = self._roads[road_id]
             expected_mps = road.limit_mps or road.usual_mps
-            self._shapes[road_id] = Shape.of(self._courses[road_id], expected_mps)
+            self._shapes[road_id] = Shape.of(self._courses[road_id], expected_mps, road.light_m)
         return self._shapes[road_id]
 
     def _profile(self, approach: Sequence[str], inside: Sequence[str]) -> Profile:

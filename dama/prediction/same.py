@@ -80,9 +80,9 @@ def matched(
             for one, other in _in_order(
                 ours,
                 theirs,
-                lambda one, other: abs(known[one].entry_ms - said[other].entry_ms)
-                if same(one, other)
-                else None,
+                lambda one, other: (
+                    abs(known[one].entry_ms - said[other].entry_ms) if same(one, other) else None
+                ),
             )
         }
     left = [place for place in range(len(known)) if place not in found.values()]

@@ -185,6 +185,7 @@ def _samples(signals: Container[Metres], dice: random.Random, route: list[Piece]
         way_id = piece.way.id if piece.way.covered else None
         first = len(samples)
         for a, b in pairwise(piece.points):
+            meets_light = a in signals and bool(samples) and dice.random() < 0.5
             count = max(math.ceil(math.dist(a, b) / _STEP_M), 1)
             for step in range(count):
                 share = step / count
@@ -193,12 +194,12 @@ def _samples(signals: Container[Metres], dice: random.Random, route: list[Piece]
                 mood = 0.99 * mood + dice.gauss(0.0, 0.01)
                 allowed = piece.way.limit_mps * (habit + mood)
                 samples.append(_Sample(at, way_id, allowed, piece=number))
+                if meets_light and step == 0:
+                    samples[-1].wait_s = dice.uniform(4.0, 40.0)
         if number and turn(route[number - 1], piece) > math.radians(40):
             samples[first].limit_mps = min(_TURN_MPS, samples[first].limit_mps)
         if number and piece.is_back(route[number - 1]):
             samples[first].limit_mps = _CRAWL_MPS
-        if piece.points[0] in signals and number and dice.random() < 0.5:
-            samples[first].wait_s = dice.uniform(4.0, 40.0)
     for before, here, after in zip(samples, samples[3:], samples[6:], strict=False):
         here.limit_mps = min(here.limit_mps, _bend_mps(before.at, here.at, after.at))
     samples[0].limit_mps = samples[-1].limit_mps = _CRAWL_MPS

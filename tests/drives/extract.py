@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import osmium
-from underpass_control.obstructions.extract import turn_restrictions
+from underpass_control.obstructions.extract import traffic_lights, turn_restrictions
 
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction import network as osm
@@ -111,7 +111,7 @@ class Extract:
             edge = driven[-1]
             choices = self.steps(edge)
             if _is_ring(edge) and choices:
-                known = self._out_of(edge, choices, ring)
+                known = self._out_of(choices, ring)
             else:
                 stays = _stays(edge, choices)
                 known = [
@@ -121,9 +121,7 @@ class Extract:
             self._shares[edge.id, ring] = known
         return known
 
-    def _out_of(
-        self, edge: Edge, choices: list[Edge], ring: frozenset[str]
-    ) -> list[tuple[Edge, float]]:
+    def _out_of(self, choices: list[Edge], ring: frozenset[str]) -> list[tuple[Edge, float]]:
         """Return the shares in a roundabout: each exit alike, but for the last one.
 
         That is where most have come from; nobody goes round twice.
@@ -186,18 +184,21 @@ def read_extract(path: Path) -> Extract:
     Where none of its roads is in a tunnel, some are put into one.
     """
     ways = list(_ways(path))
-    turns = list(turn_restrictions(path))
-    obstructions = tuple(obstructions_of(Network(ways, turns)))
+    turns, lights = list(turn_restrictions(path)), set(traffic_lights(path))
+    network = Network(ways, turns, lights)
+    obstructions = tuple(obstructions_of(network))
     if not obstructions:
         ways = _tunnelled(ways)
-        obstructions = tuple(obstructions_of(Network(ways, turns)))
+        network = Network(ways, turns, lights)
+        obstructions = tuple(obstructions_of(network))
+    places = {node: place for way in ways for node, place in zip(way.nodes, way.line, strict=True)}
     plane = Plane(ways[len(ways) // 2].line[0])
     return Extract(
-        Network(ways, turns),
+        network,
         obstructions,
         ObstructionMap(obstructions),
         plane,
-        frozenset(plane.xy(place) for place in _signals(path)),
+        frozenset(plane.xy(places[node]) for node in lights if node in places),
     )
 
 
@@ -228,10 +229,3 @@ def _ways(path: Path) -> Iterator[osm.Way]:
                     tuple((node.lon, node.lat) for _, node in placed),
                     tags,
                 )
-
-
-def _signals(path: Path) -> Iterator[tuple[float, float]]:
-    nodes = osmium.FileProcessor(str(path), osmium.osm.NODE)
-    for node in nodes.with_filter(osmium.filter.TagFilter(("highway", "traffic_signals"))):
-        if isinstance(node, osmium.osm.Node):
-            yield node.lon, node.lat

@@ -105,13 +105,13 @@ class Lessons:
         for blockage in blockages:
             if blockage.obstruction_id in self._known:
                 said.setdefault(blockage.obstruction_id, []).append(blockage)
-        for name, passages in said.items():
+        for name, latest in said.items():
             unjudged = self._of.setdefault(terminal, _Unjudged())
             known = unjudged.expected.get(name, [])
-            same = matched([one.span for one in known], [one.span for one in passages], now_ms)
+            same = matched([one.span for one in known], [one.span for one in latest], now_ms)
             # Those that are not expected any more may have begun.
             begun = [one for place, one in enumerate(known) if place not in same.values()]
-            unjudged.expected[name] = [*begun, *passages][:_MOST_EXPECTED]
+            unjudged.expected[name] = [*begun, *latest][:_MOST_EXPECTED]
 
     def look(self, terminal: int, track: Track, terminals: int) -> None:
         """Learn from a terminal's losses and passages, as far as its track has gone on beyond them.
