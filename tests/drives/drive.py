@@ -293,14 +293,18 @@ def follow(
     plane: Plane,
     receiver: Receiver,
     hindrance: Hindrance | None = None,
+    parked_s: float = 0.0,
 ) -> Drive:
-    """Drive a route, to the end without stopping there.
+    """Drive a route, and park at its end for so long, or go on there without stopping.
 
     `hindrance` is what holds the vehicle up before its first cover.
     """
     samples = _samples(signals, dice, route)
-    # It drives on out of sight: a vehicle that parks before a portal would make what is told false.
-    samples[-1].limit_mps = samples[-2].limit_mps
+    if parked_s:
+        samples[-1].wait_s = parked_s
+    else:
+        # It drives on out of sight: who stops before a portal makes what is told false.
+        samples[-1].limit_mps = samples[-2].limit_mps
     if hindrance is not None:
         _hinder(samples, hindrance)
     times, covered_s = _motion(samples)
@@ -332,6 +336,8 @@ def _at(
     a, b = samples[n].at, samples[n + 1].at
     heading = math.atan2(b[0] - a[0], b[1] - a[1])
     left, then = times[n][1], times[n + 1][0]
+    if now >= then:
+        return b, 0.0, heading
     if now <= left:
         return a, 0.0, heading
     share = min((now - left) / (then - left), 1.0)

@@ -50,6 +50,7 @@ class _Plan:
     edges: list[Edge]
     hindrance: Hindrance | None = None
     lacks_way: int | None = None
+    parked_s: float = 0.0
 
 
 def drives_over(
@@ -89,6 +90,7 @@ def _driven(extract: Extract, dice: random.Random, kind: str, seed: int, plan: _
         plane=extract.plane,
         receiver=_POOR if dice.random() < 1 / 3 else _GOOD,
         hindrance=plan.hindrance,
+        parked_s=plan.parked_s,
     )
     route = tuple(extract.plane.position(*point) for point in made.route[::4])
     known = extract.known if plan.lacks_way is None else _without(extract, plan.lacks_way)
@@ -110,7 +112,13 @@ def _through(extract: Extract, dice: random.Random) -> _Plan | None:
     return _over(_before(extract, dice, portal), beyond)
 
 
-def _turn_off(extract: Extract, dice: random.Random) -> _Plan | None:
+def _car_park(extract: Extract, dice: random.Random) -> _Plan | None:
+    """Leave the way to a portal at one of the last junctions before it, and park soon."""
+    plan = _turn_off(extract, dice, tail_m=dice.uniform(20.0, 200.0))
+    return plan and replace(plan, parked_s=dice.uniform(60.0, 240.0))
+
+
+def _turn_off(extract: Extract, dice: random.Random, tail_m: float = _TAIL_M) -> _Plan | None:
     """Leave the way to a portal at one of the last junctions before it."""
     lead = _before(extract, dice, dice.choice(_portals(extract)))
     places = [n for n in range(len(lead) - 1) if len(extract.steps(lead[n])) > 1]
@@ -122,7 +130,8 @@ def _turn_off(extract: Extract, dice: random.Random) -> _Plan | None:
     if not others:
         return None
     driven = lead[: last + 1]
-    away = _onward(extract, dice, dice.choice(others), covered=False, driven=driven)
+    first = dice.choice(others)
+    away = _onward(extract, dice, first, covered=False, driven=driven, tail_m=tail_m)
     return _over(driven, away)
 
 
@@ -265,6 +274,7 @@ KINDS: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
     "junction inside": _junction_inside,
     "two in a row": _two_in_a_row,
     "unknown road": _unknown_road,
+    "car park": _car_park,
 }
 
 # What lies between its passages of one obstruction is short enough to tell the second before the

@@ -62,6 +62,19 @@ def test_with_the_route_known_what_is_told_comes(town: Extract, driven: list[Kno
     assert outcome.false_percent(TOLD) <= 10.0
 
 
+def test_of_who_parks_beside_the_way_to_a_portal_nothing_is_told_for_long(town: Extract) -> None:
+    parked = list(drives_over(town, 4, 2_000, ("car park",)))
+    assert len(parked) >= 3
+    for made in parked:
+        last = made.drive.fixes[-1]
+        standing = [fix for fix in made.drive.fixes if (fix.speed_mps or 0.0) < 1.0]
+        assert standing[-1] == last
+        predictor = Predictor(made.known)
+        for fix in made.drive.fixes:
+            predictor.feed(fix)
+        assert predictor.blockages(last.time_ms + 90_000) == ()
+
+
 def test_both_passages_of_one_obstruction_are_told_before_the_first(town: Extract) -> None:
     seen = 0
     for made in drives_over(town, 8, 1_000, TWICE):
