@@ -18,8 +18,6 @@ _NORMAL = (-1.2816, -0.5244, 0.0, 0.5244, 1.2816)
 # a minute on a road whose speed the map says, and on any other.
 _SPEED_KNOWN = 0.09
 _SPEED_UNKNOWN = 0.15
-# What nobody foresees mostly slows one down: by this part of the time, in the median.
-_DRAG = 0.02
 # The same of place, in m along the road, and of what a tunnel's ends are drawn by.
 _PLACE_M = 8.0
 # What holds vehicles up and is on no map, each so many seconds of driving, and how often for how
@@ -88,7 +86,6 @@ def arrivals(
     now_mps = pace.now_mps
     if away_m > 0.0 and now_mps < here_mps:
         entry_s = _sped_up(now_mps, here_mps, away_m, entry_s)
-    entry_s *= 1.0 + _DRAG
     spread = _SPEED_KNOWN if profile.is_known else _SPEED_UNKNOWN
     place_s = _PLACE_M / max(here_mps, now_mps, 1.0)
     holds: list[tuple[float, float]]

@@ -361,7 +361,8 @@ class Route:
         if key not in self._lacking:
             if len(self._lacking) >= _MOST_LEADING:
                 self._lacking.clear()
-            steps = range(math.ceil((begins_m - since_m) / _STEP_M))
+            # The last step is no shorter than half of one, so that it has a direction.
+            steps = range(max(round((begins_m - since_m) / _STEP_M), 1))
             line = [self._place(since_m + step * _STEP_M) for step in steps]
             line = without_repeats([*line, self._place(begins_m)])
             if len(line) < 2:
