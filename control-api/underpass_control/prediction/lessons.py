@@ -14,8 +14,6 @@ from underpass_control.prediction.observed import ObservedBlockage
 
 # The most losses of a terminal that are remembered, judged or not.
 _MOST_LOSSES = 8
-# Passages of one place that are waited for: as many as are foreseen, and some that have begun.
-_MOST_EXPECTED = 2 * MOST_PASSAGES
 # A passage is judged so long after its end, when reports of a loss on it have arrived. A loss is
 # learned from earlier, while the track still reaches back to it, but after other terminals have
 # had time to report losses at the same moment.
@@ -111,7 +109,7 @@ class Lessons:
             same = matched([one.span for one in known], [one.span for one in latest], now_ms)
             # Those that are not expected any more may have begun.
             begun = [one for place, one in enumerate(known) if place not in same.values()]
-            unjudged.expected[name] = [*begun, *latest][:_MOST_EXPECTED]
+            unjudged.expected[name] = [*begun[-MOST_PASSAGES:], *latest]
 
     def look(self, terminal: int, track: Track, terminals: int) -> None:
         """Learn from a terminal's losses and passages, as far as its track has gone on beyond them.
