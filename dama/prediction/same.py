@@ -63,6 +63,10 @@ def matched(
     the vehicle up: of those that may be the same (see `is_same`), as many as can be are matched,
     the nearest ones where some are left over. Those that only times speak for come after them.
     """
+    if len(known) < 2 and len(said) < 2:
+        # Most have one ahead, each second.
+        one = known and said and is_same(known[0], said[0], now_ms, within_ms=within_ms)
+        return {0: 0} if one else {}
     found: dict[int, int] = {}
     by_name: dict[str, tuple[list[int], list[int]]] = {}
     for side, spans in enumerate((known, said)):
