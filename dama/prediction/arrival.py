@@ -20,10 +20,31 @@ _SPEED_KNOWN = 0.09
 _SPEED_UNKNOWN = 0.15
 # The same of place, in m along the road, and of what a tunnel's ends are drawn by.
 _PLACE_M = 8.0
-# What holds vehicles up and is on no map, each so many seconds of driving; how long, and how often
-# for so long.
-_HELD_UP_EACH_S = 200.0
-_HELD_UP = ((6.0, 0.4), (18.0, 0.35), (45.0, 0.25))
+# What holds vehicles up and is on no map, each so many seconds of driving, and how often for how
+# long: for one of these waits. By how many traffic lights are on the way: how long they hold a
+# vehicle up, and how probably. Each is red for one in two, mostly for half a minute at most; of
+# more lights, more may be green, one after the other.
+_HELD_UP_EACH_S = 300.0
+_HELD_UP = (0.4, 0.35, 0.25)
+_AT_LIGHTS = (
+    ((6.0, 0.0), (18.0, 0.0), (45.0, 0.0)),
+    ((8.0, 0.17), (20.0, 0.18), (35.0, 0.15)),
+    ((10.0, 0.25), (25.0, 0.28), (48.0, 0.22)),
+    ((12.0, 0.25), (32.0, 0.32), (60.0, 0.3)),
+)
+_AT_NONE = [1.0 - math.fsum(part for _, part in waits) for waits in _AT_LIGHTS]
+# Both together, by lights: how long, how probably, and by how much more so for a vehicle that
+# something else holds up, too: at lights that takes about as long.
+_HOLDS = [
+    [
+        (0.0, none, -none),
+        *(
+            (wait_s, part, other - part)
+            for (wait_s, part), other in zip(waits, _HELD_UP, strict=True)
+        ),
+    ]
+    for waits, none in zip(_AT_LIGHTS, _AT_NONE, strict=True)
+]
 # A queue goes on up to the portal at most, and no further than so. It ends at these parts of the
 # way, each with where the part begins that it stands for.
 _QUEUED_MPS = 0.5
@@ -79,7 +100,9 @@ def arrivals(
         holds = [(part * more_s, share) for part, share in _queue_ends(pace.slow_s, queued_s)]
     else:
         held = -math.expm1(-entry_s / _HELD_UP_EACH_S)
-        holds = [(0.0, 1.0 - held), *((wait_s, held * part) for wait_s, part in _HELD_UP)]
+        lights = profile.lights_after(offset_m)
+        ways = _HOLDS[lights if lights < len(_HOLDS) else -1]
+        holds = [(wait_s, part + held * more) for wait_s, part, more in ways]
     is_free = stood_s is None and away_m > 0.0 and now_mps >= QUEUED * here_mps
     foreseen = 1 if is_free else len(holds)
     spread_s = math.hypot(spread * entry_s, place_s)
@@ -96,7 +119,21 @@ def arrivals(
             if enters_s < 0.0:
                 enters_s = 0.0
             found.append((part, enters_s, enters_s + through_s, is_foreseen))
-    return found
+    return list(_held_inside(found, profile.lights_inside)) if profile.lights_inside else found
+
+
+def _held_inside(points: Iterable[Arrival], lights: int) -> Iterator[Arrival]:
+    """Yield the ways in which a passage may come that meets so many lights behind the portal."""
+    lights = min(lights, len(_AT_LIGHTS) - 1)
+    at_lights, through = _AT_LIGHTS[lights], _AT_NONE[lights]
+    for weight, entry_s, exit_s, is_foreseen in points:
+        if not is_foreseen:
+            # Who is held up before it leaves late in any case, and these cost as much to sort.
+            yield weight, entry_s, exit_s, is_foreseen
+            continue
+        yield weight * through, entry_s, exit_s, is_foreseen
+        for wait_s, part in at_lights:
+            yield weight * part, entry_s, exit_s + wait_s, False
 
 
 def median_and_range(moments: Iterable[tuple[float, float, bool]]) -> Quantiles:

@@ -54,6 +54,7 @@ def obstructions_of(
                 covered_by=covers.get(edge.id),
                 limit_mps=limit_mps(edge.way.tags),
                 usual_mps=usual_mps(edge.way.tags),
+                light_m=edge.light_m,
                 onward=network.onward_within(edge, kept),
             )
             for edge in kept.values()

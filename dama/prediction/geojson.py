@@ -67,6 +67,7 @@ def _road(road: Road) -> dict[str, Any]:
         "covered_by": road.covered_by,
         "limit_mps": road.limit_mps,
         "usual_mps": road.usual_mps,
+        "light_m": road.light_m,
         "onward": [[step.road_id, step.probability] for step in road.onward],
     }
 
@@ -161,6 +162,7 @@ def _drawn(
 def _read_road(document: object, where: str) -> Road:
     road = _mapping(document, where)
     cover, limit, usual = road.get("covered_by"), road.get("limit_mps"), road.get("usual_mps")
+    light = road.get("light_m")
     onward = []
     for step in _list(road.get("onward", []), f"{where}.onward"):
         pair = _list(step, f"{where}.onward")
@@ -173,6 +175,7 @@ def _read_road(document: object, where: str) -> Road:
         covered_by=None if cover is None else _text(cover, f"{where}.covered_by"),
         limit_mps=None if limit is None else _number(limit, f"{where}.limit_mps"),
         usual_mps=None if usual is None else _number(usual, f"{where}.usual_mps"),
+        light_m=None if light is None else _number(light, f"{where}.light_m"),
         onward=tuple(onward),
     )
 

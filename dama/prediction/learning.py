@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -185,13 +185,12 @@ def held(known: Iterable[Learned], passed_id: str) -> tuple[Learned, ...]:
     return tuple(place for place in counted if place.certainty >= _FORGOTTEN)
 
 
-def passage(place: Learned, track: Track) -> tuple[int, int] | None:
-    """Return from when to when the track last passed a learned place, in its direction."""
+def passages(place: Learned, track: Track) -> Iterator[tuple[int, int]]:
+    """Yield from when to when the track passed a learned place, in its direction, each time."""
     entered: int | None = None
-    passed: tuple[int, int] | None = None
     for point in track.trail:
         if distance_m(point.place, place.axis[0]) <= _SAME_ENTRY_M:
             entered = point.time_ms
         elif entered is not None and distance_m(point.place, place.axis[-1]) <= _SAME_ENTRY_M:
-            passed, entered = (entered, point.time_ms), None
-    return passed
+            yield entered, point.time_ms
+            entered = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2s
 from itertools import pairwise
@@ -63,7 +63,7 @@ _TURN_ROUND = 0.5
 # OpenStreetMap allows 2,000; what has more than this is no map, and would take minutes.
 MOST_NODES = 20_000
 _NO = ("no", "private")
-_RINGS = ("roundabout", "circular")
+RINGS = ("roundabout", "circular")
 _MPH = 0.44704
 _KMH = 1 / 3.6
 
@@ -120,7 +120,7 @@ def _directions(tags: Mapping[str, str]) -> tuple[bool, bool]:
     given = tags.get("oneway")
     if given in ("-1", "reverse"):
         return False, True
-    implied = tags.get("highway") == "motorway" or tags.get("junction") in _RINGS
+    implied = tags.get("highway") == "motorway" or tags.get("junction") in RINGS
     return True, not (given in ("yes", "true", "1") or (implied and given is None))
 
 
@@ -142,6 +142,8 @@ class Edge:
     # which has the same line and is named here.
     trails: Trails = NO_TRAILS
     same_as: str | None = None
+    # How far on the first traffic light on it stands; one at its end is the next one's.
+    light_m: float | None = None
 
     def is_reverse_of(self, other: Edge) -> bool:
         """Tell whether it is the same piece, driven the other way."""
@@ -152,11 +154,18 @@ class Edge:
 class Network:
     """The directed edges of all ways, by id and by the junctions they begin and end at.
 
+    `lights` are the nodes at which traffic lights stand.
+
     Ways of fewer than two nodes, and parts of no length, lead nowhere and are left out. Raises
     `ObstructionError` for a way of more than `MOST_NODES`.
     """
 
-    def __init__(self, ways: Iterable[Way], restrictions: Iterable[Restriction] = ()) -> None:
+    def __init__(
+        self,
+        ways: Iterable[Way],
+        restrictions: Iterable[Restriction] = (),
+        lights: Collection[int] = (),
+    ) -> None:
         ways = [way for way in ways if len(way.nodes) > 1]
         for way in ways:
             if len(way.nodes) > MOST_NODES:
@@ -169,6 +178,7 @@ class Network:
         self.leaving: dict[int, list[Edge]] = defaultdict(list)
         self.arriving: dict[int, list[Edge]] = defaultdict(list)
         self._cuts = 0
+        self._lights = frozenset(lights)
         for way in ways:
             self._split(way, used)
         restrictions = list(restrictions)
@@ -222,10 +232,20 @@ class Network:
                 continue
             if forward:
                 name = f"osm:way/{way.id}/{first}-{end}"
-                self._add(Edge(name, way, nodes[0], nodes[-1], line, length_m))
+                light_m = self._light_m(nodes, line)
+                self._add(Edge(name, way, nodes[0], nodes[-1], line, length_m, light_m=light_m))
             if backward:
                 name = f"osm:way/{way.id}/{end}-{first}"
-                self._add(Edge(name, way, nodes[-1], nodes[0], line[::-1], length_m))
+                nodes, line = nodes[::-1], line[::-1]
+                light_m = self._light_m(nodes, line)
+                self._add(Edge(name, way, nodes[0], nodes[-1], line, length_m, light_m=light_m))
+
+    def _light_m(self, nodes: Sequence[int], line: Line) -> float | None:
+        """Return how far on the first light along a line stands, its end left out."""
+        for place, node in enumerate(nodes[:-1]):
+            if node in self._lights:
+                return round(Course(line[: place + 1]).length_m, 1) if place else 0.0
+        return None
 
     def cut(self, edge: Edge, shaded: Sequence[tuple[float, float, float]]) -> None:
         """Cut an edge where the sky above it is hidden.
@@ -246,6 +266,9 @@ class Network:
                 continue
             ends = edge.ends if to_m == edge.length_m else self._new_node()
             part = f"@{round(at_m)}-{round(to_m)}"
+            light_m = None
+            if edge.light_m is not None and at_m <= edge.light_m < to_m:
+                light_m = edge.light_m - at_m
             line = course.part(at_m, to_m)
             pieces.append(
                 replace(
@@ -258,6 +281,7 @@ class Network:
                     shaded=probability,
                     cut_from=edge.line,
                     same_as=edge.same_as and edge.same_as + part,
+                    light_m=light_m,
                 )
             )
             begins, at_m = ends, to_m
@@ -352,7 +376,7 @@ class Network:
 def _draw(before: Edge, after: Edge) -> float:
     highway = after.way.tags["highway"]
     draw = _TRAFFIC[highway.removesuffix("_link")] * (_LINK if highway.endswith("_link") else 1.0)
-    if before.way.tags.get("junction") in _RINGS:
+    if before.way.tags.get("junction") in RINGS:
         # In a ring each exit is as good as going round: neither angle nor name says which.
         return draw
     turned = turn_deg(_end_heading(before.line), _end_heading(after.line[1::-1]) + 180.0)

@@ -30,9 +30,10 @@ class Road:
     """A piece of road between two junctions, directed as it is driven.
 
     `covered_by` is the id of the obstruction that covers it; `limit_mps` the posted limit, and
-    `usual_mps` what is driven on such a road where none is posted. What the probabilities of
-    `onward` leave to 1 goes to roads that do not matter here. The same piece, with the same id, may
-    belong to several obstructions.
+    `usual_mps` what is driven on such a road where none is posted. `light_m` is how far on a
+    traffic light stands, in metres from its beginning, None for none: several on one piece are one.
+    What the probabilities of `onward` leave to 1 goes to roads that do not matter here. The same
+    piece, with the same id, may belong to several obstructions.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Road:
     limit_mps: float | None = None
     onward: tuple[Onward, ...] = ()
     usual_mps: float | None = None
+    light_m: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class Obstruction:
             total = math.fsum(onward.probability for onward in road.onward)
             if any(not 0.0 <= onward.probability <= 1.0 for onward in road.onward) or total > 1.001:
                 raise ObstructionError(f"{self.id}: probabilities after {road.id} exceed 1")
+            if road.light_m is not None and not 0.0 <= road.light_m < math.inf:
+                raise ObstructionError(f"{self.id}: a light is not on {road.id}")
             for speed in (road.limit_mps, road.usual_mps):
                 if speed is not None and not 0.0 < speed < 100.0:
                     raise ObstructionError(

@@ -40,6 +40,10 @@ _ALMOST = 1.0 - 1e-9
 # A standing vehicle that is so many standard deviations from where it was last compared with the
 # map has moved.
 _CREPT = 4.0
+# A receiver that tells at least so much does not stand; and the most by which a vehicle moves
+# without another place being given, which has five decimals or more.
+_DRIVES_MPS = 3.0
+_RESOLVED_M = 2.5
 # A vehicle that stands halves its promise each so many seconds.
 _LIGHT_HALVES_S = 60.0
 # A vehicle is on a road so surely that its speed says how it drives there.
@@ -124,10 +128,10 @@ class Predictor:
         """Take a fix in; False where it is not newer than the last one, and changes nothing.
 
         Reports made during a blockage arrive late, the newest first: the older ones say nothing
-        about what is ahead.
+        about what is ahead. Nor do those of a receiver that repeats its last place in a tunnel.
         """
         track, last = self.track, self.track.last
-        if last is not None and fix.time_ms <= last.time_ms:
+        if last is not None and (fix.time_ms <= last.time_ms or _is_frozen(last, fix)):
             return False
         elapsed_s = (fix.time_ms - last.time_ms) / 1000.0 if last else 0.0
         travelled_m = distance_m(last.place, fix.place) if last else 0.0
@@ -305,8 +309,9 @@ class Predictor:
                 default=None,
             )
             if best is None:
-                unknown = Profile.of_lengths(to_entry_m, inside_m)
-                yield _Way(name, progress.probability, unknown, 0.0, number)
+                way = self._route.way_by_line(passage, progress.offset_m)
+                way = way or (Profile.of_lengths(to_entry_m, inside_m), 0.0)
+                yield _Way(name, progress.probability, *way, number)
             else:
                 yield best._replace(probability=progress.probability, number=number)
 
@@ -475,6 +480,13 @@ def _mixed(
         )
         for (name, number), by_way in passages.items()
     )
+
+
+def _is_frozen(last: Fix, fix: Fix) -> bool:
+    """Tell whether a receiver gives the place of its last fix once more, while it tells a speed."""
+    if fix.speed_mps is None or fix.speed_mps < _DRIVES_MPS or fix.place != last.place:
+        return False
+    return fix.speed_mps * (fix.time_ms - last.time_ms) >= 1000.0 * _RESOLVED_M
 
 
 def _moving_s(before: Point | None, fix: Fix, moved_m: float) -> float:

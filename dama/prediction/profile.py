@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -36,13 +36,15 @@ _FACTORS = np.array([0.5, 0.75, 1.0, 1.4, 2.0, 3.0])
 # A segment is looked at in steps of this length, but in no more than so many, however long it is.
 _STEP_M = 50.0
 _MOST_STEPS = 16
+# Lights that are this near to each other are of one crossing.
+_LIGHT_M = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A road as it is driven: steps in metres with the speed at which each may begin.
 
-    `expected_mps` is None where nothing is known of it.
+    `expected_mps` is None where nothing is known of it; `light_m` is where a traffic light stands.
     """
 
     steps_m: NDArray[np.float64]
@@ -50,9 +52,10 @@ class Shape:
     expected_mps: float | None
     first: tuple[float, float]
     last: tuple[float, float]
+    light_m: float | None = None
 
     @staticmethod
-    def of(course: Course, expected_mps: float | None) -> Shape:
+    def of(course: Course, expected_mps: float | None, light_m: float | None = None) -> Shape:
         """Return the shape of a course."""
         steps, begins = [], []
         before: tuple[float, float] | None = None
@@ -64,7 +67,9 @@ class Shape:
             begins.append(math.inf if before is None else bend_mps(before, segment))
             begins += [math.inf] * (count - 1)
             before = segment
-        return Shape(np.array(steps), np.array(begins), expected_mps, segments[0], segments[-1])
+        return Shape(
+            np.array(steps), np.array(begins), expected_mps, segments[0], segments[-1], light_m
+        )
 
 
 def bend_mps(before: tuple[float, float], after: tuple[float, float]) -> float:
@@ -84,7 +89,16 @@ class Profile:
     driven.
     """
 
-    __slots__ = ("_approach", "_inside", "_tables", "approach_m", "inside_m", "is_known")
+    __slots__ = (
+        "_approach",
+        "_inside",
+        "_lights_m",
+        "_tables",
+        "approach_m",
+        "inside_m",
+        "is_known",
+        "lights_inside",
+    )
 
     def __init__(
         self, approach: Sequence[Shape], inside: Sequence[Shape], approach_m: float, inside_m: float
@@ -94,6 +108,13 @@ class Profile:
         before = approach or inside
         self.is_known = bool(before) and all(shape.expected_mps is not None for shape in before)
         self._tables: _Tables | None = None
+        lights = [*_lights_m((*approach, *inside))]
+        self._lights_m = tuple(at_m for at_m in lights if at_m < approach_m)
+        self.lights_inside = len(lights) - len(self._lights_m)
+
+    def lights_after(self, offset_m: float) -> int:
+        """Return how many traffic lights stand between a place and the portal."""
+        return sum(at_m > offset_m for at_m in self._lights_m) if self._lights_m else 0
 
     @staticmethod
     def of_lengths(approach_m: float, inside_m: float) -> Profile:
@@ -121,6 +142,17 @@ class Profile:
         if self._tables is None:
             self._tables = _tables(self._approach, self._inside, is_known=self.is_known)
         return self._tables.times(offset_m, factor)
+
+
+def _lights_m(shapes: Iterable[Shape]) -> Iterator[float]:
+    """Yield where lights stand on a way, in metres from its beginning."""
+    begins_m, last_m = 0.0, -math.inf
+    for shape in shapes:
+        if shape.light_m is not None and begins_m + shape.light_m > last_m + _LIGHT_M:
+            # Those of one crossing, one on each side, are one.
+            last_m = begins_m + shape.light_m
+            yield last_m
+        begins_m += float(shape.steps_m.sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ _MOST_DISTANCES = 6
 _CELL_DEG = 5e-4
 _AROUND_M = 40.0
 _MOST_CELLS = 50_000
+# A bend of a line that was not drawn for the map is none where it could be driven faster.
+_SHARP_MPS = 9.0
 # Profiles are kept for so many ways.
 _MOST_PROFILES = 20_000
 # Roads looked at to find what was driven between two others.
@@ -416,16 +418,41 @@ class ObstructionMap:
 
     def way(self, roads: Sequence[str], obstruction_id: str) -> Profile:
         """Return the profile of roads that lead to an obstruction and, last, through it."""
+        inside = self._portal(roads, obstruction_id)
+        return self._profile(roads[:inside], roads[inside:])
+
+    def way_behind(self, line: Line, roads: Sequence[str], obstruction_id: str) -> Profile:
+        """Return the same of roads behind a line that the map lacks.
+
+        It is taken to be driven as the first of them. Slight bends are none: nobody knows how
+        exactly it is drawn.
+        """
+        inside = self._portal(roads, obstruction_id)
+        shapes = [self._shape(road_id) for road_id in roads]
+        course = Course(line)
+        lacking = Shape.of(course, shapes[0].expected_mps)
+        lacking.begins_mps[lacking.begins_mps > _SHARP_MPS] = math.inf
+        length_m = math.fsum(self._courses[road_id].length_m for road_id in roads)
+        inside_m = math.fsum(self._courses[road_id].length_m for road_id in roads[inside:])
+        return Profile(
+            [lacking, *shapes[:inside]],
+            shapes[inside:],
+            course.length_m + length_m - inside_m,
+            inside_m,
+        )
+
+    def _portal(self, roads: Sequence[str], obstruction_id: str) -> int:
+        """Return the place of the first of the last roads that an obstruction covers."""
         inside = len(roads)
         while inside and self._roads[roads[inside - 1]].covered_by == obstruction_id:
             inside -= 1
-        return self._profile(roads[:inside], roads[inside:])
+        return inside
 
     def _shape(self, road_id: str) -> Shape:
         if road_id not in self._shapes:
             road = self._roads[road_id]
             expected_mps = road.limit_mps or road.usual_mps
-            self._shapes[road_id] = Shape.of(self._courses[road_id], expected_mps)
+            self._shapes[road_id] = Shape.of(self._courses[road_id], expected_mps, road.light_m)
         return self._shapes[road_id]
 
     def _profile(self, approach: Sequence[str], inside: Sequence[str]) -> Profile:

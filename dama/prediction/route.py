@@ -79,6 +79,8 @@ _SAME_WAY_M = 50.0
 _SAME_WAY = 0.1
 _LONGER = 1.3
 _MOST_LEADING = 64
+# A part of a route that the map lacks is looked at from every so many metres on.
+_LACKING_M = 500.0
 # Every so many of the last seconds' fixes are compared.
 _RECENT_STEP = 3
 
@@ -134,6 +136,7 @@ class Route:
         self._sections = tuple(self._near_covers())
         self._matching: dict[int, RouteMatching] = {}
         self._matched: dict[int, tuple[RoutePassage, ...]] = {}
+        self._lacking: dict[tuple[float, RoutePassage], Profile] = {}
         self._leading: dict[tuple[str, RoutePassage], tuple[str, ...] | None] = {}
         # What is near to places of the track, the nearest first, and what came of comparing them:
         # with the next fix, most of it is asked for again.
@@ -346,6 +349,27 @@ class Route:
                 roads = (road_id, *between, *passage.roads)
                 return on.way(roads, passage.obstruction_id), held_m
         return None
+
+    def way_by_line(self, passage: RoutePassage, offset_m: float) -> Way | None:
+        """Return the same where the map lacks the way to those roads: by the route's own line."""
+        known_m = math.fsum(self._on.course(road_id).length_m for road_id in passage.roads)
+        begins_m = passage.exit_m - known_m
+        if not passage.roads or offset_m >= begins_m:
+            return None
+        since_m = offset_m - offset_m % _LACKING_M
+        key = since_m, passage
+        if key not in self._lacking:
+            if len(self._lacking) >= _MOST_LEADING:
+                self._lacking.clear()
+            # The last step is no shorter than half of one, so that it has a direction.
+            steps = range(max(round((begins_m - since_m) / _STEP_M), 1))
+            line = [self._place(since_m + step * _STEP_M) for step in steps]
+            line = without_repeats([*line, self._place(begins_m)])
+            if len(line) < 2:
+                return None
+            self._lacking[key] = self._on.way_behind(line, passage.roads, passage.obstruction_id)
+        profile = self._lacking[key]
+        return profile, profile.approach_m + profile.inside_m - (passage.exit_m - offset_m)
 
     def _near_covers(self) -> Iterator[list[float]]:
         """Yield the offsets to compare, section by section: where covered roads are near."""

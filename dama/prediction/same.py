@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 # Two that are expected at the same moment have entries at most so far apart.
@@ -39,6 +40,65 @@ def is_same(one: Span, other: Span, now_ms: int, *, within_ms: float = EXPECTED_
     return _at_the_same_time(one, other, within_ms)
 
 
+def is_same_passage(one: Span, other: Span) -> bool:
+    """Tell whether two accounts that go back to the same prediction are of the same blockage.
+
+    Other than `is_same`, it tells the passages of one obstruction apart: their times are as they
+    were predicted together.
+    """
+    if one.obstruction_id != other.obstruction_id and None not in (
+        one.obstruction_id,
+        other.obstruction_id,
+    ):
+        return False
+    return _at_the_same_time(one, other, EXPECTED_MS)
+
+
+def matched(
+    known: Sequence[Span], said: Sequence[Span], now_ms: int, *, within_ms: float = EXPECTED_MS
+) -> dict[int, int]:
+    """Tell which of the known blockages of a terminal each of those said now is, by their places.
+
+    Each is one other at most. The passages of one obstruction stay in their order, whatever holds
+    the vehicle up: of those that may be the same (see `is_same`), as many as can be are matched,
+    the nearest ones where some are left over. Those that only times speak for come after them.
+    """
+    if len(known) < 2 and len(said) < 2:
+        # Most have one ahead, each second.
+        one = known and said and is_same(known[0], said[0], now_ms, within_ms=within_ms)
+        return {0: 0} if one else {}
+    found: dict[int, int] = {}
+    by_name: dict[str, tuple[list[int], list[int]]] = {}
+    for side, spans in enumerate((known, said)):
+        for place in sorted(range(len(spans)), key=lambda place: spans[place].entry_ms):
+            name = spans[place].obstruction_id
+            if name is not None:
+                by_name.setdefault(name, ([], []))[side].append(place)
+
+    def same(one: int, other: int) -> bool:
+        return is_same(known[one], said[other], now_ms, within_ms=within_ms)
+
+    for ours, theirs in by_name.values():
+        found |= {
+            other: one
+            for one, other in _in_order(
+                ours,
+                theirs,
+                lambda one, other: (
+                    abs(known[one].entry_ms - said[other].entry_ms) if same(one, other) else None
+                ),
+            )
+        }
+    left = [place for place in range(len(known)) if place not in found.values()]
+    for other in sorted(range(len(said)), key=lambda place: said[place].entry_ms):
+        near = [one for one in left if other not in found and same(one, other)]
+        if near:
+            nearest = min(near, key=lambda one: abs(known[one].entry_ms - said[other].entry_ms))
+            left.remove(nearest)
+            found[other] = nearest
+    return found
+
+
 def is_announced(said: Span, other: Span, now_ms: int) -> bool:
     """Tell whether what a terminal announces is another account's blockage."""
     ahead_ms = min(said.entry_ms, other.entry_ms) - now_ms
@@ -59,6 +119,33 @@ def is_told_again(one: Span, based_on_ms: int, begun: Span) -> bool:
     if one.obstruction_id is not None and begun.obstruction_id is not None:
         return one.obstruction_id == begun.obstruction_id and based_on_ms <= begun.exit_ms
     return has_begun(begun, round(one.entry_ms))
+
+
+def _in_order(
+    ours: Sequence[int], theirs: Sequence[int], apart: Callable[[int, int], float | None]
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs in the order of both: as many as can be, and of those the nearest together.
+
+    `apart` tells how far two are, None where they are no pair.
+    """
+    # The best that can be made of what is behind two places: how many pairs, and how far apart.
+    best = [[(0, 0.0)] * (len(theirs) + 1) for _ in range(len(ours) + 1)]
+    for n in reversed(range(len(ours))):
+        for m in reversed(range(len(theirs))):
+            best[n][m] = max(best[n + 1][m], best[n][m + 1])
+            away = apart(ours[n], theirs[m])
+            if away is not None:
+                count, minus = best[n + 1][m + 1]
+                best[n][m] = max(best[n][m], (count + 1, minus - away))
+    n = m = 0
+    while n < len(ours) and m < len(theirs):
+        if best[n][m] == best[n + 1][m]:
+            n += 1
+        elif best[n][m] == best[n][m + 1]:
+            m += 1
+        else:
+            yield ours[n], theirs[m]
+            n, m = n + 1, m + 1
 
 
 def _at_the_same_time(one: Span, other: Span, within_ms: float) -> bool:

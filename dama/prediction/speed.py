@@ -19,6 +19,8 @@ _QUEUED_S = 150.0
 QUEUED = 0.45
 # A speed says nothing of what was driven before these last seconds, where no fix has come.
 _KNOWN_S = 10.0
+# In so many seconds a vehicle that has started comes to drive as it means to.
+_STARTING_S = 10.0
 _MEANT = 0.7
 _HINDERED = 0.5
 _RECENT_TIME_S = 1.5
@@ -95,6 +97,8 @@ class Pace:
         if is_known:
             return _returning(self.ratio, self.usual_ratio, _RETURN_KNOWN)
         cruise = self.cruise_mps or NOMINAL_MPS
+        # Who has only just been seen to move may be starting: that says little yet.
+        cruise += (NOMINAL_MPS - cruise) * max(1.0 - self.moved_s / _STARTING_S, 0.0)
         free = max(_returning(cruise, self.usual_mps or cruise, _RETURN), 2 * STANDING_MPS)
         return free / NOMINAL_MPS
 

@@ -101,6 +101,7 @@ def shadows_of(network: Network, satellite: str) -> list[Obstruction]:
             covered_by=covers.get(edge.id),
             limit_mps=limit_mps(edge.way.tags),
             usual_mps=usual_mps(edge.way.tags),
+            light_m=edge.light_m,
             onward=network.onward_within(edge, owners),
         )
         if not shelves[name].put(road):

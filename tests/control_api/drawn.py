@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from dama.prediction.places import Plane
@@ -13,10 +13,16 @@ Drawn = tuple[str, dict[str, str]]
 Restricted = tuple[dict[str, str], tuple[int, ...], str | tuple[int, ...], tuple[int, ...]]
 
 
-def draw(path: Path, plane: Plane, *ways: Drawn, turns: Iterable[Restricted] = ()) -> Path:
+def draw(
+    path: Path,
+    plane: Plane,
+    *ways: Drawn,
+    turns: Iterable[Restricted] = (),
+    lights: Collection[str] = (),
+) -> Path:
     """Write ways drawn as `x,y x,y …` in metres, nodes joined where they are at one place.
 
-    Ways are numbered from 1.
+    Ways are numbered from 1; traffic lights stand at places `x,y`.
     """
     nodes: dict[str, int] = {}
     lines = []
@@ -39,6 +45,9 @@ def draw(path: Path, plane: Plane, *ways: Drawn, turns: Iterable[Restricted] = (
     placed = []
     for point, number in nodes.items():
         lon, lat = plane.position(*map(float, point.split(",")))
-        placed.append(f'<node id="{number}" version="1" lon="{lon:.7f}" lat="{lat:.7f}"/>')
+        light = '<tag k="highway" v="traffic_signals"/>' if point in lights else ""
+        placed.append(
+            f'<node id="{number}" version="1" lon="{lon:.7f}" lat="{lat:.7f}">{light}</node>'
+        )
     path.write_text('<osm version="0.6">' + "".join([*placed, *lines]) + "</osm>")
     return path

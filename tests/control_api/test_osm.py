@@ -318,3 +318,19 @@ def test_andorra_has_its_13_road_tunnels() -> None:
     assert lengths[-1] == pytest.approx(2_952, abs=2)
     known = ObstructionMap(made)
     assert all(road.id in known for tunnel in made for road in tunnel.roads)
+
+
+def test_traffic_lights_stand_where_the_map_has_them(tmp_path: Path) -> None:
+    ways = [
+        ("-600,0 -200,0 0,0", road()),
+        ("0,0 0,300", road()),
+        ("0,0 300,0", road(tunnel="yes")),
+    ]
+    path = draw(tmp_path / "lights.osm", PLANE, *ways, lights=("-200,0", "0,300"))
+    (made,) = import_osm(path)
+    lights = {one.id: one.light_m for one in made.roads if one.light_m is not None}
+    # One on the way, seen from both sides, and one where a road begins; none where one ends.
+    assert lights == pytest.approx(
+        {"osm:way/1/0-2": 400.0, "osm:way/1/2-0": 200.0, "osm:way/2/1-0": 0.0}, abs=0.5
+    )
+    assert from_geojson(to_geojson([made])) == [made]

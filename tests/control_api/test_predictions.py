@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from underpass_control.prediction import Lesson, Predictions
+from underpass_control.prediction.lessons import Lessons
 
-from dama.prediction import Announcement, Blockage, Fix, ObstructionMap
+from dama.prediction import Announcement, Blockage, Fix, ObstructionMap, Predictor
 from dama.prediction.habits import Habits
 from dama.prediction.learning import Learned
-from tests.dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix
+from tests.dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix, line
 from tests.dama.prediction.test_passages import serpentine
 
 VAN, BUS = 10, 11
@@ -184,6 +185,48 @@ def test_a_passage_on_which_the_link_held_counts_against_what_was_learned() -> N
     (held,) = made.lessons()
     (place,) = held.applied(learned.values(), obstructions)
     assert (place.lost, place.held) == (1, 1)
+
+
+def round_a_block(second: int) -> Fix:
+    """Return the fix of a vehicle that drives round a block of 400 by 100 m, 20 m a second."""
+    done_m = (20.0 * second) % 1_000.0
+    for x, y, east, north, side_m in ((-100, 0, 1, 0, 400), (300, 0, 0, 1, 100)):
+        for sign in (1.0, -1.0):
+            begins_m = (0.0 if east else 400.0) + (0.0 if sign > 0 else 500.0)
+            if begins_m <= done_m < begins_m + side_m:
+                on_m = done_m - begins_m
+                first = (x, y) if sign > 0 else (200 - x, 100 - y)
+                heading = (90.0 if east else 0.0) + (0.0 if sign > 0 else 180.0)
+                return fix(
+                    second,
+                    first[0] + sign * east * on_m,
+                    first[1] + sign * north * on_m,
+                    20.0,
+                    heading,
+                )
+    raise AssertionError(done_m)
+
+
+def test_each_passage_of_a_place_counts_once_whatever_else_is_expected_of_it() -> None:
+    place = Learned("a", line((-100, 0), (0, 0)), line((0, 0), (120, 0)))
+    lessons = Lessons()
+    lessons.set_map(ObstructionMap([place.obstruction]), {"a": place})
+    predictor = Predictor(ObstructionMap([]))
+    taught = []
+    for second in range(150):
+        predictor.feed(round_a_block(second))
+        # It is entered 5 s after each round has begun, and always foreseen twice.
+        ahead = [at_s for at_s in range(5, 400, 50) if at_s > second][:2]
+        lessons.expect(
+            VAN, [Blockage("a", ms(s), ms(s + 6), 0.9, ms(second)) for s in ahead], ms(second)
+        )
+        lessons.look(VAN, predictor.track, 1)
+        taught.append(len(lessons.unstored()))
+    assert taught[35] == 0
+    assert taught[50] == 1
+    assert taught[100] == 2
+    assert taught[-1] == 3
+    assert set(lessons.unstored()) == {Lesson("a", None)}
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,7 @@ def _samples(signals: Container[Metres], dice: random.Random, route: list[Piece]
         way_id = piece.way.id if piece.way.covered else None
         first = len(samples)
         for a, b in pairwise(piece.points):
+            meets_light = a in signals and bool(samples) and dice.random() < 0.5
             count = max(math.ceil(math.dist(a, b) / _STEP_M), 1)
             for step in range(count):
                 share = step / count
@@ -193,12 +194,12 @@ def _samples(signals: Container[Metres], dice: random.Random, route: list[Piece]
                 mood = 0.99 * mood + dice.gauss(0.0, 0.01)
                 allowed = piece.way.limit_mps * (habit + mood)
                 samples.append(_Sample(at, way_id, allowed, piece=number))
+                if meets_light and step == 0:
+                    samples[-1].wait_s = dice.uniform(4.0, 40.0)
         if number and turn(route[number - 1], piece) > math.radians(40):
             samples[first].limit_mps = min(_TURN_MPS, samples[first].limit_mps)
         if number and piece.is_back(route[number - 1]):
             samples[first].limit_mps = _CRAWL_MPS
-        if piece.points[0] in signals and number and dice.random() < 0.5:
-            samples[first].wait_s = dice.uniform(4.0, 40.0)
     for before, here, after in zip(samples, samples[3:], samples[6:], strict=False):
         here.limit_mps = min(here.limit_mps, _bend_mps(before.at, here.at, after.at))
     samples[0].limit_mps = samples[-1].limit_mps = _CRAWL_MPS
@@ -240,12 +241,15 @@ def _motion(
         if n < len(steps):
             now += 2 * steps[n] / (speeds[n] + speeds[n + 1])
     covered: list[tuple[int, float, float]] = []
+    under = False
     for sample, (reached, left) in zip(samples, times, strict=True):
         if sample.way_id is not None:
-            if covered and covered[-1][2] >= reached - 2.0:
+            # From one place under a roof to the next one takes long for who starts from a stop.
+            if covered and (under or covered[-1][2] >= reached - 2.0):
                 covered[-1] = (covered[-1][0], covered[-1][1], left)
             else:
                 covered.append((sample.way_id, reached, left))
+        under = sample.way_id is not None
     return times, covered
 
 
@@ -289,14 +293,18 @@ def follow(
     plane: Plane,
     receiver: Receiver,
     hindrance: Hindrance | None = None,
+    parked_s: float = 0.0,
 ) -> Drive:
-    """Drive a route, to the end without stopping there.
+    """Drive a route, and park at its end for so long, or go on there without stopping.
 
     `hindrance` is what holds the vehicle up before its first cover.
     """
     samples = _samples(signals, dice, route)
-    # It drives on out of sight: a vehicle that parks before a portal would make what is told false.
-    samples[-1].limit_mps = samples[-2].limit_mps
+    if parked_s:
+        samples[-1].wait_s = parked_s
+    else:
+        # It drives on out of sight: who stops before a portal makes what is told false.
+        samples[-1].limit_mps = samples[-2].limit_mps
     if hindrance is not None:
         _hinder(samples, hindrance)
     times, covered_s = _motion(samples)
@@ -328,6 +336,8 @@ def _at(
     a, b = samples[n].at, samples[n + 1].at
     heading = math.atan2(b[0] - a[0], b[1] - a[1])
     left, then = times[n][1], times[n + 1][0]
+    if now >= then:
+        return b, 0.0, heading
     if now <= left:
         return a, 0.0, heading
     share = min((now - left) / (then - left), 1.0)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 import osmium
-from underpass_control.obstructions.extract import turn_restrictions
+from underpass_control.obstructions.extract import traffic_lights, turn_restrictions
 
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction import network as osm
@@ -71,7 +72,9 @@ class Extract:
     known: ObstructionMap
     plane: Plane
     signals: frozenset[Metres]
-    _shares: dict[str, list[tuple[Edge, float]]] = field(default_factory=dict, compare=False)
+    _shares: dict[tuple[str, frozenset[str]], list[tuple[Edge, float]]] = field(
+        default_factory=dict, compare=False
+    )
 
     def piece(self, edge: Edge) -> Piece:
         """Return an edge as a piece of a drive."""
@@ -86,27 +89,69 @@ class Extract:
         """Return what a driver can go on to, who turns round nowhere."""
         return [step for step, _ in self.network.onward(edge) if not step.is_reverse_of(edge)]
 
-    def driven_on(self, dice: random.Random, edge: Edge) -> Edge | None:
-        """Return where some driver goes on: seven of eight stay on their road."""
+    def driven_on(self, dice: random.Random, driven: Sequence[Edge]) -> Edge | None:
+        """Return where some driver goes on who has driven so: seven of eight stay on their road."""
+        edge = driven[-1]
         choices = self.steps(edge)
         if not choices:
             return None
+        if _is_ring(edge):
+            shares = self.shares(driven)
+            return dice.choices([step for step, _ in shares], [part for _, part in shares])[0]
         if dice.random() >= _STAY:
             return dice.choice(choices)
         stays = _stays(edge, choices)
         return stays[0] if len(stays) == 1 else dice.choice(stays)
 
-    def shares(self, edge: Edge) -> list[tuple[Edge, float]]:
-        """Return what the drivers go on to, and which part of them does."""
-        known = self._shares.get(edge.id)
+    def shares(self, driven: Sequence[Edge]) -> list[tuple[Edge, float]]:
+        """Return what the drivers who have driven so go on to, and which part of them does."""
+        ring = round_of(driven)
+        known = self._shares.get((driven[-1].id, ring))
         if known is None:
+            edge = driven[-1]
             choices = self.steps(edge)
-            stays = _stays(edge, choices)
-            known = self._shares[edge.id] = [
-                (step, _STAY * (step in stays) / len(stays) + (1.0 - _STAY) / len(choices))
-                for step in choices
-            ]
+            if _is_ring(edge) and choices:
+                known = self._out_of(choices, ring)
+            else:
+                stays = _stays(edge, choices)
+                known = [
+                    (step, _STAY * (step in stays) / len(stays) + (1.0 - _STAY) / len(choices))
+                    for step in choices
+                ]
+            self._shares[edge.id, ring] = known
         return known
+
+    def _out_of(self, choices: list[Edge], ring: frozenset[str]) -> list[tuple[Edge, float]]:
+        """Return the shares in a roundabout: each exit alike, but for the last one.
+
+        That is where most have come from; nobody goes round twice.
+        """
+        exits = [step for step in choices if not _is_ring(step)]
+        on = [step for step in choices if _is_ring(step) and step.id not in ring]
+        if not on or not exits:
+            alike = on or exits or choices
+            return [(step, 1.0 / len(alike)) for step in alike]
+        seen, todo, further = set(ring), list(on), 0
+        while todo:
+            here = todo.pop()
+            if here.id not in seen:
+                seen.add(here.id)
+                steps = self.steps(here)
+                further += sum(not _is_ring(step) for step in steps)
+                todo += [step for step in steps if _is_ring(step)]
+        leaves = len(exits) / max(len(exits) + further - 1, len(exits))
+        return [(step, leaves / len(exits)) for step in exits] + [
+            (step, (1.0 - leaves) / len(on)) for step in on if leaves < 1.0
+        ]
+
+
+def round_of(driven: Sequence[Edge]) -> frozenset[str]:
+    """Return the edges of the roundabout that are driven now."""
+    return frozenset(edge.id for edge in itertools.takewhile(_is_ring, reversed(driven)))
+
+
+def _is_ring(edge: Edge) -> bool:
+    return edge.way.tags.get("junction") in osm.RINGS
 
 
 def _stays(edge: Edge, choices: list[Edge]) -> list[Edge]:
@@ -139,18 +184,21 @@ def read_extract(path: Path) -> Extract:
     Where none of its roads is in a tunnel, some are put into one.
     """
     ways = list(_ways(path))
-    turns = list(turn_restrictions(path))
-    obstructions = tuple(obstructions_of(Network(ways, turns)))
+    turns, lights = list(turn_restrictions(path)), set(traffic_lights(path))
+    network = Network(ways, turns, lights)
+    obstructions = tuple(obstructions_of(network))
     if not obstructions:
         ways = _tunnelled(ways)
-        obstructions = tuple(obstructions_of(Network(ways, turns)))
+        network = Network(ways, turns, lights)
+        obstructions = tuple(obstructions_of(network))
+    places = {node: place for way in ways for node, place in zip(way.nodes, way.line, strict=True)}
     plane = Plane(ways[len(ways) // 2].line[0])
     return Extract(
-        Network(ways, turns),
+        network,
         obstructions,
         ObstructionMap(obstructions),
         plane,
-        frozenset(plane.xy(place) for place in _signals(path)),
+        frozenset(plane.xy(places[node]) for node in lights if node in places),
     )
 
 
@@ -181,10 +229,3 @@ def _ways(path: Path) -> Iterator[osm.Way]:
                     tuple((node.lon, node.lat) for _, node in placed),
                     tags,
                 )
-
-
-def _signals(path: Path) -> Iterator[tuple[float, float]]:
-    nodes = osmium.FileProcessor(str(path), osmium.osm.NODE)
-    for node in nodes.with_filter(osmium.filter.TagFilter(("highway", "traffic_signals"))):
-        if isinstance(node, osmium.osm.Node):
-            yield node.lon, node.lat

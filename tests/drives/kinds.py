@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import shapely
@@ -14,7 +14,7 @@ from dama.prediction import ObstructionMap
 from dama.prediction.network import Edge
 from dama.prediction.places import Line, heading_deg, turn_deg
 from tests.drives.drive import Drive, Hindrance, Receiver, follow
-from tests.drives.extract import Extract
+from tests.drives.extract import Extract, round_of
 
 # A drive begins so far before the place that it is about, and goes on so far behind it.
 _LEAD_M = (900.0, 2_500.0)
@@ -50,6 +50,7 @@ class _Plan:
     edges: list[Edge]
     hindrance: Hindrance | None = None
     lacks_way: int | None = None
+    parked_s: float = 0.0
 
 
 def drives_over(
@@ -89,6 +90,7 @@ def _driven(extract: Extract, dice: random.Random, kind: str, seed: int, plan: _
         plane=extract.plane,
         receiver=_POOR if dice.random() < 1 / 3 else _GOOD,
         hindrance=plan.hindrance,
+        parked_s=plan.parked_s,
     )
     route = tuple(extract.plane.position(*point) for point in made.route[::4])
     known = extract.known if plan.lacks_way is None else _without(extract, plan.lacks_way)
@@ -110,7 +112,13 @@ def _through(extract: Extract, dice: random.Random) -> _Plan | None:
     return _over(_before(extract, dice, portal), beyond)
 
 
-def _turn_off(extract: Extract, dice: random.Random) -> _Plan | None:
+def _car_park(extract: Extract, dice: random.Random) -> _Plan | None:
+    """Leave the way to a portal at one of the last junctions before it, and park soon."""
+    plan = _turn_off(extract, dice, tail_m=dice.uniform(20.0, 200.0))
+    return plan and replace(plan, parked_s=dice.uniform(60.0, 240.0))
+
+
+def _turn_off(extract: Extract, dice: random.Random, tail_m: float = _TAIL_M) -> _Plan | None:
     """Leave the way to a portal at one of the last junctions before it."""
     lead = _before(extract, dice, dice.choice(_portals(extract)))
     places = [n for n in range(len(lead) - 1) if len(extract.steps(lead[n])) > 1]
@@ -121,8 +129,10 @@ def _turn_off(extract: Extract, dice: random.Random) -> _Plan | None:
     others = [s for s in others if extract.cover(s) is None]
     if not others:
         return None
-    away = _onward(extract, dice, dice.choice(others), covered=False)
-    return _over(lead[: last + 1], away)
+    driven = lead[: last + 1]
+    first = dice.choice(others)
+    away = _onward(extract, dice, first, covered=False, driven=driven, tail_m=tail_m)
+    return _over(driven, away)
 
 
 def _above(extract: Extract, dice: random.Random) -> _Plan | None:
@@ -224,7 +234,7 @@ def _out_of(extract: Extract, dice: random.Random, portal: Edge) -> list[Edge] |
     """Return a way from a portal through its cover, and the first edge behind it."""
     edges = [portal]
     while extract.cover(edges[-1]):
-        step = extract.driven_on(dice, edges[-1])
+        step = extract.driven_on(dice, edges)
         if step is None or step in edges:
             return None
         edges.append(step)
@@ -264,6 +274,7 @@ KINDS: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
     "junction inside": _junction_inside,
     "two in a row": _two_in_a_row,
     "unknown road": _unknown_road,
+    "car park": _car_park,
 }
 
 # What lies between its passages of one obstruction is short enough to tell the second before the
@@ -306,7 +317,10 @@ def _before(extract: Extract, dice: random.Random, edge: Edge) -> list[Edge]:
         shares = {
             step.id: {o.id: p for o, p in extract.network.onward(step)}.get(here.id, 0.0)
             for step in extract.network.arriving.get(here.begins, ())
-            if not step.is_reverse_of(here) and extract.cover(step) is None
+            if not step.is_reverse_of(here)
+            and extract.cover(step) is None
+            # Nobody goes round and round.
+            and step.id not in round_of([edge, *reversed(lead)])
         }
         if not any(shares.values()):
             break
@@ -323,6 +337,7 @@ def _onward(
     *,
     covered: bool = True,
     tail_m: float = _TAIL_M,
+    driven: Sequence[Edge] = (),
 ) -> list[Edge] | None:
     """Return a way from an edge on that ends in the open; `covered`: also through covers.
 
@@ -330,7 +345,7 @@ def _onward(
     """
     edges, left_m = [edge], tail_m
     while left_m > 0.0 or extract.cover(edges[-1]):
-        step = extract.driven_on(dice, edges[-1])
+        step = extract.driven_on(dice, [*driven, *edges])
         if step is None:
             break
         if not covered and extract.cover(step):

@@ -25,7 +25,7 @@ from dama.prediction.network import Edge
 from dama.prediction.places import Course, turn_deg
 from tests.drives.drive import Drive
 from tests.drives.evaluation import AHEAD_MS, LATEST_MS
-from tests.drives.extract import Extract
+from tests.drives.extract import Extract, round_of
 from tests.drives.kinds import KnownDrive, again
 
 # Told with at least this confidence, a blockage counts as told; and as certain.
@@ -309,13 +309,16 @@ def _perfect(extract: Extract, made: KnownDrive, entry: _Entry, at_ms: int) -> f
     edge = _edge_at(made, _fix_at(made, at_ms))
     if edge.id not in made.known:
         return 0.0
-    return _chance(extract, edge, entry.obstruction_id, extract.network.onward)
+    return _chance(
+        extract, [edge], entry.obstruction_id, lambda driven: extract.network.onward(driven[-1])
+    )
 
 
 def _chance_of(extract: Extract, made: KnownDrive, blockage: Blockage, at_ms: int) -> float:
     """Return which part of the drivers who are where the vehicle is come to a blockage."""
     edge = _edge_at(made, _fix_at(made, at_ms))
-    return _chance(extract, edge, blockage.obstruction_id, extract.shares)
+    driven = made.edges[: made.edges.index(edge) + 1]
+    return _chance(extract, driven, blockage.obstruction_id, extract.shares)
 
 
 def _fix_at(made: KnownDrive, at_ms: int) -> Fix:
@@ -326,22 +329,25 @@ def _fix_at(made: KnownDrive, at_ms: int) -> Fix:
 
 def _chance(
     extract: Extract,
-    edge: Edge,
+    driven: Sequence[Edge],
     obstruction_id: str | None,
-    onward: Callable[[Edge], Iterable[tuple[Edge, float]]],
+    onward: Callable[[Sequence[Edge]], Iterable[tuple[Edge, float]]],
 ) -> float:
-    """Return how probably an obstruction is come to from an edge, by what goes on to what."""
-    total, todo = 0.0, [(edge, 0.0, 1.0)]
+    """Return how probably an obstruction is come to on a drive, by what goes on to what."""
+    total, todo = 0.0, [(tuple(driven), 0.0, 1.0)]
     while todo:
-        here, done_m, probability = todo.pop()
+        ways, done_m, probability = todo.pop()
+        here = ways[-1]
         if extract.cover(here) == obstruction_id:
             total += probability
             continue
         if done_m > _PERFECT_M:
             continue
-        for step, part in onward(here):
+        for step, part in onward(ways):
             if probability * part >= _PERFECT_LEAST:
-                todo.append((step, done_m + here.length_m, probability * part))
+                # What lies before a roundabout makes no difference behind it.
+                since = ways if round_of(ways) else ()
+                todo.append(((*since, step), done_m + here.length_m, probability * part))
     return total
 
 

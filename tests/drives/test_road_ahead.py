@@ -45,9 +45,9 @@ def test_the_shares_of_the_drivers_are_what_they_choose(town: Extract) -> None:
     dice = random.Random(3)
     crossing = max(town.network.edges.values(), key=lambda edge: len(town.steps(edge)))
     chosen = Counter(
-        step.id for _ in range(4_000) if (step := town.driven_on(dice, crossing)) is not None
+        step.id for _ in range(4_000) if (step := town.driven_on(dice, [crossing])) is not None
     )
-    shares = {step.id: share for step, share in town.shares(crossing)}
+    shares = {step.id: share for step, share in town.shares([crossing])}
     assert sum(shares.values()) == pytest.approx(1.0)
     assert len(shares) > 2
     for step_id, share in shares.items():
@@ -60,6 +60,19 @@ def test_with_the_route_known_what_is_told_comes(town: Extract, driven: list[Kno
     assert outcome.knowable_untold == 0
     assert outcome.false_percent(CERTAIN) <= 5.0
     assert outcome.false_percent(TOLD) <= 10.0
+
+
+def test_of_who_parks_beside_the_way_to_a_portal_nothing_is_told_for_long(town: Extract) -> None:
+    parked = list(drives_over(town, 4, 2_000, ("car park",)))
+    assert len(parked) >= 3
+    for made in parked:
+        last = made.drive.fixes[-1]
+        standing = [fix for fix in made.drive.fixes if (fix.speed_mps or 0.0) < 1.0]
+        assert standing[-1] == last
+        predictor = Predictor(made.known)
+        for fix in made.drive.fixes:
+            predictor.feed(fix)
+        assert predictor.blockages(last.time_ms + 90_000) == ()
 
 
 def test_both_passages_of_one_obstruction_are_told_before_the_first(town: Extract) -> None:
@@ -112,7 +125,7 @@ def test_the_turns_of_many_vehicles_come_near_to_how_traffic_divides() -> None:
         """Return how far turns are from those of the drivers, by how many were seen to turn."""
         total = weight = 0.0
         for road_id in counts:
-            shares = town.shares(town.network.edges[road_id])
+            shares = town.shares([town.network.edges[road_id]])
             seen = sum(counts.of(road_id).values())
             if seen >= 4 and len(shares) > 1:
                 weight += seen * len(shares)

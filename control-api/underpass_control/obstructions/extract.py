@@ -34,6 +34,14 @@ def way_of(way: osmium.osm.Way, tags: Mapping[str, str]) -> Way:
     )
 
 
+def traffic_lights(path: Path) -> Iterator[int]:
+    """Read at which nodes of an extract traffic lights stand."""
+    nodes = osmium.FileProcessor(str(path), osmium.osm.NODE)
+    for node in nodes.with_filter(osmium.filter.TagFilter(("highway", "traffic_signals"))):
+        if isinstance(node, osmium.osm.Node):
+            yield node.id
+
+
 def turn_restrictions(path: Path) -> Iterator[Restriction]:
     """Read what an extract forbids at its junctions, and by way of its roads."""
     relations = osmium.FileProcessor(str(path), osmium.osm.RELATION)

@@ -15,6 +15,7 @@ from underpass_control.obstructions.extract import (
     ExtractError,
     Progress,
     quiet,
+    traffic_lights,
     turn_restrictions,
     way_of,
 )
@@ -30,9 +31,10 @@ def import_osm(
 ) -> list[Obstruction]:
     """Read the tunnels and covered ways of an extract, with the roads that lead into them.
 
-    The file is read three times: for what is covered, for the roads around, and for their turn
-    restrictions, so that memory grows with the tunnels of a country and not with its roads. The
-    ids come from the map's, so importing the same extract again gives the same obstructions.
+    The file is read four times: for what is covered, for the roads around, and for their turn
+    restrictions and traffic lights, so that memory grows with the tunnels of a country and not with
+    its roads. The ids come from the map's, so importing the same extract again gives the same
+    obstructions.
     """
     if not path.is_file():
         raise ExtractError(f"{path}: no such file")
@@ -41,11 +43,13 @@ def import_osm(
         cells = {cell for way in covered for cell in _cells_around(way)}
         near = _ways(path, "roads", progress, lambda way: not cells.isdisjoint(_cells(way)))
         kept = {way.id for way in near}
+        nodes = {node for way in near for node in way.nodes}
+        lights = nodes.intersection(traffic_lights(path))
         turns = [one for one in turn_restrictions(path) if not kept.isdisjoint(one.from_ways)]
     except (RuntimeError, OSError) as error:
         raise ExtractError(f"{path}: {error}") from error
     return obstructions_of(
-        Network(near, turns),
+        Network(near, turns, lights),
         min_length_m=min_length_m,
         progress=lambda done, total: progress("obstructions", done, total),
     )

@@ -38,7 +38,7 @@ def import_sky(
     All roads and buildings of the extract are in memory at once. Raises `ExtractError`.
     """
     found = _read(path, progress)
-    network = Network(found.ways, found.turns)
+    network = Network(found.ways, found.turns, found.lights)
     (masks,) = _masks(path, found, network, (satellite,), view, progress)
     cut_shaded(network, masks, left_hand=view.left_hand)
     progress("obstructions", 0, None)

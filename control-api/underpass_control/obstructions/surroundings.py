@@ -17,6 +17,7 @@ from dama.sky.parts import drawn_in_parts
 from underpass_control.obstructions.extract import (
     ExtractError,
     Progress,
+    traffic_lights,
     turn_restrictions,
     way_of,
 )
@@ -42,6 +43,7 @@ class Surroundings:
 
     ways: list[Way] = field(default_factory=list)
     turns: list[Restriction] = field(default_factory=list)
+    lights: set[int] = field(default_factory=set)
     obstacles: list[Obstacle] = field(default_factory=list)
     heights: Heights = field(default_factory=Heights)
     without_shape: int = 0
@@ -58,6 +60,8 @@ def read_surroundings(path: Path, progress: Progress) -> Surroundings:
             if number % _REPORT_EVERY == 0:
                 progress("surroundings", number, None)
         reader.found.turns = list(turn_restrictions(path))
+        nodes = {node for way in reader.found.ways for node in way.nodes}
+        reader.found.lights = nodes.intersection(traffic_lights(path))
     except (RuntimeError, OSError) as error:
         raise ExtractError(f"{path}: {error}") from error
     reader.finish()

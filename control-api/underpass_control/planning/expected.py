@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dama.planner.request import LEAST_CONFIDENCE
 from dama.prediction import Blockage, Span
-from dama.prediction.same import is_same
+from dama.prediction.same import is_same, matched
 
 # The time constant of the running mean, and how far a report may be from it and still be noise.
 _MEAN_MS = 4_000
@@ -90,27 +90,31 @@ class Expectations:
 
         Tell whether it is to be looked at again: something is expected, or was a moment ago.
         """
-        known = self._of.get(terminal, [])
+        known, said = self._of.get(terminal, []), list(said)
+        same = matched([one.span for one in known], [one.span for one in said], now_ms)
         kept: list[SmoothedBlockage] = []
-        for blockage in said:
-            same = [one for one in known if is_same(one.span, blockage.span, now_ms)]
-            if same:
-                nearest = min(same, key=lambda one: abs(one.entry_ms - blockage.entry_ms))
-                known.remove(nearest)
-                nearest.follow(blockage, now_ms)
+        for place, blockage in enumerate(said):
+            if place in same:
+                known[same[place]].follow(blockage, now_ms)
+                kept.append(known[same[place]])
             else:
-                nearest = SmoothedBlockage(
-                    blockage.obstruction_id,
-                    *_to_plan(blockage, now_ms),
-                    blockage.confidence,
-                    now_ms,
-                    now_ms,
-                    now_ms,
+                kept.append(
+                    SmoothedBlockage(
+                        blockage.obstruction_id,
+                        *_to_plan(blockage, now_ms),
+                        blockage.confidence,
+                        now_ms,
+                        now_ms,
+                        now_ms,
+                    )
                 )
-            kept.append(nearest)
         # A present blockage that is no longer predicted is over.
         kept += [
-            one for one in known if one.entry_ms > now_ms and now_ms - one.seen_ms <= _MISSING_MS
+            one
+            for place, one in enumerate(known)
+            if place not in same.values()
+            and one.entry_ms > now_ms
+            and now_ms - one.seen_ms <= _MISSING_MS
         ]
         if kept:
             self._of[terminal] = kept

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dama.prediction import Blockage, ObstructionMap, Track
-from dama.prediction.learning import Learned, Observation, held, learn, observe, passage
+from dama.prediction.learning import Learned, Observation, held, learn, observe, passages
+from dama.prediction.same import matched
+from dama.prediction.ways_ahead import MOST_PASSAGES
 from underpass_control.prediction.observed import ObservedBlockage
 
 # The most losses of a terminal that are remembered, judged or not.
@@ -55,8 +57,10 @@ class _Unjudged:
     waiting: list[ObservedBlockage] = field(default_factory=list)
     # Past losses, by which passages are judged.
     losses: list[ObservedBlockage] = field(default_factory=list)
-    # Learned places that it was expected to pass, and when it should have left them.
-    expected: dict[str, Blockage] = field(default_factory=dict)
+    # Learned places that it was expected to pass, each passage by itself, in their order.
+    expected: dict[str, list[Blockage]] = field(default_factory=dict)
+    # When the last passage of a place that was judged was over.
+    judged_ms: dict[str, int] = field(default_factory=dict)
 
 
 class Lessons:
@@ -93,12 +97,19 @@ class Lessons:
         unjudged.losses = [*unjudged.losses, loss][-_MOST_LOSSES:]
         unjudged.waiting = [*unjudged.waiting, loss][-_MOST_LOSSES:]
 
-    def expect(self, terminal: int, blockages: Iterable[Blockage]) -> None:
+    def expect(self, terminal: int, blockages: Iterable[Blockage], now_ms: int) -> None:
         """Take in what is expected of a terminal, to see whether it comes."""
+        said: dict[str, list[Blockage]] = {}
         for blockage in blockages:
             if blockage.obstruction_id in self._known:
-                unjudged = self._of.setdefault(terminal, _Unjudged())
-                unjudged.expected[blockage.obstruction_id] = blockage
+                said.setdefault(blockage.obstruction_id, []).append(blockage)
+        for name, latest in said.items():
+            unjudged = self._of.setdefault(terminal, _Unjudged())
+            known = unjudged.expected.get(name, [])
+            same = matched([one.span for one in known], [one.span for one in latest], now_ms)
+            # Those that are not expected any more may have begun.
+            begun = [one for place, one in enumerate(known) if place not in same.values()]
+            unjudged.expected[name] = [*begun[-MOST_PASSAGES:], *latest]
 
     def look(self, terminal: int, track: Track, terminals: int) -> None:
         """Learn from a terminal's losses and passages, as far as its track has gone on beyond them.
@@ -117,10 +128,15 @@ class Lessons:
             seen = observe(track, loss.entry_ms, loss.exit_ms)
             if seen is not None and not self._is_shared(loss.entry_ms, terminals):
                 self._teach(Lesson(f"learned:{terminal}:{loss.entry_ms}", seen))
-        for name, blockage in list(unjudged.expected.items()):
-            if now_ms >= blockage.exit_ms + _JUDGED_AFTER_MS:
+        for name, blockages in list(unjudged.expected.items()):
+            left = [one for one in blockages if now_ms < one.exit_ms + _JUDGED_AFTER_MS]
+            if len(left) < len(blockages):
+                late_ms = self._judge(name, unjudged, track)
+                if late_ms is not None:
+                    left.insert(0, replace(blockages[0], exit_ms=late_ms))
+                unjudged.expected[name] = left
+            if not left:
                 del unjudged.expected[name]
-                self._judge(name, unjudged, track)
 
     def unstored(self) -> list[Lesson]:
         """Return what was learned and is not stored, in its order."""
@@ -142,14 +158,27 @@ class Lessons:
             sharing.add(terminal)
         return len(sharing) >= many
 
-    def _judge(self, name: str, unjudged: _Unjudged, track: Track) -> None:
-        place = self._known.get(name)
-        passed = None if place is None else passage(place, track)
-        if passed is None:
-            return
-        begin_ms, end_ms = passed[0] - _NEAR_MS, passed[1] + _NEAR_MS
-        if not any(loss.overlaps(begin_ms, end_ms) for loss in unjudged.losses):
-            self._teach(Lesson(name, None))
+    def _judge(self, name: str, unjudged: _Unjudged, track: Track) -> int | None:
+        """Judge the passages of a place on the track that have not been judged, each once.
+
+        Return when one was over that is too late to be judged yet.
+        """
+        place, late_ms = self._known.get(name), None
+        if place is None or track.last is None:
+            return None
+        judged_ms = unjudged.judged_ms.get(name, 0)
+        for begin_ms, end_ms in passages(place, track):
+            if track.last.time_ms < end_ms + _JUDGED_AFTER_MS:
+                late_ms = end_ms
+            elif end_ms > judged_ms:
+                unjudged.judged_ms[name] = end_ms
+                near_ms = begin_ms - _NEAR_MS, end_ms + _NEAR_MS
+                if not any(loss.overlaps(*near_ms) for loss in unjudged.losses):
+                    self._teach(Lesson(name, None))
+        # What lies before the track is not judged again.
+        begins_ms = track.trail[0].time_ms if track.trail else track.last.time_ms
+        unjudged.judged_ms = {n: at for n, at in unjudged.judged_ms.items() if at >= begins_ms}
+        return late_ms
 
     def _teach(self, lesson: Lesson) -> None:
         if self._apply(lesson) and len(self._unstored) < _MOST_UNSTORED:

@@ -191,7 +191,7 @@ class Predictions:
                 one for one in ahead.announcements if one.entry_ms + one.duration_ms > now_ms
             ]
             expected = self._expected(ahead, now_ms)
-            self._lessons.expect(terminal, expected)
+            self._lessons.expect(terminal, expected, now_ms)
             left = self._withdrawn.left(terminal, expected, now_ms)
             ahead.found = as_observed(left, ahead.observed, now_ms)
             ahead.found_ms = now_ms

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from dama.prediction import Blockage, Span
-from dama.prediction.same import OBSERVED_MS, is_same
+from dama.prediction.same import OBSERVED_MS, is_same_passage, matched
 
 # How far a withdrawn blockage has to move before its new times are worth a write.
 _MOVED_MS = 5_000
@@ -22,6 +22,8 @@ class Withdrawn:
     def __init__(self) -> None:
         # By terminal and number of the withdrawal: as it was last predicted.
         self._spans: dict[int, dict[int, Span]] = {}
+        # By terminal: what else was expected when they were last looked at.
+        self._others: dict[int, tuple[Span, ...]] = {}
         # As they are stored.
         self._stored: dict[int, Span] = {}
 
@@ -40,6 +42,7 @@ class Withdrawn:
             }
             for terminal, of in said.items()
         }
+        self._others = {one: of for one, of in self._others.items() if one in said}
         return changed
 
     def left(
@@ -49,15 +52,25 @@ class Withdrawn:
         spans = self._spans.get(terminal)
         if not spans:
             return expected
-        left = list(expected)
-        for number, span in spans.items():
-            if now_ms > span.exit_ms + OBSERVED_MS:
-                continue
-            found = _nearest(span, left, now_ms)
-            if found is not None:
-                left.remove(found)
-                name = found.obstruction_id or span.obstruction_id
-                spans[number] = Span(name, found.entry_ms, found.exit_ms)
+        numbers = [n for n, span in spans.items() if now_ms <= span.exit_ms + OBSERVED_MS]
+        known = [spans[number] for number in numbers]
+        # Of the passages of one obstruction, the others tell which one is withdrawn. What has been
+        # withdrawn since then is no longer one of them.
+        known += [
+            one
+            for one in self._others.get(terminal, ())
+            if not any(is_same_passage(one, span) for span in spans.values())
+        ]
+        same = matched(known, [one.span for one in expected], now_ms)
+        left: list[Blockage] = []
+        for place, found in enumerate(expected):
+            which = same.get(place, len(numbers))
+            if which < len(numbers):
+                name = found.obstruction_id or known[which].obstruction_id
+                spans[numbers[which]] = Span(name, found.entry_ms, found.exit_ms)
+            else:
+                left.append(found)
+        self._others[terminal] = tuple(one.span for one in left)
         return tuple(left)
 
     def moved(self) -> dict[int, Span]:
@@ -73,8 +86,3 @@ class Withdrawn:
     def stored(self, moved: Mapping[int, Span]) -> None:
         """Take in that these times are stored."""
         self._stored |= {number: span for number, span in moved.items() if number in self._stored}
-
-
-def _nearest(span: Span, expected: Iterable[Blockage], now_ms: int) -> Blockage | None:
-    same = [one for one in expected if is_same(span, one.span, now_ms)]
-    return min(same, key=lambda one: abs(one.entry_ms - span.entry_ms), default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Blockage, Span
-from dama.prediction.same import OBSERVED_MS, is_same
+from dama.prediction.same import OBSERVED_MS, matched
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.changes import Publish, listed
 from underpass_control.storage.models import PredictedBlockage as Table
@@ -74,13 +74,15 @@ async def keep(
     new: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
     for terminal, blockages in expected.items():
-        left = standing.get(terminal, [])
-        for blockage in blockages:
-            row = _same(blockage, left, now_ms)
-            if row is None:
+        known = standing.pop(terminal, [])
+        spans = [_span(row) for row in known], [one.span for one in blockages]
+        same = matched(*spans, now_ms, within_ms=OBSERVED_MS)
+        standing[terminal] = [row for n, row in enumerate(known) if n not in same.values()]
+        for number, blockage in enumerate(blockages):
+            if number not in same:
                 new.append(_values(terminal, blockage, now_ms))
                 continue
-            left.remove(row)
+            row = known[same[number]]
             if blockage.entry_ms > now_ms and _differs(blockage, row):
                 values = _values(terminal, blockage, now_ms)
                 changed.append({**values, "id": row.id, "first_ms": row.first_ms})
@@ -128,14 +130,6 @@ def _blockage(row: Any) -> Blockage:
         None if None in entry else entry,
         None if None in leave else leave,
     )
-
-
-def _same(blockage: Blockage, rows: Iterable[Any], now_ms: int) -> Any:
-    """Return the row that is about the same blockage."""
-    near = [
-        row for row in rows if is_same(blockage.span, _span(row), now_ms, within_ms=OBSERVED_MS)
-    ]
-    return min(near, key=lambda row: abs(row.entry_ms - blockage.entry_ms), default=None)
 
 
 def _span(row: Any) -> Span:

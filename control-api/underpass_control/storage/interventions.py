@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
 from dama.prediction import Span
-from dama.prediction.same import OBSERVED_MS, is_same
+from dama.prediction.same import OBSERVED_MS, is_same_passage
 from underpass_control.planning.interventions import Intervention, Kind
 from underpass_control.storage.expectations import PREDICTED
 from underpass_control.storage.models import Beam, PredictedBlockage, Terminal
@@ -167,7 +167,7 @@ async def withdrawal_of(
     if but is not None:
         query = query.where(Table.id != but)
     for row in await connection.execute(query.order_by(Table.id)):
-        if is_same(Span(row.obstruction, row.entry_ms, row.exit_ms), span, now_ms):
+        if is_same_passage(Span(row.obstruction, row.entry_ms, row.exit_ms), span):
             found: Row[Any] = row
             return found
     return None

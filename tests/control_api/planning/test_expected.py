@@ -65,3 +65,20 @@ def test_two_passages_of_one_obstruction_stay_apart_from_fix_to_fix() -> None:
         assert [(one.entry_ms, one.exit_ms) for one in ahead] == [
             (one.entry_ms, one.exit_ms) for one in (first, second) if one.exit_ms > now_ms
         ]
+
+
+def test_two_passages_stay_apart_when_a_stop_moves_the_first_to_where_the_second_was() -> None:
+    expectations = Expectations()
+
+    def passages(later_ms: int, now_ms: int) -> list[Blockage]:
+        return [
+            Blockage("tunnel", begin + later_ms, begin + later_ms + 20_000, confidence, now_ms)
+            for begin, confidence in ((160_000, 0.9), (300_000, 0.6))
+        ]
+
+    expectations.take(1, passages(0, NOW_MS), NOW_MS)
+    expectations.take(1, passages(140_000, NOW_MS + 1_000), NOW_MS + 1_000)
+    (first, second) = expectations.blockages(NOW_MS + 1_000, Planned())
+    assert (first.entry_ms, second.entry_ms) == (300_000, 440_000)
+    # Each is still as sure as it was: neither has been taken for the other.
+    assert (first.confidence, second.confidence) == (0.9, 0.6)

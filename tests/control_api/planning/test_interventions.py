@@ -266,6 +266,24 @@ def test_only_one_passage_is_withdrawn() -> None:
     assert withdrawn.left(1, (back,), 200_000) == (back,)
 
 
+def test_of_two_passages_each_is_withdrawn_by_itself_however_long_the_vehicle_is_held_up() -> None:
+    withdrawn = Withdrawn()
+    first, second = tunnel(60_000), tunnel(300_000)
+    withdrawn.set({1: {7: second.span}})
+    assert withdrawn.left(1, (first, second), 0) == (first,)
+    # Held up so long that the first passage is now where the second one was.
+    first, second = tunnel(300_000), tunnel(540_000)
+    assert withdrawn.left(1, (first, second), 50_000) == (first,)
+    assert withdrawn.moved() == {7: second.span}
+    # The first is withdrawn, too, and the second one again left alone.
+    withdrawn.set({1: {7: second.span, 8: first.span}})
+    assert withdrawn.left(1, (first, second), 110_000) == ()
+    withdrawn.set({1: {8: first.span}})
+    assert withdrawn.left(1, (first, second), 120_000) == (second,)
+    # The first one is over: only the second is ahead, which nobody has withdrawn.
+    assert withdrawn.left(1, (second,), 480_000) == (second,)
+
+
 def test_a_withdrawn_blockage_that_comes_all_the_same_is_observed() -> None:
     predictions = Predictions()
     predictions.announce(1, Announcement(0, 60_000, 30_000, 1.0, None))

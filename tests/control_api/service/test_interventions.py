@@ -14,6 +14,7 @@ from underpass_control.roles import Role
 from underpass_control.storage import interventions
 
 from tests.control_api.service.api import FIRST, SECOND, Api, Reply, now_ms, served
+from tests.control_api.service.test_expectations import expected, keep, kept
 from tests.control_api.service.test_plans import planned
 from tests.control_api.service.two_tenants import NORTH, NORTHERN, SOUTHERN, settle
 
@@ -135,6 +136,23 @@ def test_a_blockage_is_withdrawn_once(api: Api) -> None:
     assert f"release that one, {one['id']}" in again.problem
     noted = api.call("PUT", f"{PATH}/{one['id']}", {"note": "x"}, headers={"If-Match": '"1"'})
     assert noted.status == 200, noted.text
+
+
+def test_each_passage_of_one_obstruction_is_withdrawn_by_itself(api: Api) -> None:
+    planned(api)
+    # Nobody but this test says what is expected.
+    api.run(api.service.controllers.close())
+    begin_ms = now_ms()
+    keep(api, begin_ms, expected(begin_ms + 600_000), expected(begin_ms + 900_000))
+    first, second = (row.id for row in kept(api))
+    one = add(api, "withdrawal", blockage=second)
+    other = add(api, "withdrawal", blockage=first)
+    assert milliseconds_of(one["entry"]) == begin_ms + 900_000
+    assert milliseconds_of(other["entry"]) == begin_ms + 600_000
+    for blockage, of in ((first, other), (second, one)):
+        again = api.call("POST", PATH, {"kind": "withdrawal", "blockage": blockage})
+        assert again.status == 409
+        assert f"release that one, {of['id']}" in again.problem
 
 
 def test_while_a_beam_is_frozen_nothing_new_is_lent_and_what_runs_is_kept(api: Api) -> None:

@@ -107,6 +107,47 @@ def test_weights_are_those_of_one_passage() -> None:
         assert total == pytest.approx(0.7)
 
 
+def lit(*lights_m: float | None) -> Profile:
+    """Return a way of 200 m roads, the last of them covered, with a light on some of them."""
+    places = [200.0 * n for n in range(len(lights_m) + 1)]
+    shapes = [
+        Shape.of(Course(line((begins, 0), (begins + 200.0, 0))), 20.0, light_m)
+        for begins, light_m in zip(places, lights_m, strict=False)
+    ]
+    return Profile(shapes[:-1], shapes[-1:], 200.0 * (len(shapes) - 1), 200.0)
+
+
+def test_a_light_on_the_way_makes_a_late_entry_more_probable_and_the_median_no_later() -> None:
+    none, one, two = lit(None, None, None), lit(50.0, None, None), lit(50.0, 100.0, None)
+    assert [way.lights_after(0.0) for way in (none, one, two)] == [0, 1, 2]
+    assert [way.lights_after(60.0) for way in (none, one, two)] == [0, 0, 1]
+    dark, red, twice = (told(CRUISING, way, 0.0) for way in (none, one, two))
+    assert dark.p90_s + 10.0 < red.p90_s < twice.p90_s
+    assert dark.p50_s == pytest.approx(red.p50_s, abs=0.5)
+    # Once it is passed, it makes no difference.
+    assert told(CRUISING, one, 60.0) == told(CRUISING, none, 60.0)
+
+
+def test_lights_of_one_crossing_are_one_light() -> None:
+    assert lit(180.0, 0.0, None).lights_after(0.0) == 1
+    assert lit(150.0, 0.0, None).lights_after(0.0) == 2
+
+
+def test_a_light_inside_makes_the_exit_late_and_not_the_entry() -> None:
+    dark, lit_inside = lit(None, None), lit(None, 100.0)
+    assert (lit_inside.lights_after(0.0), lit_inside.lights_inside) == (0, 1)
+    entries = told(CRUISING, lit_inside, 0.0), told(CRUISING, dark, 0.0)
+    assert tuple(entries[0]) == pytest.approx(tuple(entries[1]), abs=1.5)
+    exits = [
+        median_and_range(
+            [(s, weight, known) for weight, _, s, known in arrivals(CRUISING, way, 0.0, None)]
+        )
+        for way in (dark, lit_inside)
+    ]
+    assert exits[0].p90_s + 10.0 < exits[1].p90_s
+    assert exits[0].p50_s == pytest.approx(exits[1].p50_s, abs=0.5)
+
+
 def test_in_a_queue_it_may_take_long() -> None:
     way = Profile.of_lengths(500.0, 100.0)
     creeping = Pace(now_mps=1.5, cruise_mps=15.0, usual_mps=15.0, moved_s=200.0)

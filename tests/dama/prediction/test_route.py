@@ -205,6 +205,35 @@ def test_a_route_is_as_fast_as_its_own_roads() -> None:
     assert to_entry_s(slow) - to_entry_s(fast) == pytest.approx(509.0 / 5.0 - 509.0 / 20.0, abs=8.0)
 
 
+def test_what_the_map_lacks_of_a_route_is_driven_as_the_road_behind_it() -> None:
+    # The map begins 300 m before the portal; the vehicle has just started, 1.2 km before that.
+    roads = (
+        Road("in", line((-300, 0), (0, 0)), onward=(Onward("t", 1.0),), limit_mps=20.0),
+        Road("t", line((0, 0), (600, 0)), covered_by="t", limit_mps=20.0),
+    )
+    known = ObstructionMap([Obstruction("t", roads=roads)])
+
+    def told(route: Line, x: float, y: float = 0.0) -> tuple[float, float]:
+        predictor = Predictor(known, route=route)
+        for second in range(4):
+            predictor.feed(fix(second, x + 2.0 * second, y, 2.0))
+            blockages = now(predictor)
+        assert predictor.track.last is not None
+        (one,) = blockages
+        since_ms = predictor.track.last.time_ms
+        return (one.entry_ms - since_ms) / 1000.0, (one.exit_ms - one.entry_ms) / 1000.0
+
+    straight = line((-1600, 0), (900, 0))
+    entry_s, lasts_s = told(straight, -1500.0)
+    assert entry_s == pytest.approx(1_500.0 / 20.0 + 8.0, abs=4.0)
+    assert lasts_s == pytest.approx(30.0, abs=4.0)
+    # Slight bends may be those of the pen; a corner is one.
+    wavy = line(*((x, 2.0 * (x // 100 % 2)) for x in range(-1600, -300, 100)), (-300, 0), (900, 0))
+    assert told(wavy, -1500.0)[0] == pytest.approx(entry_s, abs=1.0)
+    corners = line((-1600, 0), (-900, 0), (-900, 300), (-600, 300), (-600, 0), (900, 0))
+    assert told(corners, -1500.0)[0] > entry_s + 600.0 / 20.0 + 20.0
+
+
 def test_a_route_elsewhere_changes_nothing() -> None:
     elsewhere = ((-170.0, -80.0), (179.0, -80.0))
     for fixes in (eastwards(-600.0, 20.0), eastwards(-100.0, 20.0)):

@@ -13,7 +13,9 @@ from dama.prediction.same import (
     has_begun,
     is_announced,
     is_same,
+    is_same_passage,
     is_told_again,
+    matched,
 )
 
 NOW_MS = 1_000_000
@@ -95,3 +97,53 @@ def test_a_blockage_that_has_begun_is_told_again_until_its_exit() -> None:
     assert not is_told_again(again, NOW_MS + 60_001, begun)
     assert not is_told_again(span(0, 60, "b"), NOW_MS, begun)
     assert is_told_again(span(20, 60), NOW_MS, begun)
+
+
+def test_the_passages_of_one_obstruction_that_were_predicted_together_differ_by_their_times() -> (
+    None
+):
+    first, second = span(60, name="a"), span(300, name="a")
+    assert is_same(first, second, NOW_MS)
+    assert not is_same_passage(first, second)
+    assert is_same_passage(first, span(64, name="a"))
+    assert is_same_passage(first, span(64))
+    assert not is_same_passage(first, span(60, name="b"))
+
+
+def test_passages_stay_in_their_order_however_long_the_vehicle_is_held_up() -> None:
+    known = [span(300, name="a"), span(60, name="a")]
+    assert matched(known, [span(200, name="a"), span(440, name="a")], NOW_MS) == {0: 1, 1: 0}
+    # One that is left over is the nearest: the first has come, or is passed by.
+    assert matched(known, [span(310, name="a")], NOW_MS) == {0: 0}
+    assert matched(known[:1], [span(62, name="a"), span(310, name="a")], NOW_MS) == {1: 0}
+
+
+def test_what_has_begun_is_not_matched_with_the_way_back() -> None:
+    known = [span(-30, 60, "a"), span(200, name="a")]
+    assert matched(known, [span(-28, 60, "a"), span(260, name="a")], NOW_MS) == {0: 0, 1: 1}
+    assert matched(known, [span(150, name="a")], NOW_MS) == {0: 1}
+
+
+def test_names_are_matched_before_times() -> None:
+    known = [span(60), span(62, name="a"), span(58, name="b")]
+    assert matched(known, [span(61, name="a"), span(63)], NOW_MS) == {0: 1, 1: 0}
+
+
+@given(st.lists(spans, max_size=5), st.lists(spans, max_size=5))
+def test_each_is_matched_once_and_only_with_the_same(known: list[Span], said: list[Span]) -> None:
+    found = matched(known, said, NOW_MS)
+    assert len(set(found.values())) == len(found)
+    for other, one in found.items():
+        assert is_same(known[one], said[other], NOW_MS)
+    # Nothing is left that could be matched.
+    for other in set(range(len(said))) - found.keys():
+        for one in set(range(len(known))) - set(found.values()):
+            assert not is_same(known[one], said[other], NOW_MS)
+    for name in "ab":
+        pairs = sorted(
+            (known[one].entry_ms, said[other].entry_ms)
+            for other, one in found.items()
+            if known[one].obstruction_id == said[other].obstruction_id == name
+            and min(known[one].entry_ms, said[other].entry_ms) > NOW_MS
+        )
+        assert [there for _, there in pairs] == sorted(there for _, there in pairs)
