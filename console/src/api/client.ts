@@ -27,7 +27,7 @@ const PAGE = 1000;
 
 export class Client {
   constructor(
-    private readonly credential: Credential,
+    private credential: Credential,
     private readonly clock: ServerClock,
     readonly base: string = new URL(".", document.baseURI).href,
   ) {}
@@ -35,6 +35,11 @@ export class Client {
   /** What says who asks, for requests to the API that others make: the map's for its tiles. */
   get headers(): Record<string, string> {
     return headersOf(this.credential);
+  }
+
+  /** Takes in what the service has said is to be shown by a user who changes something. */
+  showCsrf(csrf: string | undefined): void {
+    if (csrf !== undefined && "csrf" in this.credential) this.credential = { csrf };
   }
 
   get<T>(path: string, signal?: AbortSignal): Promise<T> {

@@ -275,6 +275,45 @@ export interface Fairness {
   }[];
 }
 
+/** A kind of functions that slices are made of. */
+export interface FunctionKind {
+  name: string;
+  summary: string;
+  cpus: number;
+  memory_mb: number;
+  most_replicas: number;
+}
+
+export interface FunctionOfSlice {
+  name: string;
+  function: string;
+  networks: { network: string; address?: string | null }[];
+  settings: Record<string, unknown>;
+  replicas: number;
+  /** Rises each time that it is healed. */
+  generation: number;
+}
+
+export interface ContainerState {
+  /** The function's name, a point, and which of its replicas it is. */
+  name: string;
+  state: string;
+  health: "healthy" | "unhealthy" | "starting" | "none";
+}
+
+export interface Slice {
+  name: string;
+  tenant: string;
+  site: string;
+  revision: number;
+  networks: { name: string; attachment?: string | null }[];
+  functions: FunctionOfSlice[];
+  state: "waiting" | "running" | "degraded" | "failed" | "ending";
+  reported?: string | null;
+  detail?: string | null;
+  containers: ContainerState[];
+}
+
 /** An event of `/v1/events`: its kind, and its data as it came. */
 export interface ServerEvent {
   kind: string;
