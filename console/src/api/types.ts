@@ -152,6 +152,18 @@ export interface LinkState {
   capacity_reason?: string | null;
   clock_offset_ms?: number | null;
   synchronised: boolean;
+  /** Absent from nodes of earlier versions. */
+  figures?: LinkFigures | null;
+}
+
+/** What is known of a link beyond what plans go by. */
+export interface LinkFigures {
+  rtt_ms?: number | null;
+  queue_ms: number;
+  loss: number;
+  stored_bundles: number;
+  stored_bytes: number;
+  classes: { name: string; streams?: number | null; backlogged_bytes: number }[];
 }
 
 export interface Blockage {

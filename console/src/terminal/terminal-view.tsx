@@ -1,7 +1,7 @@
 /** One terminal: what both directions of its link do, its blockages, and the plans in force. */
 
 import { useState } from "preact/hooks";
-import type { Blockage, LinkName } from "../api/types";
+import type { Blockage, LinkFigures, LinkName } from "../api/types";
 import "../beam/beam.css";
 import { PlanOf } from "../beam/why";
 import { countdown, nextBlockage } from "../fleet/blockage";
@@ -104,6 +104,7 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
         </dd>
         <dt>Measured to carry</dt>
         <dd>{measured}</dd>
+        {state.figures && <FigureFacts figures={state.figures} />}
         <dt>Efficiency</dt>
         <dd>
           {state.efficiency} {state.efficiency_told ? "(told by its modem)" : ""}
@@ -122,6 +123,7 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
           {state.clock_offset_ms !== undefined && state.clock_offset_ms !== null && `, ${state.clock_offset_ms} ms ahead of the service's`}
         </dd>
       </dl>
+      {state.figures && <Classes link={link} classes={state.figures.classes} />}
       <LineChart
         label={`Rates, ${link}`}
         names={["carried", "allowed", "measured to carry"]}
@@ -138,6 +140,39 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
       />
       <p class="note">Drawn since this console was opened; shaded: the link was not up.</p>
     </section>
+  );
+}
+
+function FigureFacts({ figures }: { figures: LinkFigures }) {
+  return (
+    <>
+      <dt>Round trip, queue</dt>
+      <dd>
+        {figures.rtt_ms ?? "unknown"} ms, of which {figures.queue_ms} ms in the link's queue
+      </dd>
+      <dt>Loss</dt>
+      <dd>{Number((100 * figures.loss).toPrecision(2))} % by the link itself</dd>
+      <dt>In custody</dt>
+      <dd>
+        {figures.stored_bundles} bundles, {bytes(figures.stored_bytes)}
+      </dd>
+    </>
+  );
+}
+
+function Classes({ link, classes }: { link: LinkName; classes: LinkFigures["classes"] }) {
+  if (classes.length === 0) return null;
+  const columns: Column[] = ["Class", { number: "Streams" }, { number: "To be sent" }];
+  return (
+    <Table label={`Classes of the ${link} link`} columns={columns}>
+      {classes.map((one) => (
+        <tr key={one.name}>
+          <th scope="row">{one.name}</th>
+          <td class="number">{one.streams ?? "many"}</td>
+          <td class="number">{bytes(one.backlogged_bytes)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

@@ -156,6 +156,7 @@ class Sorter:
             **_carries(link),
             clock_offset_ms=status.clock_offset_ms,
             synchronised=status.synchronised,
+            figures=link.figures and link.figures.model_dump_json(exclude_none=True),
         )
 
     def _position(
