@@ -200,6 +200,7 @@ function Blockages({ node }: { node: number }) {
     <section class="card" aria-labelledby="blockages">
       <h2 id="blockages">Blockages</h2>
       <Failure of={found} />
+      {mayOperate && <Announce key={node} node={node} say={setSaid} />}
       <p role="status">{said}</p>
       {found.value?.blockages.length === 0 && <p>None is expected, and none was observed.</p>}
       <Table label="Blockages, the newest first" columns={mayOperate ? [...BLOCKAGE_COLUMNS, "Action"] : BLOCKAGE_COLUMNS}>
@@ -233,6 +234,34 @@ function Blockages({ node }: { node: number }) {
         ))}
       </Table>
     </section>
+  );
+}
+
+/** Has a terminal planned as blocked; its expected blockage can be withdrawn below. */
+function Announce({ node, say }: { node: number; say: (text: string) => void }) {
+  const live = useLive();
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    const given = new FormData(event.currentTarget as HTMLFormElement);
+    const entry = new Date(live.now() + 1000 * Number(given.get("in"))).toISOString();
+    const body = { entry, duration_ms: Math.round(1000 * Number(given.get("for"))), confidence: 1 };
+    try {
+      await live.client.post(`v1/terminals/${node}/announcements`, body);
+      say("Announced: it is planned for, as if the terminal had said so.");
+    } catch (failure) {
+      say(failure instanceof Error ? failure.message : String(failure));
+    }
+  };
+  return (
+    <form class="tools" aria-label="Announce a blockage" onSubmit={(event) => void submit(event)}>
+      <label>
+        Blocked in, s <input name="in" type="number" min="0" max="3600" step="any" value="10" required />
+      </label>
+      <label>
+        for, s <input name="for" type="number" min="1" max="3600" step="any" value="60" required />
+      </label>
+      <button type="submit">Announce</button>
+    </form>
   );
 }
 
