@@ -8,11 +8,13 @@ import type { Session } from "../api/types";
 import { ServerClock } from "../clock/server-clock";
 import { flawOf, keepUser } from "./session";
 
+/** Taken out of the page while somebody is signed in: its fields are no other form's. */
+const page = document.getElementById("sign-in") as HTMLElement;
+if (page.hidden) page.remove();
+
 /** Shows the form, with why somebody has to sign in again, if so; returns what hides it. */
 export function showSignIn(reason: string | undefined, onSignIn: (credential: Credential) => void): () => void {
-  const page = document.getElementById("sign-in") as HTMLElement;
   const form = page.querySelector("form") as HTMLFormElement;
-  const wasHidden = page.hidden;
   const ended = new AbortController();
   const { signal } = ended;
   let isBusy = false;
@@ -46,14 +48,17 @@ export function showSignIn(reason: string | undefined, onSignIn: (credential: Cr
   say(reason);
   showProvider(signal);
   form.addEventListener("submit", () => void submit(), { signal });
-  page.hidden = false;
-  if (wasHidden) field("name").focus();
+  if (!page.isConnected) {
+    page.hidden = false;
+    document.body.append(page);
+    field("name").focus();
+  }
   // It was sent before this script was there.
   if ("sent" in form.dataset) void submit();
   delete form.dataset.sent;
   return () => {
     ended.abort();
-    page.hidden = true;
+    page.remove();
     form.reset();
     delete form.dataset.sent;
   };
@@ -62,7 +67,7 @@ export function showSignIn(reason: string | undefined, onSignIn: (credential: Cr
 /** Its name is in the page where users sign in by one: a request for it would cost a round trip. */
 function showProvider(signal: AbortSignal): void {
   const provider = document.querySelector<HTMLMetaElement>("[name=provider]")?.content;
-  const link = document.getElementById("provider") as HTMLAnchorElement;
+  const link = page.querySelector("#provider") as HTMLAnchorElement;
   if (!provider) return;
   link.textContent = `Sign in with ${provider}`;
   link.hidden = false;
