@@ -147,6 +147,18 @@ def test_a_blockage_is_announced_for_a_terminal_and_withdrawn(
     until(lambda: not _expected(service, 13), console)
 
 
+def test_what_is_set_of_a_terminal_from_afar_is_shown(
+    console: Page, service: ControlService
+) -> None:
+    go(console, "terminals/14")
+    card = console.get_by_role("region", name=re.compile("^Set from afar"))
+    expect(card).to_contain_text("as its own configuration has it", timeout=PATIENCE_MS)
+    settings = {"classes": [{"name": "bulk", "weight": 5}]}
+    service.call("PUT", "/v1/terminals/14/settings", settings)
+    expect(card).to_contain_text("class bulk: weight: 5", timeout=PATIENCE_MS)
+    expect(card).to_contain_text("waiting")
+
+
 def _expected(service: ControlService, node: int) -> list[Any]:
     path = f"/v1/blockages?terminal={node}&state=predicted"
     found: list[Any] = service.call("GET", path)["blockages"]

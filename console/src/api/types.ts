@@ -287,6 +287,15 @@ export interface Fairness {
   }[];
 }
 
+/** What is set of a terminal from afar; what is left out is as its own configuration has it. */
+export interface TerminalSettings {
+  classes: { name: string; [member: string]: unknown }[];
+  paths: { name: string; [member: string]: unknown }[];
+  set: string;
+  state: "waiting" | "trial" | "applied" | "rolled-back" | "refused";
+  reported?: { received: string; reason?: string | null } | null;
+}
+
 /** A kind of functions that slices are made of. */
 export interface FunctionKind {
   name: string;

@@ -18,6 +18,7 @@ import { Itself } from "./itself";
 import { LastWords } from "./last-words";
 import { LineChart } from "./line-chart";
 import { backlogColumns, outages, rateColumns } from "./series";
+import { SetFromAfar } from "./set-from-afar";
 import { Tags } from "./tags";
 
 const BLOCKAGES_MS = 10_000;
@@ -56,6 +57,7 @@ export default function TerminalView({ route }: { route: Route }) {
       <div class="columns">
         <LastWords vehicle={vehicle} nowMs={live.now()} />
         <Itself key={`itself ${node}`} node={node} />
+        <SetFromAfar key={`set ${node}`} node={node} />
       </div>
       <div class="columns">
         {LINKS.map((link) => (
