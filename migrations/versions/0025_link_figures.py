@@ -1,4 +1,4 @@
-"""What is known of a link beyond what plans go by: round trip, queue, loss, what is stored, classes."""
+"""What is known of a link beyond what plans go by: round trip, queue, loss, custody, classes."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(
     set_file(page, "ground", _GROUND.read_text())
     card = page.get_by_role("region", name="ground", exact=False).first
     expect(card).to_contain_text("waiting", timeout=PATIENCE_MS)
-    expect(card.get_by_role("row", name="firewall")).to_contain_text("exit – between")
+    expect(card.get_by_role("row", name="firewall")).to_contain_text("exit → between")
     report(service, "ground", sick="nat")
     expect(card).to_contain_text("degraded", timeout=PATIENCE_MS)
     expect(card.get_by_role("row", name="nat")).to_contain_text("nat.1: unhealthy")
@@ -76,9 +76,7 @@ def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(
     card.get_by_role("button", name="Heal nat").click()
     expect(card).to_contain_text("waiting", timeout=PATIENCE_MS)
     (nat,) = [
-        one
-        for one in service.call("GET", "/v1/slices/ground")["functions"]
-        if one["name"] == "nat"
+        one for one in service.call("GET", "/v1/slices/ground")["functions"] if one["name"] == "nat"
     ]
     assert nat["generation"] == 2
     # As many as the kind may have are offered, and a kind that may have one alone is not scaled.

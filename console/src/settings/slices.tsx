@@ -121,7 +121,7 @@ function SliceCard({ slice, kinds, change }: CardProps) {
           <tr key={one.name}>
             <th scope="row">{one.name}</th>
             <td>{one.function}</td>
-            <td>{one.networks.map(({ network }) => network).join(" – ")}</td>
+            <td>{one.networks.map(({ network }) => network).join(" → ")}</td>
             <td>
               <Containers of={one} all={slice.containers} />
             </td>

@@ -459,9 +459,7 @@ def test_what_is_known_of_a_link_beyond_plans_is_shown_as_it_was_said(api: Api) 
         {"classes": [{"name": "a", "backlogged_bytes": 0}] * 9},
     ],
 )
-def test_figures_out_of_bounds_have_the_report_refused(
-    api: Api, wrong: dict[str, object]
-) -> None:
+def test_figures_out_of_bounds_have_the_report_refused(api: Api, wrong: dict[str, object]) -> None:
     good = {"queue_ms": 0, "loss": 0.0, "stored_bundles": 0, "stored_bytes": 0, "classes": []}
     taken(api, entry(status(link(figures=good))))
     assert "figures" in refusal(api, status(link(figures={**good, **wrong})))

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use underpass_bundle::{NeighbourFigures, NeighbourId};
 use underpass_capacity::Reason;
 use underpass_cla::Class;
-use underpass_bundle::{NeighbourFigures, NeighbourId};
 use underpass_engine::{Engine, HopId, HopSnapshot, MeasuredLink};
 use underpass_plans::Direction;
 use underpass_reports::{
@@ -53,7 +53,11 @@ impl Reporter {
                 false => Direction::Forward,
             },
             terminal: is_terminal.then_some(config.node.number),
-            classes: config.classes.iter().map(|of| reportable(&of.name)).collect(),
+            classes: config
+                .classes
+                .iter()
+                .map(|of| reportable(&of.name))
+                .collect(),
             efficiencies: Mutex::default(),
         }
     }
