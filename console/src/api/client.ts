@@ -133,8 +133,11 @@ function isTimeout(reason: unknown): boolean {
 async function refusal(response: Response): Promise<ApiError> {
   let detail = `the service answers ${response.status}`;
   try {
-    const problem = (await response.json()) as { detail?: unknown };
+    const problem = (await response.json()) as { detail?: unknown; errors?: { pointer: string; detail: string }[] };
     if (typeof problem.detail === "string") detail = problem.detail;
+    // Of a body: what is wrong where.
+    const first = problem.errors?.[0];
+    if (first) detail += `: ${first.pointer}: ${first.detail}`;
   } catch {
     // No problem document: something between has answered.
   }
