@@ -8,6 +8,16 @@ export interface Span {
   endS: number;
 }
 
+/** By how many seconds a key moves. */
+const STEPS: Record<string, number> = {
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  ArrowRight: 1,
+  ArrowUp: 1,
+  PageDown: -10,
+  PageUp: 10,
+};
+
 type Part = "start" | "end" | "all";
 
 interface Props {
@@ -50,7 +60,7 @@ export function BlockageBar({ span, overS, onChange, onDone }: Props) {
     if (drag) onDone(drag.now);
   };
   const key = (part: Part) => (event: KeyboardEvent) => {
-    const step = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 }[event.key];
+    const step = STEPS[event.key];
     if (step === undefined) return;
     event.preventDefault();
     const now = movedBy(span, part, step, overS);

@@ -52,7 +52,7 @@ out vec4 colour;
 void main() { colour = vec4(v_colour, 1); }`;
 
 /** Two triangles of the rim, two of what is inside it. */
-const CORNERS = Uint8Array.of(0, 1, 2, 1, 2, 3, 4, 5, 6, 5, 6, 7);
+const CORNERS = Uint8Array.of(0, 1, 2, 2, 1, 3, 4, 5, 6, 6, 5, 7);
 /** Half of an arrow's length where there is room for it, and at least. */
 const SIZE_PX = 13;
 const LEAST_PX = 4;

@@ -22,7 +22,7 @@ pub const MAX_VERSION_CHARS: usize = 64;
 const LAST_END_MS: u64 = 253_402_300_799_999;
 
 /// At most so many links are in one status; a node with more sends several.
-pub const MAX_LINKS: usize = 128;
+pub const MAX_LINKS: usize = 100;
 
 /// One report. Node, incarnation, kind and uptime are its identity: no two
 /// reports of a kind have the same, and the later one has the higher.
@@ -344,7 +344,7 @@ mod tests {
             streams: most,
             rate_bps: Some(most),
             plan_version: Some(most),
-            efficiency: Some(0.123_456_789_012_345_67),
+            efficiency: Some(0.123_456_789_012_345),
             measured: Some(MeasuredCapacity {
                 capacity_bps: most,
                 reason: CapacityReason::Limit,
