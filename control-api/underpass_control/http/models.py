@@ -274,7 +274,7 @@ class TrackQuery(Page):
     order: Literal["time", "newest"] = "time"
 
 
-class ClassFigures(Model):
+class ClassFiguresShown(Model):
     """What streams of one class ask of a link; `streams` is absent where there are too many."""
 
     name: str
@@ -282,7 +282,7 @@ class ClassFigures(Model):
     backlogged_bytes: int
 
 
-class LinkFigures(Model):
+class LinkFiguresShown(Model):
     """What is known of a link beyond what plans go by."""
 
     # The smoothed round trip, queues included; absent while it is not known.
@@ -294,7 +294,7 @@ class LinkFigures(Model):
     stored_bundles: int
     stored_bytes: int
     # Those with streams or a backlog.
-    classes: list[ClassFigures]
+    classes: list[ClassFiguresShown]
 
 
 class LinkState(Model):
@@ -331,7 +331,7 @@ class LinkState(Model):
     clock_offset_ms: int | None = None
     synchronised: bool
     # Absent from nodes of earlier versions.
-    figures: LinkFigures | None = None
+    figures: LinkFiguresShown | None = None
 
 
 class LinkList(Model):

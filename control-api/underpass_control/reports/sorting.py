@@ -156,7 +156,7 @@ class Sorter:
             **_carries(link),
             clock_offset_ms=status.clock_offset_ms,
             synchronised=status.synchronised,
-            figures=link.figures and link.figures.model_dump_json(exclude_none=True),
+            figures=_figures(link),
         )
 
     def _position(
@@ -281,6 +281,11 @@ def _count(
         blocked=link.state != "up",
         **_carries(link),
     )
+
+
+def _figures(link: messages.LinkReport) -> str | None:
+    """Return what is known of a link beyond what plans go by, as JSON."""
+    return None if link.figures is None else link.figures.model_dump_json(exclude_none=True)
 
 
 def _carries(link: messages.LinkReport) -> Carries:
