@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Line, Plan, Segment } from "../src/api/types";
+import { movedBy } from "../src/beam/blockage-bar";
 import { compose, ofInterest, stack } from "../src/beam/composed";
 import { reasons, segmentAt } from "../src/beam/reasons";
 import { at, START_MS } from "./made";
@@ -78,5 +79,20 @@ describe("why a terminal has its rate", () => {
     expect(said).toContain("It will be blocked in 20.0 s for 40.0 s");
     expect(said).toContain("it borrows from the others: 120 Mbit, or 4 Mbit/s.");
     expect(said).not.toContain("lends to");
+  });
+});
+
+describe("a blockage that is dragged", () => {
+  const span = { startS: 30, endS: 60 };
+  test("moves as a whole, or by an end, in whole seconds", () => {
+    expect(movedBy(span, "all", 10.4, 120)).toEqual({ startS: 40, endS: 70 });
+    expect(movedBy(span, "start", -10, 120)).toEqual({ startS: 20, endS: 60 });
+    expect(movedBy(span, "end", 10, 120)).toEqual({ startS: 30, endS: 70 });
+  });
+  test("never leaves the line, and never ends before it begins", () => {
+    expect(movedBy(span, "all", -99, 120)).toEqual({ startS: 0, endS: 30 });
+    expect(movedBy(span, "all", 99, 120)).toEqual({ startS: 90, endS: 120 });
+    expect(movedBy(span, "start", 99, 120)).toEqual({ startS: 59, endS: 60 });
+    expect(movedBy(span, "end", -99, 120)).toEqual({ startS: 30, endS: 31 });
   });
 });

@@ -46,6 +46,17 @@ describe("vehicles in motion", () => {
     expect(motion.placeOf(11, 5000)?.x).toBeCloseTo(east(50_000).x, 10);
   });
 
+  test("the fastest glide is known, and none once all are at rest", () => {
+    const motion = new Motion(0);
+    for (const [node, metres] of [[11, 5], [12, 20]] as const) {
+      motion.fix(node, east(0), 90, 0, 0);
+      motion.fix(node, east(metres), 90, 1000, 1000);
+    }
+    // 20 m in a second; of the world's width in a ms.
+    expect(motion.fastest(1500) / METRE).toBeCloseTo(0.02, 4);
+    expect(motion.fastest(2500)).toBe(0);
+  });
+
   test("thousands come and go, and each keeps its own place", () => {
     const motion = new Motion(0);
     for (let node = 1; node <= 5000; node++) motion.fix(node, east(node), 0, 0, 0);

@@ -115,6 +115,17 @@ class Fleet:
                     "sent_bytes": self._sent[node, link],
                     "streams": 3,
                     "rate_bps": rate_bps,
+                    "figures": {
+                        "rtt_ms": 652,
+                        "queue_ms": 40,
+                        "loss": 0.005,
+                        "stored_bundles": 7,
+                        "stored_bytes": 400_000,
+                        "classes": [
+                            {"name": HOSTILE[:20], "streams": 2, "backlogged_bytes": 300_000},
+                            {"name": "bulk", "backlogged_bytes": 100_000},
+                        ],
+                    },
                     **({} if version is None else {"plan_version": version}),
                 }
             )

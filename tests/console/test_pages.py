@@ -107,10 +107,73 @@ def test_what_if_plans_another_blockage_and_changes_nothing(
     assert blockages == []
 
 
+def test_a_blockage_is_dragged_and_planned_when_it_is_let_go(console: Page) -> None:
+    go(console, "beams/east")
+    form = console.get_by_role("region", name="What if?")
+    form.get_by_label("Terminal", exact=True).select_option(label="Bus 12")
+    bar = form.locator(".blockage-bar")
+    bar.scroll_into_view_if_needed()
+    box, blocked = bar.bounding_box(), bar.locator(".blocked").bounding_box()
+    assert box is not None
+    assert blocked is not None
+    console.mouse.move(blocked["x"] + blocked["width"] / 2, blocked["y"] + 5)
+    console.mouse.down()
+    # By a quarter of the two minutes that the line has.
+    console.mouse.move(blocked["x"] + blocked["width"] / 2 + box["width"] / 4, blocked["y"] + 5)
+    console.mouse.up()
+    expect(form.get_by_label("blocked in, s")).to_have_value("60")
+    expect(form.get_by_label("for, s", exact=True)).to_have_value("30")
+    table = form.get_by_role("region", name="What each terminal would have")
+    expect(table.get_by_role("row", name="Bus 12")).to_contain_text("bit", timeout=PATIENCE_MS)
+    form.get_by_role("slider", name="Blocked until").press("ArrowRight")
+    expect(form.get_by_label("for, s", exact=True)).to_have_value("31")
+
+
+def test_a_blockage_is_announced_for_a_terminal_and_withdrawn(
+    console: Page, service: ControlService
+) -> None:
+    go(console, "terminals/13")
+    blockages = console.get_by_role("region", name="Blockages", exact=True)
+    form = blockages.get_by_role("form", name="Announce a blockage")
+    form.get_by_label("Blocked in, s").fill("300")
+    form.get_by_label("for, s", exact=True).fill("45")
+    form.get_by_role("button", name="Announce").click()
+    expect(blockages.get_by_role("status")).to_contain_text("Announced", timeout=PATIENCE_MS)
+    row = blockages.get_by_role("row").filter(has_text="announced").first
+    expect(row).to_contain_text("45 s", timeout=PATIENCE_MS)
+    row.get_by_role("button").click()
+    expect(blockages.get_by_role("status")).to_contain_text("Withdrawn", timeout=PATIENCE_MS)
+    # Others' tests have no blockage of this terminal ahead.
+    until(lambda: not _expected(service, 13), console)
+
+
+def test_what_is_set_of_a_terminal_from_afar_is_shown(
+    console: Page, service: ControlService
+) -> None:
+    go(console, "terminals/14")
+    card = console.get_by_role("region", name=re.compile("^Set from afar"))
+    expect(card).to_contain_text("as its own configuration has it", timeout=PATIENCE_MS)
+    settings = {"classes": [{"name": "bulk", "weight": 5}]}
+    service.call("PUT", "/v1/terminals/14/settings", settings)
+    expect(card).to_contain_text("class bulk: weight: 5", timeout=PATIENCE_MS)
+    expect(card).to_contain_text("waiting")
+
+
+def _expected(service: ControlService, node: int) -> list[Any]:
+    path = f"/v1/blockages?terminal={node}&state=predicted"
+    found: list[Any] = service.call("GET", path)["blockages"]
+    return found
+
+
 def test_a_terminal_shows_both_directions_and_the_plan_in_force(console: Page) -> None:
     go(console, "terminals/11")
     forward = console.get_by_role("region", name="Forward: to the terminal")
     expect(forward).to_contain_text("400 kB in 3 streams", timeout=PATIENCE_MS)
+    expect(forward).to_contain_text("652 ms, of which 40 ms in the link's queue")
+    expect(forward).to_contain_text("0.5 % by the link itself")
+    expect(forward).to_contain_text("7 bundles, 400 kB")
+    classes = forward.get_by_role("region", name="Classes of the forward link")
+    expect(classes.get_by_role("row", name="bulk")).to_contain_text("many")
     chart = forward.get_by_role("img", name="Rates, forward")
     expect(chart.locator("canvas")).to_be_visible()
     until(lambda: near(chart, (10, 91, 181)) > 20, console)

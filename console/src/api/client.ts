@@ -27,7 +27,7 @@ const PAGE = 1000;
 
 export class Client {
   constructor(
-    private readonly credential: Credential,
+    private credential: Credential,
     private readonly clock: ServerClock,
     readonly base: string = new URL(".", document.baseURI).href,
   ) {}
@@ -35,6 +35,11 @@ export class Client {
   /** What says who asks, for requests to the API that others make: the map's for its tiles. */
   get headers(): Record<string, string> {
     return headersOf(this.credential);
+  }
+
+  /** Takes in what the service has said is to be shown by a user who changes something. */
+  showCsrf(csrf: string | undefined): void {
+    if (csrf !== undefined && "csrf" in this.credential) this.credential = { csrf };
   }
 
   get<T>(path: string, signal?: AbortSignal): Promise<T> {
@@ -128,8 +133,11 @@ function isTimeout(reason: unknown): boolean {
 async function refusal(response: Response): Promise<ApiError> {
   let detail = `the service answers ${response.status}`;
   try {
-    const problem = (await response.json()) as { detail?: unknown };
+    const problem = (await response.json()) as { detail?: unknown; errors?: { pointer: string; detail: string }[] };
     if (typeof problem.detail === "string") detail = problem.detail;
+    // Of a body: what is wrong where.
+    const first = problem.errors?.[0];
+    if (first) detail += `: ${first.pointer}: ${first.detail}`;
   } catch {
     // No problem document: something between has answered.
   }

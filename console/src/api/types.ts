@@ -152,6 +152,18 @@ export interface LinkState {
   capacity_reason?: string | null;
   clock_offset_ms?: number | null;
   synchronised: boolean;
+  /** Absent from nodes of earlier versions. */
+  figures?: LinkFigures | null;
+}
+
+/** What is known of a link beyond what plans go by. */
+export interface LinkFigures {
+  rtt_ms?: number | null;
+  queue_ms: number;
+  loss: number;
+  stored_bundles: number;
+  stored_bytes: number;
+  classes: { name: string; streams?: number | null; backlogged_bytes: number }[];
 }
 
 export interface Blockage {
@@ -273,6 +285,54 @@ export interface Fairness {
       blocked_ms: number;
     }[];
   }[];
+}
+
+/** What is set of a terminal from afar; what is left out is as its own configuration has it. */
+export interface TerminalSettings {
+  classes: { name: string; [member: string]: unknown }[];
+  paths: { name: string; [member: string]: unknown }[];
+  set: string;
+  state: "waiting" | "trial" | "applied" | "rolled-back" | "refused";
+  reported?: { received: string; reason?: string | null } | null;
+}
+
+/** A kind of functions that slices are made of. */
+export interface FunctionKind {
+  name: string;
+  summary: string;
+  cpus: number;
+  memory_mb: number;
+  most_replicas: number;
+}
+
+export interface FunctionOfSlice {
+  name: string;
+  function: string;
+  networks: { network: string; address?: string | null }[];
+  settings: Record<string, unknown>;
+  replicas: number;
+  /** Rises each time that it is healed. */
+  generation: number;
+}
+
+export interface ContainerState {
+  /** The function's name, a point, and which of its replicas it is. */
+  name: string;
+  state: string;
+  health: "healthy" | "unhealthy" | "starting" | "none";
+}
+
+export interface Slice {
+  name: string;
+  tenant: string;
+  site: string;
+  revision: number;
+  networks: { name: string; attachment?: string | null }[];
+  functions: FunctionOfSlice[];
+  state: "waiting" | "running" | "degraded" | "failed" | "ending";
+  reported?: string | null;
+  detail?: string | null;
+  containers: ContainerState[];
 }
 
 /** An event of `/v1/events`: its kind, and its data as it came. */

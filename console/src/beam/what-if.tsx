@@ -3,9 +3,13 @@ import { ApiError } from "../api/client";
 import type { LinkName, WhatIf } from "../api/types";
 import { useLive } from "../shell/context";
 import { bits } from "../shell/format";
+import { BlockageBar, type Span } from "./blockage-bar";
 import { CapacityView } from "./capacity-view";
 import { type Composed, compose } from "./composed";
 import { TerminalChoice } from "./terminal-choice";
+
+/** How far ahead a blockage may be dragged, s. */
+const LINE_S = 120;
 
 interface Answer {
   totals: WhatIf["totals"];
@@ -23,12 +27,16 @@ export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
   const [failure, setFailure] = useState<string>();
   const [asking, setAsking] = useState(false);
 
-  const ask = async (event: Event) => {
-    event.preventDefault();
+  const span: Span = { startS: Number(inS) || 0, endS: (Number(inS) || 0) + (Number(forS) || 1) };
+  const setSpan = ({ startS, endS }: Span) => {
+    setInS(String(startS));
+    setForS(String(endS - startS));
+  };
+
+  const ask = async ({ startS, endS }: Span) => {
     const nowMs = live.now();
     const moment = (ms: number) => new Date(ms).toISOString();
-    const entryMs = nowMs + 1000 * Number(inS);
-    const exitMs = entryMs + 1000 * Number(forS);
+    const [entryMs, exitMs] = [nowMs + 1000 * startS, nowMs + 1000 * endS];
     const blockages = node === undefined ? undefined : [{ terminal: node, entry: moment(entryMs), exit: moment(exitMs) }];
     const capacity = mbps === "" ? undefined : [{ from: moment(nowMs), rate_bps: Math.round(1e6 * Number(mbps)) }];
     setAsking(true);
@@ -47,8 +55,20 @@ export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
     <section class="card" aria-labelledby="what-if">
       <h2 id="what-if">What if?</h2>
       <p class="note">Nothing is changed by asking. A blockage here takes the place of all that are expected.</p>
-      <form class="what-if" onSubmit={(event) => void ask(event)}>
+      <form
+        class="what-if"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void ask(span);
+        }}
+      >
         <TerminalChoice beam={beam} value={node} onChange={setNode} />
+        <BlockageBar
+          span={span}
+          overS={Math.max(LINE_S, span.endS)}
+          onChange={setSpan}
+          onDone={(now) => void (node !== undefined && !asking && ask(now))}
+        />
         <label>
           blocked in, s <input type="number" min="0" max="3600" step="any" value={inS} onInput={(e) => setInS(e.currentTarget.value)} />
         </label>

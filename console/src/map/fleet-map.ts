@@ -136,7 +136,7 @@ export class FleetMap {
       const place = mercator(one.longitude, one.latitude);
       this.motion.fix(one.terminal, place, one.heading_deg ?? undefined, Date.parse(one.time), now);
     }
-    this.map.triggerRepaint();
+    this.layer.drawWithin();
   }
 
   /** Brings what changes slowly up to date: colours, countdowns, what was read anew. */
@@ -146,8 +146,11 @@ export class FleetMap {
     const { vehicles } = this.live.fleet;
     this.motion.keep((node) => vehicles.has(node));
     const ahead: { vehicle: Vehicle; inMs: number }[] = [];
+    const bounds = this.map.getBounds();
+    let inSight = 0;
     for (const vehicle of vehicles.values()) {
       if (!vehicle.position) continue;
+      if (bounds.contains([vehicle.position.longitude, vehicle.position.latitude])) inSight += 1;
       // A fix that is known already changes nothing.
       if (!this.motion.has(vehicle.node)) this.takePositions([vehicle.position]);
       const next = nextBlockage(vehicle, now);
@@ -156,7 +159,8 @@ export class FleetMap {
       const soon = health === "up" && next !== undefined && next.inMs < SOON_MS;
       this.motion.look(vehicle.node, LOOKS.indexOf(soon ? "ahead" : health), vehicle.node === this.selected);
     }
-    if (this.motion.changed) this.map.triggerRepaint();
+    this.layer.setInSight(inSight);
+    if (this.motion.changed) this.layer.drawWithin();
     this.fit();
     this.readTrackAgain();
     ahead.sort((a, b) => a.inMs - b.inMs);

@@ -3,7 +3,7 @@
  * that its fixes are apart. So it starts on the next frame after a fix has come, and never leaps
  * back. Without I/O and without a clock; times are ms of one monotonic clock.
  *
- * The numbers lie in one array, as the GPU takes them: a frame costs no work for any vehicle.
+ * The numbers lie in one array, as the GPU takes them: it works out where a vehicle is in a frame.
  */
 
 /** Numbers of each vehicle: two places with their remainders, two times, heading, colour, selected. */
@@ -39,8 +39,6 @@ export class Motion {
   readonly nodes: number[] = [];
   /** What has changed since the last upload: from and to before, in vehicles. */
   changed: [number, number] | undefined;
-  /** When the last glide ends. */
-  movesUntil = 0;
   private readonly places = new Map<number, number>();
   private readonly fixMs = new Map<number, number>();
   /** Times in the array are relative to this, so that 32 bits hold them. */
@@ -82,7 +80,6 @@ export class Motion {
     this.data[at + T1] = this.time(now + glideMs);
     if (heading !== undefined) this.data[at + HEADING] = heading;
     this.fixMs.set(node, fixMs);
-    this.movesUntil = Math.max(this.movesUntil, now + glideMs);
     this.touch(index);
   }
 
@@ -110,6 +107,21 @@ export class Motion {
   placeOf(node: number, now: number): Place | undefined {
     const index = this.places.get(node);
     return index === undefined ? undefined : this.shown(index, now);
+  }
+
+  /** The speed of the fastest glide at a time, of the world's width in a ms; 0 if all are at rest. */
+  fastest(now: number): number {
+    let most = 0;
+    const time = this.time(now);
+    for (let at = 0; at < this.count * STRIDE; at += STRIDE) {
+      const until = this.number(at + T1);
+      if (until <= time) continue;
+      const x = this.number(at + X1) - this.number(at + X0) + this.number(at + X1 + 1) - this.number(at + X0 + 1);
+      const y = this.number(at + Y1) - this.number(at + Y0) + this.number(at + Y1 + 1) - this.number(at + Y0 + 1);
+      const seconds = until - this.number(at + T0);
+      most = Math.max(most, (x * x + y * y) / (seconds * seconds));
+    }
+    return Math.sqrt(most) / 1000;
   }
 
   private shown(index: number, now: number): Place {

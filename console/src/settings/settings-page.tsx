@@ -1,15 +1,17 @@
-/** What is set of many at once: terminals by a file, changes in stages, and maps. */
+/** What is set of many at once: terminals by a file, changes in stages, maps, and slices. */
 
 import { Parts } from "../shell/parts";
 import type { Route } from "../shell/route";
 import { Maps } from "./maps";
 import { Rollouts } from "./rollouts";
+import { Slices } from "./slices";
 import { TerminalFile } from "./terminal-file";
 
 const PARTS = {
   terminals: ["Terminals in bulk", TerminalFile],
   rollouts: ["Rollouts", Rollouts],
   maps: ["Maps", Maps],
+  slices: ["Slices", Slices],
 } as const;
 
 export default function SettingsPage({ route }: { route: Route }) {

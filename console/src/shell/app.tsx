@@ -10,7 +10,7 @@ import { Header } from "./header";
 import { later, loadSmallParts } from "./later";
 import { routeOf, type Route } from "./route";
 import { keepToken, keepUser, keptToken, mayBeSignedIn, tokenOfAddress } from "./session";
-import { SignIn } from "./sign-in";
+import { showSignIn } from "./sign-in";
 
 // What is not seen first is loaded when it is: the first script has to fit one flight of TCP.
 const BeamsPage = later(() => import("../beam/beams-page"), "the beams");
@@ -30,16 +30,14 @@ const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   access: AccessPage,
 };
 
-/** `undefined`: nobody; `"asking"`: there may be a session, which the service is asked for. */
-type Who = Credential | "asking" | undefined;
-
-function whoAtFirst(): Who {
+/** Nobody is `undefined`. A user who may have a session is taken to have one until the service denies it. */
+function whoAtFirst(): Credential | undefined {
   const token = tokenOfAddress() ?? keptToken();
-  return token === undefined ? (mayBeSignedIn() ? "asking" : undefined) : { token };
+  return token === undefined ? (mayBeSignedIn() ? { csrf: "" } : undefined) : { token };
 }
 
 export function App() {
-  const [who, setWho] = useState<Who>(whoAtFirst);
+  const [who, setWho] = useState(whoAtFirst);
   const [reason, setReason] = useState<string>();
 
   const signOut = (why: string | undefined) => {
@@ -62,15 +60,8 @@ export function App() {
     addEventListener("hashchange", take);
     return () => removeEventListener("hashchange", take);
   }, []);
-  useEffect(() => {
-    if (who !== "asking") return;
-    new Client({ csrf: "" }, new ServerClock()).get<Session>("v1/session").then(
-      (session) => signIn({ csrf: session.csrf_token ?? "" }),
-      (error: Error) => signOut(error.message),
-    );
-  }, [who]);
-  if (who === undefined) return <SignIn reason={reason} onSignIn={signIn} />;
-  if (who === "asking") return <p class="starting" role="status">signing in…</p>;
+  useEffect(() => (who ? undefined : showSignIn(reason, signIn)), [who, reason]);
+  if (who === undefined) return null;
   const key = "token" in who ? who.token : who.csrf;
   return <SignedIn key={key} credential={who} onSignOut={signOut} />;
 }
@@ -90,7 +81,13 @@ function SignedIn({ credential, onSignOut }: Props) {
     if ("token" in credential) keepToken(credential.token);
     live.start();
     // What it fails with, the stream of events says, too.
-    live.client.get<Session>("v1/session").then(setSession, () => undefined);
+    live.client.get<Session>("v1/session").then(
+      (found) => {
+        live.client.showCsrf(found.csrf_token ?? undefined);
+        setSession(found);
+      },
+      () => undefined,
+    );
     // What is seen first goes first.
     const rest = setTimeout(loadSmallParts, 1000);
     return () => {

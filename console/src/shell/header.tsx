@@ -66,6 +66,7 @@ function Connection() {
   );
 }
 
+/** The page applies it before anything is drawn. */
 const THEME_KEY = "underpass-theme";
 
 function ThemeButton() {
@@ -74,7 +75,7 @@ function ThemeButton() {
   const change = () => {
     const next = dark ? "light" : "dark";
     localStorage.setItem(THEME_KEY, next);
-    applyTheme();
+    document.documentElement.dataset.theme = next;
     setTheme(next);
   };
   return (
@@ -82,10 +83,4 @@ function ThemeButton() {
       {dark ? "Light" : "Dark"}
     </button>
   );
-}
-
-/** Applies what was chosen; without a choice the system's holds. */
-export function applyTheme(): void {
-  const theme = localStorage.getItem(THEME_KEY);
-  if (theme) document.documentElement.dataset.theme = theme;
 }

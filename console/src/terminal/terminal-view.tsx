@@ -1,7 +1,7 @@
 /** One terminal: what both directions of its link do, its blockages, and the plans in force. */
 
 import { useState } from "preact/hooks";
-import type { Blockage, LinkName } from "../api/types";
+import type { Blockage, LinkFigures, LinkName } from "../api/types";
 import "../beam/beam.css";
 import { PlanOf } from "../beam/why";
 import { countdown, nextBlockage } from "../fleet/blockage";
@@ -18,6 +18,7 @@ import { Itself } from "./itself";
 import { LastWords } from "./last-words";
 import { LineChart } from "./line-chart";
 import { backlogColumns, outages, rateColumns } from "./series";
+import { SetFromAfar } from "./set-from-afar";
 import { Tags } from "./tags";
 
 const BLOCKAGES_MS = 10_000;
@@ -56,6 +57,7 @@ export default function TerminalView({ route }: { route: Route }) {
       <div class="columns">
         <LastWords vehicle={vehicle} nowMs={live.now()} />
         <Itself key={`itself ${node}`} node={node} />
+        <SetFromAfar key={`set ${node}`} node={node} />
       </div>
       <div class="columns">
         {LINKS.map((link) => (
@@ -104,6 +106,7 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
         </dd>
         <dt>Measured to carry</dt>
         <dd>{measured}</dd>
+        {state.figures && <FigureFacts figures={state.figures} />}
         <dt>Efficiency</dt>
         <dd>
           {state.efficiency} {state.efficiency_told ? "(told by its modem)" : ""}
@@ -122,6 +125,7 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
           {state.clock_offset_ms !== undefined && state.clock_offset_ms !== null && `, ${state.clock_offset_ms} ms ahead of the service's`}
         </dd>
       </dl>
+      {state.figures && <Classes link={link} classes={state.figures.classes} />}
       <LineChart
         label={`Rates, ${link}`}
         names={["carried", "allowed", "measured to carry"]}
@@ -138,6 +142,39 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
       />
       <p class="note">Drawn since this console was opened; shaded: the link was not up.</p>
     </section>
+  );
+}
+
+function FigureFacts({ figures }: { figures: LinkFigures }) {
+  return (
+    <>
+      <dt>Round trip, queue</dt>
+      <dd>
+        {figures.rtt_ms ?? "unknown"} ms, of which {figures.queue_ms} ms in the link's queue
+      </dd>
+      <dt>Loss</dt>
+      <dd>{Number((100 * figures.loss).toPrecision(2))} % by the link itself</dd>
+      <dt>In custody</dt>
+      <dd>
+        {figures.stored_bundles} bundles, {bytes(figures.stored_bytes)}
+      </dd>
+    </>
+  );
+}
+
+function Classes({ link, classes }: { link: LinkName; classes: LinkFigures["classes"] }) {
+  if (classes.length === 0) return null;
+  const columns: Column[] = ["Class", { number: "Streams" }, { number: "To be sent" }];
+  return (
+    <Table label={`Classes of the ${link} link`} columns={columns}>
+      {classes.map((one) => (
+        <tr key={one.name}>
+          <th scope="row">{one.name}</th>
+          <td class="number">{one.streams ?? "many"}</td>
+          <td class="number">{bytes(one.backlogged_bytes)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 
@@ -165,6 +202,7 @@ function Blockages({ node }: { node: number }) {
     <section class="card" aria-labelledby="blockages">
       <h2 id="blockages">Blockages</h2>
       <Failure of={found} />
+      {mayOperate && <Announce key={node} node={node} say={setSaid} />}
       <p role="status">{said}</p>
       {found.value?.blockages.length === 0 && <p>None is expected, and none was observed.</p>}
       <Table label="Blockages, the newest first" columns={mayOperate ? [...BLOCKAGE_COLUMNS, "Action"] : BLOCKAGE_COLUMNS}>
@@ -198,6 +236,34 @@ function Blockages({ node }: { node: number }) {
         ))}
       </Table>
     </section>
+  );
+}
+
+/** Has a terminal planned as blocked; its expected blockage can be withdrawn below. */
+function Announce({ node, say }: { node: number; say: (text: string) => void }) {
+  const live = useLive();
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    const given = new FormData(event.currentTarget as HTMLFormElement);
+    const entry = new Date(live.now() + 1000 * Number(given.get("in"))).toISOString();
+    const body = { entry, duration_ms: Math.round(1000 * Number(given.get("for"))), confidence: 1 };
+    try {
+      await live.client.post(`v1/terminals/${node}/announcements`, body);
+      say("Announced: it is planned for, as if the terminal had said so.");
+    } catch (failure) {
+      say(failure instanceof Error ? failure.message : String(failure));
+    }
+  };
+  return (
+    <form class="tools" aria-label="Announce a blockage" onSubmit={(event) => void submit(event)}>
+      <label>
+        Blocked in, s <input name="in" type="number" min="0" max="3600" step="any" value="10" required />
+      </label>
+      <label>
+        for, s <input name="for" type="number" min="1" max="3600" step="any" value="60" required />
+      </label>
+      <button type="submit">Announce</button>
+    </form>
   );
 }
 

@@ -23,6 +23,8 @@ from underpass_control.http.problem import Handler
 _LOG = structlog.get_logger()
 _FOLDER = Path(__file__).parents[1] / "console"
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+# What makes the form usable before the script is there; its own text alone is allowed.
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 # The files beside these are the same, compressed; they are chosen by what the browser takes.
 _COMPRESSED = frozenset({".br", ".gz"})
 _HEADERS = {
@@ -71,9 +73,10 @@ class ConsolePages:
         # Names are looked up here, so that no request can name any other file.
         self._assets: dict[str, Path] = {}
         styles: list[str] = []
+        scripts: list[str] = []
         if self._built:
             text = self._page.read_text(encoding="utf-8")
-            styles = _STYLE.findall(text)
+            styles, scripts = _STYLE.findall(text), _SCRIPT.findall(text)
             if provider is not None:
                 named = f'<meta name="provider" content="{html.escape(provider)}">'
                 self._named = gzip.compress(text.replace("</head>", named + "</head>").encode())
@@ -84,7 +87,7 @@ class ConsolePages:
             }
         else:
             _LOG.warning("the console has not been built: `make console` does it")
-        self._policy = {"Content-Security-Policy": _policy(styles)}
+        self._policy = {"Content-Security-Policy": _policy(styles, scripts)}
 
     def routes(self) -> list[web.RouteDef]:
         """Return them."""
@@ -130,16 +133,15 @@ class ConsolePages:
         return response
 
 
-def _policy(styles: list[str]) -> str:
-    """Return the policy: nothing from elsewhere, no inline script, no style but the page's own."""
-    hashes = [f"'sha256-{base64.b64encode(_sha256(style)).decode()}'" for style in styles]
+def _policy(styles: list[str], scripts: list[str]) -> str:
+    """Return the policy: nothing from elsewhere, nothing inline but what the page itself has."""
     return "; ".join(
         [
             "default-src 'none'",
-            "script-src 'self'",
+            " ".join(["script-src 'self'", *map(_hash, scripts)]),
             "worker-src 'self'",
             "connect-src 'self'",
-            " ".join(["style-src 'self'", *hashes]),
+            " ".join(["style-src 'self'", *map(_hash, styles)]),
             # Icons of the style sheets are data URLs.
             "img-src 'self' data: blob:",
             "base-uri 'none'",
@@ -149,5 +151,6 @@ def _policy(styles: list[str]) -> str:
     )
 
 
-def _sha256(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

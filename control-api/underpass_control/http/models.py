@@ -274,6 +274,29 @@ class TrackQuery(Page):
     order: Literal["time", "newest"] = "time"
 
 
+class ClassFiguresShown(Model):
+    """What streams of one class ask of a link; `streams` is absent where there are too many."""
+
+    name: str
+    streams: int | None = None
+    backlogged_bytes: int
+
+
+class LinkFiguresShown(Model):
+    """What is known of a link beyond what plans go by."""
+
+    # The smoothed round trip, queues included; absent while it is not known.
+    rtt_ms: int | None = None
+    queue_ms: int
+    # Part of the packets that the link loses by itself.
+    loss: float
+    # What the sending node keeps for the other end.
+    stored_bundles: int
+    stored_bytes: int
+    # Those with streams or a backlog.
+    classes: list[ClassFiguresShown]
+
+
 class LinkState(Model):
     """What a direction of a terminal's link does, as the node that sends on it has last said.
 
@@ -307,6 +330,8 @@ class LinkState(Model):
     # How far the node's clock is ahead of the service's, and whether it is synchronised itself.
     clock_offset_ms: int | None = None
     synchronised: bool
+    # Absent from nodes of earlier versions.
+    figures: LinkFiguresShown | None = None
 
 
 class LinkList(Model):

@@ -65,6 +65,25 @@ class MeasuredReport(Message):
         return 0 < self.capacity_bps <= models.MOST_BPS
 
 
+class ClassFigures(Message):
+    """What streams of one class ask of a link."""
+
+    name: Annotated[str, Field(min_length=1, max_length=32, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    streams: Count | None = None
+    backlogged_bytes: Count
+
+
+class LinkFigures(Message):
+    """What is known of a link beyond what plans go by."""
+
+    rtt_ms: Milliseconds | None = None
+    queue_ms: Milliseconds
+    loss: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    stored_bundles: Count
+    stored_bytes: Count
+    classes: Annotated[list[ClassFigures], Field(max_length=8)]
+
+
 class LinkReport(Message):
     """One direction of a terminal's link, as the node that sends on it sees it."""
 
@@ -81,6 +100,7 @@ class LinkReport(Message):
     # As a modem or an operator has told it.
     efficiency: Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)] | None = None
     measured: MeasuredReport | None = None
+    figures: LinkFigures | None = None
 
 
 class ProofReport(Message):

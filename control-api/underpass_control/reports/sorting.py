@@ -156,6 +156,7 @@ class Sorter:
             **_carries(link),
             clock_offset_ms=status.clock_offset_ms,
             synchronised=status.synchronised,
+            figures=_figures(link),
         )
 
     def _position(
@@ -280,6 +281,11 @@ def _count(
         blocked=link.state != "up",
         **_carries(link),
     )
+
+
+def _figures(link: messages.LinkReport) -> str | None:
+    """Return what is known of a link beyond what plans go by, as JSON."""
+    return None if link.figures is None else link.figures.model_dump_json(exclude_none=True)
 
 
 def _carries(link: messages.LinkReport) -> Carries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -47,6 +48,8 @@ class LinkState:
     capacity_reason: str | None = None
     clock_offset_ms: int | None = None
     synchronised: bool = False
+    # JSON, as the node has said it: no plan goes by it.
+    figures: str | None = None
 
     @property
     def key(self) -> tuple[int, str]:
@@ -124,6 +127,8 @@ def shown(state: LinkState) -> dict[str, Any]:
     document = {name: value for name, value in named if value is not None}
     document["time"] = rfc3339(moment_of(document.pop("time_ms")))
     document["received"] = rfc3339(moment_of(document.pop("received_ms")))
+    if state.figures is not None:
+        document["figures"] = json.loads(state.figures)
     return document
 
 
@@ -132,5 +137,7 @@ def of_change(change: Mapping[str, Any]) -> Iterator[LinkState]:
     for one in change["links"]:
         values = {**one, "time_ms": milliseconds_of(one["time"])}
         values["received_ms"] = milliseconds_of(one["received"])
+        if "figures" in one:
+            values["figures"] = json.dumps(one["figures"])
         del values["time"], values["received"]
         yield LinkState(**values)

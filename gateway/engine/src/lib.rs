@@ -68,7 +68,7 @@ pub use planned::{HopPlan, PlanChange, PlanSnapshot};
 pub use policy::{MeteredUse, PathUse, Policy};
 pub use services::Message;
 pub use snapshot::{
-    HopDemand, HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals,
+    ClassDemand, HopDemand, HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals,
 };
 pub use steering::{MigrateError, Migration, TunnelSnapshot};
 pub use streams::StreamKey;

@@ -1,5 +1,7 @@
 //! What operators may see of an engine.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use underpass_bundle::NeighbourId;
 use underpass_cla::{Class, SessionId};
@@ -124,6 +126,19 @@ pub struct HopDemand {
     pub streams: u64,
 }
 
+/// What streams of one class ask of a hop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassDemand {
+    /// Bytes that wait here to be sealed.
+    pub backlogged_bytes: u64,
+    /// Streams that have not ended; none if there are too many to be counted
+    /// each second.
+    pub streams: Option<u64>,
+}
+
+/// So many streams behind a hop are counted by class.
+const MOST_COUNTED: usize = 4_096;
+
 /// What became of streams since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamEvents {
@@ -190,6 +205,27 @@ impl Engine {
             .map(|class| self.agent.backlog_bytes(to, *class));
         demand.backlogged_bytes += sealed.sum::<u64>();
         demand
+    }
+
+    /// The same for each class in turn, without what is sealed.
+    pub fn demand_by_class(&self, id: HopId) -> Vec<(Class, ClassDemand)> {
+        let neighbour = self.hops.get(&id).map(|hop| hop.config.neighbour);
+        let peers = neighbour.map_or_else(Vec::new, |node| self.peers_behind(node));
+        let peers: Vec<_> = peers.iter().filter_map(|of| self.peers.get(*of)).collect();
+        let count: usize = peers.iter().map(|streams| streams.stream_count()).sum();
+        let mut counts = (count <= MOST_COUNTED).then(BTreeMap::<Class, u64>::new);
+        if let Some(counts) = &mut counts {
+            for (_, stream) in peers.iter().flat_map(|streams| streams.streams()) {
+                *counts.entry(stream.class).or_default() += 1;
+            }
+        }
+        let demand = |class: Class| ClassDemand {
+            backlogged_bytes: peers.iter().map(|of| of.backlog(class).bytes).sum(),
+            streams: counts
+                .as_ref()
+                .map(|counts| counts.get(&class).copied().unwrap_or(0)),
+        };
+        self.classes.iter().map(|of| (*of, demand(*of))).collect()
     }
 
     /// Where a session belongs.

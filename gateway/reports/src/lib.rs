@@ -13,9 +13,9 @@ mod outbox;
 mod report;
 
 pub use kinds::{
-    Announcement, Blockage, BlockageSource, CapacityReason, LinkReport, LinkState,
-    MeasuredCapacity, NodeReport, PlanAcknowledgement, Position, SettingsOutcome, SettingsState,
-    Status,
+    Announcement, Blockage, BlockageSource, CapacityReason, ClassFigures, LinkFigures, LinkReport,
+    LinkState, MAX_CLASS_NAME_BYTES, MAX_CLASSES, MeasuredCapacity, NodeReport,
+    PlanAcknowledgement, Position, SettingsOutcome, SettingsState, Status,
 };
 pub use message::{MAX_MESSAGE_BYTES, MAX_REPORTS, Message, MessageError, SERVICE};
 pub use outbox::{Batch, Outbox, Urgency};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::kinds::{
-    Announcement, Blockage, MAX_REASON_BYTES, NodeReport, PlanAcknowledgement, Position,
-    SettingsOutcome, Status,
+    Announcement, Blockage, LinkFigures, MAX_CLASS_NAME_BYTES, MAX_CLASSES, MAX_REASON_BYTES,
+    NodeReport, PlanAcknowledgement, Position, SettingsOutcome, Status,
 };
 
 /// The longest name in a report (of a path, a beam, an obstruction), bytes.
@@ -22,7 +22,7 @@ pub const MAX_VERSION_CHARS: usize = 64;
 const LAST_END_MS: u64 = 253_402_300_799_999;
 
 /// At most so many links are in one status; a node with more sends several.
-pub const MAX_LINKS: usize = 256;
+pub const MAX_LINKS: usize = 100;
 
 /// One report. Node, incarnation, kind and uptime are its identity: no two
 /// reports of a kind have the same, and the later one has the higher.
@@ -100,6 +100,9 @@ pub enum ReportError {
     /// A version of software is empty, too long, or not visible ASCII.
     #[error("version: must have 1 to {MAX_VERSION_CHARS} visible ASCII characters")]
     Version,
+    /// Too many classes.
+    #[error("{0} classes in a link's figures, more than {MAX_CLASSES}")]
+    Classes(usize),
     /// Too many links.
     #[error("{0} links in a status, more than {MAX_LINKS}")]
     Links(usize),
@@ -135,6 +138,9 @@ impl Body {
                 for link in &status.links {
                     name("path", &link.path)?;
                     within("efficiency", link.efficiency, EFFICIENCIES)?;
+                    if let Some(figures) = &link.figures {
+                        check_figures(figures)?;
+                    }
                 }
                 Ok(())
             }
@@ -163,6 +169,15 @@ impl Body {
 
 /// Bits per unit of capacity that a MODCOD may have.
 pub const EFFICIENCIES: RangeInclusive<f64> = 0.001..=1000.0;
+
+fn check_figures(figures: &LinkFigures) -> Result<(), ReportError> {
+    within("loss", Some(figures.loss), 0.0..=1.0)?;
+    if figures.classes.len() > MAX_CLASSES {
+        return Err(ReportError::Classes(figures.classes.len()));
+    }
+    let mut classes = figures.classes.iter();
+    classes.try_for_each(|of| printable("class", &of.name, MAX_CLASS_NAME_BYTES))
+}
 
 fn check_node(node: &NodeReport) -> Result<(), ReportError> {
     let length = (1..=MAX_VERSION_CHARS).contains(&node.version.len());
@@ -234,7 +249,11 @@ impl Stamps {
 
 #[cfg(test)]
 mod tests {
+    use underpass_plans::Direction;
+
     use super::*;
+    use crate::kinds::{CapacityReason, ClassFigures, LinkReport, LinkState, MeasuredCapacity};
+    use crate::message::Message;
 
     fn position(longitude: f64) -> Body {
         Body::Position(Position {
@@ -303,6 +322,57 @@ mod tests {
             assert_eq!(of(version, None), Err(ReportError::Version), "{version:?}");
         }
         assert!(of("1", Some(LAST_END_MS + 1)).is_err());
+    }
+
+    #[test]
+    fn a_status_with_the_most_of_everything_fits_a_message() {
+        let class = |number| ClassFigures {
+            // Each of them takes two bytes in JSON.
+            name: "\"".repeat(MAX_CLASS_NAME_BYTES),
+            streams: Some(number),
+            backlogged_bytes: number,
+        };
+        let most = u64::MAX;
+        let link = |classes| LinkReport {
+            terminal: most,
+            path: "\"".repeat(MAX_NAME_BYTES),
+            direction: Direction::Forward,
+            state: LinkState::Blocked,
+            offered_bytes: most,
+            backlogged_bytes: most,
+            sent_bytes: most,
+            streams: most,
+            rate_bps: Some(most),
+            plan_version: Some(most),
+            efficiency: Some(0.123_456_789_012_345),
+            measured: Some(MeasuredCapacity {
+                capacity_bps: most,
+                reason: CapacityReason::Limit,
+            }),
+            figures: Some(LinkFigures {
+                rtt_ms: Some(most),
+                queue_ms: most,
+                loss: 0.123_456,
+                stored_bundles: most,
+                stored_bytes: most,
+                classes: vec![class(most); classes],
+            }),
+        };
+        let status = |links, classes| {
+            Body::Status(Status {
+                time_ms: Some(most),
+                clock_offset_ms: Some(i64::MIN),
+                synchronised: true,
+                node: None,
+                links: vec![link(classes); links],
+            })
+        };
+        let full = status(MAX_LINKS, MAX_CLASSES);
+        assert_eq!(full.check(), Ok(()));
+        let report = Stamps::new(most).stamp(full, most);
+        assert!(Message::new(vec![report]).encode().is_ok());
+        let more = status(1, MAX_CLASSES + 1).check();
+        assert_eq!(more, Err(ReportError::Classes(MAX_CLASSES + 1)));
     }
 
     #[test]

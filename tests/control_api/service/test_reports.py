@@ -420,3 +420,46 @@ def test_many_posts_at_once_lose_nothing(api: Api) -> None:
     for terminal in (FIRST, SECOND):
         assert sent_bits(api, start, start + 30_000, terminal) == 8 * 3_000
         assert states(api)[terminal, "return"].sent_bytes == 3_000
+
+
+def test_what_is_known_of_a_link_beyond_plans_is_shown_as_it_was_said(api: Api) -> None:
+    figures = {
+        "rtt_ms": 652,
+        "queue_ms": 40,
+        "loss": 0.005,
+        "stored_bundles": 3,
+        "stored_bytes": 12_000,
+        "classes": [
+            {"name": "interactive", "streams": 2, "backlogged_bytes": 400},
+            {"name": "bulk", "backlogged_bytes": 0},
+        ],
+    }
+    later = {**figures, "classes": [], "of a later version": 1}
+    taken(api, entry(status(link(figures=figures))))
+    shown = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
+    assert [one.get("figures") for one in shown if one["link"] == "return"] == [figures]
+    taken(api, entry(status(link(figures=later))))
+    (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
+    assert one["figures"] == {**figures, "classes": []}
+    # A node of an earlier version has been started since.
+    taken(api, entry(status(link())))
+    (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
+    assert "figures" not in one
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"loss": 1.1},
+        {"queue_ms": -1},
+        {"stored_bytes": 2**63},
+        {"classes": [{"name": "", "backlogged_bytes": 0}]},
+        {"classes": [{"name": "x" * 33, "backlogged_bytes": 0}]},
+        {"classes": [{"name": "a\nb", "backlogged_bytes": 0}]},
+        {"classes": [{"name": "a", "backlogged_bytes": 0}] * 9},
+    ],
+)
+def test_figures_out_of_bounds_have_the_report_refused(api: Api, wrong: dict[str, object]) -> None:
+    good = {"queue_ms": 0, "loss": 0.0, "stored_bundles": 0, "stored_bytes": 0, "classes": []}
+    taken(api, entry(status(link(figures=good))))
+    assert "figures" in refusal(api, status(link(figures={**good, **wrong})))

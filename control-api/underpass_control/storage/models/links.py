@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Index, String
+from sqlalchemy import Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from underpass_control.storage.models.base import Base, OfTerminalLink
@@ -41,6 +41,8 @@ class LinkState(OfTerminalLink, Base):
     # How far the node's clock is ahead, and whether it is synchronised by itself.
     clock_offset_ms: Mapped[int | None]
     synchronised: Mapped[bool]
+    # What is known beyond what plans go by, as JSON: it is shown, and nothing is looked up by it.
+    figures: Mapped[str | None] = mapped_column(Text)
 
 
 class LinkUsage(OfTerminalLink, Base):

@@ -66,6 +66,47 @@ pub struct LinkReport {
     /// this is less than what is allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredCapacity>,
+    /// What else is known of it, for people: no plan goes by it. Absent from
+    /// nodes of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub figures: Option<LinkFigures>,
+}
+
+/// What is known of a link beyond what plans go by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkFigures {
+    /// The smoothed round trip, queues included, ms; absent if not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<u64>,
+    /// How long the link's queue holds packets up, ms.
+    pub queue_ms: u64,
+    /// Part of the packets that the link loses by itself, 0 to 1.
+    pub loss: f64,
+    /// Bundles that this node keeps for the node at the other end.
+    pub stored_bundles: u64,
+    /// The bytes of these.
+    pub stored_bytes: u64,
+    /// What each class has open or waiting, at most [`MAX_CLASSES`]; classes
+    /// without either are left out, and so are those with a longer name.
+    pub classes: Vec<ClassFigures>,
+}
+
+/// Classes in a link's figures at most.
+pub const MAX_CLASSES: usize = 8;
+
+/// Bytes of a class's name in them at most.
+pub const MAX_CLASS_NAME_BYTES: usize = 32;
+
+/// What streams of one class ask of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassFigures {
+    /// The class's name.
+    pub name: String,
+    /// Its streams; absent where there are too many streams to count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u64>,
+    /// Bytes that wait to be sealed.
+    pub backlogged_bytes: u64,
 }
 
 /// What a link was measured to carry in the direction of sending.
@@ -98,10 +139,11 @@ pub enum CapacityReason {
 impl Status {
     /// Whether it has news since `earlier`. The passing of time is no news, nor
     /// are bytes on the hop that no client has handed in: the reports
-    /// themselves cause such bytes.
+    /// themselves cause such bytes. Figures go with what is news.
     pub fn has_news(&self, earlier: &Status) -> bool {
         let plain = |link: &LinkReport| LinkReport {
             sent_bytes: 0,
+            figures: None,
             ..link.clone()
         };
         self.synchronised != earlier.synchronised
@@ -180,6 +222,7 @@ mod tests {
             plan_version: Some(7),
             efficiency: None,
             measured: None,
+            figures: None,
         };
         change(&mut link);
         Status {
@@ -221,7 +264,13 @@ mod tests {
     #[test]
     fn time_and_the_reports_own_bytes_are_none() {
         let before = status(|_| {});
-        let mut later = status(|link| link.sent_bytes += 500);
+        let mut later = status(|link| {
+            link.sent_bytes += 500;
+            link.figures = Some(LinkFigures {
+                stored_bundles: 1,
+                ..LinkFigures::default()
+            });
+        });
         later.time_ms = Some(1_001);
         later.clock_offset_ms = Some(4);
         assert!(!later.has_news(&before));

@@ -6,8 +6,8 @@ mod plan;
 mod settings;
 
 pub use link::{
-    Blockage, BlockageSource, CapacityReason, LinkReport, LinkState, MeasuredCapacity, NodeReport,
-    Status,
+    Blockage, BlockageSource, CapacityReason, ClassFigures, LinkFigures, LinkReport, LinkState,
+    MAX_CLASS_NAME_BYTES, MAX_CLASSES, MeasuredCapacity, NodeReport, Status,
 };
 pub use place::{Announcement, Position};
 pub use plan::PlanAcknowledgement;

@@ -33,6 +33,25 @@ fn status(uptime_ms: u64) -> Report {
                 capacity_bps: 655_000,
                 reason: CapacityReason::Limit,
             }),
+            figures: Some(LinkFigures {
+                rtt_ms: Some(652),
+                queue_ms: 40,
+                loss: 0.005,
+                stored_bundles: 3,
+                stored_bytes: 12_000,
+                classes: vec![
+                    ClassFigures {
+                        name: "interactive".into(),
+                        streams: Some(2),
+                        backlogged_bytes: 400,
+                    },
+                    ClassFigures {
+                        name: "bulk".into(),
+                        streams: None,
+                        backlogged_bytes: 0,
+                    },
+                ],
+            }),
         }],
     });
     of_run(body, uptime_ms)
@@ -107,6 +126,7 @@ fn vectors() -> [(&'static str, Vec<Report>); 7] {
         plan_version: None,
         efficiency: None,
         measured: None,
+        figures: None,
     };
     let bare_status = Status {
         time_ms: None,

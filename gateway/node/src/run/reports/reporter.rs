@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use underpass_bundle::{NeighbourFigures, NeighbourId};
 use underpass_capacity::Reason;
 use underpass_cla::Class;
-use underpass_engine::{HopId, HopSnapshot, MeasuredLink};
+use underpass_engine::{Engine, HopId, HopSnapshot, MeasuredLink};
 use underpass_plans::Direction;
 use underpass_reports::{
-    Body, CapacityReason, LinkReport, LinkState, MAX_LINKS, MeasuredCapacity, NodeReport, Status,
+    Body, CapacityReason, ClassFigures, LinkFigures, LinkReport, LinkState, MAX_CLASS_NAME_BYTES,
+    MAX_CLASSES, MAX_LINKS, MeasuredCapacity, NodeReport, Status,
 };
 
 use super::ReportSender;
@@ -27,6 +29,9 @@ pub struct Reporter {
     direction: Direction,
     /// The terminal that this node is; a hub's neighbours are its terminals.
     terminal: Option<u64>,
+    /// The names of the classes, in their order; none where it is too long to
+    /// be reported.
+    classes: Vec<Option<String>>,
     efficiencies: Mutex<BTreeMap<HopId, f64>>,
 }
 
@@ -48,6 +53,11 @@ impl Reporter {
                 false => Direction::Forward,
             },
             terminal: is_terminal.then_some(config.node.number),
+            classes: config
+                .classes
+                .iter()
+                .map(|of| reportable(&of.name))
+                .collect(),
             efficiencies: Mutex::default(),
         }
     }
@@ -110,6 +120,7 @@ impl Reporter {
         self.shell.session_figures();
         let sent = self.shell.transport_totals();
         let efficiencies = self.efficiencies().clone();
+        let stored = self.shell.custody_by_neighbour();
         self.shell.of_each_hop(|engine, hop| {
             let demand = engine.demand(hop.id);
             let of_hop = sent.range((hop.id, None)..=(hop.id, Some(Class(u8::MAX))));
@@ -127,13 +138,52 @@ impl Reporter {
                 plan_version: plan.map(|plan| plan.plan.version()),
                 efficiency: efficiencies.get(&hop.id).copied(),
                 measured: measured(&hop.measured),
+                figures: Some(self.figures(engine, &hop, &stored)),
             }
         })
+    }
+
+    fn figures(
+        &self,
+        engine: &Engine,
+        hop: &HopSnapshot,
+        stored: &BTreeMap<NeighbourId, NeighbourFigures>,
+    ) -> LinkFigures {
+        let ms = |of: Duration| u64::try_from(of.as_millis()).unwrap_or(u64::MAX);
+        let neighbour = NeighbourId(hop.neighbour);
+        let stored = stored.get(&neighbour).copied().unwrap_or_default().used;
+        let mut classes: Vec<ClassFigures> = engine
+            .demand_by_class(hop.id)
+            .into_iter()
+            .filter(|(_, demand)| demand.streams != Some(0) || demand.backlogged_bytes > 0)
+            .filter_map(|(class, demand)| {
+                Some(ClassFigures {
+                    name: self.classes.get(usize::from(class.0))?.clone()?,
+                    streams: demand.streams,
+                    backlogged_bytes: demand.backlogged_bytes,
+                })
+            })
+            .collect();
+        classes.truncate(MAX_CLASSES);
+        LinkFigures {
+            rtt_ms: hop.measured.smoothed_rtt.map(|(_, rtt)| ms(rtt)),
+            queue_ms: ms(hop.measured.queue),
+            // No more of it than is known.
+            loss: (hop.measured.loss * 1e6).round() / 1e6,
+            stored_bundles: stored.bundles,
+            stored_bytes: stored.bytes,
+            classes,
+        }
     }
 
     fn efficiencies(&self) -> MutexGuard<'_, BTreeMap<HopId, f64>> {
         self.efficiencies.lock().unwrap()
     }
+}
+
+fn reportable(name: &str) -> Option<String> {
+    let fits = (1..=MAX_CLASS_NAME_BYTES).contains(&name.len());
+    (fits && !name.contains(char::is_control)).then(|| name.to_owned())
 }
 
 /// A hub's terminals have their parts of the beam by the plan; under it, the

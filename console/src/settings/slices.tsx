@@ -1,0 +1,238 @@
+/** Slices of functions: their chains and health; instantiated, configured, scaled, healed, terminated. */
+
+import { useEffect, useState } from "preact/hooks";
+import { useListed } from "../access/listed";
+import type { Client } from "../api/client";
+import type { ContainerState, FunctionKind, FunctionOfSlice, Slice } from "../api/types";
+import { useLive } from "../shell/context";
+import { useMayOperateOwn } from "../shell/may-operate";
+import { Failure, useRead } from "../shell/read";
+import { Table } from "../shell/table";
+import { download } from "./saved";
+
+/** Sites tell of their slices every five seconds, and no event does. */
+const READ_EVERY_MS = 5_000;
+const KINDS_EVERY_MS = 600_000;
+const BADGES = { running: "up", degraded: "ahead", waiting: "waiting", ending: "waiting", failed: "down" } as const;
+const HEALTH = { healthy: "up", starting: "waiting", unhealthy: "down", none: "silent" } as const;
+
+type Change = (work: () => Promise<unknown>) => Promise<boolean>;
+
+export function Slices() {
+  const { client } = useLive();
+  const { entries, flaw, change, reread } = useListed<Slice>("v1/slices", "slices");
+  const kinds = useRead<{ functions: FunctionKind[] }>(
+    (signal) => client.get("v1/functions", signal),
+    "functions",
+    KINDS_EVERY_MS,
+  );
+  const mayOperate = useMayOperateOwn();
+  useEffect(() => {
+    const timer = setInterval(() => void (document.hidden || reread()), READ_EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <>
+      <p>
+        A slice is a tenant's chain of functions, with networks of its own. Its site's agent runs it, and says how it
+        is.
+      </p>
+      <Failure of={kinds} />
+      {mayOperate && <Instantiate slices={entries ?? []} change={change} />}
+      <p class="flaw" role="alert">
+        {flaw}
+      </p>
+      {entries?.length === 0 && <p>There are none.</p>}
+      {entries?.map((one) => (
+        <SliceCard key={one.name} slice={one} kinds={kinds.value?.functions ?? []} change={change} />
+      ))}
+      {kinds.value && <Kinds kinds={kinds.value.functions} />}
+    </>
+  );
+}
+
+/** A file makes a slice, or sets one anew that is as it is listed here. */
+function Instantiate({ slices, change }: { slices: Slice[]; change: Change }) {
+  const { client } = useLive();
+  const [said, setSaid] = useState<string>();
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const given = new FormData(form);
+    const [name, file] = [String(given.get("name")), given.get("file")];
+    const known = slices.find((one) => one.name === name);
+    setSaid(undefined);
+    const ok = await change(async () => {
+      const body = bodyOf(file instanceof File ? await file.text() : "");
+      await client.send("PUT", pathOf(name), body, known?.revision);
+    });
+    if (!ok) return;
+    form.reset();
+    setSaid(`${name} is ${known ? "set anew" : "instantiated"}: its site's agent runs it.`);
+  };
+  return (
+    <>
+      <form class="tools" aria-label="Set a slice" onSubmit={(event) => void submit(event)}>
+        <label>
+          Name{" "}
+          <input name="name" required maxLength={31} pattern="[a-z][a-z0-9\-]*" autocomplete="off" list="slices" />
+        </label>
+        <label>
+          JSON <input name="file" type="file" required accept=".json" />
+        </label>
+        <button type="submit">Instantiate or configure</button>
+      </form>
+      <datalist id="slices">
+        {slices.map(({ name }) => (
+          <option key={name} value={name} />
+        ))}
+      </datalist>
+      <p role="status">{said}</p>
+    </>
+  );
+}
+
+interface CardProps {
+  slice: Slice;
+  kinds: FunctionKind[];
+  change: Change;
+}
+
+function SliceCard({ slice, kinds, change }: CardProps) {
+  const { client } = useLive();
+  const mayChange = useMayOperateOwn() && slice.state !== "ending";
+  const terminate = () => {
+    const what = `Terminate ${slice.name}? Its containers go, with all that they keep.`;
+    if (confirm(what)) void change(() => client.delete(pathOf(slice.name), slice.revision));
+  };
+  return (
+    <section class="card" aria-labelledby={`slice-${slice.name}`}>
+      <h2 id={`slice-${slice.name}`}>
+        {slice.name} <span class={`badge ${BADGES[slice.state]}`}>{slice.state}</span>
+      </h2>
+      <p>
+        of {slice.tenant}, at the site {slice.site}, revision {slice.revision},{" "}
+        {slice.reported ? `last heard of ${slice.reported.slice(0, 19).replace("T", " ")} UTC` : "not heard of yet"}
+      </p>
+      {slice.detail && <p class="flaw">{slice.detail}</p>}
+      <p>Networks: {slice.networks.map(({ name, attachment }) => (attachment ? `${name} (${attachment})` : name)).join(", ")}</p>
+      <Table label={`Functions of ${slice.name}`} columns={["Function", "Kind", "Between", "Containers", "Actions"]}>
+        {slice.functions.map((one) => (
+          <tr key={one.name}>
+            <th scope="row">{one.name}</th>
+            <td>{one.function}</td>
+            <td>{one.networks.map(({ network }) => network).join(" → ")}</td>
+            <td>
+              <Containers of={one} all={slice.containers} />
+            </td>
+            <td>
+              {mayChange && (
+                <Actions
+                  slice={slice.name}
+                  of={one}
+                  most={kinds.find(({ name }) => name === one.function)?.most_replicas ?? 1}
+                  client={client}
+                  change={change}
+                />
+              )}
+            </td>
+          </tr>
+        ))}
+      </Table>
+      <p class="tools">
+        <button type="button" aria-label={`Download ${slice.name}`} onClick={() => download(fileOf(slice), `${slice.name}.json`)}>
+          Download
+        </button>
+        {mayChange && (
+          <button type="button" aria-label={`Terminate ${slice.name}`} onClick={terminate}>
+            Terminate
+          </button>
+        )}
+      </p>
+    </section>
+  );
+}
+
+function Containers({ of: { name, replicas }, all }: { of: FunctionOfSlice; all: ContainerState[] }) {
+  const found = all.filter((one) => one.name.startsWith(`${name}.`));
+  if (found.length === 0) return <>{replicas} to be made</>;
+  return (
+    <>
+      {found.map((one) => (
+        <span key={one.name} class={`badge ${HEALTH[one.health]}`}>
+          {one.name}: {one.health === "none" ? one.state : one.health}
+        </span>
+      ))}
+    </>
+  );
+}
+
+interface ActionsProps {
+  slice: string;
+  of: FunctionOfSlice;
+  /** So many replicas its kind may have. */
+  most: number;
+  client: Client;
+  change: Change;
+}
+
+function Actions({ slice, of: { name, replicas }, most, client, change }: ActionsProps) {
+  const path = `${pathOf(slice)}/functions/${encodeURIComponent(name)}`;
+  const scale = (count: number) => void change(() => client.send("PUT", `${path}/replicas`, { replicas: count }));
+  return (
+    <span class="tools">
+      {most > 1 && (
+        <select
+          aria-label={`Replicas of ${name}`}
+          value={replicas}
+          onChange={(event) => scale(Number(event.currentTarget.value))}
+        >
+          {Array.from({ length: most }, (_, index) => (
+            <option key={index}>{index + 1}</option>
+          ))}
+        </select>
+      )}
+      <button type="button" aria-label={`Heal ${name}`} onClick={() => void change(() => client.post(`${path}/heal`, undefined))}>
+        Heal
+      </button>
+    </span>
+  );
+}
+
+function Kinds({ kinds }: { kinds: FunctionKind[] }) {
+  const columns = ["Kind", "What it is", { number: "CPUs" }, { number: "Memory" }, { number: "Replicas" }];
+  return (
+    <details>
+      <summary>Kinds of functions</summary>
+      <Table label="Kinds of functions" columns={columns}>
+        {kinds.map((one) => (
+          <tr key={one.name}>
+            <th scope="row">{one.name}</th>
+            <td>{one.summary}</td>
+            <td class="number">{one.cpus}</td>
+            <td class="number">{one.memory_mb} MB</td>
+            <td class="number">{one.most_replicas}</td>
+          </tr>
+        ))}
+      </Table>
+    </details>
+  );
+}
+
+function bodyOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error("The file is no JSON.");
+  }
+}
+
+/** A slice as a file: what sets it so again, under this name or another. */
+function fileOf({ site, networks, functions }: Slice): Blob {
+  const set = functions.map(({ generation: _, ...one }) => one);
+  return new Blob([JSON.stringify({ site, networks, functions: set }, null, 2)], { type: "application/json" });
+}
+
+function pathOf(name: string): string {
+  return `v1/slices/${encodeURIComponent(name)}`;
+}

@@ -1,0 +1,80 @@
+/**
+ * Signs a user in, or takes a token. The form is in the page itself (`index.html`), so that it is
+ * there before any script.
+ */
+
+import { Client, type Credential } from "../api/client";
+import type { Session } from "../api/types";
+import { ServerClock } from "../clock/server-clock";
+import { flawOf, keepUser } from "./session";
+
+/** Taken out of the page while somebody is signed in: its fields are no other form's. */
+const page = document.getElementById("sign-in") as HTMLElement;
+if (page.hidden) page.remove();
+
+/** Shows the form, with why somebody has to sign in again, if so; returns what hides it. */
+export function showSignIn(reason: string | undefined, onSignIn: (credential: Credential) => void): () => void {
+  const form = page.querySelector("form") as HTMLFormElement;
+  const ended = new AbortController();
+  const { signal } = ended;
+  let isBusy = false;
+
+  const say = (flaw: string | undefined) => {
+    (form.querySelector("[role=alert]") as HTMLElement).textContent = flaw ?? "";
+    field("token").setAttribute("aria-invalid", String(flaw !== undefined));
+  };
+  const field = (name: string) => form.elements.namedItem(name) as HTMLInputElement;
+  const submit = async () => {
+    if (isBusy) return;
+    const [name, password, token] = [field("name").value, field("password").value, field("token").value.trim()];
+    const flaw = name && password ? undefined : flawOf(token);
+    say(flaw);
+    if (flaw) return;
+    if (!name || !password) {
+      onSignIn({ token });
+      return;
+    }
+    isBusy = true;
+    try {
+      const nobody = new Client({ csrf: "" }, new ServerClock());
+      const { csrf_token } = await nobody.post<Session>("v1/session", { name, password });
+      if (!signal.aborted) onSignIn({ csrf: csrf_token! });
+    } catch (error) {
+      if (!signal.aborted) say(error instanceof Error ? error.message : String(error));
+      isBusy = false;
+    }
+  };
+
+  say(reason);
+  showProvider(signal);
+  form.addEventListener("submit", () => void submit(), { signal });
+  if (!page.isConnected) {
+    page.hidden = false;
+    document.body.append(page);
+    field("name").focus();
+  }
+  // It was sent before this script was there.
+  if ("sent" in form.dataset) void submit();
+  delete form.dataset.sent;
+  return () => {
+    ended.abort();
+    page.remove();
+    form.reset();
+    delete form.dataset.sent;
+  };
+}
+
+/** Its name is in the page where users sign in by one: a request for it would cost a round trip. */
+function showProvider(signal: AbortSignal): void {
+  const provider = document.querySelector<HTMLMetaElement>("[name=provider]")?.content;
+  const link = page.querySelector("#provider") as HTMLAnchorElement;
+  if (!provider) return;
+  link.textContent = `Sign in with ${provider}`;
+  link.hidden = false;
+  const leave = () => {
+    link.search = `page=${encodeURIComponent(location.hash.slice(2))}`;
+    // Who comes back may be signed in: the service is asked then.
+    keepUser(true);
+  };
+  link.addEventListener("click", leave, { signal });
+}

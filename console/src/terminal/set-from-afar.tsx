@@ -1,0 +1,53 @@
+import { ApiError } from "../api/client";
+import type { TerminalSettings } from "../api/types";
+import { differences } from "../access/differences";
+import { useLive } from "../shell/context";
+import { Failure, useRead } from "../shell/read";
+import { instant } from "./instant";
+
+const READ_MS = 15_000;
+const BADGES = { waiting: "waiting", trial: "waiting", applied: "up", "rolled-back": "down", refused: "down" } as const;
+
+/** In what a terminal's configuration differs from its own file, and what has become of that. */
+export function SetFromAfar({ node }: { node: number }) {
+  const { client } = useLive();
+  const path = `v1/terminals/${node}/settings`;
+  const found = useRead(
+    (signal) =>
+      client.get<TerminalSettings>(path, signal).catch((error: unknown) => {
+        if (error instanceof ApiError && error.status === 404) return "nothing" as const;
+        throw error;
+      }),
+    path,
+    READ_MS,
+  );
+  const set = found.value;
+  return (
+    <section class="card" aria-labelledby="set-from-afar">
+      <h2 id="set-from-afar">
+        Set from afar {set && set !== "nothing" && <span class={`badge ${BADGES[set.state]}`}>{set.state}</span>}
+      </h2>
+      <Failure of={found} />
+      {set === "nothing" && <p>Nothing: all is as its own configuration has it.</p>}
+      {set && set !== "nothing" && (
+        <>
+          <p>
+            Set {instant(Date.parse(set.set))}
+            {set.reported && `, said of it ${instant(Date.parse(set.reported.received))}`}. Other than its own
+            configuration:
+          </p>
+          <ul>
+            {[...lines("class", set.classes), ...lines("path", set.paths)].map((line) => (
+              <li key={line}>{line}</li>
+            ))}
+          </ul>
+          {set.reported?.reason && <p class="flaw">{set.reported.reason}</p>}
+        </>
+      )}
+    </section>
+  );
+}
+
+function lines(what: string, entries: TerminalSettings["classes"]): string[] {
+  return entries.map(({ name, ...rest }) => `${what} ${name}: ${differences(undefined, rest) || "as it is"}`);
+}

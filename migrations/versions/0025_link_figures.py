@@ -1,0 +1,22 @@
+"""What is known of a link beyond what plans go by: round trip, queue, loss, custody, classes."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0025"
+down_revision = "0022"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Apply it."""
+    op.add_column("link_state", sa.Column("figures", sa.Text(), nullable=True))
+
+
+def downgrade() -> None:
+    """Take it back."""
+    with op.batch_alter_table("link_state") as table:
+        table.drop_column("figures")
