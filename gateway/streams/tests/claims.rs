@@ -280,6 +280,30 @@ fn connected_is_told_to_openers_that_ask() {
 }
 
 #[test]
+fn a_traced_stream_takes_its_trace_along_and_tells_when_its_open_was_sealed_and_acknowledged() {
+    let mut pair = Pair::acquainted(Config::default());
+    let trace = TraceContext {
+        trace_id: [7; 16],
+        span_id: [9; 8],
+    };
+    let traced = Open {
+        trace: Some(trace),
+        ..open()
+    };
+    let id = pair.terminal.open(pair.now, traced.clone()).unwrap().1;
+    let silent = pair.terminal.open(pair.now, open()).unwrap().1;
+    assert_eq!(events(&mut pair.terminal), []);
+    pair.exchange();
+    let opened = events(&mut pair.hub);
+    assert!(opened.contains(&Event::Opened { id, open: traced }));
+    assert_eq!(events(&mut pair.terminal), [Event::OpenSealed(id)]);
+    let mux = pair.terminal.current();
+    mux.acknowledged(&[silent]);
+    mux.acknowledged(&[id]);
+    assert_eq!(events(&mut pair.terminal), [Event::OpenAcknowledged(id)]);
+}
+
+#[test]
 fn stop_ends_one_direction_only() {
     let mut pair = Pair::acquainted(Config::default());
     let id = pair.terminal.open(pair.now, open()).unwrap().1;
