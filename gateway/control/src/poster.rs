@@ -266,7 +266,7 @@ impl Run {
             let answer = answer.await;
             let back = Instant::now();
             if let Some(trace) = trace {
-                let outcome = answer.as_ref().map(drop);
+                let outcome = answer.as_ref().map(|_| ());
                 trace.ended(outcome.map_err(ToString::to_string));
             }
             let reply = answer.and_then(|body| {
