@@ -9,14 +9,17 @@ of the plan's. Other requests are sampled by a ratio, each as a trace of its own
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import structlog
 
 from underpass_control.roles import Role
 
@@ -24,6 +27,8 @@ from underpass_control.roles import Role
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Link, Span, SpanContext, Tracer
+
+_LOG = structlog.get_logger()
 
 # Whose word for a trace counts: a node's, for what it has authenticated itself.
 _TRUSTED = frozenset({Role.GATEWAY, Role.OPERATOR, Role.ADMINISTRATOR})
@@ -130,8 +135,8 @@ class Traces:
         since = time.monotonic() - _CAUSE_FOR_S
         found = [self._reports.pop(one) for one in list(self._reports) if one in terminals]
         found.sort(key=lambda one: one[1], reverse=True)
-        contexts = [context for context, at in found if at >= since]
-        return list(dict.fromkeys(contexts))[: _MOST_LINKS + 1]
+        contexts = {context.span_id: context for context, at in found if at >= since}
+        return list(contexts.values())[: _MOST_LINKS + 1]
 
     @contextmanager
     def plan(self, beam: str, link: str, reason: str, causes: list[SpanContext]) -> Iterator[Plan]:
@@ -262,14 +267,32 @@ def _provider(settings: TracesSettings) -> TracerProvider:
     import requests
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+
+    class Exporter(OTLPSpanExporter):
+        """Tells the log once that the collector takes no spans, and once that it does again."""
+
+        _is_failing = False
+
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            result = super().export(spans)
+            is_failing = result is not SpanExportResult.SUCCESS
+            if is_failing and not self._is_failing:
+                _LOG.warning("the collector of traces takes no spans", url=settings.url)
+            elif self._is_failing and not is_failing:
+                _LOG.info("the collector of traces takes spans again", url=settings.url)
+            self._is_failing = is_failing
+            return result
+
+    # It would tell of each try of each batch.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
     session = requests.Session()
     # Proxies and credentials of the environment are not for the collector.
     session.trust_env = False
-    exporter = OTLPSpanExporter(
+    exporter = Exporter(
         endpoint=settings.url.rstrip("/") + "/v1/traces",
         certificate_file=settings.ca_file,
         timeout=_TIMEOUT_S,
