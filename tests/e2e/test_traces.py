@@ -181,8 +181,10 @@ def test_a_collector_that_hangs_fails_or_is_away_hurts_nothing(
     pair = start_pair(options=Options(terminal=settings, hub=settings))
     nodes = [pair.testbed.terminal.node, pair.testbed.hub]
     status = answer if isinstance(answer, int) else None
-    away = contextlib.nullcontext()
-    with away if answer == "away" else Collector(*nodes, answer=status):
+    collector: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    if answer != "away":
+        collector = Collector(*nodes, answer=status)
+    with collector:
         for seed in range(20):
             transfer = download(
                 pair.client, addresses.ORIGIN, _BYTES, route=pair.socks5(), seed=seed
