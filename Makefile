@@ -30,7 +30,8 @@ some = { $(PYTHON) -m pytest --cache-clear $(1) $(2) || { code=$$?; [ $$code -eq
     echo '== UNSTEADY: the tests just named failed beside others, and passed alone'; }; }; }
 
 help:
-	@echo "make demo    the whole system on an emulated satellite hop, until Ctrl-C (root)"
+	@echo "make demo    the whole system on an emulated satellite hop, until Ctrl-C (root);"
+	@echo "             TRACES=http://127.0.0.1:4318 has traces of it sent to a collector"
 	@echo "make test    every test; those that make network namespaces need root"
 	@echo "make lint    formatting, clippy, ruff, mypy"
 	@echo "make bench   the benchmarks, by themselves (root; ARGS=campaign: all of them, eight hours, with report)"

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from underpass_control.alerts.mail import MailServer
     from underpass_control.oidc.configuration import Configuration
     from underpass_control.storage.database import Database
+    from underpass_control.tracing import TracesSettings
 
 # A century: what is meant to last longer has 0.
 _MOST_DAYS, _MOST_HOURS = 36_500.0, 876_000.0
@@ -263,6 +264,39 @@ def serve(
         str,
         typer.Option(envvar="UNDERPASS_MAIL_FROM", help="The address that mails are from."),
     ] = "",
+    traces: Annotated[
+        str,
+        typer.Option(
+            envvar="UNDERPASS_TRACES",
+            help="Send traces (OpenTelemetry) to this collector: http(s)://HOST:4318.",
+        ),
+    ] = "",
+    traces_ca: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="UNDERPASS_TRACES_CA",
+            help="Authorities that its certificate is judged by, PEM. Default: the system's.",
+        ),
+    ] = None,
+    traces_ratio: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            envvar="UNDERPASS_TRACES_RATIO",
+            help="Part of the requests and plans that begin a trace of their own.",
+        ),
+    ] = 0.01,
+    traces_per_s: Annotated[
+        float,
+        typer.Option(
+            "--traces-per-second",
+            min=0.01,
+            max=1000,
+            envvar="UNDERPASS_TRACES_PER_SECOND",
+            help="Traces begun or gone along with at most, whoever asks for them.",
+        ),
+    ] = 10,
     log_format: Annotated[
         logs.Format, typer.Option(envvar="UNDERPASS_LOG_FORMAT", help="For people or programs.")
     ] = logs.Format.CONSOLE,
@@ -297,6 +331,7 @@ def serve(
         provider=_provider(oidc, public_url),
         webhook_networks=_networks("--webhook-networks", webhook_networks),
         mail_server=_mail_server(mail_server, mail_from),
+        traces=_traces(traces, traces_ca, traces_ratio, traces_per_s),
     )
     logs.configure(log_format)
     context = _tls(tls_certificate, tls_key)
@@ -353,6 +388,23 @@ def _mail_server(url: str, sender: str) -> MailServer | None:
         return mail_server_of(url, sender)
     except ValueError as error:
         raise typer.BadParameter(f"--mail-server, --mail-from: {error}") from error
+
+
+def _traces(
+    url: str, ca_file: Path | None, ratio: float, most_per_s: float
+) -> TracesSettings | None:
+    if not url:
+        return None
+    from urllib.parse import urlsplit
+
+    from underpass_control.tracing import TracesSettings
+
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise typer.BadParameter(f"--traces: {url!r} is not http(s)://HOST[:PORT][/PREFIX]")
+    if ca_file is not None and not ca_file.is_file():
+        _fail(f"--traces-ca {ca_file}: there is no such file")
+    return TracesSettings(url, None if ca_file is None else str(ca_file), ratio, most_per_s)
 
 
 def _networks(option: str, text: str) -> tuple[Network, ...]:

@@ -62,6 +62,7 @@ from underpass_control.settings import Settings
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 from underpass_control.storage.positions import PositionWriter
+from underpass_control.tracing import Traces
 
 _LARGEST_BODY_BYTES = 8 << 20
 
@@ -79,9 +80,10 @@ class Service:
         self._metrics.positions_waiting.set_function(lambda: self._writer.waiting)
         self._metrics.clock_offset.set_function(lambda: database.clock.offset_ms / 1000)
         intake = Intake(database, self._changes, self._writer, self._metrics, terminal_state)
+        self._traces = Traces(settings.traces)
         self._newest_plans = NewestPlans(database)
         self.controllers = BeamControllers(
-            database, self._changes, self._metrics, settings, self._newest_plans
+            database, self._changes, self._metrics, settings, self._newest_plans, self._traces
         )
         self._station = Station(
             database, self._changes, self._metrics, held=lambda: self.controllers.followed
@@ -92,7 +94,9 @@ class Service:
         self._callers = Callers(database, settings)
         passwords = Passwords()
         status = ServiceStatus(database, self._metrics)
-        self._plan_streams = PlanStreams(database, self._newest_plans, self._metrics, self._callers)
+        self._plan_streams = PlanStreams(
+            database, self._newest_plans, self._metrics, self._callers, self._traces
+        )
         self.endpoints = [
             *Registry(database, self._changes).endpoints(),
             *TerminalFiles(database, self._changes).endpoints(),
@@ -138,7 +142,9 @@ class Service:
         application = web.Application(
             middlewares=[observed(self._metrics), problems], client_max_size=_LARGEST_BODY_BYTES
         )
-        application.add_routes(route(one, self._callers, self._database) for one in self.endpoints)
+        application.add_routes(
+            route(one, self._callers, self._database, self._traces) for one in self.endpoints
+        )
         application.add_routes(page.routes(self._callers))
         label = None
         if self._settings.provider is not None and self._sign_in is not None:
@@ -183,6 +189,7 @@ class Service:
         await self.controllers.close()
         await self._changes.close()
         await self._database.close()
+        await self._traces.close()
 
     async def _end_streams(self, _application: web.Application) -> None:
         self._events.close()

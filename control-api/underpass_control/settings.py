@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from underpass_control.alerts.mail import MailServer
     from underpass_control.oidc.configuration import Configuration
+    from underpass_control.tracing import TracesSettings
 
 
 @dataclass(frozen=True)
@@ -59,5 +60,7 @@ class Settings:
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     # Where mails of alerts are handed in; None: none are sent.
     mail_server: MailServer | None = None
+    # Where traces go; None: none are made.
+    traces: TracesSettings | None = None
     # Reverse proxies: they say which address a request comes from.
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,16 @@ class Control:
     """
 
     def __init__(
-        self, testbed: Testbed, *, durable_postgresql: bool = False, maps: Sequence[Path] = ()
+        self,
+        testbed: Testbed,
+        *,
+        durable_postgresql: bool = False,
+        maps: Sequence[Path] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it, with what these maps have in its database."""
+        """Start it, with what these maps have in its database, and more in its environment."""
         self._testbed = testbed
+        self._more_environment = dict(environment or {})
         self.namespace = testbed.namespace("control")
         join(testbed.hub, "control", self.namespace, "eth0")
         testbed.hub.ip("address", "add", f"{addresses.HUB_CONTROL}/24", "dev", "control")
@@ -158,6 +164,7 @@ class Control:
     def _environment(self) -> dict[str, str]:
         return {
             **_ENVIRONMENT,
+            **self._more_environment,
             "UNDERPASS_DATABASE": self.database,
             # The planner's matrices are small: more threads only wait for each other.
             "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from tests.drives.island import ISLAND_OSM
 from tests.drives.synthetic import passage_of
 from tests.testbed import addresses, namespace, vehicle
+from tests.testbed import collector as collectors
 from tests.testbed.client.transfer import download
 from tests.testbed.control import BEAM, PORT, REPORTS, Control, ControlError
 from tests.testbed.following import Event, Follower
@@ -88,14 +90,17 @@ def _end_on_signals() -> threading.Event:
 
 
 def _run(ended: threading.Event, testbed: Testbed) -> None:
-    control = Control(testbed, maps=[ISLAND_OSM])
+    collector = os.environ.get("TRACES")
+    traced = {"UNDERPASS_TRACES": collectors.URL} if collector else {}
+    control = Control(testbed, maps=[ISLAND_OSM], environment=traced)
     control.register()
     with (
+        _collector(testbed, control, collector),
         _host_access(testbed.terminal.node, "t") as (host, proxy),
         _host_access(control.namespace, "s") as (_, api),
         Follower(control, _KINDS) as follower,
     ):
-        pair = Pair(testbed, _options(control, host, proxy))
+        pair = Pair(testbed, _options(control, host, proxy, traced=collector is not None))
         _say(_instructions(testbed, pair, control, proxy, api))
         for index in range(_TERMINALS):
             threading.Thread(target=_download, args=(pair, index, ended), daemon=True).start()
@@ -181,6 +186,17 @@ def _download(pair: Pair[Testbed], index: int, ended: threading.Event) -> None:
 
 
 @contextlib.contextmanager
+def _collector(testbed: Testbed, control: Control, url: str | None) -> Iterator[None]:
+    """Pass the nodes' and the service's traces on to a collector of this machine, if one is set."""
+    if url is None:
+        yield
+        return
+    nodes = [terminal.node for terminal in testbed.terminals]
+    with collectors.Collector(*nodes, testbed.hub, control.namespace, forward=url):
+        yield
+
+
+@contextlib.contextmanager
 def _host_access(to: Namespace, suffix: str) -> Iterator[tuple[str, str]]:
     """Join this machine to a namespace; yield its own address there and the other one."""
     third = _free_network()
@@ -203,7 +219,7 @@ def _free_network() -> int:
     return next(third for third in range(256) if f"10.199.{third}." not in used)
 
 
-def _options(control: Control, host: str, proxy: str) -> Options:
+def _options(control: Control, host: str, proxy: str, *, traced: bool) -> Options:
     """The first terminal is the vehicle's: this machine is a client there, and gpsd is."""
     assert _BEAM.return_.rate_bps is not None
     lan = addresses.terminal_lan(0)
@@ -216,13 +232,15 @@ def _options(control: Control, host: str, proxy: str) -> Options:
         for place, address in (("vehicle", lan), ("host", proxy))
     ]
     networks = [addresses.CLIENT_NETWORKS, addresses.CLIENT_NETWORKS6, f"{host}/32"]
-    custody = {"custody": {"durability": "disk"}}
+    both: dict[str, object] = {"custody": {"durability": "disk"}}
+    if traced:
+        both["traces"] = {"url": collectors.URL, "ratio": 1.0}
     edge = {"client_networks": networks, "listener": listeners}
     return Options(
         return_rate_bps=_BEAM.return_.rate_bps // _TERMINALS,
-        terminal={**REPORTS, **custody, "provider": {"may_set": ["class"]}},
+        terminal={**REPORTS, **both, "provider": {"may_set": ["class"]}},
         only={0: {"edge": edge, "positions": vehicle.POSITIONS}},
-        hub={**control.hub_config, **custody},
+        hub={**control.hub_config, **both},
     )
 
 

@@ -81,19 +81,22 @@ def mail_of(server: MailServer, recipient: str, number: int, body: str) -> Email
     news, more = told["news"], told["more"]
     count = f"{len(news) + more} alerts: " if len(news) + more > 1 else ""
     first = news[0]
+    subjects = [one.get("alert") or one["rollout"] for one in news]
     mail = EmailMessage()
     mail["From"], mail["To"] = server.sender, recipient
     # A header has no line breaks, and the text none of its own.
-    subject = f"Underpass: {count}{first['event']}: {first['alert']['text']}"
+    subject = f"Underpass: {count}{first['event']}: {subjects[0]['text']}"
     mail["Subject"] = " ".join(subject.split())[:200]
     mail["Date"] = formatdate(usegmt=True)
     # The same when it comes again, so that it can be recognised.
     mail["Message-ID"] = f"<alert-message-{number}@{server.sender.rpartition('@')[2]}>"
     mail["Auto-Submitted"] = "auto-generated"
     lines: list[str] = []
-    for one in news:
+    for one, subject_of in zip(news, subjects, strict=True):
         lines.append(f"event: {one['event']}")
-        lines += [f"{name}: {value}" for name, value in one["alert"].items()]
+        # What a terminal has said is in some values: no line but these begins with a name.
+        values = ((name, " ".join(str(value).split())) for name, value in subject_of.items())
+        lines += [f"{name}: {value}" for name, value in values]
         lines.append("")
     if more:
         lines += [f"and {more} more: the console and GET /v1/alerts have them", ""]

@@ -104,7 +104,7 @@ async def _tell(
 ) -> None:
     """Tell of alerts that have begun or are over: those who follow, and all targets."""
     news = [News(event, alerts.shown(row)) for row in rows]
-    for change in listed("alerts", (one.alert for one in news)):
+    for change in listed("alerts", (one.subject for one in news)):
         publish(change)
     lost = await alerts.tell(connection, news, now_ms)
     if lost:

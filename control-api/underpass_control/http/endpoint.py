@@ -25,6 +25,8 @@ from underpass_control.http.tenancy import Tenancy, check_tenancy, check_vehicle
 from underpass_control.roles import Role
 from underpass_control.storage import scope
 from underpass_control.storage.database import Database
+from underpass_control.tracing import Request as TracedRequest
+from underpass_control.tracing import Traces
 
 # An agent has its own endpoints, and nothing else.
 AGENTS = frozenset({Role.AGENT})
@@ -58,6 +60,8 @@ class Call:
     is_recorded: bool = False
     # The body of an endpoint that takes something else than JSON.
     content: bytes = b""
+    # Its trace, if it is traced.
+    trace: TracedRequest | None = None
     _query: BaseModel | None = None
     _body: BaseModel | None = None
 
@@ -144,8 +148,10 @@ class Endpoint:
     recorded: bool = False
 
 
-def route(endpoint: Endpoint, callers: Callers, database: Database) -> web.RouteDef:
+def route(endpoint: Endpoint, callers: Callers, database: Database, traces: Traces) -> web.RouteDef:
     """Return the endpoint for aiohttp's router."""
+    # A stream lasts for hours: what goes out on it has spans of its own.
+    is_stream = endpoint.media_type == "text/event-stream"
 
     async def answered(call: Call) -> web.StreamResponse:
         if not all(text.isprintable() for text in call.path.values()):
@@ -177,7 +183,15 @@ def route(endpoint: Endpoint, callers: Callers, database: Database) -> web.Route
             callers.admit(request)
         call = Call(request, caller, request.match_info, callers.address(request))
         with scope.within(None if caller is None else caller.tenant):
-            return await answered(call)
+            if is_stream:
+                return await answered(call)
+            role = None if caller is None else caller.role
+            traced = traces.request(endpoint.method, endpoint.path, role, request.headers)
+            with traced as call.trace:
+                response = await answered(call)
+                if call.trace is not None:
+                    call.trace.answered(response.status)
+                return response
 
     return web.route(endpoint.method, endpoint.path, handler)
 

@@ -19,6 +19,7 @@ from underpass_control.planning.newest_plans import Key, NewestPlans
 from underpass_control.roles import Role
 from underpass_control.storage import settings
 from underpass_control.storage.database import Database, DatabaseLostError
+from underpass_control.tracing import Traces
 
 MOST_STREAMS = 2_000
 # A comment keeps NATs and proxies from forgetting the connection, and finds those who have gone.
@@ -35,12 +36,18 @@ class PlanStreams:
     """The endpoint of plans, and of terminals' settings, for gateways."""
 
     def __init__(
-        self, database: Database, newest_plans: NewestPlans, metrics: Metrics, callers: Callers
+        self,
+        database: Database,
+        newest_plans: NewestPlans,
+        metrics: Metrics,
+        callers: Callers,
+        traces: Traces,
     ) -> None:
         self._database = database
         self._newest_plans = newest_plans
         self._metrics = metrics
         self._callers = callers
+        self._traces = traces
         self._open = 0
         self._ending = asyncio.Event()
 
@@ -117,7 +124,8 @@ class PlanStreams:
                 continue
             sent[key] = outgoing.version
             head = f"id: {write_id(sent)}\nevent: plan\ndata: ".encode()
-            await out.send(head + outgoing.document + b"\n\n")
+            with self._traces.push(key[0], key[1].value, outgoing.version, gateway):
+                await out.send(head + outgoing.document + b"\n\n")
 
     async def _send_settings(self, out: EventResponse, gateway: int, sent: dict[int, int]) -> None:
         """Send the settings of the gateway's terminals that are newer than what was sent.

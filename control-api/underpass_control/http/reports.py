@@ -73,9 +73,17 @@ class Reports:
             detail = str(error) if busy else "a terminal has just been deleted; send it again"
             later = {"Retry-After": "1"}
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=later) from error
+        if call.trace is not None:
+            call.trace.reports_of(_named(post))
         return Receipt(
             accepted=len(post.reports) - len(refused),
             refused=[RefusedReport(index=one.index, detail=one.detail) for one in refused],
             received_ms=received_ms,
             answered_ms=self._clock.now_ms(),
         )
+
+
+def _named(post: ReportPost) -> set[int]:
+    """Return the nodes that a post has reports of, as far as it names any."""
+    nodes = (document.get("node") for document in post.reports if isinstance(document, dict))
+    return {node for node in nodes if isinstance(node, int)}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -35,6 +35,11 @@ from underpass_control.settlement.settler import Settler
 from underpass_control.storage import expectations, habits, interventions, learned
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
+from underpass_control.tracing import Plan as TracedPlan
+from underpass_control.tracing import Traces
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
 
 _LOG = structlog.get_logger()
 # Changes that come within this time go into the same plan.
@@ -58,6 +63,7 @@ class Tools:
     metrics: Metrics
     settings: Settings
     newest_plans: NewestPlans
+    traces: Traces
     # Who holds the leases, and of which beams they are certainly held now.
     holder: str
     held: Callable[[], Collection[str]]
@@ -201,9 +207,10 @@ class BeamController:
             return True
         due = self._planner.due(now_ms)
         began = time.monotonic()
+        causes = self._tools.traces.causes(self._knowledge.nodes) if due else []
         # If one link fails, the other one's work is still waited for.
         ends = await asyncio.gather(
-            *(self._plan(link, reason, heard) for link, reason in due.items()),
+            *(self._plan(link, reason, heard, causes) for link, reason in due.items()),
             return_exceptions=True,
         )
         for end in ends:
@@ -266,7 +273,15 @@ class BeamController:
             else:
                 self._knowledge.take(kind, data)
 
-    async def _plan(self, link: Link, reason: Reason, heard: float | None) -> None:
+    async def _plan(
+        self, link: Link, reason: Reason, heard: float | None, causes: list[SpanContext]
+    ) -> None:
+        with self._tools.traces.plan(self.beam, link.value, reason.value, causes) as traced:
+            await self._make(link, reason, heard, traced)
+
+    async def _make(
+        self, link: Link, reason: Reason, heard: float | None, traced: TracedPlan
+    ) -> None:
         now_ms = self._tools.database.clock.now_ms()
         delay_ms = self._delays.of(link)
         async with self._tools.database.reading() as connection:
@@ -282,11 +297,11 @@ class BeamController:
             self._planner.refused(link, now_ms)
             return
         metrics.planning_seconds.observe(time.perf_counter() - began)
-        await self._store(worked, reason)
+        await self._store(worked, reason, traced)
         if heard is not None:
             metrics.report_to_plan_seconds.observe(time.monotonic() - heard)
 
-    async def _store(self, worked: _Worked, reason: Reason) -> None:
+    async def _store(self, worked: _Worked, reason: Reason, traced: TracedPlan) -> None:
         link = worked.request.link
         async with self._tools.newest_plans.making((self.beam, link)) as made:
             async with self._tools.changes.transaction() as (connection, publish):
@@ -299,6 +314,7 @@ class BeamController:
                     fence=self.fence,
                     reason=reason.value,
                 )
+            traced.stored(plan.version)
             made(plan.version, worked.wire)
         self._planner.taken(worked.request, worked.plan)
         self._knowledge.planned(link, plan.version, worked.wire)

@@ -25,6 +25,7 @@ from underpass_control.storage import habits
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.learned import load_map
+from underpass_control.tracing import Traces
 
 _LOG = structlog.get_logger()
 _END_WITHIN_S = 3.0
@@ -44,10 +45,11 @@ class BeamControllers:
         metrics: Metrics,
         settings: Settings,
         newest_plans: NewestPlans,
+        traces: Traces,
     ) -> None:
         holder = f"{socket.gethostname()[:64]}:{os.getpid()}:{secrets.token_hex(4)}"
         self._tools = Tools(
-            database, changes, metrics, settings, newest_plans, holder, lambda: self.held
+            database, changes, metrics, settings, newest_plans, traces, holder, lambda: self.held
         )
         self._renewal = Renewal(database, changes, holder, self._renewed)
         # The leases that were held when they were last renewed.

@@ -14,11 +14,13 @@ from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.access import audit
+from underpass_control.alerts.messages import News
+from underpass_control.instants import moment_of, rfc3339
 from underpass_control.metrics import Metrics
 from underpass_control.repeating import repeat
 from underpass_control.rollouts.documents import NOTHING, laid_over
 from underpass_control.rollouts.stages import Member, Progress, State, Step, next_step
-from underpass_control.storage import rollouts, settings
+from underpass_control.storage import alerts, rollouts, settings
 from underpass_control.storage.changes import Changes, Publish
 from underpass_control.storage.database import Database
 
@@ -128,7 +130,24 @@ class _Turn:
             level("a rollout is " + action, rollout=row.id, name=row.name, reason=step.reason)
         if step.state is State.STOPPED and self._state is State.RUNNING:
             metrics.rollouts_stopped.inc()
+            await self._tell_stopped(row, metrics)
         self._publish(rollouts.change_of(row, action))
+
+    async def _tell_stopped(self, row: Row[Any], metrics: Metrics) -> None:
+        """Have the targets of alerts told: in the transaction that stops it, and so once."""
+        about = {
+            "id": row.id,
+            "name": row.name,
+            "stage": row.stage,
+            "reason": row.reason,
+            "since": rfc3339(moment_of(self._now_ms)),
+            "text": f"rollout {row.id} ({row.name}) has stopped: {row.reason}",
+        }
+        news = News("stopped", about, "rollout")
+        lost = await alerts.tell(self._connection, [news], self._now_ms)
+        if lost:
+            metrics.alert_messages.labels("no room").inc(lost)
+            _LOG.warning("too many messages wait: a stopped rollout is not told", rollout=row.id)
 
     async def _note_moved(self) -> None:
         await rollouts.put_members(

@@ -18,7 +18,7 @@ mod trust;
 
 pub use contact::{Contact, State};
 pub use follower::{Follower, Following, Planned};
-pub use poster::{Poster, PosterConfig, Posting, Teller};
+pub use poster::{PostTrace, Poster, PosterConfig, Posting, Teller};
 pub use queue::{Figures, Lane, Taken};
 pub use service::{ConfigError, Service, ServiceConfig, ServiceError};
 pub use spool::SpoolError;

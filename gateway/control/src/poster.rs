@@ -27,6 +27,20 @@ pub trait Teller: Send + Sync + 'static {
     /// The service's clock showed `control_ms`, ms since the Unix epoch, at an
     /// instant.
     fn control_time(&self, at: Instant, control_ms: u64);
+
+    /// The trace of the post of routine reports that begins now, if it has one.
+    fn trace_post(&self) -> Option<Box<dyn PostTrace>> {
+        None
+    }
+}
+
+/// The trace of one post.
+pub trait PostTrace: Send {
+    /// What tells the service of it (W3C Trace Context).
+    fn traceparent(&self) -> String;
+
+    /// The post is over.
+    fn ended(self: Box<Self>, outcome: Result<(), String>);
 }
 
 /// How reports are posted and kept.
@@ -239,10 +253,22 @@ impl Run {
         });
         let body = post(self.node, utc_ms(), posted);
         let service = self.service.clone();
+        let trace = match lane {
+            Lane::Routine => self.teller.trace_post(),
+            _ => None,
+        };
         self.posts.spawn(async move {
             let sent = Instant::now();
-            let answer = service.post("/v1/reports", body, MAX_ANSWER_BYTES).await;
+            let traceparent = trace.as_ref().map(|trace| trace.traceparent());
+            let (path, json) = ("/v1/reports", "application/json");
+            let traceparent = traceparent.as_deref();
+            let answer = service.send(path, json, body.into(), traceparent, MAX_ANSWER_BYTES);
+            let answer = answer.await;
             let back = Instant::now();
+            if let Some(trace) = trace {
+                let outcome = answer.as_ref().map(|_| ());
+                trace.ended(outcome.map_err(ToString::to_string));
+            }
             let reply = answer.and_then(|body| {
                 let answer = serde_json::from_slice(&body);
                 let answer = answer.map_err(|error| ServiceError::Answer(error.to_string()))?;

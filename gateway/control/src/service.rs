@@ -136,10 +136,30 @@ impl Service {
     /// # Errors
     /// When there is no answer, or another one than 200.
     pub async fn post(&self, path: &str, body: String, most: usize) -> Result<Bytes, ServiceError> {
-        let request = self
+        let json = "application/json";
+        self.send(path, json, body.into(), None, most).await
+    }
+
+    /// Posts a body of this media type, within the trace that `traceparent`
+    /// names; the body of the answer, which has at most `most` bytes.
+    ///
+    /// # Errors
+    /// When there is no answer, or another one than 200.
+    pub async fn send(
+        &self,
+        path: &str,
+        media_type: &str,
+        body: Bytes,
+        traceparent: Option<&str>,
+        most: usize,
+    ) -> Result<Bytes, ServiceError> {
+        let mut request = self
             .request(Method::POST, path)?
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::from(body));
+            .header(CONTENT_TYPE, media_type);
+        if let Some(traceparent) = traceparent {
+            request = request.header("traceparent", traceparent);
+        }
+        let request = request.body(Full::from(body));
         let timeout = self.config.timeout;
         let exchange = async {
             let answer = self.exchange(request).await?;

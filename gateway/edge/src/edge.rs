@@ -26,6 +26,7 @@ use crate::relay::{HeldRelay, Relayed, Relays};
 use crate::stream::{Conduit, OpenRequest, Outlet, Protocol, Target};
 use crate::switch::Switch;
 use crate::throttle::Throttle;
+use crate::traces::Traces;
 
 /// Why an edge cannot start.
 #[derive(Debug, Error)]
@@ -66,6 +67,7 @@ pub struct Edge {
     relays: Arc<Relays>,
     flows: Arc<Flows>,
     accounts: Arc<OnceLock<Arc<dyn Accounts>>>,
+    traces: Arc<OnceLock<Arc<dyn Traces>>>,
     paused: watch::Sender<bool>,
     /// The listening sockets, by the listeners' names.
     sockets: Vec<(String, OwnedFd)>,
@@ -123,8 +125,10 @@ impl Edge {
             relays: Arc::default(),
             flows: Arc::new(Flows::new(classifier.clone())),
             accounts: Arc::default(),
+            traces: Arc::default(),
         };
         let accounts = ways.accounts.clone();
+        let traces = ways.traces.clone();
         let relays = ways.relays.clone();
         let flows = ways.flows.clone();
         let failures = Arc::<Mutex<Throttle>>::default();
@@ -161,6 +165,7 @@ impl Edge {
             relays,
             flows,
             accounts,
+            traces,
             paused: watch::Sender::new(false),
             sockets,
         };
@@ -241,6 +246,11 @@ impl Edge {
         let _ = self.accounts.set(accounts);
     }
 
+    /// Traces exchanges by `traces` from now on; who was named first stays.
+    pub fn trace_by(&self, traces: Arc<dyn Traces>) {
+        let _ = self.traces.set(traces);
+    }
+
     /// The listening sockets, by the listeners' names.
     pub fn sockets(&self) -> &[(String, OwnedFd)] {
         &self.sockets
@@ -304,6 +314,7 @@ impl Edge {
             protocol: Protocol::Transparent,
             class: Class(0),
             awaits_outcome: false,
+            trace: None,
         };
         self.flows.watch_again(conduit, Owner::Peer(peer), &request)
     }

@@ -24,6 +24,7 @@ pub mod speed;
 pub mod stream;
 mod switch;
 pub mod throttle;
+pub mod traces;
 pub mod transparent;
 
 pub use account::{Accounts, Ended};

@@ -445,6 +445,7 @@ mod tests {
                 },
                 client: None,
                 report_connected: false,
+                trace: None,
             };
             let (_, id) = there.open(now, open).expect("it opens");
             let Some(Sealed::Payload { parts, .. }) = there.poll_payload(named, 4096) else {
@@ -537,6 +538,7 @@ mod tests {
                         target,
                         client: None,
                         report_connected: false,
+                        trace: None,
                     };
                     let opened = peers.open(now, peer, |streams| streams.open(now, request));
                     open.push((peer, opened.unwrap().1));

@@ -46,6 +46,7 @@ mod state_files;
 mod status;
 mod switch;
 mod top;
+mod traces;
 mod upgrade;
 
 use std::process::ExitCode;

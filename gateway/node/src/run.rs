@@ -73,6 +73,7 @@ use crate::security::Security;
 use crate::shell::{self, Directory, LinkBeacons, Shell, StreamOutlet};
 use crate::speed_test::SpeedTest;
 use crate::state_files;
+use crate::traces::Tracer;
 use crate::upgrade::{
     self, Channel, EarlySessions, HandOver, Launcher, Predecessor, Sockets, TakeOverError,
 };
@@ -340,7 +341,19 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     tasks.extend(exchanges);
     let started = Instant::now();
     let control_clock = Arc::new(ControlClock::default());
-    let reporting = Reporting::start(&config, &shell, &control_clock, &security, counted, started)?;
+    let tracer = Tracer::start(&config)?;
+    if let Some(tracer) = &tracer {
+        tasks.push(background(tracer.clone().follow(shell.link_events())));
+    }
+    let reporting = Reporting::start(
+        &config,
+        &shell,
+        &control_clock,
+        &security,
+        counted,
+        started,
+        tracer.as_ref(),
+    )?;
     let report_sender = reporting.sender.clone();
     let acknowledge = acknowledge_plans(report_sender.clone());
     let (plans, telling) = Plans::start(&current, &shell, &control_clock, acknowledge);
@@ -433,6 +446,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let edge = Arc::new(edge);
     let accounts = Arc::new(Accounts::new(&config).map_err(RunError::AccessLog)?);
     edge.account_to(accounts.clone());
+    if let Some(tracer) = &tracer {
+        edge.trace_by(tracer.clone());
+    }
     let cdni = config.cdni.as_ref();
     let cdni = cdni.map(|source| cdni::start(source, edge.flows()));
     let cdni = cdni.transpose()?;
@@ -466,6 +482,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         clients.clone(),
         relays,
         edge.flows().clone(),
+        tracer.clone(),
     );
     tasks.push(background(served));
     let followed = dialler.clone();
@@ -560,6 +577,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         custody: open_custody.clone(),
         edge: edge.clone(),
         accounts,
+        tracer: tracer.clone(),
         interceptor: interceptor.clone(),
         deferred,
         reporter,
@@ -623,7 +641,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     tokio::select! {
         () = stop.wait() => {}
         () = hand_over.done() => {
-            return part(&config, &shell, &edge, &mut stop).await;
+            let parted = part(&config, &shell, &edge, &mut stop).await;
+            finish_traces(tracer).await;
+            return parted;
         }
     }
     tracing::info!(drain_s = config.node.drain_s, "draining");
@@ -666,8 +686,16 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         let _ = std::fs::remove_file(&applications.socket);
     }
     let _ = std::fs::remove_file(&config.api.socket);
+    finish_traces(tracer).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Sends the last spans, on a thread that may wait for them.
+async fn finish_traces(tracer: Option<Arc<Tracer>>) {
+    if let Some(tracer) = tracer {
+        let _ = tokio::task::spawn_blocking(move || tracer.finish()).await;
+    }
 }
 
 /// The name of an edge listener's socket.

@@ -24,5 +24,6 @@ pub use mux::{
 };
 pub use peer::{Epoch, FormerLimit, Peer, PeerState};
 pub use wire::{
-    Announcement, Frame, Header, Hello, Open, ResetCode, StreamId, Target, WireError, decode_frames,
+    Announcement, Frame, Header, Hello, Open, ResetCode, StreamId, Target, TraceContext, WireError,
+    decode_frames,
 };

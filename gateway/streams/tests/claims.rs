@@ -6,8 +6,8 @@ use bytes::Bytes;
 use pair::{CLASS, CONTROL, Pair, events, joined, open, payloads, read_all, sealed};
 use underpass_cla::Class;
 use underpass_streams::{
-    Announcement, Config, Event, Frame, OpenError, Peer, ResetCode, Sealed, Side, StreamError,
-    StreamId, StreamState, Windows, WriteError, decode_frames,
+    Announcement, Config, Event, Frame, Open, OpenError, Peer, ResetCode, Sealed, Side,
+    StreamError, StreamId, StreamState, TraceContext, Windows, WriteError, decode_frames,
 };
 
 fn windows(bytes: u64) -> Config {
@@ -277,6 +277,36 @@ fn connected_is_told_to_openers_that_ask() {
     pair.hub.current().connected(silent).unwrap();
     pair.exchange();
     assert_eq!(events(&mut pair.terminal), [Event::Connected(id)]);
+}
+
+#[test]
+fn a_traced_stream_takes_its_trace_along_and_tells_when_its_open_was_sealed_and_acknowledged() {
+    let mut pair = Pair::acquainted(Config::default());
+    let trace = TraceContext {
+        trace_id: [7; 16],
+        span_id: [9; 8],
+    };
+    let traced = Open {
+        trace: Some(trace),
+        ..open()
+    };
+    let id = pair.terminal.open(pair.now, traced.clone()).unwrap().1;
+    let silent = pair.terminal.open(pair.now, open()).unwrap().1;
+    let Some(Sealed::Payload { parts, streams }) = pair.terminal.poll_payload(CLASS, 4096) else {
+        panic!("two OPENs wait");
+    };
+    assert!(streams.contains(&id) && streams.contains(&silent));
+    assert_eq!(events(&mut pair.terminal), [Event::OpenSealed(id)]);
+    let payload = joined(parts);
+    pair.hub.handle_payload(pair.now, CLASS, payload).unwrap();
+    let opened = Event::Opened { id, open: traced };
+    assert!(events(&mut pair.hub).contains(&opened));
+    pair.terminal.current().write(id, "more".into()).unwrap();
+    pair.terminal.current().acknowledged(&streams);
+    assert_eq!(events(&mut pair.terminal), [Event::OpenAcknowledged(id)]);
+    // What follows is told of no more.
+    pair.exchange();
+    assert_eq!(events(&mut pair.terminal), []);
 }
 
 #[test]

@@ -150,3 +150,13 @@ def test_a_mail_server_is_an_url() -> None:
     for url, sender in refused:
         with pytest.raises(ValueError, match=r".+"):
             mail_server_of(url, sender)
+
+
+def test_a_stopped_rollout_is_mailed_and_what_a_terminal_has_said_makes_no_line() -> None:
+    reason = "terminal 11: the hub was not heard\nevent: resolved"
+    about = {"id": 3, "reason": reason, "text": f"rollout 3 (lte) has stopped: {reason}"}
+    server = mail_server_of("smtp://mail.example.com", "from@example.com")
+    mail = mail_of(server, "ops@example.com", 7, mail_body([News("stopped", about, "rollout")]))
+    assert mail["Subject"].startswith("Underpass: stopped: rollout 3 (lte) has stopped: terminal")
+    lines = mail.get_content().splitlines()
+    assert [line for line in lines if line.startswith("event:")] == ["event: stopped"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ from underpass_control.settings import Settings
 from underpass_control.storage.models import RolloutTerminal
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
+from tests.control_api.service.test_alerts import LOOPBACK, Hook, target, until, waiting
 from tests.control_api.service.test_plan_stream import HUB, serve
 from tests.control_api.service.two_tenants import NORTH, NORTHERN, SOUTHERN, settle
 
@@ -161,6 +163,33 @@ def test_the_first_that_does_not_take_it_stops_it_and_an_operator_decides(
     _says(api, [SECOND], state, "again")
     _advance(api)
     assert _shown(api, number)["state"] == "stopped"
+
+
+def test_a_webhook_is_told_once_that_one_has_stopped(url: str) -> None:
+    settings = Settings(advance_rollouts_every_s=3_600, webhook_networks=LOOPBACK)
+    with served(url, settings) as api:
+        api.add_beam()
+        hook = Hook(api)
+        target(api, hook.url())
+        _fleet(api)
+        number = _made(api, terminals=[FIRST, SECOND])
+        _advance(api)
+        _says(api, [FIRST], "rolled-back", "the hub was not heard")
+        _advance(api)
+        _advance(api)
+        until(api, lambda: waiting(api) == 0)
+        [(_, body)] = hook.got
+        told = json.loads(body)
+        assert (told["event"], told["rollout"]["id"]) == ("stopped", number)
+        assert told["rollout"]["name"] == _TERMS["name"]
+        assert "the hub was not heard" in told["rollout"]["text"]
+        # It stops again, and is told again.
+        assert _set_state(api, number, "running") == 200
+        _advance(api)
+        _says(api, [SECOND], "refused", "no such class")
+        _advance(api)
+        until(api, lambda: len(hook.got) == 2)
+        hook.close()
 
 
 def test_a_pause_sends_nothing_more_and_still_learns_what_becomes_of_it(api: Api) -> None:

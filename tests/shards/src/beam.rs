@@ -79,6 +79,7 @@ impl Beam {
                 },
                 client: None,
                 report_connected: false,
+                trace: None,
             };
             streams.push(hub.open(now, node, open).map_err(|e| e.to_string())?);
         }

@@ -167,10 +167,11 @@ def request(
     port: int = 80,
     route: Route = DIRECT,
     timeout_s: float = 30.0,
+    fields: str = "",
 ) -> tuple[int, bytes]:
-    """Fetch a small page; return its status and body."""
+    """Fetch a small page; return its status and body. `fields` are more lines of the request."""
     with route.connect(namespace, host, port, timeout_s=timeout_s) as sock:
-        sock.sendall(_head("GET", route.target(host, port, path), host, port))
+        sock.sendall(_head("GET", route.target(host, port, path), host, port, fields))
         head = receive_head(sock)
         return int(head.split(b" ")[1]), _receive_body(sock, head)
 

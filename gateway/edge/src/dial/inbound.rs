@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::{Dialler, Party};
+use super::{Dialled, Dialler, Party};
 use crate::line_limit::LineLimit;
 use crate::relay::{HeldRelay, Moved, Relayed, Relays};
 use crate::stream::{Conduit, Connected, Failure, OpenRequest};
@@ -86,8 +86,8 @@ async fn serve(
         dialled = dial => dialled,
         failure = broken(conduit.as_mut()) => return failed(failure),
     };
-    let socket = match dialled {
-        Ok(socket) => socket,
+    let Dialled { socket, resolved } = match dialled {
+        Ok(dialled) => dialled,
         Err(failure) => {
             conduit.reset(failure.clone());
             return failed(failure);
@@ -95,6 +95,7 @@ async fn serve(
     };
     conduit.connected(Connected {
         origin: socket.peer_addr().ok(),
+        resolved: Some(resolved),
     });
     let relayed = Relayed::Origin {
         peer,

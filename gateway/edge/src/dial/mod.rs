@@ -79,6 +79,15 @@ impl Settings {
     }
 }
 
+/// A connection to an origin.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The connection.
+    pub socket: TcpStream,
+    /// When the origin's addresses were known.
+    pub resolved: std::time::Instant,
+}
+
 impl Dialler {
     /// A dialler. Which addresses it reaches follows the routes of the host,
     /// unless the configuration lists families.
@@ -129,11 +138,12 @@ impl Dialler {
         target: &Target,
         client: SocketAddr,
         party: Party,
-    ) -> Result<TcpStream, Failure> {
+    ) -> Result<Dialled, Failure> {
         let settings = self.settings();
         let deadline = Instant::now() + settings.config.connect_timeout();
         let _permit = settings.budget.acquire(party, deadline).await?;
         let addresses = self.allowed(&settings, target, deadline).await?;
+        let resolved = std::time::Instant::now();
         let mut socket = race(&settings.config, addresses, client, deadline).await?;
         if settings.config.origin_source == OriginSource::ProxyProtocol {
             let destination = socket.peer_addr().map_err(|e| Failure::of_connect(&e))?;
@@ -142,7 +152,7 @@ impl Dialler {
             let written = socket.write_all(&header).await;
             written.map_err(|e| Failure::of_socket(&e))?;
         }
-        Ok(socket)
+        Ok(Dialled { socket, resolved })
     }
 
     /// The target's addresses that may be dialled, families alternating. The

@@ -176,6 +176,7 @@ impl Conduit for DirectConduit {
         let socket = ready!(self.poll_open(cx))?;
         Poll::Ready(Ok(Connected {
             origin: socket.peer_addr().ok(),
+            resolved: None,
         }))
     }
 

@@ -39,7 +39,8 @@ impl Outlet for DirectOutlet {
         let dialler = self.dialler.clone();
         let dial = async move {
             let party = Party::Client(request.client.ip());
-            dialler.dial(&request.target, request.client, party).await
+            let dialled = dialler.dial(&request.target, request.client, party);
+            Ok(dialled.await?.socket)
         };
         Ok(Box::new(DirectConduit::new(Box::pin(dial))))
     }

@@ -10,7 +10,9 @@ use underpass_cla::Class;
 use super::decisions::{Cause, Decisions, FlowDecision, SizeSource};
 use super::watch::{FlowStart, Watch};
 use crate::classify::{Classifier, Facts, FlowFacts};
-use crate::stream::{Conduit, Connected, Failure, FlowPath, OpenRequest, PathChoice, StreamName};
+use crate::stream::{
+    Conduit, Connected, Failure, FlowPath, OpenRequest, PathChoice, StreamName, StreamTimes,
+};
 
 /// Passes everything on, and tells the node where flows begin and which class
 /// the rules give them.
@@ -222,6 +224,10 @@ impl Conduit for FlowConduit {
         self.inner.stream()
     }
 
+    fn times(&self) -> StreamTimes {
+        self.inner.times()
+    }
+
     fn leave(&mut self) {
         self.inner.leave();
     }
@@ -359,6 +365,7 @@ mod tests {
             protocol: Protocol::Transparent,
             class: Class(1),
             awaits_outcome: false,
+            trace: None,
         }
     }
 

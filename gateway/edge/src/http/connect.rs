@@ -4,10 +4,10 @@ use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
 use tokio::time::Instant;
 
-use super::authority;
 use super::reply::{self, Body};
 use super::server::Client;
 use super::tunnel::{Far, Tunnel};
+use super::{TRACEPARENT, authority};
 use crate::config::Answer;
 use crate::relay::outcome;
 use crate::stream::Protocol;
@@ -25,7 +25,9 @@ pub(super) async fn connect(client: &Client, mut request: Request<Incoming>) -> 
     let shown = target.to_string();
     let intake = &client.intake;
     let verdict = intake.classify(Protocol::HttpConnect, &target, &client.peer, None);
-    let opened = match intake.open(Protocol::HttpConnect, target, &client.peer, verdict) {
+    let traceparent = request.headers().get(TRACEPARENT);
+    let (protocol, peer) = (Protocol::HttpConnect, &client.peer);
+    let opened = match intake.open(protocol, target, peer, verdict, traceparent) {
         Ok(mut conduit) if intake.config.answer == Answer::AfterDial => {
             outcome(&mut conduit).await.map(|_| conduit)
         }

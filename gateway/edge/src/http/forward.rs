@@ -25,7 +25,7 @@ use super::reply::{self, Body};
 use super::server::Client;
 use super::tunnel::{Far, Tunnel};
 use super::upstream::{Ending, Upstream, Way};
-use super::{authority, fields};
+use super::{TRACEPARENT, authority, fields};
 use crate::listen::{self, Exchange};
 use crate::stream::{Failure, Protocol, Target};
 
@@ -170,9 +170,13 @@ async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answe
         }
     }
     let target = way.target.clone();
-    let conduit = client
-        .intake
-        .open(Protocol::HttpForward, target, &client.peer, way.verdict)?;
+    let conduit = client.intake.open(
+        Protocol::HttpForward,
+        target,
+        &client.peer,
+        way.verdict,
+        outgoing.head.headers.get(TRACEPARENT),
+    )?;
     let upstream = Upstream::start(way, conduit).await?;
     outgoing.send(client, upstream).await
 }

@@ -18,5 +18,11 @@ mod server;
 mod tunnel;
 mod upstream;
 
+use hyper::header::HeaderName;
+
 pub use fields::fuzz;
 pub(crate) use server::serve;
+
+/// A client's own trace (W3C Trace Context). It goes on to the origin as it is,
+/// like every field that is not for one hop.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

@@ -86,6 +86,7 @@ impl Intake {
             },
             class: Class(0),
             awaits_outcome: false,
+            trace: None,
         };
         let owner = Owner::Client(client.ip());
         self.ways.flows.watch_again(conduit, owner, &request)

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
+use hyper::header::HeaderValue;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,7 @@ use crate::line_limit::LineLimit;
 use crate::relay::{HeldRelay, Relays};
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
 use crate::switch::Switch;
+use crate::traces::{self, Beginning, Traces};
 use crate::{http, socks5, transparent};
 pub(crate) use clients::Clients;
 pub(crate) use journal::{Asked, Exchange};
@@ -48,6 +50,8 @@ pub(crate) struct Ways {
     pub flows: Arc<Flows>,
     /// Who keeps account of what is over, if anybody does.
     pub accounts: Arc<OnceLock<Arc<dyn Accounts>>>,
+    /// Who traces exchanges, if anybody does.
+    pub traces: Arc<OnceLock<Arc<dyn Traces>>>,
 }
 
 /// What every connection of one listener shares.
@@ -108,19 +112,26 @@ impl Intake {
         verdict
     }
 
-    /// Opens a stream for a client.
+    /// Opens a stream for a client, which has sent this `traceparent` header.
     pub fn open(
         &self,
         protocol: Protocol,
         target: Target,
         peer: &Peer,
         verdict: Verdict,
+        traceparent: Option<&HeaderValue>,
     ) -> Result<Box<dyn Conduit>, Failure> {
         let outlet = if verdict.direct {
             &self.ways.direct
         } else {
             &self.ways.peer
         };
+        let traces = self.ways.traces.get().filter(|_| !verdict.direct);
+        let traced = traces.and_then(|traces| {
+            let traceparent = traceparent.and_then(|header| header.to_str().ok());
+            let span = traces.begin(Beginning::Client { traceparent })?;
+            Some((traces.clone(), span))
+        });
         let request = OpenRequest {
             target,
             client: peer.address,
@@ -129,11 +140,16 @@ impl Intake {
             class: verdict.class,
             awaits_outcome: self.config.answer == Answer::AfterDial
                 && protocol != Protocol::HttpForward,
+            trace: traced.as_ref().map(|(_, span)| span.context),
         };
         let conduit = outlet.open(request.clone())?;
         if verdict.direct {
             return Ok(conduit);
         }
+        let conduit = match traced {
+            Some((traces, span)) => traces::trace(traces, span, request.clone(), conduit),
+            None => conduit,
+        };
         let owner = Owner::Client(peer.address.ip());
         Ok(self
             .ways

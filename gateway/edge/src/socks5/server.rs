@@ -80,7 +80,7 @@ async fn connect(intake: &Intake, mut socket: TcpStream, peer: Peer, target: Tar
     let began = Instant::now();
     let shown = target.to_string();
     let verdict = intake.classify(Protocol::Socks5, &target, &peer, None);
-    let opened = intake.open(Protocol::Socks5, target, &peer, verdict);
+    let opened = intake.open(Protocol::Socks5, target, &peer, verdict, None);
     let answered = match opened {
         Err(failure) => Err(failure),
         Ok(conduit) if intake.config.answer == Answer::AtOnce => Ok((conduit, None)),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,17 @@ pub trait Outlet: Send + Sync + 'static {
 pub struct Connected {
     /// The origin's address, where the far edge tells it.
     pub origin: Option<SocketAddr>,
+    /// When the origin's addresses were known, where this node has dialled.
+    pub resolved: Option<Instant>,
+}
+
+/// What the stream layer has noted of a stream that is traced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamTimes {
+    /// When the request to open it was sealed into a bundle.
+    pub sealed: Option<Instant>,
+    /// When the next custodian had acknowledged the first of its bundles.
+    pub acknowledged: Option<Instant>,
 }
 
 /// The name of a stream in its node, by which another task can take up where
@@ -155,6 +166,11 @@ pub trait Conduit: Send {
     /// The stream's name, where it can be taken up by another conduit.
     fn stream(&self) -> Option<StreamName> {
         None
+    }
+
+    /// What the stream layer has noted of it, if it is traced.
+    fn times(&self) -> StreamTimes {
+        StreamTimes::default()
     }
 
     /// Leaves the stream as it is to whoever takes it up: to drop this conduit

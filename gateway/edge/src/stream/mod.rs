@@ -9,6 +9,8 @@ mod conduit;
 mod failure;
 mod request;
 
-pub use conduit::{ComparedPath, Conduit, Connected, FlowPath, Outlet, PathChoice, StreamName};
+pub use conduit::{
+    ComparedPath, Conduit, Connected, FlowPath, Outlet, PathChoice, StreamName, StreamTimes,
+};
 pub use failure::{Failure, FailureCode};
 pub use request::{Host, HostError, OpenRequest, Protocol, Target};

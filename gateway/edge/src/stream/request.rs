@@ -7,6 +7,8 @@ use std::sync::Arc;
 use thiserror::Error;
 use underpass_cla::Class;
 
+use crate::traces::TraceContext;
+
 /// How a connection came in. Rules may classify by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -37,6 +39,8 @@ pub struct OpenRequest {
     /// Whether the taker waits for [`super::Conduit::poll_outcome`]; else the far
     /// edge need not tell of a dial that succeeds.
     pub awaits_outcome: bool,
+    /// The span that the far edge's spans are children of, if it is traced.
+    pub trace: Option<TraceContext>,
 }
 
 /// A destination. Names travel unresolved and are resolved where the origin

@@ -26,7 +26,7 @@ pub(crate) async fn serve(intake: &Intake, socket: TcpStream, peer: Peer) {
     let began = Instant::now();
     let target = Target::Address(destination);
     let verdict = intake.classify(Protocol::Transparent, &target, &peer, None);
-    let opened = intake.open(Protocol::Transparent, target, &peer, verdict);
+    let opened = intake.open(Protocol::Transparent, target, &peer, verdict, None);
     match opened {
         Ok(conduit) => {
             let shown = destination.to_string();

@@ -96,6 +96,7 @@ fn dial(dialler: &Arc<Dialler>, peer: u64, target: SocketAddr) -> Dialled {
         protocol: Protocol::Socks5,
         class: Class(0),
         awaits_outcome: false,
+        trace: None,
     };
     let dialler = dialler.clone();
     let served = tokio::spawn(async move {

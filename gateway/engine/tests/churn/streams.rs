@@ -87,6 +87,7 @@ impl World {
             },
             client: None,
             report_connected: self.random.chance(30),
+            trace: None,
         };
         // A node that was taken from the configuration has no streams.
         let opened = self.call(from, |engine, now| engine.open(now, number(to), open));

@@ -168,6 +168,7 @@ impl Node {
             target,
             client: None,
             report_connected: false,
+            trace: None,
         };
         self.engine.open(self.now, peer, open).expect("it opens")
     }

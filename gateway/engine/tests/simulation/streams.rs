@@ -21,6 +21,7 @@ impl World {
             },
             client: None,
             report_connected: plan.report_connected,
+            trace: None,
         };
         let key = self.call_for(plan.opener, peer, |engine, now| {
             engine.open(now, peer, open)

@@ -67,6 +67,7 @@ use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
 use crate::security::Security;
 use crate::shell::Shell;
 use crate::speed_test::SpeedTest;
+use crate::traces::Tracer;
 use crate::upgrade::{Sockets, Upgrade};
 use problem::Problem;
 use routes::Routes;
@@ -94,6 +95,8 @@ pub struct ApiState {
     pub edge: Arc<Edge>,
     /// What clients' connections came to.
     pub accounts: Arc<Accounts>,
+    /// What traces exchanges, if anything does.
+    pub tracer: Option<Arc<Tracer>>,
     /// Transparent interception, where it is configured.
     pub interceptor: Option<Arc<Interceptor>>,
     /// Requests that are kept for later, where they are.

@@ -129,6 +129,7 @@ impl World {
         let state = Arc::new(ApiState {
             speed_test: SpeedTest::new(shell.clone(), Box::new(|| None)),
             accounts: Arc::new(Accounts::new(&config).unwrap()),
+            tracer: None,
             reporter: Arc::new(Reporter::new(
                 shell.clone(),
                 &config,
@@ -229,6 +230,7 @@ impl World {
             target: Target::Address("198.51.100.7:80".parse().unwrap()),
             client: None,
             report_connected: true,
+            trace: None,
         };
         let opened = self
             .state

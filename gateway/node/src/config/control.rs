@@ -79,7 +79,7 @@ impl ControlConfig {
     }
 
     pub(super) fn check(&self, problems: &mut Vec<String>) {
-        if let Err(why) = self.check_url() {
+        if let Err(why) = check_url(&self.url) {
             problems.push(format!("control.url = {:?}: {why}", self.url));
         }
         if self.ca_file.is_some() && self.url.starts_with("http://") {
@@ -93,19 +93,20 @@ impl ControlConfig {
             check_within(&format!("control.{key}"), value, bounds, problems);
         }
     }
+}
 
-    fn check_url(&self) -> Result<(), String> {
-        let uri: Uri = self.url.parse().map_err(|error| format!("{error}"))?;
-        let authority = uri.authority().ok_or("must be https://HOST[:PORT]")?;
-        if !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err("must begin with https:// or http://".to_owned());
-        }
-        if authority.as_str().contains('@') {
-            return Err("the token goes into token_file, nothing before the host".to_owned());
-        }
-        if uri.query().is_some() || self.url.contains('#') {
-            return Err("must have neither query nor fragment".to_owned());
-        }
-        Ok(())
+/// Whether a service can have this address.
+pub(super) fn check_url(url: &str) -> Result<(), String> {
+    let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
+    let authority = uri.authority().ok_or("must be https://HOST[:PORT]")?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err("must begin with https:// or http://".to_owned());
     }
+    if authority.as_str().contains('@') {
+        return Err("no user and no token may stand before the host".to_owned());
+    }
+    if uri.query().is_some() || url.contains('#') {
+        return Err("must have neither query nor fragment".to_owned());
+    }
+    Ok(())
 }

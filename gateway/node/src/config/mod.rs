@@ -32,6 +32,7 @@ mod provider;
 mod reports;
 mod route;
 mod routing;
+mod traces;
 mod traffic;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +75,7 @@ pub use provider::{ProviderConfig, Settable};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
 pub use routing::RoutingConfig;
+pub use traces::TracesConfig;
 pub use traffic::{
     ClassSettings, Coded, FlowEstimate, MeteredPolicy, MigrateSettings, PathPolicy, StreamsConfig,
     class_named, coded, default_class_tables,
@@ -127,6 +129,9 @@ pub struct Config {
     /// What is logged, and how.
     #[serde(default)]
     pub log: LogConfig,
+    /// Exchanges that are traced.
+    #[serde(default)]
+    pub traces: Option<TracesConfig>,
     /// The local API.
     #[serde(default)]
     pub api: ApiConfig,
@@ -307,6 +312,9 @@ impl Config {
         self.ltp.check(&mut problems);
         self.bpsec.check(&mut problems);
         self.log.check(&mut problems);
+        if let Some(traces) = &self.traces {
+            traces.check(&mut problems);
+        }
         self.api.check(&mut problems);
         self.beam.check(&mut problems);
         edge::check(&self.edge, &self.classes, &mut problems);

@@ -83,6 +83,7 @@ fn readable(config: &Config, file: &Path) -> Vec<PathBuf> {
     let control = config.control.as_ref();
     let cdni = config.cdni.as_ref();
     let enrolment = config.enrolment.as_ref();
+    let traces = config.traces.as_ref();
     let files = [file.to_owned(), file.with_file_name(FRAGMENTS)]
         .into_iter()
         .chain(resolver)
@@ -98,7 +99,8 @@ fn readable(config: &Config, file: &Path) -> Vec<PathBuf> {
         .chain(users.filter_map(|user| user.password_file.clone()))
         .chain(control.map(|control| control.token_file.clone()))
         .chain(control.and_then(|control| control.ca_file.clone()))
-        .chain(cdni.and_then(|cdni| cdni.ca_file.clone()));
+        .chain(cdni.and_then(|cdni| cdni.ca_file.clone()))
+        .chain(traces.and_then(|traces| traces.ca_file.clone()));
     for file in files {
         paths.push(folder_of(&file));
         paths.push(file);

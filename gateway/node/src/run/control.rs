@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::mpsc;
 use underpass_control_client::{
-    ConfigError, Follower, Following, Lane, Planned, Poster, PosterConfig, Posting, Service,
-    ServiceConfig, SpoolError, Taken, Teller, Trust,
+    ConfigError, Follower, Following, Lane, Planned, PostTrace, Poster, PosterConfig, Posting,
+    Service, ServiceConfig, SpoolError, Taken, Teller, Trust,
 };
 use underpass_reports::Kind;
 
@@ -18,6 +18,7 @@ use super::reports::Made;
 use crate::clock::ControlClock;
 use crate::config::{Config, ControlConfig};
 use crate::shell::Shell;
+use crate::traces::Tracer;
 
 /// Why a hub cannot work with its control service.
 #[derive(Debug, Error)]
@@ -69,6 +70,7 @@ pub(super) fn post(
     control: &ControlConfig,
     shell: &Arc<Shell>,
     clock: &Arc<ControlClock>,
+    tracer: Option<&Arc<Tracer>>,
 ) -> Result<(Arc<Service>, Poster), ControlError> {
     let service = Arc::new(service(control)?);
     let spool_file = confirms(config).then(|| control.spool_file(&config.node.state_dir));
@@ -81,6 +83,7 @@ pub(super) fn post(
     let hub = Arc::new(Hub {
         shell: shell.clone(),
         clock: clock.clone(),
+        tracer: tracer.cloned(),
     });
     let started = Poster::start(&poster, service.clone(), hub);
     let started = started.map_err(|source| ControlError::Spool {
@@ -132,9 +135,14 @@ pub(super) fn lane(kind: Kind) -> Lane {
 struct Hub {
     shell: Arc<Shell>,
     clock: Arc<ControlClock>,
+    tracer: Option<Arc<Tracer>>,
 }
 
 impl Teller for Hub {
+    fn trace_post(&self) -> Option<Box<dyn PostTrace>> {
+        self.tracer.as_ref()?.post()
+    }
+
     fn release(&self, ticket: u64) {
         self.shell.confirm(ticket);
     }

@@ -15,6 +15,7 @@ use crate::incarnation::IncarnationError;
 use crate::modem::ModemError;
 use crate::privileged::HelperError;
 use crate::security::SecurityError;
+use crate::traces::ExportError;
 use crate::upgrade::TakeOverError;
 
 /// Why a node does not start.
@@ -29,6 +30,9 @@ pub enum RunError {
     /// The access log cannot be written.
     #[error("{0}")]
     AccessLog(std::io::Error),
+    /// Traces cannot be exported.
+    #[error(transparent)]
+    Traces(#[from] ExportError),
     /// The runtime does not start.
     #[error("cannot start: {0}")]
     Runtime(std::io::Error),

@@ -11,11 +11,13 @@ use underpass_edge::dial::{Dialler, serve_inbound};
 use underpass_edge::flows::{Flows, Owner};
 use underpass_edge::relay::Relays;
 use underpass_edge::speed::SpeedTests;
-use underpass_edge::stream::{Failure, FailureCode, Host, OpenRequest, Protocol, Target};
+use underpass_edge::stream::{Conduit, Failure, FailureCode, Host, OpenRequest, Protocol, Target};
+use underpass_edge::traces::{self, Beginning, TraceContext, Traces};
 use underpass_streams as streams;
 
 use crate::config::{Config, Role};
 use crate::shell::{Inbound, Shell};
+use crate::traces::Tracer;
 
 /// Which client addresses a peer may name, where origins are told of them.
 pub(super) struct NamedClients(RwLock<Option<HashMap<u64, Vec<IpNet>>>>);
@@ -68,6 +70,7 @@ pub(super) async fn serve(
     clients: Arc<NamedClients>,
     relays: Arc<Relays>,
     flows: Arc<Flows>,
+    tracer: Option<Arc<Tracer>>,
 ) {
     let speed_tests = Arc::<SpeedTests>::default();
     while let Some(stream) = inbound.recv().await {
@@ -82,6 +85,7 @@ pub(super) async fn serve(
                 continue;
             }
         };
+        let conduit = traced(tracer.as_ref(), peer, &request, conduit);
         let conduit = flows.watch(conduit, Owner::Peer(peer), &request, None, None);
         let (dialler, relays) = (dialler.clone(), relays.clone());
         let speed_tests = speed_tests.clone();
@@ -114,7 +118,28 @@ fn request(stream: &Inbound) -> Result<OpenRequest, Failure> {
         protocol: Protocol::Transparent,
         class: open.class,
         awaits_outcome: open.report_connected,
+        trace: open.trace.map(|trace| TraceContext {
+            trace_id: trace.trace_id,
+            span_id: trace.span_id,
+        }),
     })
+}
+
+/// The conduit, with its times noted if the peer traces the stream and this node
+/// goes along.
+fn traced(
+    tracer: Option<&Arc<Tracer>>,
+    node: u64,
+    request: &OpenRequest,
+    conduit: Box<dyn Conduit>,
+) -> Box<dyn Conduit> {
+    let (Some(tracer), Some(context)) = (tracer, request.trace) else {
+        return conduit;
+    };
+    match tracer.begin(Beginning::Peer { node, context }) {
+        Some(span) => traces::trace(tracer.clone(), span, request.clone(), conduit),
+        None => conduit,
+    }
 }
 
 #[cfg(test)]

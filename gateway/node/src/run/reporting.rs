@@ -14,6 +14,7 @@ use crate::clock::ControlClock;
 use crate::config::Config;
 use crate::security::Security;
 use crate::shell::Shell;
+use crate::traces::Tracer;
 
 /// What reports, and what takes reports in.
 pub(super) struct Reporting {
@@ -42,6 +43,7 @@ impl Reporting {
         security: &Security,
         incarnation: u64,
         started: Instant,
+        tracer: Option<&Arc<Tracer>>,
     ) -> Result<Reporting, ControlError> {
         let reporter = Reporter::new(shell.clone(), config, clock.clone(), security.clone());
         let mut reporting = Reporting {
@@ -55,7 +57,7 @@ impl Reporting {
         };
         if let Some(settings) = &config.control {
             let (sender, made) = ReportSender::new(incarnation, started);
-            let (service, poster) = control::post(config, settings, shell, clock)?;
+            let (service, poster) = control::post(config, settings, shell, clock, tracer)?;
             let own = control::post_own(config.node.number, made, poster.posting());
             reporting.tasks.push(background(own));
             reporting.service = Some(service);

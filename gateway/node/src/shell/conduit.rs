@@ -8,6 +8,7 @@ use bytes::Bytes;
 use underpass_cla::Class;
 use underpass_edge::stream::{
     ComparedPath, Conduit, Connected, Failure, FailureCode, FlowPath, PathChoice, StreamName,
+    StreamTimes,
 };
 use underpass_engine::{Engine, Estimate, FlowChoice, StreamKey};
 use underpass_streams::{Epoch, ResetCode, StreamId};
@@ -277,6 +278,13 @@ impl Conduit for StreamConduit {
 
     fn stream(&self) -> Option<StreamName> {
         Some(name_of(self.key))
+    }
+
+    fn times(&self) -> StreamTimes {
+        let mut inner = self.lock();
+        let entry = inner.streams.get_mut(self.key);
+        let times = entry.and_then(|entry| entry.times.as_deref().copied());
+        times.unwrap_or_default()
     }
 
     fn leave(&mut self) {

@@ -12,7 +12,7 @@ use underpass_bundle::{MemoryStore, Store};
 use underpass_cla::Class;
 use underpass_edge::stream::{Conduit, Failure, FailureCode, StreamName};
 use underpass_engine::{Engine, EngineConfig, EngineError, NodeState};
-use underpass_streams::{Open, Target};
+use underpass_streams::{Open, Target, TraceContext};
 
 use super::conduit::{StreamConduit, key_of, name_of};
 use super::shard::Inner;
@@ -46,6 +46,9 @@ pub struct Dial {
     is_name: bool,
     client: Option<std::net::SocketAddr>,
     report_connected: bool,
+    /// The trace that it belongs to, and the span there.
+    #[serde(default)]
+    trace: Option<([u8; 16], [u8; 8])>,
 }
 
 impl Dial {
@@ -62,6 +65,7 @@ impl Dial {
             is_name,
             client: open.client,
             report_connected: open.report_connected,
+            trace: open.trace.map(|trace| (trace.trace_id, trace.span_id)),
         }
     }
 
@@ -77,6 +81,9 @@ impl Dial {
             target,
             client: self.client,
             report_connected: self.report_connected,
+            trace: self
+                .trace
+                .map(|(trace_id, span_id)| TraceContext { trace_id, span_id }),
         })
     }
 }

@@ -117,6 +117,10 @@ impl Outlet for StreamOutlet {
             },
             client: Some(request.client),
             report_connected: request.awaits_outcome,
+            trace: request.trace.map(|trace| streams::TraceContext {
+                trace_id: trace.trace_id,
+                span_id: trace.span_id,
+            }),
         };
         if let Some(next) = self.next.get() {
             return lead(&mut next.lock().unwrap(), peer, &open);

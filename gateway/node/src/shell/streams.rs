@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::task::Waker;
 
-use underpass_edge::stream::{Conduit, Failure, FailureCode};
+use underpass_edge::stream::{Conduit, Failure, FailureCode, StreamTimes};
 use underpass_engine::StreamKey;
 use underpass_streams::{Epoch, Event, Open, ResetCode};
 
-use super::Inbound;
 use super::shard::{Effect, Inner};
+use super::{Inbound, timer};
 
 /// The streams that have an edge task.
 #[derive(Default)]
@@ -38,8 +38,16 @@ pub(super) struct Entry {
     pub finished: bool,
     /// What the peer has asked for, until the origin has answered.
     pub dial: Option<Open>,
+    /// What is noted of a stream that is traced.
+    pub times: Option<Box<StreamTimes>>,
     /// Another process has the stream, and this leads there.
     pub bridge: Option<Box<dyn Conduit>>,
+}
+
+impl Entry {
+    fn times(&mut self) -> &mut StreamTimes {
+        self.times.get_or_insert_default()
+    }
 }
 
 impl StreamTable {
@@ -118,6 +126,10 @@ impl Inner {
             Event::PeerFinished(id) => (id, |entry| entry.peer_finished = true),
             Event::Stopped { id, .. } => (id, |entry| entry.stopped = true),
             Event::Closed(id) => (id, |entry| entry.closed = true),
+            Event::OpenSealed(id) => (id, |entry| entry.times().sealed = Some(timer::now())),
+            Event::OpenAcknowledged(id) => {
+                (id, |entry| entry.times().acknowledged = Some(timer::now()))
+            }
             Event::Readable(id) | Event::Writable(id) => (id, |_| {}),
         };
         if let Some(entry) = self.streams.get_mut(StreamKey { peer, epoch, id }) {

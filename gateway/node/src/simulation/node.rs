@@ -169,6 +169,7 @@ impl Running {
             protocol: Protocol::Transparent,
             class: Class(1 + (number % 3) as u8),
             awaits_outcome: false,
+            trace: None,
         });
         let conduit = conduit.expect("room for the streams of a run");
         let relaying = async move {

@@ -269,6 +269,7 @@ impl Course {
             },
             client: None,
             report_connected: false,
+            trace: None,
         };
         let stream = self.shell.open_stream(self.peer, open)?;
         Ok(self.shell.conduit_again(stream, false))

@@ -14,7 +14,7 @@ use underpass_work::each;
 
 use super::lane::class_of;
 use super::queue::{Flow, Place};
-use super::{Counters, Mux, Sealed};
+use super::{Counters, Event, Mux, Sealed};
 use crate::stream::{Life, Sending, Stream};
 use crate::wire::{Frame, Sealer, StreamId};
 
@@ -79,7 +79,10 @@ impl Mux {
         let limit = limit.min(most.min(stream.send.pieces.len()) + HEAD_BYTES);
         let mut sealer = Sealer::new(limit, self.incarnation, receiver);
         if let Some(open) = stream.open.take() {
-            // A name and two addresses are less than the room for heads.
+            if stream.tells_acknowledgement(&open) {
+                self.events.push_back(Event::OpenSealed(id));
+            }
+            // A name, two addresses and a trace are less than the room for heads.
             sealer.frame(&Frame::Open { id, open: *open });
         }
         let queued = stream.send.pieces.len();
@@ -196,6 +199,9 @@ impl Mux {
                 && let Some(left) = stream.unacknowledged.checked_sub(1)
             {
                 stream.unacknowledged = left;
+                if std::mem::take(&mut stream.tells_acknowledgement) {
+                    self.events.push_back(Event::OpenAcknowledged(*id));
+                }
                 self.under_way -= 1;
                 self.let_gathered_go_on(*id);
                 self.close_if_done(*id);

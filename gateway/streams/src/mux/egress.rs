@@ -5,7 +5,7 @@ use underpass_cla::{BUNDLE_OVERHEAD_BYTES, Class, SHORT_BUNDLE_BYTES};
 
 use super::lane::class_of;
 use super::queue::{Flow, Place};
-use super::{Counters, Mux};
+use super::{Counters, Event, Mux};
 use crate::stream::{Receiving, Sending};
 use crate::wire::{Frame, ResetCode, Sealer, StreamId};
 
@@ -246,10 +246,14 @@ impl Mux {
         };
         let frame = Frame::Open { id, open: *open };
         let sealed = sealer.frame(&frame);
-        if let Frame::Open { open, .. } = frame
-            && !sealed
-        {
-            stream.open = Some(Box::new(open));
+        if let Frame::Open { open, .. } = frame {
+            match sealed {
+                true if stream.tells_acknowledgement(&open) => {
+                    self.events.push_back(Event::OpenSealed(id));
+                }
+                true => {}
+                false => stream.open = Some(Box::new(open)),
+            }
         }
         sealed
     }

@@ -22,6 +22,11 @@ pub enum Event {
     /// The peer is connected to the target; only where
     /// [`Open::report_connected`] asked for it.
     Connected(StreamId),
+    /// The OPEN of a stream that is traced is sealed, with the first bytes.
+    OpenSealed(StreamId),
+    /// The next custodian has acknowledged the first bundle of a stream that is
+    /// traced.
+    OpenAcknowledged(StreamId),
     /// [`crate::Mux::read`] has bytes. Told again once it returned `None`.
     Readable(StreamId),
     /// [`crate::Mux::send_capacity`], which had been 0, has risen.
@@ -71,6 +76,8 @@ impl Event {
         match self {
             Event::Opened { id, .. }
             | Event::Connected(id)
+            | Event::OpenSealed(id)
+            | Event::OpenAcknowledged(id)
             | Event::Readable(id)
             | Event::Writable(id)
             | Event::PeerFinished(id)

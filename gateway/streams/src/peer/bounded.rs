@@ -50,6 +50,7 @@ fn open() -> Open {
         target: Target::Address(([127, 0, 0, 1], 80).into()),
         client: None,
         report_connected: false,
+        trace: None,
     }
 }
 

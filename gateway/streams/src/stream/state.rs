@@ -267,6 +267,9 @@ pub(crate) struct Stream {
     /// Bundles with bytes, OPEN or end of it that no custodian has
     /// acknowledged.
     pub unacknowledged: u32,
+    /// Its trace wants to hear of the first acknowledgement. A process that takes
+    /// the stream over has no such trace.
+    pub tells_acknowledgement: bool,
     /// Bytes it may still seal in this turn.
     pub deficit: u64,
     /// It has bytes to send and waits for credit: its place among such
@@ -320,6 +323,7 @@ impl Stream {
             busy_until: 0,
             fresh: 0,
             unacknowledged: 0,
+            tells_acknowledgement: false,
             deficit: 0,
             blocked: None,
             cut: false,
@@ -330,6 +334,13 @@ impl Stream {
             writer: Writer::default(),
             connected_told: true,
         }
+    }
+
+    /// Whether the trace of this request, which is sealed now, has the stream tell
+    /// of its first acknowledgement.
+    pub(crate) fn tells_acknowledgement(&mut self, open: &Open) -> bool {
+        self.tells_acknowledgement = open.trace.is_some();
+        self.tells_acknowledgement
     }
 
     /// The stream for the next run of a peer that has heard nothing of it: as

@@ -10,7 +10,7 @@ use underpass_cla::Class;
 use super::varint;
 use super::{
     Announcement, FLOOR_BYTES, Frame, HEADER_BYTES, Hello, MAX_HOST_BYTES, MAX_REASON_BYTES, Open,
-    ResetCode, StreamId, Target, VARINT_MAX, VERSION, kind,
+    ResetCode, StreamId, Target, TraceContext, VARINT_MAX, VERSION, kind,
 };
 
 /// Why a payload is not one of this protocol.
@@ -214,12 +214,27 @@ impl Body<'_> {
             0 => None,
             family => Some(self.address(family)?),
         };
+        let trace = match flags & 2 != 0 {
+            true => self.trace()?,
+            false => None,
+        };
         Ok(Open {
             class,
             target,
             client,
             report_connected: flags & 1 != 0,
+            trace,
         })
+    }
+
+    /// Ids that are all zero name nothing (W3C Trace Context): as if there were none.
+    fn trace(&mut self) -> Result<Option<TraceContext>, WireError> {
+        let context = TraceContext {
+            trace_id: self.array()?,
+            span_id: self.array()?,
+        };
+        let named = context.trace_id != [0; 16] && context.span_id != [0; 8];
+        Ok(named.then_some(context))
     }
 
     fn reset(&mut self) -> Result<Frame, WireError> {

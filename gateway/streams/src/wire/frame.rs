@@ -48,6 +48,15 @@ impl fmt::Display for Target {
     }
 }
 
+/// The trace that a stream belongs to (W3C Trace Context, §3.2.2): it is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TraceContext {
+    /// The trace; not all zero.
+    pub trace_id: [u8; 16],
+    /// The span of it that the acceptor's spans are children of; not all zero.
+    pub span_id: [u8; 8],
+}
+
 /// A request to open a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
@@ -60,6 +69,8 @@ pub struct Open {
     pub client: Option<SocketAddr>,
     /// The opener waits for [`Frame::Opened`]; without it success is silent.
     pub report_connected: bool,
+    /// The trace that it belongs to, if the opener traces it.
+    pub trace: Option<TraceContext>,
 }
 
 /// What a node can reach.

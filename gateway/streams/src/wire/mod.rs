@@ -13,6 +13,7 @@ pub use code::ResetCode;
 pub use decode::{Frames, Header, WireError, decode_frames};
 pub use frame::{
     Announcement, Frame, Hello, MAX_HOST_BYTES, MAX_REASON_BYTES, Open, StreamId, Target,
+    TraceContext,
 };
 pub(crate) use packed::{frames_of, packed};
 pub(crate) use seal::Sealer;

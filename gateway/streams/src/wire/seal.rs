@@ -195,7 +195,8 @@ fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
 
 fn emit_open(open: &Open, out: &mut Vec<u8>) {
     out.push(open.class.0);
-    varint::put(out, u64::from(open.report_connected));
+    let traced = u64::from(open.trace.is_some());
+    varint::put(out, u64::from(open.report_connected) | traced << 1);
     match &open.target {
         Target::Address(address) => emit_address(Some(address), out),
         Target::Name { host, port } => {
@@ -206,6 +207,10 @@ fn emit_open(open: &Open, out: &mut Vec<u8>) {
         }
     }
     emit_address(open.client.as_ref(), out);
+    if let Some(trace) = &open.trace {
+        out.extend_from_slice(&trace.trace_id);
+        out.extend_from_slice(&trace.span_id);
+    }
 }
 
 fn emit_address(address: Option<&SocketAddr>, out: &mut Vec<u8>) {

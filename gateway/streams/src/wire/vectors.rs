@@ -18,6 +18,10 @@ fn payload(vector: &Value) -> Bytes {
         .collect()
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn address(address: &SocketAddr) -> Value {
     json!({"address": address.ip().to_string(), "port": address.port()})
 }
@@ -42,6 +46,10 @@ fn as_json(frame: &Frame) -> Value {
                 Target::Name { host, port } => json!({"name": host, "port": port}),
             },
             "client": open.client.as_ref().map(address),
+            "trace": open.trace.as_ref().map(|trace| json!({
+                "trace_id": hex(&trace.trace_id),
+                "span_id": hex(&trace.span_id),
+            })),
         }}),
         Frame::Opened { id } => json!({"opened": {"id": id.0}}),
         Frame::Credit { id, consumed } => json!({"credit": {"id": id.0, "consumed": consumed}}),
@@ -68,7 +76,7 @@ fn as_json(frame: &Frame) -> Value {
             "id": id.0,
             "offset": offset,
             "fin": fin,
-            "data_hex": data.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            "data_hex": hex(data),
         }}),
         Frame::Settled => json!({"settled": {}}),
         Frame::Expired { id, below } => json!({"expired": {"id": id.0, "below": below}}),

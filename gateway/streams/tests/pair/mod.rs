@@ -19,6 +19,7 @@ pub fn open() -> Open {
         },
         client: None,
         report_connected: false,
+        trace: None,
     }
 }
 

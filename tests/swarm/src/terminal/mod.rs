@@ -174,6 +174,7 @@ impl Terminal {
                 target: Target::Address(origin),
                 client: None,
                 report_connected: false,
+                trace: None,
             };
             let Ok(key) = inner.engine.open(now, hub, open) else {
                 inner.figures.broken += 1;

@@ -139,7 +139,7 @@ impl Exchange {
         let client = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let party = Party::Peer(self.job.peer);
         let socket = match dialler.dial(&target, client, party).await {
-            Ok(socket) => socket,
+            Ok(dialled) => dialled.socket,
             Err(failure) => {
                 tracing::info!(%id, %target, %failure, "cannot connect");
                 let lasting = failure.code == FailureCode::Forbidden;

@@ -19,6 +19,7 @@ mod traffic;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 
 use axum::extract::State;
@@ -145,6 +146,23 @@ fn process(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         "Lines of the access log that could not be written",
         None,
         lost.map(|lost| (vec![], lost)),
+    )?;
+    let spans = state.tracer.as_ref().map(|tracer| {
+        let counts = tracer.counts();
+        [
+            ("made", &counts.made),
+            ("exported", &counts.exported),
+            ("failed", &counts.failed),
+        ]
+    });
+    families.counter(
+        "trace_spans",
+        "Spans of traced exchanges: those made, those that the collector has taken and those that it has not",
+        None,
+        spans.into_iter().flatten().map(|(outcome, count)| {
+            let labels = vec![("outcome", outcome.to_owned())];
+            (labels, count.load(Ordering::Relaxed))
+        }),
     )?;
     let rules = state.edge.flows().rules().counts().into_iter();
     families.counter(

@@ -23,6 +23,7 @@ fn conduit(world: &World) -> Box<dyn Conduit> {
         protocol: Protocol::Socks5,
         class: Class(2),
         awaits_outcome: false,
+        trace: None,
     };
     let owner = Owner::Client(request.client.ip());
     let opened = outlet.open(request.clone()).unwrap();

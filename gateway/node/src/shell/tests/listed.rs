@@ -73,6 +73,7 @@ fn sums_and_listings_of_streams_are_those_of_one_shard() {
                     target: underpass_streams::Target::Address(([198, 51, 100, 7], 80).into()),
                     client: None,
                     report_connected: false,
+                    trace: None,
                 };
                 inner.engine.open(now, peer, open).expect("room")
             });

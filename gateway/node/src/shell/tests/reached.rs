@@ -32,6 +32,7 @@ fn open(shell: &Arc<Shell>, peer: u64) -> Box<dyn Conduit> {
         protocol: Protocol::Transparent,
         class: Class(2),
         awaits_outcome: false,
+        trace: None,
     });
     opened.expect("room for a stream")
 }

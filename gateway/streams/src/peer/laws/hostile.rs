@@ -50,6 +50,7 @@ fn disturb(peer: &mut Peer, now: Instant, step: Step) {
                 target: Target::Address(([192, 0, 2, 1], 80).into()),
                 client: None,
                 report_connected: true,
+                trace: None,
             };
             let _ = peer.open(now, open);
         }

@@ -153,6 +153,7 @@ impl World {
                     },
                     client: None,
                     report_connected: false,
+                    trace: None,
                 };
                 if let Ok(id) = self.nodes[node].open(self.now, open) {
                     self.next_key += 1;
