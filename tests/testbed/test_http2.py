@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testbed.client.http2 import Http2Connection
+from tests.testbed.content import ContentError
+from tests.testbed.origin import http2
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Return the port of a running origin."""
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(http2.serve(0))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield server.sockets[0].getsockname()[1]
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def _connected(port: int) -> Http2Connection:
+    plain = socket.create_connection(("127.0.0.1", port), timeout=5.0)
+    return Http2Connection(plain, "large.origin.test")
+
+
+def test_contents_come_whole_one_after_the_other(port: int) -> None:
+    with _connected(port) as connection:
+        for size in (0, 1, 1448 * 10_007):
+            transfer = connection.download(size, 3, 20.0)
+            assert transfer.complete, transfer.error
+            assert transfer.bytes == size
+
+
+def test_one_that_is_late_says_so(port: int) -> None:
+    with _connected(port) as connection:
+        transfer = connection.download(100_000_000, 3, 0.01)
+        assert not transfer.complete
+        assert transfer.error is not None
+        assert transfer.error.startswith("TimeoutError")
+
+
+def test_other_bytes_are_noticed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http2, "pieces", lambda _, size: iter([bytes(size)]))
+    with _connected(port) as connection, pytest.raises(ContentError):
+        connection.download(1000, 3, 5.0)
