@@ -1,4 +1,4 @@
-"""A client's connection of HTTP/2 over TLS (RFC 9113), over which it fetches one thing at a time."""
+"""A connection of HTTP/2 over TLS (RFC 9113), over which a client fetches one thing at a time."""
 
 from __future__ import annotations
 
