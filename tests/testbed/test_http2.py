@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -15,14 +17,21 @@ from tests.testbed.origin import http2
 @pytest.fixture
 def port() -> Iterator[int]:
     """Return the port of a running origin."""
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(http2.serve(0))
-    thread = threading.Thread(target=loop.run_forever)
+    told: queue.Queue[tuple[int, Callable[[], object]]] = queue.Queue()
+
+    async def run() -> None:
+        ending, loop = asyncio.Event(), asyncio.get_running_loop()
+        server = await http2.serve(0)
+        end = partial(loop.call_soon_threadsafe, ending.set)
+        told.put((server.sockets[0].getsockname()[1], end))
+        await ending.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
-    yield server.sockets[0].getsockname()[1]
-    loop.call_soon_threadsafe(loop.stop)
+    number, end = told.get(timeout=10)
+    yield number
+    end()
     thread.join()
-    loop.close()
 
 
 def _connected(port: int) -> Http2Connection:
