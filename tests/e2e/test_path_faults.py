@@ -93,6 +93,9 @@ def test_a_path_whose_packets_have_become_smaller_breaks_no_stream(
 ) -> None:
     """A router on the way drops what is larger, and nobody is told."""
     pair = _both_paths(start_pair, layer)
+    # As docs/configuration.md has it for TCP.
+    for end in (pair.testbed.hub, pair.testbed.terminal.node):
+        end.sysctl(**{"net.ipv4.tcp_mtu_probing": "1"})
     # Where packets come in, they are what was on the line.
     receiver = pair.testbed.terminal.node if transfer is download else pair.testbed.hub
 

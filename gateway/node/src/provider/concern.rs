@@ -209,7 +209,7 @@ mod tests {
         let concerns = of(HUB, &changed, &paths);
         assert_eq!(concerns, [path("terminal-10"), path("terminal-10-lte")]);
         let away = [("terminal-10", Contact::Silent), ("terminal-11", up())];
-        assert_eq!(of(HUB, &changed, &away), []);
+        assert!(of(HUB, &changed, &away).is_empty());
     }
 
     #[test]
@@ -227,15 +227,11 @@ mod tests {
         let lte = listener("lte", &["terminal-10-lte", "terminal-11"]);
         let mut both = of(HUB, &moved, &paths);
         both.sort_by_key(|one| format!("{one:?}"));
-        assert!(
-            both.iter()
-                .any(|one| matches!(one, Concern::Listener { name, .. } if name == "lte"))
-        );
         assert_eq!(both, [beam.clone(), lte]);
         // Half of those that were up are enough.
         assert_eq!((beam.wanted(), path("x").wanted()), (1, 1));
         let nobody = paths.map(|(name, _)| (name, Contact::Silent));
-        assert_eq!(of(HUB, &moved, &nobody), []);
+        assert!(of(HUB, &moved, &nobody).is_empty());
     }
 
     #[test]

@@ -153,12 +153,11 @@ impl Awaited {
     fn count(&mut self, paths: &[PathContact], passed: Duration) {
         match self.seen(paths) {
             Some(Contact::Up(_)) => self.silent_before = false,
-            Some(Contact::Blocked) => return,
+            Some(Contact::Blocked | Contact::Idle) => return,
             Some(Contact::Silent) if self.silent_before && self.excused < EXCUSED => {
                 self.excused += passed;
                 return;
             }
-            Some(Contact::Idle) => return,
             Some(Contact::Silent) | None => {}
         }
         self.clear += passed;
