@@ -355,6 +355,7 @@ impl LinkState {
         if was_told && told.is_none() {
             self.released = now;
         }
+        self.deaf = self.deaf.filter(|deaf| now < deaf.last + DEAF);
         let (silent, unheard) = (self.is_silent(now), self.is_unheard(now));
         if let Some(deaf) = &mut self.deaf {
             deaf.found |= unheard;
