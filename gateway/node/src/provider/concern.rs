@@ -104,21 +104,22 @@ fn listeners<'a>(
     after: &'a Config,
 ) -> impl Iterator<Item = &'a str> {
     let classes: BTreeSet<&str> = changes.iter().filter_map(Change::class).collect();
-    let all = || {
-        after
-            .listeners
-            .iter()
-            .map(|listener| listener.name.as_str())
-    };
     let mut ways = BTreeSet::new();
     for class in before.classes.iter().chain(&after.classes) {
         match class.paths.is_empty() {
             _ if !classes.contains(class.name.as_str()) => {}
-            true => ways.extend(all()),
+            true => ways.extend(names(after)),
             false => ways.extend(class.paths.iter().map(String::as_str)),
         }
     }
-    all().filter(move |name| ways.contains(name))
+    names(after).filter(move |name| ways.contains(name))
+}
+
+fn names(config: &Config) -> impl Iterator<Item = &str> {
+    config
+        .listeners
+        .iter()
+        .map(|listener| listener.name.as_str())
 }
 
 #[cfg(test)]
