@@ -31,6 +31,7 @@ from underpass_control.commands.positions import positions
 from underpass_control.commands.registry import beams, terminals
 from underpass_control.commands.replay import replay
 from underpass_control.commands.rollouts import rollouts
+from underpass_control.commands.settings import node_settings
 from underpass_control.commands.tenants import tenants
 from underpass_control.http.limits import Network
 from underpass_control.settings import Settings
@@ -66,6 +67,7 @@ app.add_typer(positions, name="position")
 app.add_typer(nodes, name="node")
 app.add_typer(links, name="link")
 app.add_typer(blockages, name="blockage")
+app.add_typer(node_settings, name="settings")
 app.add_typer(rollouts, name="rollout")
 app.add_typer(plans, name="plan")
 app.add_typer(ledger, name="ledger")

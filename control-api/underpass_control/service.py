@@ -40,7 +40,7 @@ from underpass_control.http.reports import Reports
 from underpass_control.http.rollouts import Rollouts
 from underpass_control.http.routes import Routes
 from underpass_control.http.sessions import Sessions
-from underpass_control.http.settings import TerminalSettings
+from underpass_control.http.settings import NodeSettings
 from underpass_control.http.shares import Shares
 from underpass_control.http.slice_agents import SliceAgents
 from underpass_control.http.slices import Slices
@@ -112,7 +112,7 @@ class Service:
             *Interventions(database, self._changes).endpoints(),
             *Alerts(database, self._changes, settings).endpoints(),
             *Routes(database, self._changes).endpoints(),
-            *TerminalSettings(database, self._changes).endpoints(),
+            *NodeSettings(database, self._changes).endpoints(),
             *Rollouts(database, self._changes).endpoints(),
             *EventStreams(self._events, self._metrics, self._callers).endpoints(),
             *Plans(database).endpoints(),

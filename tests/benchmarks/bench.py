@@ -15,6 +15,7 @@ from tests.benchmarks.subjects.underpass import Underpass
 from tests.testbed.node import Told
 from tests.testbed.process import ProcessError
 from tests.testbed.profile import Profile
+from tests.testbed.satlink import Satlink
 from tests.testbed.topology import Testbed
 
 # A hop counts as drained once it carries less than this for a round trip; keepalives go on.
@@ -153,7 +154,8 @@ class Bench:
         subject.before_run()
         if idle:
             self.rest(subject)
-        self.testbed.satlink.seed(seed)
+        for hop in self._hops():
+            hop.seed(seed)
         result = series.one(subject.access(), seed, self.deadline_s())
         if not self.drain():
             self.undrained[subject.name] += 1
@@ -204,19 +206,23 @@ class Bench:
 
     def notes(self) -> dict[str, object]:
         """Return what a reader has to know: who is missing, and how true satlink was."""
-        stats = self.testbed.satlink.statistics()
-        truth = {key: stats[key] for key in ("unread_packets", "late_packets", "lateness_max_ns")}
+        keys = ("unread_packets", "late_packets", "lateness_max_ns")
+        of_hops = [hop.statistics() for hop in self._hops()]
+        truth = [[stats[key] for key in keys] for stats in of_hops]
         noted: dict[str, object] = {"left out": self.left_out}
         if self.undrained:
             noted["runs behind which the hop did not fall quiet"] = dict(self.undrained)
         return noted | {
-            "satlink at the end (packets unread, over 1 ms late; most ns late)": list(
-                truth.values()
-            ),
+            "satlink at the end (packets unread, over 1 ms late; most ns late)": truth[0],
+            **({"the same of the terrestrial hop": truth[1]} if len(truth) > 1 else {}),
         }
 
+    def _hops(self) -> list[Satlink]:
+        beside = self.testbed.terrestrial
+        return [self.testbed.satlink, *([beside] if beside else [])]
+
     def _hop_bytes(self) -> int:
-        links = self.testbed.satlink.statistics()["terminals"].values()
+        links = [link for hop in self._hops() for link in hop.statistics()["terminals"].values()]
         return sum(
             link[direction]["bytes_in"] + link[direction]["queue_bytes"]
             for link in links

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Figure:
     """One row of the report.
 
-    Targets are for Underpass. `p90` is the value that nine of ten runs reach or better it.
+    Targets are for `subject`, Underpass unless it says otherwise. `p90` is the value that nine of
+    ten runs reach or better it.
     """
 
     id: str
@@ -19,6 +20,7 @@ class Figure:
     target_p90: float | None = None
     more_is_better: bool = False
     elsewhere: str = ""
+    subject: str = "underpass"
 
     def meets(self, median: float, p90: float) -> bool | None:
         """Tell whether both targets are reached; None where there is none."""

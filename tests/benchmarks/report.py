@@ -177,7 +177,8 @@ def _table(figure_id: str, entries: list[Record], told: dict[str, str]) -> Itera
     yield "|---|---|---|---|---|---|---|---|"
     ours = next((entry.median for entry in entries if entry.subject == OURS), None)
     for entry in entries:
-        met = {None: "", True: "yes", False: "no"}[entry.met]
+        is_meant = entry.subject == figure.subject
+        met = {None: "", True: "yes", False: "no"}[entry.met if is_meant else None]
         yield (
             f"| {entry.subject} | {told.get(entry.subject, 'not noted')} | {entry.n} "
             f"| {entry.median:.4g} | {entry.p90:.4g} "
@@ -195,12 +196,12 @@ def _ratio(entry: Record, ours: float | None, *, more_is_better: bool) -> str:
 
 
 def summary(results: list[Result]) -> str:
-    """Return the figures of ours that have a target, a line each."""
+    """Return the figures that have a target, a line each: of the subject that it is for."""
     lines = [
         f"{'met   ' if entry.met else 'MISSED'}  {entry.id}: {entry.median:.4g} {entry.unit} "
         f"(p90 {entry.p90:.4g}; target {entry.target:g})"
         for result in results
         for entry in result.records
-        if entry.subject == OURS and entry.target is not None
+        if entry.subject == FIGURES[entry.id].subject and entry.target is not None
     ]
     return "\n".join(lines)

@@ -6,8 +6,18 @@ from collections.abc import Iterator
 
 from tests.benchmarks.figure import Figure
 
+# What has targets of its own beside TCPCL.
+QUIC = "underpass-quic"
 # A round trip by the satellite, and 150 ms.
 _GAP_MS = 530.0 + 150.0
+
+
+# Other ways to meet it than bonded over TCPCL.
+_OUTAGES = (
+    ("quic", "by QUIC tunnels"),
+    ("failover", "pinned to the terrestrial path with the satellite to fall back on"),
+    ("quic-failover", "so pinned, by QUIC tunnels"),
+)
 
 
 def _coded(
@@ -37,14 +47,15 @@ def _coded(
             1.2 if single and size == "8 MB" else None,
             1.2 if single and size == "8 MB" else None,
             elsewhere=known[name] if single else "",
+            subject=QUIC,
         )
         if size == "200 MB":
             rate = 123.0 if single else None
-            yield Figure(f"{figure}.rate", title, "Mbit/s", rate, more_is_better=True)
+            yield Figure(f"{figure}.rate", title, "Mbit/s", rate, more_is_better=True, subject=QUIC)
         else:
-            yield Figure(f"{figure}.p99", f"{title}: p99 of all", "s", p99_s[place])
+            yield Figure(f"{figure}.p99", f"{title}: p99 of all", "s", p99_s[place], subject=QUIC)
         repaired = f"{title}: repair, of all symbols sent"
-        yield Figure(f"{figure}.repair", repaired, "%", repair[place])
+        yield Figure(f"{figure}.repair", repaired, "%", repair[place], subject=QUIC)
 
 
 SEVERAL_PATHS = [
@@ -61,6 +72,19 @@ SEVERAL_PATHS = [
         "200 MB over both, the terrestrial path cut at 15 s: the longest gap from then on",
         "ms",
         _GAP_MS,
+    ),
+    *(
+        Figure(
+            f"outage.{name}.gap", f"the same, {title}", "ms", _GAP_MS, subject=f"underpass-{name}"
+        )
+        for name, title in _OUTAGES
+    ),
+    Figure(
+        "outage.rate",
+        "the same: what came from that gap on, of what headers leave of the satellite",
+        "%",
+        93.0,
+        more_is_better=True,
     ),
     Figure(
         "black-hole.gap",
@@ -128,16 +152,81 @@ SEVERAL_PATHS = [
         "%",
         110.0,
     ),
-    Figure("offload.silver", "the same: Silver's median page of 100 kB", "ms", None),
+    Figure(
+        "offload.silver",
+        "the same, from 2 round trips after its move: Silver's median page of 100 kB, of what it "
+        "takes alone on the satellite",
+        "%",
+        110.0,
+    ),
+    Figure(
+        "unequal.rate",
+        "200 MB over LTE 40 Mbit/s, 70 ms and GEO 20 Mbit/s, 640 ms, 0.5 % lost; told nothing",
+        "Mbit/s",
+        more_is_better=True,
+        elsewhere="mqvpn: 31.5 in its datagram mode, single path 31.7",
+    ),
+    Figure("unequal.lte-geo", "the same: time, of the ideal one", "%", 108.0),
+    *(
+        Figure(f"unequal.{name}", title, "%", 98.0, 98.0, more_is_better=True)
+        for name, title in (
+            ("lte-geo-alone", "the same: rate, of that of LTE alone"),
+            ("pairs-alone", "100 MB over 16 pairs: rate, of that of the better path alone"),
+        )
+    ),
+    Figure(
+        "unequal.pairs",
+        "100 MB over 16 pairs of rate (1 to 20), delay (1 to 20) and loss (0 to 2 %): time, of the "
+        "ideal one",
+        "%",
+        108.0,
+        108.0,
+    ),
     Figure(
         "minfct.mean",
-        "30 users' objects over terrestrial 2 Mbit/s, 25 ms and satellite 8 Mbit/s, 300 ms: mean "
+        "30 users' contents over terrestrial 2 Mbit/s, 25 ms and satellite 8 Mbit/s, 300 ms: mean "
         "completion time",
         "ms",
         None,
         elsewhere="Bouttier et al.: 32 % below MPTCP, 46 % below satellite, 66 % below terrestrial",
     ),
-    Figure("minfct.broken", "the same: objects that never came", "objects", 0.0),
+    Figure("minfct.broken", "the same: contents that never came", "contents", 0.0),
+    *(
+        Figure(f"minfct.{name}", f"the same: {title}", "%", target, more_is_better=True)
+        for name, title, target in (
+            ("below-mptcp", "how far below split proxies with MPTCP", 45.0),
+            ("below-satellite", "how far below split proxies by the satellite", 60.0),
+            ("below-terrestrial", "how far below split proxies by the terrestrial path", 75.0),
+        )
+    ),
+    Figure(
+        "minfct.pinned-below-satellite",
+        "the same: how far ours, pinned to the satellite, is below split proxies there",
+        "%",
+        45.0,
+        more_is_better=True,
+        subject="underpass-satellite",
+    ),
+    Figure(
+        "minfct.crowd-below-satellite",
+        "200 users: how far below split proxies by the satellite",
+        "%",
+        20.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "minfct.of-the-best",
+        "from 5 users on: the mean completion time, of that of the best other one where that is "
+        "nearest",
+        "%",
+        105.0,
+    ),
+    Figure(
+        "minfct-tls.mean",
+        "30 users' contents by HTTP/2 over TLS, the same paths: mean completion time",
+        "ms",
+    ),
+    Figure("minfct-tls.broken", "the same: contents that never came", "contents", 0.0),
     Figure("offload.broken", "the same: pages that never came", "pages", 0.0),
     *_coded("1 MB", "coded-1mb", (0.72, 0.80), (None, 15.0)),
     *_coded("8 MB", "coded-8mb", (None, None), (None, None)),
@@ -149,6 +238,7 @@ SEVERAL_PATHS = [
             "%",
             target,
             more_is_better=True,
+            subject=QUIC,
         )
         for percent, target in (("0.05", 96.0), ("1", 94.0))
     ),
@@ -158,5 +248,13 @@ SEVERAL_PATHS = [
         "over blockages of 1 to 120 s, profile V",
         "ms",
         180.0,
+        subject=QUIC,
+    ),
+    Figure(
+        "quic-blockages.up",
+        "The same of an upload, to the first new byte at the origin, p95 beyond half a round trip",
+        "ms",
+        180.0,
+        subject=QUIC,
     ),
 ]

@@ -50,7 +50,8 @@ def in_turn(
 ) -> tuple[list[list[Took]], list[str]]:
     course: list[str] = []
     seeds: list[int] = []
-    bed = SimpleNamespace(satlink=SimpleNamespace(seed=seeds.append), profile=PERFECT)
+    hop = SimpleNamespace(seed=seeds.append)
+    bed = SimpleNamespace(satlink=hop, terrestrial=None, profile=PERFECT)
     on = Quiet(cast("Any", bed), dataclasses.replace(settings, idle_s=0.0))
     for name in ("underpass", "kcptun"):
         on.add_started(Named(name, course))
@@ -108,6 +109,7 @@ class Hop:
         self.now = self.carried = 0.0
         self.profile = PROFILE_V
         self.satlink = self
+        self.terrestrial: Hop | None = None
 
     def monotonic(self) -> float:
         return self.now
@@ -117,8 +119,12 @@ class Hop:
         self.now += seconds
 
     def statistics(self) -> dict[str, Any]:
-        way = {"bytes_in": self.carried, "queue_bytes": 0}
-        return {"terminals": {"t0": {"forward": way, "return": way}}}
+        return _carried(self.carried)
+
+
+def _carried(count: float) -> dict[str, Any]:
+    way = {"bytes_in": count, "queue_bytes": 0}
+    return {"terminals": {"t0": {"forward": way, "return": way}}}
 
 
 def drained(monkeypatch: pytest.MonkeyPatch, hop: Hop) -> bool:
@@ -131,6 +137,15 @@ def test_a_run_waits_until_the_hop_is_quiet(monkeypatch: pytest.MonkeyPatch) -> 
     hop = Hop(lambda at: 250_000 if at < 100 else 1_000)
     assert drained(monkeypatch, hop)
     assert 100 < hop.now < 102
+
+
+def test_a_run_waits_for_the_hop_beside_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    hop = Hop(lambda _: 0)
+    hop.terrestrial = Hop(lambda _: 0)
+    beside = iter(range(0, 10_000_000, 1_000_000))
+    monkeypatch.setattr(hop.terrestrial, "statistics", lambda: _carried(next(beside, 9_000_000)))
+    assert drained(monkeypatch, hop)
+    assert hop.now > 9 * PROFILE_V.rtt_s
 
 
 def test_a_hop_that_never_falls_quiet_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:

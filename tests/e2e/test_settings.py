@@ -1,4 +1,4 @@
-"""What a provider sets of a terminal from its hub: in force, refused, and what is forbidden."""
+"""What a provider sets of a terminal and its hub: in force, refused, taken back, forbidden."""
 
 from __future__ import annotations
 
@@ -23,15 +23,22 @@ _SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, qu
 _NODE = terminal_node(0)
 
 
-def _start(start_pair: StartPair, may_set: list[str], *, trial_s: int = 180) -> Pair[Testbed]:
+def _start(
+    start_pair: StartPair,
+    may_set: list[str],
+    *,
+    trial_s: int = 180,
+    at_hub: list[str] | None = None,
+) -> Pair[Testbed]:
     provider = {"may_set": may_set, "trial_s": trial_s}
     terminal = {"reports": {"to": HUB_NODE}, "provider": provider}
-    options = Options(paths=("satellite", "terrestrial"), terminal=terminal)
+    hub = {"provider": {"may_set": at_hub or [], "trial_s": trial_s}}
+    options = Options(paths=("satellite", "terrestrial"), terminal=terminal, hub=hub)
     return start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
 
 
-def _set(pair: Pair[Testbed], body: Mapping[str, object]) -> int:
-    text = pair.hub.api.request("PUT", f"/v1/settings/{_NODE}", body)
+def _set(pair: Pair[Testbed], body: Mapping[str, object], node: int = _NODE) -> int:
+    text = pair.hub.api.request("PUT", f"/v1/settings/{node}", body)
     [view] = json.loads(text)
     version: int = view["settings"]
     return version
@@ -181,10 +188,71 @@ def test_a_path_on_which_nobody_answers_is_taken_back_though_the_node_is_killed(
     assert {p["name"] for p in pair.terminal.status()["paths"]} == own_paths
 
 
+def _at_hub(pair: Pair[Testbed]) -> list[str]:
+    return [each["class"] for each in pair.hub.api.get("/v1/migrations")]
+
+
+# A class' paths and a terminal's, as the hub names them.
+_OF_HUB = {
+    "class": [{"name": "bulk", "policy": "migrate", "paths": ["terrestrial", "beam"]}],
+    "terminal": [{"node": _NODE, "weight": 3, "path": [{"listener": "terrestrial", "rtt_ms": 25}]}],
+}
+
+
+def test_a_hub_takes_its_own_over_once_its_terminals_are_heard(start_pair: StartPair) -> None:
+    pair = _start(start_pair, [], at_hub=["class", "terminal"])
+    version = _set(pair, _OF_HUB, HUB_NODE)
+    _state(pair, version, "trial")
+    assert _at_hub(pair) == ["bulk"]
+    assert download(pair.client, addresses.ORIGIN, 100_000, route=pair.socks5()).complete
+    _state(pair, version, "confirmed")
+    pair.hub.process.kill()
+    pair.hub.start()
+    pair.wait_until_ready()
+    assert _at_hub(pair) == ["bulk"]
+    assert _outcome(pair, version)["state"] == "confirmed"
+    # All of it is set anew, and versions rise.
+    later = _set(pair, {"terminal": _OF_HUB["terminal"]}, HUB_NODE)
+    assert later > version
+    _state(pair, later, "confirmed")
+    assert _at_hub(pair) == []
+
+
+def test_a_hub_that_misses_the_terminal_takes_the_change_back(start_pair: StartPair) -> None:
+    pair = _start(start_pair, [], trial_s=15, at_hub=["class", "terminal"])
+    assert pair.testbed.terrestrial is not None
+    version = _set(pair, _OF_HUB, HUB_NODE)
+    # Before a sign that counts.
+    pair.testbed.terrestrial.block(pair.testbed.terminal.name)
+    _state(pair, version, "trial")
+    outcome = _state(pair, version, "rolled-back")
+    assert not outcome["applied"]
+    assert "terrestrial" in outcome["reason"]
+    assert _at_hub(pair) == []
+    assert download(pair.client, addresses.ORIGIN, 100_000, route=pair.socks5()).complete
+
+
+def test_a_hub_lets_be_set_what_its_configuration_says_and_nothing_else(
+    start_pair: StartPair,
+) -> None:
+    pair = _start(start_pair, [], at_hub=["terminal"])
+    stranger = {"terminal": [{"node": 4_711, "weight": 2}]}
+    deaf = {"node": _NODE, "direction": "receive"}
+    all_deaf = {**deaf, "path": [{"listener": "terrestrial", "direction": "receive"}]}
+    for body, said in (
+        (_OF_HUB, "may_set"),
+        (stranger, "4711"),
+        ({"terminal": [all_deaf]}, "nothing can be sent"),
+    ):
+        outcome = _outcome(pair, _set(pair, body, HUB_NODE))
+        assert outcome["state"] == "refused"
+        assert said in outcome["reason"]
+        assert _at_hub(pair) == []
+
+
 def test_nothing_is_set_of_strangers(start_pair: StartPair) -> None:
     pair = _start(start_pair, ["class"])
-    for node in (HUB_NODE, 4_711):
-        with pytest.raises(ApiError, match="404"):
-            pair.hub.api.request("PUT", f"/v1/settings/{node}", {})
+    with pytest.raises(ApiError, match="404"):
+        pair.hub.api.request("PUT", "/v1/settings/4711", {})
     with pytest.raises(ApiError, match="404"):
         pair.terminal.api.request("PUT", f"/v1/settings/{_NODE}", {})

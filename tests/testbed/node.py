@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import http.client
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,6 +81,23 @@ class LocalApi:
         if answer.status >= 300:
             raise ApiError(f"{method} {path}: {answer.status} {content}")
         return content
+
+    @contextlib.contextmanager
+    def following(self, path: str) -> Iterator[Iterator[Any]]:
+        """Give the JSON lines of a page that goes on, until this is left: then they break off."""
+        connection = http.client.HTTPConnection("localhost")
+        sock = connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(str(self.path))
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            if answer.status >= 300:
+                raise ApiError(f"GET {path}: {answer.status} {answer.read().decode()}")
+            yield (json.loads(line) for line in answer if line.strip())
+        finally:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics by name with labels, as Prometheus would read them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from underpass_control.commands.console import (
     UrlOption,
     fail,
 )
+from underpass_control.commands.settings import read_settings
 from underpass_control.commands.tables import Column, Service
 
 rollouts = typer.Typer(
@@ -46,8 +46,6 @@ TERMINAL = (
     Column("confirmed", "confirmed"),
     Column("reason", "reason"),
 )
-# A file of settings that is larger is none.
-_MOST_BYTES = 1 << 20
 
 Number = Annotated[int, typer.Argument(help="Its id in the list.")]
 
@@ -95,7 +93,7 @@ def create_rollout(
     """
     body: dict[str, Any] = {
         "name": name,
-        "settings": _read(settings),
+        "settings": read_settings(settings),
         "stages": _stages(stages),
         "hold_s": hold_s,
         "wait_s": wait_s,
@@ -209,14 +207,3 @@ def _stages(text: str) -> list[int]:
     if not all(one.isascii() and one.isdigit() for one in parts):
         fail(f"--stages {text}: must be numbers with commas between")
     return [int(one) for one in parts]
-
-
-def _read(path: Path) -> Any:
-    try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_MOST_BYTES + 1)
-        if len(text) > _MOST_BYTES:
-            fail(f"{path} is larger than settings are")
-        return json.loads(text)
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        fail(f"cannot read {path}: {error}")

@@ -33,7 +33,7 @@ _MOST_ID = 4_096
 
 
 class PlanStreams:
-    """The endpoint of plans, and of terminals' settings, for gateways."""
+    """The endpoint of plans, and of settings, for gateways."""
 
     def __init__(
         self,
@@ -57,7 +57,8 @@ class PlanStreams:
             Endpoint(
                 "GET",
                 "/v1/gateways/{gateway}/plans",
-                "Follow the plans and settings of a gateway's terminals, as server-sent events",
+                "Follow the plans and settings of a gateway's terminals, and its own settings, as "
+                "server-sent events",
                 self._follow,
                 GATEWAYS,
                 media_type="text/event-stream",
@@ -96,8 +97,8 @@ class PlanStreams:
     async def _send(self, out: EventResponse, gateway: int, sent: dict[Key, int]) -> None:
         """Send each new plan, until the service ends."""
         await out.send(b": plans\n\n")
-        # Which settings were sent, by terminal; and how often they had changed by then.
-        settings_sent: dict[int, int] = {}
+        # Which settings were sent, by node; and how often they had changed by then.
+        settings_sent: dict[tuple[int, bool], int] = {}
         looked = -1
         while not self._ending.is_set():
             news = self._newest_plans.news_event()
@@ -127,20 +128,23 @@ class PlanStreams:
             with self._traces.push(key[0], key[1].value, outgoing.version, gateway):
                 await out.send(head + outgoing.document + b"\n\n")
 
-    async def _send_settings(self, out: EventResponse, gateway: int, sent: dict[int, int]) -> None:
-        """Send the settings of the gateway's terminals that are newer than what was sent.
+    async def _send_settings(
+        self, out: EventResponse, gateway: int, sent: dict[tuple[int, bool], int]
+    ) -> None:
+        """Send the settings of a gateway and its terminals that are newer than what was sent.
 
         The gateway passes over what it has already, so a stream begins with all of them.
         """
         async with self._database.reading() as connection:
-            rows = await settings.of_gateway(connection, gateway)
-        for terminal in sent.keys() - {row.terminal for row in rows}:
-            del sent[terminal]
-        for row in rows:
-            if sent.get(row.terminal, 0) < row.version:
-                document = settings.wire(row.terminal, row.version, row.document)
+            found = await settings.of_gateway(connection, gateway)
+        for whose in sent.keys() - {(one.node, one.is_own) for one in found}:
+            del sent[whose]
+        for one in found:
+            whose = one.node, one.is_own
+            if sent.get(whose, 0) < one.version:
+                document = settings.wire(one.node, one.version, one.document)
                 await out.send(b"event: settings\ndata: " + document + b"\n\n")
-                sent[row.terminal] = row.version
+                sent[whose] = one.version
 
     async def _wait(self, news: asyncio.Event) -> bool:
         """Return once there is news, or the service ends; False if neither is for a while."""

@@ -1,4 +1,4 @@
-"""What the API takes and gives of terminals' settings.
+"""What the API takes and gives of terminals' and gateways' settings.
 
 The bounds are those of the nodes' configuration, which has the last word: what a node refuses all
 the same is reported back.
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from underpass_control.http.models import Model, NodeNumber
-from underpass_control.storage.settings import MOST_ENTRIES
+from underpass_control.storage.settings import MOST_ENTRIES, MOST_TERMINALS
 
 _MOST_NAMES = 16
 
@@ -89,10 +89,9 @@ class OnDemand(Model):
     neighbour_asks: bool | None = None
 
 
-class PathSettings(Model):
-    """What is set of a path that the terminal has, or a further path to one of its neighbours."""
+class _Hop(Model):
+    """What is set of any path, at whichever end."""
 
-    name: Name
     send_rate_bps: LinkRate | None = None
     rate_hint_bps: LinkRate | None = None
     receive_rate_bps: LinkRate | None = None
@@ -100,6 +99,12 @@ class PathSettings(Model):
     mtu_bytes: Annotated[int, Field(ge=576, le=65_535)] | None = None
     direction: Literal["both", "receive"] | None = None
     meter: Meter | None = None
+
+
+class PathSettings(_Hop):
+    """What is set of a path that the node has, or a further path to one of its neighbours."""
+
+    name: Name
     on_demand: OnDemand | None = None
     # Of a further path.
     neighbour: NodeNumber | None = None
@@ -137,8 +142,62 @@ class SettingsBody(Model):
         return self
 
 
+class AskedPath(Model):
+    """When a gateway has a terminal bring a path up."""
+
+    # Its name at the terminal.
+    path: Name
+    within_s: Seconds | None = None
+    others_down_s: Seconds | None = None
+
+
+class TerminalPathSettings(_Hop):
+    """What is set at a gateway of a terminal's path by one of its listeners."""
+
+    listener: Name
+    on_demand: AskedPath | None = None
+
+
+class AcceptedTerminal(_Hop):
+    """What is set at a gateway of a terminal, of its own path, and of its other paths."""
+
+    node: NodeNumber
+    weight: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
+    on_demand: AskedPath | None = None
+    path: Annotated[list[TerminalPathSettings], Field(max_length=_MOST_NAMES)] | None = None
+
+    @model_validator(mode="after")
+    def _has_distinct_paths(self) -> AcceptedTerminal:
+        listeners = [path.listener for path in self.path or []]
+        if len(set(listeners)) < len(listeners):
+            raise ValueError("a listener is there twice")
+        return self
+
+
+class GatewaySettingsBody(SettingsBody):
+    """What is set of a gateway itself; what is left out is as its own configuration has it."""
+
+    terminals: Annotated[
+        list[AcceptedTerminal], Field(default_factory=list, max_length=MOST_TERMINALS)
+    ]
+
+    def document(self) -> dict[str, Any]:
+        """Return the settings under the names that a node's configuration has."""
+        document = super().document()
+        if self.terminals:
+            document["terminal"] = [one.model_dump(exclude_none=True) for one in self.terminals]
+        return document
+
+    @model_validator(mode="after")
+    def _has_distinct_terminals(self) -> GatewaySettingsBody:
+        nodes = [terminal.node for terminal in self.terminals]
+        if len(set(nodes)) < len(nodes):
+            raise ValueError("a terminal is there twice")
+        return self
+
+
 class SettingsReport(Model):
-    """What the terminal has said of settings last."""
+    """What the node has said of settings last."""
 
     version: int
     # Else all is as it was before.
@@ -148,16 +207,28 @@ class SettingsReport(Model):
     received: AwareDatetime
 
 
-class Settings(SettingsBody):
+class _Standing(Model):
+    """What has become of settings."""
+
+    version: int
+    set: AwareDatetime
+    # waiting: the node has not said anything of this version. trial: it is in force, until a
+    # terminal has heard its hub, and a gateway its terminals. rolled-back: it has not, and the
+    # former settings are in force.
+    state: Literal["waiting", "trial", "applied", "rolled-back", "refused"]
+    reported: SettingsReport | None = None
+
+
+class Settings(SettingsBody, _Standing):
     """What is set of a terminal, and what has become of it."""
 
     terminal: NodeNumber
-    version: int
-    set: AwareDatetime
-    # waiting: it has not said anything of this version. trial: it is in force, until the terminal
-    # has heard its hub. rolled-back: it has not, and the former settings are in force.
-    state: Literal["waiting", "trial", "applied", "rolled-back", "refused"]
-    reported: SettingsReport | None = None
+
+
+class GatewaySettings(GatewaySettingsBody, _Standing):
+    """What is set of a gateway itself, and what has become of it."""
+
+    gateway: NodeNumber
 
 
 class SettingsList(Model):

@@ -1,7 +1,7 @@
-"""What is set of terminals from afar: policies, migration rules, paths.
+"""What is set of terminals and gateways from afar: policies, migration rules, paths.
 
-It is sent to the terminal by its gateway, taken over there as a reload is, and reported back. The
-terminal's own configuration says what may be set.
+It is sent to the terminal by its gateway, taken over there as a reload is, and reported back; so
+is what is set of the gateway itself. The node's own configuration says what may be set.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
 
-class TerminalSettings:
-    """The endpoints of terminals' settings."""
+class NodeSettings:
+    """The endpoints of terminals' and gateways' settings."""
 
     def __init__(self, database: Database, changes: Changes) -> None:
         self._database = database
@@ -36,6 +36,7 @@ class TerminalSettings:
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
         path = "/v1/terminals/{terminal}/settings"
+        of_gateway = "/v1/gateways/{gateway}/settings"
         gone = HTTPStatus.PRECONDITION_FAILED
         return [
             Endpoint(
@@ -70,6 +71,27 @@ class TerminalSettings:
                 answers=models.Settings,
                 problems=[gone],
             ),
+            Endpoint(
+                "GET",
+                of_gateway,
+                "What is set of a gateway itself from afar, and what has become of it",
+                self._get_of_gateway,
+                READERS,
+                answers=models.GatewaySettings,
+            ),
+            Endpoint(
+                "PUT",
+                of_gateway,
+                "Set policies, migration rules and terminals' paths of a gateway; nothing: as it "
+                "has them",
+                self._put_of_gateway,
+                OPERATORS,
+                recorded=True,
+                headers=["If-Match"],
+                body=models.GatewaySettingsBody,
+                answers=models.GatewaySettings,
+                problems=[gone],
+            ),
         ]
 
     async def _page(self, call: Call) -> models.SettingsList:
@@ -92,33 +114,57 @@ class TerminalSettings:
         return _answer(row)
 
     async def _put(self, call: Call) -> Answer:
-        terminal, body = call.path_number("terminal"), call.body(models.SettingsBody)
-        document = body.document()
-        if not settings.fits(terminal, document):
-            detail = f"settings may have {settings.MOST_BYTES} bytes"
-            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-        expected = call.request.headers.get("If-Match")
-        now_ms = self._database.clock.now_ms()
+        terminal = call.path_number("terminal")
+        document = call.body(models.SettingsBody).document()
         try:
-            async with self._changes.transaction() as (connection, publish):
-                owner = await registry.get(connection, tables.Terminal, terminal)
-                before = await settings.get(connection, terminal)
-                if expected not in (None, "*", None if before is None else _tag(before)):
-                    raise Problem(
-                        HTTPStatus.PRECONDITION_FAILED, "it has been changed since that ETag"
-                    )
-                row = await settings.put(connection, terminal, document, now_ms)
-                publish(settings.change_of(terminal, row.version, "set"))
-                was = None if before is None else before.document
-                tenant = None if owner is None else owner.tenant_id
-                target = f"/v1/terminals/{terminal}/settings"
-                await call.record(connection, Changed("set", target, tenant, was, document))
+            return _answer(await self._set(call, terminal, document, tables.TerminalSettings))
         except IntegrityError as error:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from error
-        return _answer(row)
+
+    async def _get_of_gateway(self, call: Call) -> Answer:
+        gateway = call.path_number("gateway")
+        async with self._database.reading() as connection:
+            row = await settings.get(connection, gateway, table=tables.GatewaySettings)
+        if row is None:
+            raise Problem(HTTPStatus.NOT_FOUND, f"nothing is set of gateway {gateway}")
+        return _answer_of_gateway(row)
+
+    async def _put_of_gateway(self, call: Call) -> Answer:
+        gateway = call.path_number("gateway")
+        document = call.body(models.GatewaySettingsBody).document()
+        row = await self._set(call, gateway, document, tables.GatewaySettings)
+        return _answer_of_gateway(row)
+
+    async def _set(
+        self, call: Call, node: int, document: dict[str, Any], table: settings.Table
+    ) -> Row[Any]:
+        if not settings.fits(node, document):
+            detail = f"settings may have {settings.MOST_BYTES} bytes"
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        of_gateway = table is tables.GatewaySettings
+        expected = call.request.headers.get("If-Match")
+        now_ms = self._database.clock.now_ms()
+        async with self._changes.transaction() as (connection, publish):
+            tenant = None
+            if not of_gateway:
+                owner = await registry.get(connection, tables.Terminal, node)
+                tenant = None if owner is None else owner.tenant_id
+            before = await settings.get(connection, node, table=table)
+            if expected not in (None, "*", None if before is None else _tag(before)):
+                raise Problem(HTTPStatus.PRECONDITION_FAILED, "it has been changed since that ETag")
+            row = await settings.put(connection, node, document, now_ms, table=table)
+            publish(settings.change_of(node, row.version, "set", by_gateway=of_gateway))
+            was = None if before is None else before.document
+            target = f"/v1/{'gateways' if of_gateway else 'terminals'}/{node}/settings"
+            await call.record(connection, Changed("set", target, tenant, was, document))
+        return row
 
 
 def _shown(row: Row[Any]) -> models.Settings:
+    return models.Settings.model_validate({"terminal": row.terminal, **_standing(row)})
+
+
+def _standing(row: Row[Any]) -> dict[str, Any]:
     reported = None
     if row.reported_version is not None:
         reported = models.SettingsReport(
@@ -132,17 +178,14 @@ def _shown(row: Row[Any]) -> models.Settings:
         state = "waiting"
     else:
         state = "applied" if reported.state == "confirmed" else reported.state
-    return models.Settings.model_validate(
-        {
-            "terminal": row.terminal,
-            "version": row.version,
-            "set": moment_of(row.set_ms),
-            "classes": row.document["class"],
-            "paths": row.document["path"],
-            "state": state,
-            "reported": reported,
-        }
-    )
+    return {
+        "version": row.version,
+        "set": moment_of(row.set_ms),
+        "classes": row.document["class"],
+        "paths": row.document["path"],
+        "state": state,
+        "reported": reported,
+    }
 
 
 def _tag(row: Row[Any]) -> str:
@@ -151,3 +194,14 @@ def _tag(row: Row[Any]) -> str:
 
 def _answer(row: Row[Any]) -> Answer:
     return Answer(_shown(row), HTTPStatus.OK, {"ETag": _tag(row)})
+
+
+def _answer_of_gateway(row: Row[Any]) -> Answer:
+    shown = models.GatewaySettings.model_validate(
+        {
+            "gateway": row.gateway,
+            "terminals": row.document.get("terminal", []),
+            **_standing(row),
+        }
+    )
+    return Answer(shown, HTTPStatus.OK, {"ETag": _tag(row)})

@@ -232,15 +232,14 @@ class Sorter:
     def _settings(
         self, entry: messages.ReportEntry, said: messages.SettingsReport, into: Sorted
     ) -> None:
-        if entry.node == self.gateway:
-            # Its own are by its local API.
-            return
-        self._is_terminal(entry.node)
-        self._is_here(entry.node, max(0, self.received_ms - entry.age_ms))
+        by_gateway = entry.node == self.gateway
+        if not by_gateway:
+            self._is_terminal(entry.node)
+            self._is_here(entry.node, max(0, self.received_ms - entry.age_ms))
         by_applied: ReportedState = "confirmed" if said.applied else "refused"
         state = said.state or by_applied
         into.settings.append(
-            Reported(entry.node, said.settings, state, said.reason, self.received_ms)
+            Reported(entry.node, said.settings, state, said.reason, self.received_ms, by_gateway)
         )
 
     def _may_speak_of(self, node: int, terminal: int, direction: str) -> None:

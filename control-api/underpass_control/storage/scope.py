@@ -58,6 +58,7 @@ REFUSED = frozenset(
     {
         "acknowledgement",
         "enrolment",
+        "gateway_settings",
         "alert_message",
         "alert_pending",
         "alert_rule",

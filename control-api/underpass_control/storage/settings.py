@@ -1,4 +1,4 @@
-"""What is set of terminals from afar: set, sent to their gateways, reported back."""
+"""What is set of terminals and gateways from afar: set, sent to gateways, reported back."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import and_, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, literal, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.storage.attachments import SERVED_BY
 from underpass_control.storage.changes import Change
-from underpass_control.storage.models import Terminal
-from underpass_control.storage.models import TerminalSettings as Table
+from underpass_control.storage.models import GatewaySettings, Terminal, TerminalSettings
 
 # Of the format that nodes read.
 _FORMAT = 1
@@ -23,6 +22,8 @@ _FORMAT = 1
 MOST_BYTES = 60_000
 # Classes, and paths.
 MOST_ENTRIES = 32
+# Terminals of a gateway, and a terminal's paths.
+MOST_TERMINALS = 500
 
 
 ReportedState = Literal["trial", "confirmed", "rolled-back", "refused"]
@@ -30,90 +31,134 @@ ReportedState = Literal["trial", "confirmed", "rolled-back", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a terminal says has become of settings.
+    """What a terminal, or a gateway of itself, says has become of settings.
 
     Attributes:
+        node: the terminal's number, or the gateway's.
         version: theirs.
         state: how far it is with them; on trial and confirmed ones are in force, else all is as it
             was before.
         reason: why they are not in force.
     """
 
-    terminal: int
+    node: int
     version: int
     state: ReportedState
     reason: str | None
     received_ms: int
+    by_gateway: bool = False
 
     @property
     def applied(self) -> bool:
         """Whether they are in force."""
         return self.state in ("trial", "confirmed")
 
+    @property
+    def table(self) -> Table:
+        """Where these are."""
+        return GatewaySettings if self.by_gateway else TerminalSettings
+
+
+Table = type[TerminalSettings] | type[GatewaySettings]
+
 
 async def put(
-    connection: AsyncConnection, terminal: int, document: dict[str, Any], now_ms: int
+    connection: AsyncConnection,
+    node: int,
+    document: dict[str, Any],
+    now_ms: int,
+    *,
+    table: Table = TerminalSettings,
 ) -> Row[Any]:
-    """Set a terminal's settings, with a version above the last; return the row.
+    """Set the settings of a terminal, or gateway, with a version above the last; return the row.
 
     Raises:
         IntegrityError: The terminal is not known.
     """
+    key = _key(table).name
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     values = {"document": document, "set_ms": now_ms}
-    made = dialect.insert(Table).values(terminal=terminal, version=now_ms, **values)
+    made = dialect.insert(table).values({key: node, "version": now_ms, **values})
     # A clock that is set back, or that of another replica, gives no version twice.
     later = func.max if connection.dialect.name == "sqlite" else func.greatest
-    version = later(Table.version + 1, now_ms)
-    changed = made.on_conflict_do_update(
-        index_elements=["terminal"], set_={"version": version, **values}
-    )
-    returned = changed.returning(*Table.__table__.columns)
+    version = later(table.version + 1, now_ms)
+    changed = made.on_conflict_do_update(index_elements=[key], set_={"version": version, **values})
+    returned = changed.returning(*table.__table__.columns)
     row: Row[Any] = (await connection.execute(returned)).one()
     return row
 
 
-async def get(connection: AsyncConnection, terminal: int) -> Row[Any] | None:
-    """Return the row of a terminal's settings."""
-    found = await connection.execute(select(Table.__table__).where(Table.terminal == terminal))
+async def get(
+    connection: AsyncConnection, node: int, *, table: Table = TerminalSettings
+) -> Row[Any] | None:
+    """Return the row of a terminal's settings, or of a gateway's."""
+    found = await connection.execute(select(table.__table__).where(_key(table) == node))
     return found.one_or_none()
 
 
-async def page(connection: AsyncConnection, *, after: int | None, limit: int) -> Sequence[Row[Any]]:
-    """Return settings in order of terminals, from behind one on."""
-    query = select(Table.__table__).order_by(Table.terminal).limit(limit)
+async def page(
+    connection: AsyncConnection,
+    *,
+    after: int | None,
+    limit: int,
+    table: Table = TerminalSettings,
+) -> Sequence[Row[Any]]:
+    """Return settings in order of terminals, or of gateways, from behind one on."""
+    query = select(table.__table__).order_by(_key(table)).limit(limit)
     if after is not None:
-        query = query.where(Table.terminal > after)
+        query = query.where(_key(table) > after)
     return (await connection.execute(query)).all()
 
 
-async def of_gateway(connection: AsyncConnection, gateway: int) -> Sequence[Row[Any]]:
-    """Return terminal, version and document of the terminals that are at a gateway."""
-    columns = (Table.terminal, Table.version, Table.document)
-    query = select(*columns).join(Terminal, Terminal.node == Table.terminal)
-    query = query.where(SERVED_BY.in_([gateway])).order_by(Table.terminal)
-    return (await connection.execute(query)).all()
+def _key(table: Table) -> ColumnElement[int]:
+    [column] = table.__table__.primary_key
+    return column
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """Settings that a gateway is sent: a terminal's, or its own."""
+
+    node: int
+    is_own: bool
+    version: int
+    document: dict[str, Any]
+
+
+async def of_gateway(connection: AsyncConnection, gateway: int) -> list[Outgoing]:
+    """Return the settings of a gateway and of the terminals that are at it."""
+    columns = (TerminalSettings.terminal, TerminalSettings.version, TerminalSettings.document)
+    query = select(*columns).join(Terminal, Terminal.node == TerminalSettings.terminal)
+    query = query.where(SERVED_BY.in_([gateway])).order_by(TerminalSettings.terminal)
+    rows = (await connection.execute(query)).all()
+    found = [Outgoing(row.terminal, False, row.version, row.document) for row in rows]
+    own = await get(connection, gateway, table=GatewaySettings)
+    if own is not None:
+        found.append(Outgoing(gateway, True, own.version, own.document))
+    return found
 
 
 async def report(connection: AsyncConnection, given: Iterable[Reported]) -> list[Change]:
-    """Store what terminals say; return the changes. What is said again changes nothing."""
-    newest: dict[int, Reported] = {}
+    """Store what nodes say; return the changes. What is said again changes nothing."""
+    newest: dict[tuple[int, bool], Reported] = {}
     for one in given:
-        known = newest.get(one.terminal)
+        whose = one.node, one.by_gateway
+        known = newest.get(whose)
         if known is None or known.version < one.version or _follows(one, known):
-            newest[one.terminal] = one
+            newest[whose] = one
     changes: list[Change] = []
     for one in newest.values():
-        older = or_(Table.reported_version.is_(None), Table.reported_version < one.version)
+        table = one.table
+        older = or_(table.reported_version.is_(None), table.reported_version < one.version)
         # A restart may bring what was refused into force, and the other way round.
-        same = Table.reported_version == one.version
+        same = table.reported_version == one.version
         # That they were on trial, said late, takes back nothing that has come of it.
-        differs = and_(same, Table.reported_state != one.state, literal(one.state != "trial"))
+        differs = and_(same, table.reported_state != one.state, literal(one.state != "trial"))
         # Settings that were never set here are an operator's at the gateway.
-        known_here = Table.version >= one.version
+        known_here = table.version >= one.version
         stored = (
-            update(Table)
-            .where(Table.terminal == one.terminal, known_here, or_(older, differs))
+            update(table)
+            .where(_key(table) == one.node, known_here, or_(older, differs))
             .values(
                 reported_version=one.version,
                 applied=one.applied,
@@ -123,7 +168,8 @@ async def report(connection: AsyncConnection, given: Iterable[Reported]) -> list
             )
         )
         if (await connection.execute(stored)).rowcount > 0:
-            changes.append(change_of(one.terminal, one.version, one.state))
+            change = change_of(one.node, one.version, one.state, by_gateway=one.by_gateway)
+            changes.append(change)
     return changes
 
 
@@ -132,18 +178,22 @@ def _follows(one: Reported, other: Reported) -> bool:
     return one.version == other.version and one.state != "trial"
 
 
-def change_of(terminal: int, version: int, action: str) -> Change:
-    """Return the change that announces what is done with a terminal's settings."""
-    return {"kind": "settings", "terminal": terminal, "settings": version, "action": action}
+def change_of(node: int, version: int, action: str, *, by_gateway: bool = False) -> Change:
+    """Return the change that announces what is done with settings of a terminal, or gateway."""
+    whose = "gateway" if by_gateway else "terminal"
+    return {"kind": "settings", whose: node, "settings": version, "action": action}
 
 
-def fits(terminal: int, document: dict[str, Any]) -> bool:
+def fits(node: int, document: dict[str, Any]) -> bool:
     """Tell whether a document is no larger than what may be set."""
-    few = all(len(entries) <= MOST_ENTRIES for entries in document.values())
-    return few and len(wire(terminal, 0, document)) <= MOST_BYTES
+    few = all(
+        len(entries) <= (MOST_TERMINALS if kind == "terminal" else MOST_ENTRIES)
+        for kind, entries in document.items()
+    )
+    return few and len(wire(node, 0, document)) <= MOST_BYTES
 
 
-def wire(terminal: int, version: int, document: dict[str, Any]) -> bytes:
+def wire(node: int, version: int, document: dict[str, Any]) -> bytes:
     """Return the document that nodes are sent."""
-    whole = {"version": _FORMAT, "settings": version, "node": terminal, **document}
+    whole = {"version": _FORMAT, "settings": version, "node": node, **document}
     return json.dumps(whole, separators=(",", ":")).encode()

@@ -69,6 +69,9 @@ pub struct Delayed {
 pub enum Event {
     /// An authentic beacon came.
     Heard(PeerId),
+    /// The same, and it says that the peer hears nothing of this end: nothing by any
+    /// way for a round trip, and no beacon for a second.
+    Deaf(PeerId),
     /// The peer runs without knowing the key: it has lost all sessions.
     KeyUnknown(PeerId),
 }
@@ -109,6 +112,8 @@ struct Peer {
     delays: Delays,
     /// What its last one told of this end's.
     told: Option<(Instant, Late)>,
+    /// It tells of this end's beacons: where it does not, it has heard none lately.
+    tells: bool,
     /// Where beacons go.
     address: Option<SocketAddr>,
     /// What they are sealed with.
@@ -194,6 +199,7 @@ impl Endpoint {
             sequence: self.number(now),
             delays: Delays::new(now),
             told: None,
+            tells: false,
             address: config.address,
             config,
             key: None,
@@ -401,13 +407,18 @@ impl Endpoint {
         peer.timing.heard(now);
         peer.delays.see(now, beacon.sequence);
         peer.told = beacon.late.map(|late| (now, late));
+        peer.tells |= beacon.late.is_some();
         if beacon.deaf {
             peer.timing.ask();
         }
         if beacon.wants {
             peer.timing.wanted(now);
         }
-        self.events.push_back(Event::Heard(id));
+        let hears_nothing = beacon.deaf && beacon.late.is_none() && peer.tells;
+        self.events.push_back(match hears_nothing {
+            true => Event::Deaf(id),
+            false => Event::Heard(id),
+        });
         self.reschedule(id);
     }
 

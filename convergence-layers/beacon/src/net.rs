@@ -38,6 +38,12 @@ pub trait Node: Send + Sync + 'static {
     /// An authentic beacon of the peer came at `at`.
     fn heard(&self, peer: PeerId, at: Instant);
 
+    /// One came by which the peer says that it hears nothing of this end. Without more
+    /// ado, it was heard.
+    fn deaf(&self, peer: PeerId, at: Instant) {
+        self.heard(peer, at);
+    }
+
     /// The peer runs, but has none of this node's sessions any more.
     fn key_unknown(&self, peer: PeerId);
 }
@@ -198,6 +204,7 @@ impl Shared {
             let event = self.lock().poll_event();
             match event {
                 Some(Event::Heard(id)) => node.heard(id, Instant::now()),
+                Some(Event::Deaf(id)) => node.deaf(id, Instant::now()),
                 Some(Event::KeyUnknown(id)) => node.key_unknown(id),
                 None => return,
             }

@@ -6,6 +6,9 @@
 //!   entry: heard beats planned.
 //! - Where probing is possible, silence of a round trip and half a second is a
 //!   blockage, and the first sign of the peer its end.
+//! - A peer that is heard may hear nothing: then what is sent here is lost. It is given
+//!   as long to hear something after it was heard first, since behind a blockage it says
+//!   so, too.
 //! - When the operator, the modem or the plan gives the link free, sending
 //!   starts at once, and silence counts from then.
 
@@ -25,6 +28,9 @@ const QUEUES: Duration = Duration::from_millis(200);
 /// they may name a little later a time for the same sign. The next one comes
 /// later by more than this, since silence was longer.
 const SAME_SIGN: Duration = Duration::from_millis(50);
+
+/// A deaf peer says so every 0.15 s: one that has not for so long is not deaf any more.
+const DEAF: Duration = Duration::from_secs(1);
 
 /// Planned blockages kept of a hop.
 pub const MAX_PLANNED: usize = 1024;
@@ -91,6 +97,8 @@ pub(crate) enum Planner {
 pub enum Sign {
     /// By a beacon: from now on its silence tells of a blockage.
     Beacon,
+    /// By a beacon that says that the peer hears nothing of this node.
+    Deaf,
     /// By bytes or acknowledgements on a session.
     Session,
 }
@@ -140,6 +148,18 @@ pub(crate) struct Expectation {
     pub within: Duration,
 }
 
+/// A peer that says that it hears nothing.
+#[derive(Clone, Copy, Debug)]
+struct Deaf {
+    /// Since when, without a pause.
+    since: Instant,
+    /// When it has said so last.
+    last: Instant,
+    /// It has had its time: it is so until it says otherwise, even if nothing is
+    /// expected any more.
+    found: bool,
+}
+
 /// One hop's link.
 #[derive(Debug)]
 pub(crate) struct LinkState {
@@ -157,6 +177,8 @@ pub(crate) struct LinkState {
     probed: bool,
     /// The last sign of the peer.
     heard: Option<Instant>,
+    /// It has said that it hears nothing.
+    deaf: Option<Deaf>,
     /// Silence counts from here at the earliest.
     released: Instant,
     /// Silence tells of a blockage sooner.
@@ -181,6 +203,7 @@ impl LinkState {
             contradicted: None,
             probed: false,
             heard: None,
+            deaf: None,
             released: now,
             expected: None,
             found_silent: None,
@@ -200,6 +223,7 @@ impl LinkState {
             contradicted: _,
             probed: _,
             heard: _,
+            deaf: _,
             released: _,
             expected: _,
             found_silent: _,
@@ -281,7 +305,17 @@ impl LinkState {
     /// The peer was heard.
     pub fn heard(&mut self, at: Instant, sign: Sign) {
         self.heard = self.heard.max(Some(at));
-        self.probed |= sign == Sign::Beacon;
+        self.probed |= sign != Sign::Session;
+        match sign {
+            Sign::Beacon => self.deaf = None,
+            Sign::Deaf => {
+                let going_on = self.deaf.filter(|deaf| at <= deaf.last + DEAF);
+                let (since, found) = going_on.map_or((at, false), |deaf| (deaf.since, deaf.found));
+                let last = at;
+                self.deaf = Some(Deaf { since, last, found });
+            }
+            Sign::Session => {}
+        }
     }
 
     /// The first session after none: whether this peer sends beacons must be
@@ -321,7 +355,11 @@ impl LinkState {
         if was_told && told.is_none() {
             self.released = now;
         }
-        let silent = self.is_silent(now);
+        self.deaf = self.deaf.filter(|deaf| now < deaf.last + DEAF);
+        let (silent, unheard) = (self.is_silent(now), self.is_unheard(now));
+        if let Some(deaf) = &mut self.deaf {
+            deaf.found |= unheard;
+        }
         self.found_silent = match silent {
             true => self.found_silent.or(Some(self.counted())),
             false => None,
@@ -346,7 +384,21 @@ impl LinkState {
         let still = self
             .found_silent
             .is_some_and(|sign| counted < sign + SAME_SIGN);
-        self.probed && still || self.silent_at().is_some_and(|at| at <= now)
+        self.probed && still || self.silent_at().is_some_and(|at| at <= now) || self.is_unheard(now)
+    }
+
+    /// Whether the peer is heard, and does not hear.
+    fn is_unheard(&self, now: Instant) -> bool {
+        let deaf = self.deaf.filter(|deaf| now < deaf.last + DEAF);
+        deaf.is_some_and(|deaf| deaf.found || self.unheard_at(&deaf) <= now)
+    }
+
+    /// When a deaf peer has had its time to hear anything.
+    fn unheard_at(&self, deaf: &Deaf) -> Instant {
+        let since = deaf.since.max(self.released);
+        let patient = since + self.rtt + SILENCE;
+        let due = self.expected.map(|e| since.max(e.since) + e.within);
+        due.map_or(patient, |due| due.min(patient))
     }
 
     /// From when on silence counts.
@@ -392,7 +444,10 @@ impl LinkState {
 
     /// When [`LinkState::update`] may find a change without being told anything.
     pub fn next_timeout(&self, now: Instant, utc: Option<Utc>) -> Option<Instant> {
-        let silent = self.silent_at().filter(|at| *at > now);
+        let deaf = self.deaf.iter();
+        let deaf = deaf.flat_map(|deaf| [self.unheard_at(deaf), deaf.last + DEAF]);
+        let silent = self.silent_at().into_iter().chain(deaf);
+        let silent = silent.filter(|at| *at > now);
         let planned = utc.and_then(|utc| {
             let now_ms = utc.ms_at(now);
             let next = self.plan.first()?;
@@ -402,7 +457,7 @@ impl LinkState {
             };
             utc.instant_of(now, next)
         });
-        silent.into_iter().chain(planned).min()
+        silent.chain(planned).min()
     }
 }
 

@@ -28,14 +28,16 @@ impl Engine {
     pub fn heard(&mut self, now: Instant, id: HopId, at: Instant, sign: Sign) {
         if let Some(hop) = self.hops.get_mut(&id) {
             // A path that is released has no beacons: this one is late.
-            if sign == Sign::Beacon && hop.presence.is_some() && !hop.is_up() {
+            let beacon = sign != Sign::Session;
+            if beacon && hop.presence.is_some() && !hop.is_up() {
                 return;
             }
-            let first = sign == Sign::Beacon && !hop.link.is_probed();
+            let first = beacon && !hop.link.is_probed();
             hop.link.heard(at, sign);
             // While the link is free nothing changes, and its deadline, which
-            // is too early now, is set right when it comes.
-            if first || hop.link.blocked().is_some() {
+            // is too early now, is set right when it comes. A deaf peer brings a
+            // deadline of its own.
+            if first || sign == Sign::Deaf || hop.link.blocked().is_some() {
                 self.judge(now, id);
                 self.after_change(now);
             }

@@ -358,7 +358,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let acknowledge = acknowledge_plans(report_sender.clone());
     let (plans, telling) = Plans::start(&current, &shell, &control_clock, acknowledge);
     tasks.extend(telling);
-    let provider = Provider::start(&current, &shell);
+    let kept_settings = Arc::new(kept_settings);
+    let provider = Provider::start(&current, &shell, &kept_settings);
     if config.node.role == Role::Hub {
         tasks.push(background(provider::pass_on(provider.clone())));
     }
@@ -508,7 +509,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             payloads: payloads.clone(),
             bpsec: bpsec.clone(),
             on_demand: on_demand.clone(),
-            provider: Arc::new(kept_settings),
+            provider: kept_settings.clone(),
             commands: commands.clone(),
         },
     );

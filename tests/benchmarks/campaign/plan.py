@@ -105,7 +105,8 @@ VOLUMES: Mapping[str, tuple[str, ...]] = {
     ),
     "paths": (
         *("coded-1mb", "coded-8mb", "coded-200mb", "quic", "quic-blockages", "bonding", "outage"),
-        *("black-hole", "offload", "minfct", "one-way", "on-demand-path"),
+        *("black-hole", "offload", "minfct", "minfct-tls", "unequal", "one-way"),
+        "on-demand-path",
     ),
     "beam": (
         *("allocation", "fairness", "goodput-rtt", "planner", "report-to-plan", "control-loss"),
@@ -151,7 +152,8 @@ CAMPAIGN = (
     # Two losses, by both layers.
     Entry("quic", 60.0, ours_times=4),
     Entry("first-byte", 0.7, 1.3, tuple(subjects.NAMES), between_s=1.0, share=0.3),
-    Entry("quic-blockages", 37.0, ours_times=2, runs_at_least=20, share=0.15),
+    # Down and up.
+    Entry("quic-blockages", 37.0, ours_times=4, runs_at_least=20, share=0.15),
     # A drive over each map, in virtual time, planned in three ways.
     Entry("road-ahead-lending", 1.6, fixed_s=20.0, between_s=0.0, runs_at_least=40, share=0.25),
     Entry("object-8mb", 1.6, 5.0, tuple(subjects.NAMES), between_s=1.0),
@@ -180,18 +182,22 @@ CAMPAIGN = (
     Entry("jitter", 33.0, 45.0, _MOST, 4, 4, share=_V),
     # On a map of a town, and on that of a country, which takes a minute to import.
     Entry("moving-vehicles", 50.0, fixed_s=150.0, between_s=0.0, share=0.5),
-    # A download by both paths, by the satellite and, of 85 s, by the terrestrial one.
-    Entry("bonding", 45.0, ours_times=3, share=_V),
-    # Half a minute of eight subjects each, with four numbers of users.
-    Entry("minfct", 1200.0, share=_V),
+    # By both paths, by the satellite, of 85 s by the terrestrial one, and by split proxies.
+    Entry("bonding", 45.0, ours_times=8, share=_V),
+    # Half a minute of eight subjects each, with six numbers of users; four have two runs of three.
+    Entry("minfct", 1400.0, share=_V),
+    Entry("minfct-tls", 320.0, share=_V),
+    # LTE and GEO; and once 16 pairs of hops, each on a test bed of its own.
+    Entry("unequal", 72.0, fixed_s=1050.0, share=0.4),
     Entry("sky", 9.0, fixed_s=120.0, between_s=0.0, share=0.25),
-    Entry("outage", 45.0, share=_V),
+    # By TCPCL, by QUIC, pinned, and by MPTCP.
+    Entry("outage", 50.0, ours_times=5, share=_V),
     # 100 MB and objects of 20 kB, with one path each way and with the satellite alone.
     Entry("one-way", 23.0, ours_times=2, share=_V),
     # 100 MB with the satellite on demand and always up, half a minute of small exchanges, a cut.
     Entry("on-demand-path", 65.0, ours_times=2, fixed_s=120.0, share=_V),
-    # With migration and without.
-    Entry("offload", 145.0, share=_V),
+    # With migration and without, and Silver alone.
+    Entry("offload", 180.0, share=_V),
     Entry("kill-9", 6.2, fixed_s=30.0, runs_at_least=100, share=_V),
     Entry("object-1mb", 0.7, 3.5, tuple(subjects.NAMES), between_s=1.0, share=0.5),
     Entry("control-loss", 145.0, ours_times=2, fixed_s=0.0, share=0.15),

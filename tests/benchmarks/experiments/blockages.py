@@ -3,7 +3,9 @@ how soon the first byte comes after the link is back."""
 
 from __future__ import annotations
 
+import json
 import math
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +21,8 @@ from tests.benchmarks.experiments.downloads import (
 from tests.benchmarks.records import Result, quantile, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.benchmarks.subjects.underpass import Underpass
-from tests.testbed.client.transfer import Transfer
+from tests.testbed import ports
+from tests.testbed.client.transfer import Transfer, request
 from tests.testbed.profile import PROFILE_V
 
 _MB = 1_000_000
@@ -116,10 +119,11 @@ def run_resumption(settings: Settings) -> Result:
     return result
 
 
-def resumptions(on: Bench, count: int) -> list[list[float]]:
+def resumptions(on: Bench, count: int, *, up: bool = False) -> list[list[float]]:
     """Return each subject's times in RTT, by blockages of `count` lengths, by logarithm even.
 
-    A connection that broke meanwhile counts as the longest wait.
+    They are those of a download at the client, or with `up` of an upload at the origin. A
+    connection that broke meanwhile counts as the longest wait.
     """
     rtt_s = on.testbed.profile.rtt_s
     lengths = [
@@ -136,13 +140,39 @@ def resumptions(on: Bench, count: int) -> list[list[float]]:
         back = blockage.start_s + blockage.duration_s
         after_s = _BETWEEN_S if name == OURS else patience
         with _arranged(on, [blockage], None):
-            transfer = access.download(_ENDLESS, seed, back + after_s)
+            if up:
+                transfer = _broken_off_upload(on, access, f"{name}-{seed}", seed, back + after_s)
+            else:
+                transfer = access.download(_ENDLESS, seed, back + after_s)
         first = next((at for at, _ in transfer.curve if at > back), math.inf)
         values[name].append((min(first, back + patience) - back) / rtt_s)
         return transfer
 
     on.in_turn([Series(each, partial(one, each.name)) for each in on.subjects], count)
     return list(values.values())
+
+
+def _broken_off_upload(
+    on: Bench, access: Access, name: str, seed: int, deadline_s: float
+) -> Transfer:
+    """Upload until a time, when the origin resets it; its curve is of what came there.
+
+    What a client that resets has handed in goes on for minutes.
+    """
+    origin, began = on.testbed.origin, time.monotonic()
+
+    def ask(path: str) -> bytes:
+        _, body = request(origin, "127.0.0.1", path, port=ports.HTTP)
+        return body
+
+    breaking = threading.Timer(deadline_s, ask, (f"/break/{name}",))
+    breaking.start()
+    query = f"&name={name}&arrivals=1"
+    transfer = access.upload(_ENDLESS, seed, deadline_s + _BETWEEN_S, query=query)
+    breaking.join()
+    [receipt] = json.loads(ask(f"/receipts/{name}"))
+    transfer.curve = [(at - began, count) for at, count in receipt["arrivals"]]
+    return transfer
 
 
 def _drive(

@@ -9,12 +9,12 @@ from tests.benchmarks.bench import OURS, WIDE_WINDOWS, Bench, Settings, say
 from tests.benchmarks.experiments.bursts import MODEL
 from tests.benchmarks.experiments.downloads import download_series, seconds, transfer_record
 from tests.benchmarks.records import Result, quantile, record
+from tests.benchmarks.several_paths import QUIC
 from tests.benchmarks.subjects.underpass import Underpass
 from tests.testbed.profile import PROFILE_G, symmetric
 from tests.testbed.topology import Testbed
 
 _MB = 1_000_000
-_QUIC = "underpass-quic"
 # The losses of the path are learned from what was sent before.
 _LEARNING_BYTES = 40 * _MB
 _BURSTS = symmetric("G, bursts", dataclasses.replace(PROFILE_G.forward, other={"loss": MODEL}))
@@ -49,7 +49,7 @@ def _objects(settings: Settings, name: str, size: int, runs: int) -> Result:
 
 
 def _one_profile(on: Bench, result: Result, figure: str, size: int, runs: int) -> None:
-    coded = Underpass(_QUIC, None, convergence_layer="quic")
+    coded = Underpass(QUIC, None, convergence_layer="quic")
     on.add(Underpass(OURS, None))
     on.add(coded)
     for subject in on.subjects:
@@ -68,8 +68,8 @@ def _one_profile(on: Bench, result: Result, figure: str, size: int, runs: int) -
             rates = [t.bytes * 8 / seconds(on, t) / 1e6 for t in transfers]
             result.records.append(record(f"{figure}.rate", subject.name, rates))
     part = _repair_percent(before, _symbols(coded))
-    say(f"{figure}.repair  {_QUIC}: {part:.2f} %")
-    result.records.append(record(f"{figure}.repair", _QUIC, [part]))
+    say(f"{figure}.repair  {QUIC}: {part:.2f} %")
+    result.records.append(record(f"{figure}.repair", QUIC, [part]))
 
 
 def _symbols(coded: Underpass) -> Sequence[int]:

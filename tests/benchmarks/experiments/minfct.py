@@ -1,4 +1,4 @@
-"""Many users' objects by a terrestrial path and a satellite: the path that completes each first.
+"""Many users' contents by a terrestrial path and a satellite: the path that completes each first.
 
 After Bouttier et al., *Improving content delivery with size-aware routing in hybrid satellite /
 terrestrial networks*. The paper's 25 ms and 300 ms are taken as one-way delays, its *d*; OLIA, its
@@ -7,84 +7,89 @@ MPTCP, is not in Linux, whose own scheduler and coupling stand in its place.
 
 from __future__ import annotations
 
-import random
+import dataclasses
 import statistics
-import threading
-import time
+import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
 from tests.benchmarks.bench import OURS, WIDE_WINDOWS, Bench, Series, Settings, say
-from tests.benchmarks.experiments.several_paths import terrestrial_of
+from tests.benchmarks.experiments.users import (
+    By,
+    UsersRun,
+    by_http1,
+    by_http2,
+    run_users,
+    satellite_by_size,
+    sizes_by_path,
+)
 from tests.benchmarks.records import Result, quantile, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.benchmarks.subjects.split import SplitProxy, Way
 from tests.benchmarks.subjects.underpass import Underpass
+from tests.testbed import ports
 from tests.testbed.profile import Link, symmetric
-from tests.testbed.topology import Testbed
+from tests.testbed.topology import Testbed, listens
 
 _TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=2_000_000, delay_ms=25.0, queue_ms=40.0))
 _SATELLITE = symmetric("satellite", Link(rate_bps=8_000_000, delay_ms=300.0, queue_ms=160.0))
-USERS = (1, 5, 30, 200)
-# A record is of so many users.
-_OF_RECORD = 30
-_THINK_S = 1.0
-# Objects that begin in the first seconds meet estimates that know nothing.
-_SETTLED_S, _RUN_S = 10.0, 30.0
-_PATIENCE_S = 120.0
-_SEGMENT_BYTES = 1448
-# A content is 7 segments and as many more as this law says.
-_ZIPF, _MOST_SEGMENTS = 1.8, 10_000
+USERS = (1, 5, 12, 30, 80, 200)
+# Targets are at these numbers, which have a run more than the others.
+_OF_RECORD, _CROWD = 30, 200
+# From so many users on nothing is to be better.
+_NEVER_WORSE_FROM = 5
+_RUNS = 3
 _SPLIT: Sequence[Way] = ("satellite", "terrestrial", "mptcp")
 _PINNED = {"underpass-satellite": "satellite", "underpass-terrestrial": "terrestrial"}
 
-
-@dataclass(frozen=True)
-class _Object:
-    """One download; times are s since the run's beginning."""
-
-    size: int
-    began_s: float
-    took_s: float
-    complete: bool
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What one run of so many users gave."""
-
-    objects: list[_Object]
-    # By path: IP bytes to the terminal, and the part of the rate that these were.
-    carried: dict[str, int]
-    occupancy: dict[str, float]
-    last_byte_s: float | None = _RUN_S
-
-    def times(self) -> list[float]:
-        return [each.took_s for each in self.objects if each.began_s >= _SETTLED_S]
-
-    def broken(self) -> int:
-        return sum(not each.complete for each in self.objects)
+# By number of users and subject.
+_Runs = dict[int, dict[str, list[UsersRun]]]
 
 
 def run_minfct(settings: Settings, users: Sequence[int] = USERS) -> Result:
-    """Have so many users fetch objects by each subject, and take what an object takes."""
+    """Have so many users fetch contents by each subject, and take what a content takes."""
     result = Result("minfct")
+    runs = _measured(settings, result, users, by_http1, ports.HTTP)
+    if _OF_RECORD in runs:
+        _add_comparisons(result, runs)
+    return result
+
+
+def run_minfct_tls(settings: Settings, users: Sequence[int] = (_OF_RECORD,)) -> Result:
+    """Do the same by HTTP/2 over TLS, where no length is told and connections stay open."""
+    result = Result("minfct-tls")
+    _measured(settings, result, users, by_http2, ports.HTTPS)
+    return result
+
+
+def _measured(settings: Settings, result: Result, users: Sequence[int], by: By, port: int) -> _Runs:
+    runs: _Runs = {}
     with Testbed(
         _SATELLITE, terrestrial=_TERRESTRIAL, sysctls=WIDE_WINDOWS, seed=settings.seed
     ) as testbed:
+        if port == ports.HTTPS:
+            program = [sys.executable, "-m", "tests.testbed.origin.http2", str(port)]
+            origin = testbed.start("origin-http2", program, testbed.origin)
+            origin.wait_until(lambda: listens(testbed.origin, port))
         on = Bench(testbed, settings)
         for subject in subjects_of_minfct():
             on.add(subject)
         for count in users:
-            series = [Series(each, partial(_one, on, count)) for each in on.subjects]
-            done = on.in_turn(series, 3)
-            for subject, runs in zip(on.subjects, done, strict=True):
-                _note(result, subject, count, runs)
+            wanted = settings.runs or _RUNS
+            if count not in (_OF_RECORD, _CROWD):
+                wanted = max(1, wanted - 1)
+            on.settings = dataclasses.replace(settings, runs=wanted)
+            series = [
+                Series(each, partial(_one, on, count, by, each, port)) for each in on.subjects
+            ]
+            done = on.in_turn(series, wanted)
+            names = [subject.name for subject in on.subjects]
+            runs[count] = dict(zip(names, done, strict=True))
+            for name, of_subject in runs[count].items():
+                _note(result, name, count, of_subject)
         result.notes |= on.notes()
         result.told |= on.told()
-    return result
+    return runs
 
 
 def subjects_of_minfct() -> list[Subject]:
@@ -119,72 +124,29 @@ def _underpass(name: str, policy: Mapping[str, object], path: str | None = None)
     )
 
 
-def size_of(dice: random.Random, *, weights: list[float]) -> int:
-    """Draw the size of a content, bytes."""
-    more = dice.choices(range(1, _MOST_SEGMENTS + 1), cum_weights=weights)[0]
-    return _SEGMENT_BYTES * (7 + more)
+def _one(
+    on: Bench, users: int, by: By, subject: Subject, port: int, _: Access, seed: int, _s: float
+) -> UsersRun:
+    ours = subject if isinstance(subject, Underpass) else None
+    return run_users(on, users, by, ours, subject.access(port), seed)
 
 
-def zipf_weights() -> list[float]:
-    """Return the sums of the weights of 1 to the most segments."""
-    total, sums = 0.0, []
-    for rank in range(1, _MOST_SEGMENTS + 1):
-        total += rank**-_ZIPF
-        sums.append(total)
-    return sums
-
-
-def _one(on: Bench, users: int, access: Access, seed: int, _: float) -> _Run:
-    hops = {"satellite": on.testbed.satlink, "terrestrial": terrestrial_of(on)}
-    for hop in hops.values():
-        hop.reset_statistics()
-    weights, began = zipf_weights(), time.monotonic()
-    objects: list[_Object] = []
-    noted = threading.Lock()
-
-    def browse(number: int) -> None:
-        dice = random.Random(f"{seed}-{number}")
-        while True:
-            time.sleep(dice.expovariate(1 / _THINK_S))
-            at = time.monotonic() - began
-            if at >= _RUN_S:
-                return
-            size = size_of(dice, weights=weights)
-            done = access.download(size, seed, _PATIENCE_S)
-            took = _PATIENCE_S if done.last_byte_s is None else done.last_byte_s
-            with noted:
-                objects.append(_Object(size, at, took, done.complete))
-
-    with ThreadPoolExecutor(users) as pool:
-        list(pool.map(browse, range(users)))
-    lasted = time.monotonic() - began
-    terminal = on.testbed.terminal.name
-    carried = {
-        name: int(hop.statistics()["terminals"][terminal]["forward"]["bytes_sent"])
-        for name, hop in hops.items()
-    }
-    rates = {"satellite": _SATELLITE, "terrestrial": _TERRESTRIAL}
-    occupancy = {
-        name: 8 * count / (lasted * (rates[name].forward.rate_bps or 1))
-        for name, count in carried.items()
-    }
-    return _Run(objects, carried, occupancy)
-
-
-def _note(result: Result, subject: Subject, users: int, runs: Sequence[_Run]) -> None:
+def _note(result: Result, name: str, users: int, runs: Sequence[UsersRun]) -> None:
     times = [time for run in runs for time in run.times()]
     if not times:
         return
-    means = [1000 * statistics.fmean(run.times()) for run in runs if run.times()]
+    means = _means_ms(runs)
     share = [run.carried["satellite"] / max(1, sum(run.carried.values())) for run in runs]
     occupancy = {
         path: statistics.fmean(run.occupancy[path] for run in runs) for path in runs[0].occupancy
     }
+    flows = [flow for run in runs for flow in run.flows]
+    sizes = {path: statistics.fmean(of) for path, of in sizes_by_path(flows).items()}
     broken = sum(run.broken() for run in runs)
     say(
-        f"minfct  {users} users  {subject.name}: mean {statistics.fmean(means):.0f} ms, "
+        f"{result.experiment}  {users} users  {name}: mean {statistics.fmean(means):.0f} ms, "
         f"median {1000 * quantile(times, 0.5):.0f} ms, p95 {1000 * quantile(times, 0.95):.0f} ms, "
-        f"{len(times)} objects, {broken} broken; {100 * statistics.fmean(share):.0f} % by "
+        f"{len(times)} contents, {broken} broken; {100 * statistics.fmean(share):.0f} % by "
         f"satellite; occupied {100 * occupancy['satellite']:.0f} % and "
         f"{100 * occupancy['terrestrial']:.0f} %"
     )
@@ -193,10 +155,49 @@ def _note(result: Result, subject: Subject, users: int, runs: Sequence[_Run]) ->
         "by satellite, % of bytes over users": 100 * statistics.fmean(share),
         "satellite occupied, % over users": 100 * occupancy["satellite"],
         "terrestrial occupied, % over users": 100 * occupancy["terrestrial"],
+        **{f"mean flow by {path}, kB over users": size / 1000 for path, size in sizes.items()},
     }
     for title, value in curves.items():
-        line = result.curves.setdefault(title, {}).setdefault(subject.name, [])
+        line = result.curves.setdefault(title, {}).setdefault(name, [])
         line.append((float(users), round(value, 2)))
     if users == _OF_RECORD:
-        result.records.append(record("minfct.mean", subject.name, means))
-        result.records.append(record("minfct.broken", subject.name, [float(broken)]))
+        figure = result.experiment
+        result.records.append(record(f"{figure}.mean", name, means))
+        result.records.append(record(f"{figure}.broken", name, [float(broken)]))
+        if len(sizes) > 1:
+            title = f"flows by satellite, % over their size in kB, {users} users"
+            result.curves.setdefault(title, {})[name] = satellite_by_size(flows)
+
+
+def _means_ms(runs: Sequence[UsersRun]) -> list[float]:
+    return [1000 * statistics.fmean(run.times()) for run in runs if run.times()]
+
+
+def _add_comparisons(result: Result, runs: _Runs) -> None:
+    """Say how far ours is below the others, with the runs of the same seeds side by side."""
+    others = {
+        "below-mptcp": (_OF_RECORD, OURS, "split-mptcp"),
+        "below-satellite": (_OF_RECORD, OURS, "split-satellite"),
+        "below-terrestrial": (_OF_RECORD, OURS, "split-terrestrial"),
+        "pinned-below-satellite": (_OF_RECORD, "underpass-satellite", "split-satellite"),
+        "crowd-below-satellite": (_CROWD, OURS, "split-satellite"),
+    }
+    for figure, (users, name, other) in others.items():
+        of_users = runs.get(users, {})
+        pairs = zip(
+            _means_ms(of_users.get(name, [])), _means_ms(of_users.get(other, [])), strict=False
+        )
+        below = [100 * (1 - ours / theirs) for ours, theirs in pairs]
+        if below:
+            result.records.append(record(f"minfct.{figure}", name, below))
+    worst = [
+        (100 * statistics.fmean(_means_ms(of_users[OURS])) / theirs, users, name)
+        for users, of_users in runs.items()
+        if users >= _NEVER_WORSE_FROM and _means_ms(of_users.get(OURS, []))
+        for name, of_subject in of_users.items()
+        if name != OURS and (theirs := statistics.fmean(_means_ms(of_subject) or [1e9]))
+    ]
+    if worst:
+        percent, users, name = max(worst)
+        result.notes["what comes nearest to ours"] = f"{name} at {users} users: {percent:.0f} %"
+        result.records.append(record("minfct.of-the-best", OURS, [percent]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +12,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.benchmarks.bench import OURS, Bench, Series, Settings, say
-from tests.benchmarks.experiments.several_paths import TERRESTRIAL, both_hops, terrestrial_of
+from tests.benchmarks.experiments.several_paths import (
+    SATELLITE,
+    TERRESTRIAL,
+    both_hops,
+    terrestrial_of,
+)
 from tests.benchmarks.records import Result, quantile, record
 from tests.benchmarks.subjects import Access
 from tests.benchmarks.subjects.underpass import Underpass
 from tests.testbed import addresses, ports
-from tests.testbed.client.route import Route
+from tests.testbed.client.route import DIRECT
+from tests.testbed.topology import listens
 
 _PAGE_BYTES = 100_000
 # The loads of Bujari et al., bit/s.
@@ -30,6 +38,10 @@ _PATIENCE_S = 40.0
 _SETTLED_S = 2.0
 _POLLS_EACH_S = 0.25
 _STAYS = "underpass-terrestrial"
+# Silver alone, on the satellite from the beginning.
+_ALONE = "underpass-satellite"
+# Foreign pages, by a TCP of their own, share the terrestrial hop all the time.
+_FOREIGN_BPS, _FOREIGN_PORT = 1_000_000, 13_900
 
 
 @dataclass(frozen=True)
@@ -56,30 +68,44 @@ class _Run:
 
 
 def run_offload(settings: Settings) -> Result:
-    """Load the terrestrial path with Gold and Silver, with and without migration."""
+    """Load the terrestrial path with Gold, Silver and others, with and without migration."""
     result = Result("offload")
     with both_hops(settings) as on:
-        for name, moves in ((OURS, True), (_STAYS, False)):
-            on.add(_subject(name, moves=moves))
+        for name in (OURS, _STAYS, _ALONE):
+            on.add(_subject(name))
+        _relay_foreign_pages(on)
         ours = [subject for subject in on.subjects if isinstance(subject, Underpass)]
         done = on.in_turn([Series(subject, partial(_one, on, subject)) for subject in ours], 3)
-        for subject, runs in zip(ours, done, strict=True):
-            _add_records(result, subject.name, runs)
+        by_name = {subject.name: runs for subject, runs in zip(ours, done, strict=True)}
+        alone = [_silver_s(run, _SILVER_FROM_S + _SETTLED_S) for run in by_name.pop(_ALONE)]
+        result.notes["Silver's median page alone on the satellite, ms"] = [
+            round(1000 * took) for took in alone
+        ]
+        for name, runs in by_name.items():
+            _add_records(result, name, runs, alone)
         result.notes |= on.notes()
         result.told |= on.told()
     return result
 
 
-def _subject(name: str, *, moves: bool) -> Underpass:
+def _relay_foreign_pages(on: Bench) -> None:
+    """Have the hub relay connections to its terrestrial address to the origin: not ours."""
+    origin = [addresses.ORIGIN, str(ports.HTTP)]
+    program = [sys.executable, "-m", "tests.testbed.split_proxy", str(_FOREIGN_PORT), *origin]
+    relay = on.testbed.start("foreign", program, on.testbed.hub)
+    relay.wait_until(lambda: listens(on.testbed.hub, _FOREIGN_PORT))
+
+
+def _subject(name: str) -> Underpass:
     both = ["terrestrial", "satellite"]
 
     def classes(satellite: str) -> list[dict[str, object]]:
         paths = [satellite if path == "satellite" else path for path in both]
-        policy = (
-            {"policy": "migrate", "paths": paths}
-            if moves
-            else {"policy": "pinned", "paths": paths[:1]}
-        )
+        policy = {
+            OURS: {"policy": "migrate", "paths": paths},
+            _STAYS: {"policy": "pinned", "paths": paths[:1]},
+            _ALONE: {"policy": "pinned", "paths": paths[1:]},
+        }[name]
         return [
             {"name": "signalling", "priority": 0},
             {"name": "interactive", "priority": 1, **policy},
@@ -107,12 +133,16 @@ def _one(on: Bench, subject: Underpass, access: Access, seed: int, _: float) -> 
     silver = _arrivals(
         dice, [(_SILVER_FROM_S, _FALLS_S, _SILVER_BPS), (_FALLS_S, _ENDS_S, _SILVER_LATER_BPS)]
     )
-    socks = subject.pair.socks5()
-    with ThreadPoolExecutor(1) as watch, ThreadPoolExecutor(600) as pool:
+    foreign = _arrivals(dice, [(0.0, _ENDS_S, _FOREIGN_BPS)])
+    if subject.name == _ALONE:
+        gold, silver = [], [at for at in silver if at < _FALLS_S]
+    by_socks = dataclasses.replace(access, route=subject.pair.socks5())
+    by_itself = Access(on.testbed.terminal.node, DIRECT, addresses.HUB_TERRESTRIAL, _FOREIGN_PORT)
+    with ThreadPoolExecutor(1) as watch, ThreadPoolExecutor(700) as pool:
         moves = watch.submit(_watch, subject, began)
         pages = [
-            [pool.submit(_page, access, route, began, at) for at in starts]
-            for route, starts in ((access.route, gold), (socks, silver))
+            [pool.submit(_page, by, began, at) for at in starts]
+            for by, starts in ((access, gold), (by_socks, silver), (by_itself, foreign))
         ]
         times = [[page.result() for page in of_class] for of_class in pages]
         moved = moves.result()
@@ -131,9 +161,8 @@ def _arrivals(dice: random.Random, spans: Sequence[tuple[float, float, int]]) ->
     return arrivals
 
 
-def _page(access: Access, route: Route, began: float, at_s: float) -> tuple[float, float]:
+def _page(by: Access, began: float, at_s: float) -> tuple[float, float]:
     time.sleep(max(0.0, began + at_s - time.monotonic()))
-    by = Access(access.client, route, addresses.ORIGIN, ports.HTTP)
     done = by.download(_PAGE_BYTES, 1, _PATIENCE_S)
     return at_s, _PATIENCE_S if done.last_byte_s is None else done.last_byte_s
 
@@ -153,17 +182,24 @@ def _watch(subject: Underpass, began: float) -> list[tuple[float, str]]:
     return seen
 
 
-def _add_records(result: Result, name: str, runs: Sequence[_Run]) -> None:
+def _silver_s(run: _Run, from_s: float) -> float:
+    """Return Silver's median page from a time on, until the load falls."""
+    return quantile([took for at, took in run.silver if from_s <= at < _FALLS_S], 0.5)
+
+
+def _add_records(
+    result: Result, name: str, runs: Sequence[_Run], silver_alone_s: Sequence[float]
+) -> None:
     values: dict[str, list[float]] = {"rtt": [], "gold": [], "silver": [], "broken": []}
-    for run in runs:
+    for run, alone_s in zip(runs, silver_alone_s, strict=True):
         until_s = _FALLS_S
         rtt = [ms for at, ms in run.rtt_ms if run.settled_s <= at < until_s]
         alone = [took for at, took in run.gold if _ALONE_FROM_S <= at < _SILVER_FROM_S - 2]
         beside = [took for at, took in run.gold if run.settled_s <= at < until_s]
-        silver = [took for at, took in run.silver if run.settled_s <= at < until_s]
+        silver_s = _silver_s(run, run.settled_s - _SETTLED_S + 2 * SATELLITE.rtt_s)
         values["rtt"].append(quantile(rtt, 0.95))
         values["gold"].append(100 * quantile(beside, 0.5) / quantile(alone, 0.5))
-        values["silver"].append(1000 * quantile(silver, 0.5))
+        values["silver"].append(100 * silver_s / alone_s)
         values["broken"].append(run.broken())
         say(f"offload  {name}: Silver moved {[(round(at, 1), path) for at, path in run.moves]}")
     for figure, of_runs in values.items():

@@ -13,6 +13,7 @@ from tests.benchmarks.experiments.downloads import (
     typical_curve,
 )
 from tests.benchmarks.records import Result, quantile, record
+from tests.benchmarks.several_paths import QUIC
 from tests.benchmarks.subjects.underpass import Underpass
 from tests.testbed.profile import PROFILE_G, PROFILE_V
 
@@ -50,16 +51,19 @@ def _goodput(on: Bench, result: Result, percent: str, usable_bps: float) -> None
 
 
 def run_blockages(settings: Settings) -> Result:
-    """Blockages of 1 to 120 s on profile V."""
+    """Blockages of 1 to 120 s on profile V, in downloads and in uploads."""
     result = Result("quic-blockages")
     with bench(PROFILE_V, _alone(settings)) as on:
         _add_both(on)
         rtt_ms = PROFILE_V.rtt_ms
-        values_of = resumptions(on, settings.runs or _BLOCKAGES)
-        for subject, values in zip(on.subjects, values_of, strict=True):
-            p95 = rtt_ms * (quantile(values, 0.95) - 1)
-            say(f"quic-blockages  {subject.name}: p95 {p95:.0f} ms beyond the round trip")
-            result.records.append(record("quic-blockages.down", subject.name, [p95]))
+        for way, least in (("down", 1.0), ("up", 0.5)):
+            values_of = resumptions(on, settings.runs or _BLOCKAGES, up=way == "up")
+            for subject, values in zip(on.subjects, values_of, strict=True):
+                p95 = rtt_ms * (quantile(values, 0.95) - least)
+                figure = f"quic-blockages.{way}"
+                say(f"{figure}  {subject.name}: p95 {p95:.0f} ms beyond {least} round trips")
+                result.records.append(record(figure, subject.name, [p95]))
+                result.samples[f"{way}, {subject.name}, round trips"] = [values]
         result.notes |= on.notes()
         result.told |= on.told()
     return result
@@ -72,4 +76,4 @@ def _alone(settings: Settings) -> Settings:
 
 def _add_both(on: Bench) -> None:
     on.add(Underpass(OURS, None))
-    on.add(Underpass("underpass-quic", None, convergence_layer="quic"))
+    on.add(Underpass(QUIC, None, convergence_layer="quic"))

@@ -8,11 +8,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Literal
 
-from tests.benchmarks.bench import OURS, WIDE_WINDOWS, Bench, Series, Settings, say
+from tests.benchmarks.bench import (
+    HEADERS_LEAVE,
+    OURS,
+    WIDE_WINDOWS,
+    Bench,
+    Series,
+    Settings,
+    say,
+)
 from tests.benchmarks.experiments.downloads import seconds, transfer_record, typical_curve
+from tests.benchmarks.figures import FIGURES
 from tests.benchmarks.records import Result, record
 from tests.benchmarks.subjects import Access
+from tests.benchmarks.subjects.split import SplitProxy, Way
 from tests.benchmarks.subjects.underpass import Underpass, UnderpassOverMptcp
 from tests.testbed.client.transfer import Transfer
 from tests.testbed.node import PathName
@@ -28,7 +39,7 @@ TERRESTRIAL = Profile(
     Link(rate_bps=10_000_000, delay_ms=15.0, queue_ms=472.0),
     Link(rate_bps=1_000_000, delay_ms=15.0, queue_ms=472.0),
 )
-_SATELLITE = Profile(
+SATELLITE = Profile(
     "satellite",
     Link(rate_bps=40_000_000, delay_ms=265.0, queue_ms=1000.0),
     Link(rate_bps=2_000_000, delay_ms=265.0, queue_ms=1000.0),
@@ -44,7 +55,7 @@ _BEFORE_S = 5.0
 
 
 def run_bonding(settings: Settings) -> Result:
-    """Download 100 MB by both paths, by each alone, and by one path over MPTCP."""
+    """Download 100 MB by both paths, by each alone, by one path over MPTCP, by split proxies."""
     result = Result("bonding")
     with both_hops(settings) as on:
         for name, paths in (
@@ -53,7 +64,11 @@ def run_bonding(settings: Settings) -> Result:
             ("underpass-terrestrial", _BOTH[1:]),
         ):
             on.add(Underpass(name, None, paths=paths))
-        on.add(UnderpassOverMptcp(TERRESTRIAL, _SATELLITE))
+        on.add(UnderpassOverMptcp(TERRESTRIAL, SATELLITE))
+        ways: Sequence[Way] = ("satellite", "terrestrial", "mptcp")
+        for way in ways:
+            on.add(SplitProxy(way))
+        on.add(SplitProxy("mptcp", default_buffers=True))
 
         def one(access: Access, seed: int, deadline_s: float) -> Transfer:
             return access.download(_BONDED_BYTES, seed, deadline_s)
@@ -76,11 +91,17 @@ def run_bonding(settings: Settings) -> Result:
 
 
 def run_outage(settings: Settings) -> Result:
-    """Cut the terrestrial path at 15 s of a download of 200 MB by both, bonded and by MPTCP."""
+    """Cut the terrestrial path at 15 s of a download of 200 MB by both.
+
+    Bonded and pinned with a fallback, each over TCPCL and over QUIC tunnels; and by MPTCP.
+    """
     result = Result("outage")
     with both_hops(settings) as on:
         on.add(Underpass(OURS, None, paths=_BOTH))
-        on.add(UnderpassOverMptcp(TERRESTRIAL, _SATELLITE))
+        on.add(Underpass("underpass-quic", None, paths=_BOTH, convergence_layer="quic"))
+        on.add(_falling_back("underpass-failover", "tcpcl"))
+        on.add(_falling_back("underpass-quic-failover", "quic"))
+        on.add(UnderpassOverMptcp(TERRESTRIAL, SATELLITE))
         _failures(on, result, "outage", lambda hop, terminal: hop.block(terminal))
     return result
 
@@ -95,11 +116,32 @@ def run_black_hole(settings: Settings) -> Result:
     return result
 
 
+def _falling_back(name: str, layer: Literal["tcpcl", "quic"]) -> Underpass:
+    """Make a pair that sends by the terrestrial path, and by the satellite if that fails."""
+
+    def classes(satellite: str) -> list[dict[str, object]]:
+        pinned = {"policy": "failover", "paths": ["terrestrial", satellite]}
+        names = ("signalling", "interactive", "normal", "bulk")
+        return [
+            {"name": class_name, "priority": min(place, 2), **(pinned if place else {})}
+            for place, class_name in enumerate(names)
+        ]
+
+    return Underpass(
+        name,
+        None,
+        convergence_layer=layer,
+        paths=_BOTH,
+        terminal={"class": classes("satellite")},
+        hub={"class": classes("beam")},
+    )
+
+
 @contextmanager
 def both_hops(settings: Settings) -> Iterator[Bench]:
     """Build the test bed with both hops."""
     with Testbed(
-        _SATELLITE, terrestrial=TERRESTRIAL, sysctls=WIDE_WINDOWS, seed=settings.seed
+        SATELLITE, terrestrial=TERRESTRIAL, sysctls=WIDE_WINDOWS, seed=settings.seed
     ) as testbed:
         yield Bench(testbed, settings)
 
@@ -136,19 +178,36 @@ def _failures(on: Bench, result: Result, name: str, fail: Callable[[Satlink, str
     done = on.in_turn([Series(subject, one) for subject in on.subjects], 3)
     for subject, transfers in zip(on.subjects, done, strict=True):
         gaps = [_longest_gap_ms(t, _FAILS_AT_S, t.curve[-1][0]) for t in transfers]
-        result.records.append(
-            record(
-                f"{name}.gap",
-                subject.name,
-                gaps,
-                censored_bytes=[t.bytes for t in transfers if not t.complete],
-            )
-        )
+        broken = [t.bytes for t in transfers if not t.complete]
+        figure = _figure_of(f"{name}.gap", subject.name)
+        result.records.append(record(figure, subject.name, gaps, censored_bytes=broken))
+        if f"{name}.rate" in FIGURES:
+            rates = [_rate_behind_gap_percent(t) for t in transfers]
+            result.records.append(record(f"{name}.rate", subject.name, rates))
         say(f"{name}: longest gaps {', '.join(f'{gap:.0f}' for gap in gaps)} ms")
         curves = result.curves.setdefault("received, MB over s", {})
         curves[subject.name] = typical_curve(transfers)
     result.notes |= on.notes()
     result.told |= on.told()
+
+
+def _figure_of(figure: str, subject: str) -> str:
+    """Return the figure of a subject that has a target of its own, else the one of all."""
+    experiment, part = figure.split(".")
+    own = f"{experiment}.{subject.removeprefix('underpass-')}.{part}"
+    return own if own in FIGURES else figure
+
+
+def _rate_behind_gap_percent(transfer: Transfer) -> float:
+    """Return what came behind the longest gap since the cut, of what the satellite carries."""
+    since = [(at, count) for at, count in transfer.curve if at >= _FAILS_AT_S]
+    if len(since) < 2:
+        return 0.0
+    steps = itertools.pairwise(since)
+    _, (begin_s, begun) = max(steps, key=lambda step: step[1][0] - step[0][0])
+    end_s, ended = since[-1]
+    usable_bps = (SATELLITE.forward.rate_bps or 0) * HEADERS_LEAVE
+    return 100 * 8 * (ended - begun) / max(1e-3, end_s - begin_s) / usable_bps
 
 
 def _known_tunnel(on: Bench, result: Result) -> None:
@@ -180,8 +239,8 @@ def _known_tunnel(on: Bench, result: Result) -> None:
         for transfer in transfers:
             # The nodes move to the other path a round trip and more before the entry, and back a
             # round trip behind the exit.
-            moves_s = _FAILS_AT_S - 2 * _SATELLITE.rtt_s
-            back_s = _FAILS_AT_S + _TUNNEL_S + 2 * _SATELLITE.rtt_s
+            moves_s = _FAILS_AT_S - 2 * SATELLITE.rtt_s
+            back_s = _FAILS_AT_S + _TUNNEL_S + 2 * SATELLITE.rtt_s
             before = _longest_gap_ms(transfer, moves_s - _BEFORE_S, moves_s)
             after = _longest_gap_ms(transfer, moves_s, back_s)
             say(f"black-hole: {before:.0f} ms before a known tunnel, {after:.0f} ms in it")

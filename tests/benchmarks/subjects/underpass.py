@@ -41,6 +41,8 @@ _OFFSETS = {
     "underpass-new-connection": 5,
     "underpass-bonded": 6,
     "underpass-mptcp": 7,
+    "underpass-failover": 8,
+    "underpass-quic-failover": 9,
 }
 _SINGLE_BOX_PORT = 4600
 

@@ -77,6 +77,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("PUT", "/v1/terminals/{terminal}/route", of_first + "/route", LINE),
         ("DELETE", "/v1/terminals/{terminal}/route", of_first + "/route", None),
         ("PUT", "/v1/terminals/{terminal}/settings", of_first + "/settings", {}),
+        ("PUT", "/v1/gateways/{gateway}/settings", "/v1/gateways/1/settings", {}),
         (
             "POST",
             "/v1/rollouts",

@@ -1,4 +1,4 @@
-"""What is set of terminals from afar: by whom, with which version, and what becomes of it."""
+"""What is set of terminals and gateways from afar: by whom, which version, what becomes of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_plan_stream import HUB, OTHER_HUB, serve
 
 _PATH = f"/v1/terminals/{FIRST}/settings"
+_OF_HUB = f"/v1/gateways/{HUB}/settings"
+_HUB_BODY = {
+    "classes": [{"name": "bulk", "policy": "migrate", "paths": ["lte", "beam"]}],
+    "terminals": [
+        {"node": FIRST, "weight": 3, "path": [{"listener": "lte", "direction": "receive"}]}
+    ],
+}
 _BODY = {
     "classes": [
         {
@@ -183,5 +190,65 @@ def test_a_gateway_speaks_for_its_own_terminals_only(api: Api) -> None:
 def test_only_operators_set_anything(api: Api, caller: str) -> None:
     async def run() -> None:
         assert (await api.ask("PUT", _PATH, _BODY, caller=caller)).status == 403
+
+    api.run(run())
+
+
+def test_a_gateway_is_sent_its_own_settings_and_says_what_becomes_of_them(api: Api) -> None:
+    async def run() -> None:
+        assert (await api.ask("GET", _OF_HUB)).status == 404
+        made = await api.ask("PUT", _OF_HUB, _HUB_BODY)
+        assert (made.status, made.json["state"], made.json["gateway"]) == (200, "waiting", HUB)
+        assert made.json["terminals"] == _HUB_BODY["terminals"]
+        version = made.json["version"]
+        # Nothing of it is for another gateway.
+        await serve(api, HUB, FIRST)
+        await serve(api, OTHER_HUB, SECOND)
+        assert (await api.ask("PUT", f"/v1/terminals/{SECOND}/settings", {})).status == 200
+        [of_other] = await _settings(api, OTHER_HUB, 1)
+        assert of_other["node"] == SECOND
+        [sent] = await _settings(api, HUB, 1)
+        assert sent == {
+            "version": 1,
+            "settings": version,
+            "node": HUB,
+            "class": _HUB_BODY["classes"],
+            "path": [],
+            "terminal": _HUB_BODY["terminals"],
+        }
+        following = asyncio.create_task(_settings(api, HUB, 2))
+        await asyncio.sleep(0.3)
+        later = (await api.ask("PUT", _OF_HUB, {}, headers={"If-Match": f'"{version}"'})).json
+        assert [one["settings"] for one in await following] == [version, later["version"]]
+        assert (await api.ask("PUT", _OF_HUB, {}, headers={"If-Match": '"1"'})).status == 412
+        for state in ("trial", "rolled-back"):
+            applied = state == "trial"
+            said = {} if applied else {"reason": "only 0 of 1 terminals were heard"}
+            await _report(api, HUB, settings=later["version"], applied=applied, state=state, **said)
+            assert (await api.ask("GET", _OF_HUB)).json["state"] == state
+        changes = (await api.ask("GET", f"/v1/audit?target={_OF_HUB}", caller="administrator")).json
+        assert changes["entries"][1]["after"]["terminal"][0]["node"] == FIRST
+
+    api.run(run())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"terminals": [{"weight": 2}]},
+        {"terminals": [{"node": 10}, {"node": 10}]},
+        {"terminals": [{"node": 10, "networks": ["10.0.0.0/8"]}]},
+        {"terminals": [{"node": 10, "path": [{"listener": "a"}, {"listener": "a"}]}]},
+        {"terminals": [{"node": 10, "on_demand": {"within_s": 3.0}}]},
+        {"terminals": [{"node": n} for n in range(10, 511)]},
+        {"listeners": []},
+    ],
+)
+def test_what_no_gateway_takes_is_refused_here(api: Api, body: dict[str, Any]) -> None:
+    async def run() -> None:
+        assert (await api.ask("PUT", _OF_HUB, body)).status == 422
+        assert (await api.ask("GET", _OF_HUB)).status == 404
+        # Nor has a terminal any terminals.
+        assert (await api.ask("PUT", _PATH, _HUB_BODY)).status == 422
 
     api.run(run())

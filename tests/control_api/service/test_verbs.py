@@ -91,6 +91,19 @@ def test_a_rollout_is_made_shown_paused_resumed_and_aborted(shell: Shell, tmp_pa
     )
 
 
+def test_settings_of_a_terminal_and_of_a_gateway_are_set_and_shown(
+    shell: Shell, tmp_path: Path
+) -> None:
+    change = tmp_path / "change.json"
+    change.write_text('{"classes": [{"name": "bulk", "weight": 5}]}')
+    for option, node in (("--terminal", str(FIRST)), ("--gateway", "1")):
+        shell("settings", "set", str(change), option, node)
+        shown = json.loads(shell("settings", "show", option, node, "--json"))
+        assert shown["classes"] == [{"name": "bulk", "weight": 5}]
+        assert "waiting" in shell("settings", "show", option, node)
+    assert "name a --terminal" in shell("settings", "show", status=1)
+
+
 def test_a_beam_is_made_changed_shown_and_deleted(shell: Shell) -> None:
     shell("beam", "set", "west", "--name", "West", "--forward-capacity", "8M", status=1)
     made = shell(

@@ -257,6 +257,7 @@ impl DelayedBeacons {
             for event in events {
                 match event {
                     Event::Heard(peer) => node.heard(peer, now),
+                    Event::Deaf(peer) => node.deaf(peer, now),
                     Event::KeyUnknown(peer) => node.key_unknown(peer),
                 }
             }

@@ -153,12 +153,20 @@ class HttpOrigin:
             _send_json(writer, {"error": f"no such path: {request.path}"}, status=404)
 
     def _receiving(self, request: Request) -> Receiving | None:
-        """Keep account of a request that has a `name`, its body being the `seed`'s content."""
+        """Keep account of a request that has a `name`, its body being the `seed`'s content.
+
+        With `arrivals=1`, of when its bytes come, too.
+        """
         name = request.query.get("name")
         if name is None:
             return None
         announced = int(request.header("content-length") or 0)
-        return self._receipts.begin(name, request.number("seed", 1), announced)
+        return self._receipts.begin(
+            name,
+            request.number("seed", 1),
+            announced,
+            with_arrivals=request.number("arrivals", 0) > 0,
+        )
 
     async def _send_content(
         self, request: Request, size: int, writer: asyncio.StreamWriter

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tests.testbed.content import ContentError, Verifier
 
+# Closer ones are taken together.
+_ARRIVALS_STEP_S = 0.002
 # open: it may go on; whole: all that was announced has come; end, reset: it broke off.
 Ending = Literal["open", "whole", "end", "reset"]
 
@@ -20,6 +23,8 @@ class Receipt:
     bytes: int = 0
     wrong: str | None = None
     ending: Ending = "open"
+    # Where they are asked for: pairs of `time.monotonic()` and bytes until then.
+    arrivals: list[tuple[float, int]] | None = None
 
 
 @dataclass
@@ -28,9 +33,11 @@ class Receipts:
 
     by_name: dict[str, list[Receipt]] = field(default_factory=dict)
 
-    def begin(self, name: str, seed: int, announced: int) -> Receiving:
+    def begin(
+        self, name: str, seed: int, announced: int, *, with_arrivals: bool = False
+    ) -> Receiving:
         """Note that a request has arrived."""
-        receipt = Receipt(announced)
+        receipt = Receipt(announced, arrivals=[] if with_arrivals else None)
         self.by_name.setdefault(name, []).append(receipt)
         return Receiving(receipt, Verifier(seed))
 
@@ -49,6 +56,9 @@ class Receiving:
     def feed(self, data: bytes) -> None:
         """Take the next bytes in."""
         self.receipt.bytes += len(data)
+        arrivals, now = self.receipt.arrivals, time.monotonic()
+        if arrivals is not None and (not arrivals or now - arrivals[-1][0] >= _ARRIVALS_STEP_S):
+            arrivals.append((now, self.receipt.bytes))
         if self.receipt.wrong is None:
             try:
                 self._verifier.feed(data)

@@ -34,7 +34,7 @@ from underpass_control.storage.models.planning import Acknowledgement, CapacityS
 from underpass_control.storage.models.positions import PositionReport, RememberedDrive, Route
 from underpass_control.storage.models.registry import Beam, Terminal, TerminalTag
 from underpass_control.storage.models.rollouts import Rollout, RolloutTerminal
-from underpass_control.storage.models.settings import TerminalSettings
+from underpass_control.storage.models.settings import GatewaySettings, TerminalSettings
 from underpass_control.storage.models.slices import Slice
 from underpass_control.storage.models.tiles import MapTile, Tileset
 from underpass_control.storage.models.tokens import Token
@@ -54,6 +54,7 @@ __all__ = [
     "Blockage",
     "CapacityStep",
     "Enrolment",
+    "GatewaySettings",
     "Intervention",
     "Lease",
     "LedgerEntry",

@@ -1,4 +1,4 @@
-"""What is set of terminals from afar."""
+"""What is set of terminals and gateways from afar."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from sqlalchemy.orm import Mapped, mapped_column
 from underpass_control.storage.models.base import Base
 
 
-class TerminalSettings(Base):
-    """The newest settings of a terminal, and what it has said of settings last."""
+class _Settings:
+    """The newest settings of a node, and what it has said of settings last."""
 
-    __tablename__ = "terminal_settings"
-
-    terminal: Mapped[int] = mapped_column(
-        ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True, autoincrement=False
-    )
     # It rises with each change, of all replicas: what is newer has a higher one.
     version: Mapped[int]
-    # `class` and `path`, as `docs/control-protocol.md` has them.
+    # As `docs/control-protocol.md` has it, without what names the node and the version.
     document: Mapped[dict[str, Any]]
     set_ms: Mapped[int]
     reported_version: Mapped[int | None]
@@ -29,3 +24,21 @@ class TerminalSettings(Base):
     reported_state: Mapped[str | None] = mapped_column(String(16))
     reason: Mapped[str | None] = mapped_column(String(1000))
     reported_ms: Mapped[int | None]
+
+
+class TerminalSettings(_Settings, Base):
+    """Those of a terminal."""
+
+    __tablename__ = "terminal_settings"
+
+    terminal: Mapped[int] = mapped_column(
+        ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+
+
+class GatewaySettings(_Settings, Base):
+    """Those of a gateway itself, by its node number."""
+
+    __tablename__ = "gateway_settings"
+
+    gateway: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

@@ -51,6 +51,8 @@ pub fn hub(now: Instant, rtt: Duration) -> Endpoint {
 pub struct Heard {
     pub by: usize,
     pub at: Instant,
+    /// The other end hears nothing, as it says.
+    pub deaf: bool,
 }
 
 pub struct Hop {
@@ -61,6 +63,8 @@ pub struct Hop {
     pub sent: [Vec<Instant>; 2],
     /// Blocked from and until.
     pub blockage: Option<(Instant, Instant)>,
+    /// Whose beacons do not come through.
+    pub dead: Option<usize>,
     /// Beacons that the link loses next.
     pub losses: u32,
     /// One way, by who sends.
@@ -82,6 +86,7 @@ impl Hop {
             heard: Vec::new(),
             sent: [Vec::new(), Vec::new()],
             blockage: None,
+            dead: None,
             losses: 0,
             delays: [rtt / 2; 2],
             flying: Vec::new(),
@@ -116,7 +121,7 @@ impl Hop {
         for from in [TERMINAL, HUB] {
             while let Some(transmit) = self.ends[from].poll_transmit() {
                 self.sent[from].push(self.now);
-                if from == TERMINAL && self.is_blocked(self.now) {
+                if from == TERMINAL && self.is_blocked(self.now) || self.dead == Some(from) {
                     continue;
                 }
                 if self.losses > 0 {
@@ -142,8 +147,9 @@ impl Hop {
             let from = address("[2001:db8::2]:40000");
             self.ends[to].handle_datagram(at, from, &transmit.datagram);
             while let Some(event) = self.ends[to].poll_event() {
-                assert_eq!(event, Event::Heard(PEER));
-                self.heard.push(Heard { by: to, at });
+                let deaf = event == Event::Deaf(PEER);
+                assert!(deaf || event == Event::Heard(PEER), "{event:?}");
+                self.heard.push(Heard { by: to, at, deaf });
             }
         }
     }

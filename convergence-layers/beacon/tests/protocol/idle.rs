@@ -47,6 +47,34 @@ fn while_nothing_is_heard_both_ends_send_every_150_ms() {
 }
 
 #[test]
+fn who_hears_nothing_of_a_direction_that_is_dead_says_so_and_nobody_else_does() {
+    for rtt in [30 * MS, GEO] {
+        for dead in [HUB, TERMINAL] {
+            let mut hop = Hop::new(rtt);
+            hop.run(20 * SECOND);
+            let told = |hop: &Hop| hop.heard.iter().filter(|heard| heard.deaf).count();
+            assert_eq!(told(&hop), 0, "on a link that is well, at {rtt:?}");
+            let died = hop.now;
+            hop.dead = Some(dead);
+            hop.run(5 * SECOND);
+            // It says so to the one whose beacons do not come, and to nobody else.
+            let deaf = hop.heard.iter().filter(|heard| heard.deaf);
+            let deaf: Vec<_> = deaf.collect();
+            assert!(deaf.iter().all(|heard| heard.by == dead));
+            let first = deaf.first().expect("it is told").at - died;
+            assert!(first <= SECOND + rtt + 2 * INTERVAL, "{first:?}");
+            assert!(deaf.len() > 20, "{}", deaf.len());
+            hop.dead = None;
+            let back = hop.now;
+            hop.run(5 * SECOND);
+            let last = hop.heard.iter().rfind(|heard| heard.deaf);
+            let last = last.expect("it was told").at;
+            assert!(last <= back + rtt + 2 * INTERVAL, "{:?}", last - back);
+        }
+    }
+}
+
+#[test]
 fn a_hub_calls_a_terminal_that_stays_away_ever_more_seldom() {
     let mut hop = Hop::new(GEO);
     hop.run(5 * SECOND);

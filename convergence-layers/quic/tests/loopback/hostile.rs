@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
+use tokio::net::UdpSocket;
 use tokio::time::timeout;
 use underpass_cla::{Down, Outcome};
 use underpass_quic::wire::{ALPN, Hello, Message};
@@ -15,6 +17,18 @@ use underpass_quic::{Dialer, Listener};
 use crate::{hub, terminal};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
+
+/// What a peer says first.
+pub fn hello_of(node_id: &str) -> Hello {
+    Hello {
+        node_id: node_id.into(),
+        class: None,
+        standby: false,
+        coded: true,
+        incarnation: 1,
+        transfer_mru_bytes: 1 << 20,
+    }
+}
 
 /// A hub, and a peer of its that speaks QUIC by hand.
 struct Scene {
@@ -48,15 +62,7 @@ impl Scene {
             .expect("a connection");
         let (mut send, receive) = connection.open_bi().await.expect("a stream");
         let mut hello = BytesMut::new();
-        Message::Hello(Hello {
-            node_id: "ipn:1.0".into(),
-            class: None,
-            standby: false,
-            coded: true,
-            incarnation: 1,
-            transfer_mru_bytes: 1 << 20,
-        })
-        .encode(&mut hello);
+        Message::Hello(hello_of("ipn:1.0")).encode(&mut hello);
         send.write_all(&hello).await.expect("a connection");
         hub_node.up().await;
         Scene {
@@ -179,4 +185,79 @@ async fn a_verdict_on_symbols_that_were_not_sent_ends_the_session() {
         .expect("it is open");
     let down = scene.hub.down().await.1;
     assert!(matches!(down, Down::Protocol(_)), "{down:?}");
+}
+
+/// What goes between a terminal and a hub by somebody on the way, who sends what comes
+/// from the terminal on from another address of his own, as well.
+struct Spoofer {
+    address: SocketAddr,
+    /// Bytes that the hub has sent to the other address.
+    led_away: Arc<AtomicUsize>,
+    spoofed: Arc<AtomicUsize>,
+    is_on: Arc<AtomicBool>,
+}
+
+impl Spoofer {
+    async fn before(hub: SocketAddr) -> Spoofer {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let near = UdpSocket::bind(any).await.expect("a free port");
+        let far = UdpSocket::bind(any).await.expect("a free port");
+        let other = UdpSocket::bind(any).await.expect("a free port");
+        let spoofer = Spoofer {
+            address: near.local_addr().expect("it is bound"),
+            led_away: Arc::default(),
+            spoofed: Arc::default(),
+            is_on: Arc::default(),
+        };
+        let (led_away, spoofed) = (spoofer.led_away.clone(), spoofer.spoofed.clone());
+        let is_on = spoofer.is_on.clone();
+        tokio::spawn(async move {
+            let (mut up, mut down, mut away) = (vec![0; 2048], vec![0; 2048], vec![0; 2048]);
+            let mut terminal = None;
+            loop {
+                tokio::select! {
+                    Ok((length, from)) = near.recv_from(&mut up) => {
+                        terminal = Some(from);
+                        if is_on.load(Relaxed) {
+                            // It overtakes the terminal's own.
+                            let _ = other.send_to(&up[..length], hub).await;
+                            spoofed.fetch_add(length, Relaxed);
+                        }
+                        let _ = far.send_to(&up[..length], hub).await;
+                    }
+                    Ok((length, _)) = far.recv_from(&mut down) => {
+                        if let Some(terminal) = terminal {
+                            let _ = near.send_to(&down[..length], terminal).await;
+                        }
+                    }
+                    Ok((length, _)) = other.recv_from(&mut away) => {
+                        led_away.fetch_add(length, Relaxed);
+                    }
+                }
+            }
+        });
+        spoofer
+    }
+}
+
+#[tokio::test]
+async fn who_sends_from_another_address_leads_nothing_there_that_he_does_not_answer() {
+    let ca = Ca::new();
+    let (mut near, mut far) = (TestNode::new(), TestNode::new());
+    let listener = Listener::bind(hub(&ca), far.node.clone()).expect("a free port");
+    let spoofer = Spoofer::before(listener.local_addr()).await;
+    let dialer = Dialer::spawn(terminal(&ca, spoofer.address), near.node.clone());
+    let (_, _, _) = near.up().await;
+    let (id, _, session) = far.up().await;
+    far.ready(id).await;
+    spoofer.is_on.store(true, Relaxed);
+    // What is larger than a window would not come if the hub had moved.
+    session.offer(transfer(1, 3_000_000).0);
+    assert_eq!(far.finished().await, (1, Outcome::Acknowledged));
+    let (away, spoofed) = (&spoofer.led_away, &spoofer.spoofed);
+    // Three times what came from there (RFC 9000, 8.1), and far less than the bundle.
+    let (away, spoofed) = (away.load(Relaxed), spoofed.load(Relaxed));
+    assert!(spoofed > 0);
+    assert!(away < 3_000_000 / 2, "{away} bytes for {spoofed}");
+    dialer.shutdown().await;
 }

@@ -1,12 +1,20 @@
 //! Who is let in.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use bytes::BytesMut;
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{ClientConfig, Endpoint};
+use rustls::client::Resumption;
+use tokio::time::{sleep, timeout};
 use underpass_identity::IsRevoked;
+use underpass_quic::wire::{ALPN, Message};
 use underpass_quic::{Dialer, Listener};
 
+use crate::hostile::hello_of;
 use crate::{Pair, hub, terminal};
 use underpass_cla_testing::node::TestNode;
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
@@ -80,6 +88,57 @@ async fn a_hub_that_is_another_node_is_refused() {
     });
     let reason = reason.await;
     assert!(reason.contains("ipn:2.0"), "{reason}");
+}
+
+/// A peer that would send early data: the hub gives it no ticket for that, so what was
+/// recorded of one session cannot be replayed into another, and each handshake shows the
+/// peer's certificate anew.
+#[tokio::test]
+async fn early_data_is_neither_offered_nor_taken() {
+    let ca = Ca::new();
+    let (mut far, revoked) = (TestNode::new(), Arc::new(AtomicBool::new(false)));
+    let mut hub = hub(&ca);
+    let is_revoked = revoked.clone();
+    let judge: IsRevoked = Arc::new(move |serial| serial == [1] && is_revoked.load(Relaxed));
+    hub.tls = ca.server(&ca.node("ipn:2.0", 2, Naming::OtherName), judge);
+    let listener = Listener::bind(hub, far.node.clone()).expect("a free port");
+    let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
+    let mut config = (*(tls.source)()).clone();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = Resumption::in_memory_sessions(16);
+    config.enable_early_data = true;
+    let crypto = QuicClientConfig::try_from(config).expect("TLS 1.3");
+    let config = ClientConfig::new(Arc::new(crypto));
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let endpoint = Endpoint::client(any).expect("a free port");
+    let connect = || {
+        let connecting = endpoint.connect_with(config.clone(), listener.local_addr(), "127.0.0.1");
+        connecting.expect("a usable configuration")
+    };
+    let first = connect().await.expect("a connection");
+    let (mut control, _receive) = first.open_bi().await.expect("a stream");
+    let mut hello = BytesMut::new();
+    Message::Hello(hello_of("ipn:1.0")).encode(&mut hello);
+    control.write_all(&hello).await.expect("a connection");
+    far.up().await;
+    // A ticket would have come with the hub's first messages.
+    sleep(Duration::from_millis(200)).await;
+    let Err(again) = connect().into_0rtt() else {
+        panic!("there is a ticket for early data");
+    };
+    again.await.expect("a handshake in full");
+    revoked.store(true, Relaxed);
+    let Err(again) = connect().into_0rtt() else {
+        panic!("there is a ticket for early data");
+    };
+    // The client learns of it with the first bytes that it wants to send.
+    let refused = match again.await {
+        Err(_) => true,
+        Ok(connection) => timeout(Duration::from_secs(5), connection.closed())
+            .await
+            .is_ok(),
+    };
+    assert!(refused, "the revoked certificate is judged again");
 }
 
 #[tokio::test]

@@ -56,9 +56,25 @@ impl Bench {
     }
 
     fn heard(&mut self, ms: u64) {
+        self.hear(ms, Sign::Beacon);
+    }
+
+    fn hear(&mut self, ms: u64, sign: Sign) {
         let at = self.start + Duration::from_millis(ms);
-        self.link.heard(at, Sign::Beacon);
+        self.link.heard(at, sign);
         self.link.update(at, self.utc());
+    }
+
+    /// Hears a deaf peer every 150 ms from one time to another; how the link is judged
+    /// each time.
+    fn deaf(&mut self, from_ms: u64, until_ms: u64) -> Vec<Option<Source>> {
+        let times = (from_ms..=until_ms).step_by(150);
+        let judged = times.map(|ms| {
+            self.at(ms);
+            self.hear(ms, Sign::Deaf);
+            self.at(ms)
+        });
+        judged.collect()
     }
 }
 
@@ -190,4 +206,70 @@ fn planned_blockages_that_overlap_are_one() {
         (0..5_000).map(|n| blockage(n * 10, n * 10 + 1)).collect(),
     );
     assert_eq!(bench.link.plan().0.len(), MAX_PLANNED);
+}
+
+#[test]
+fn a_peer_that_is_heard_and_hears_nothing_is_not_there() {
+    let mut bench = Bench::new();
+    bench.heard(1_000);
+    // A round trip and half a second from its first word on, 1,060 ms, and no sooner.
+    let judged = bench.deaf(1_500, 6_000);
+    let blocked = judged
+        .iter()
+        .position(|source| *source == Some(Source::Probing));
+    assert_eq!(blocked, Some(1_060_usize.div_ceil(150)));
+    // Then it stays so, though the peer is heard all the time.
+    let blocked = blocked.expect("it is blocked");
+    assert!(
+        judged[blocked..]
+            .iter()
+            .all(|source| *source == Some(Source::Probing))
+    );
+    // Data that it sends does not say that it hears; its next beacon may.
+    bench.hear(6_050, Sign::Session);
+    assert_eq!(bench.at(6_050), Some(Source::Probing));
+    bench.heard(6_100);
+    assert_eq!(bench.at(6_100), None);
+}
+
+#[test]
+fn behind_a_blockage_a_peer_is_deaf_for_a_while_and_the_link_is_free_at_once() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.at(20_000), Some(Source::Probing));
+    // It hears the first answer a round trip later.
+    let judged = bench.deaf(20_000, 20_600);
+    assert!(judged.iter().all(Option::is_none), "{judged:?}");
+    bench.heard(20_750);
+    assert_eq!(bench.at(21_500), None);
+}
+
+#[test]
+fn a_deaf_peer_is_found_sooner_where_another_hop_can_carry_and_stays_so_without() {
+    let mut bench = Bench::new();
+    bench.heard(1_000);
+    bench.deaf(1_500, 1_500);
+    bench.link.expect(Some(Expectation {
+        since: bench.start,
+        within: RTT + 200 * MS,
+    }));
+    assert_eq!(bench.at(2_200), None);
+    bench.deaf(2_100, 2_250);
+    assert_eq!(bench.at(2_300), Some(Source::Probing));
+    // What was in flight has gone elsewhere.
+    bench.link.expect(None);
+    let judged = bench.deaf(2_400, 4_000);
+    assert!(judged.iter().all(|source| *source == Some(Source::Probing)));
+}
+
+#[test]
+fn who_has_not_said_for_a_second_that_he_hears_nothing_is_not_deaf_any_more() {
+    let mut bench = Bench::new();
+    bench.heard(1_000);
+    bench.deaf(1_500, 3_000);
+    assert_eq!(bench.at(3_000), Some(Source::Probing));
+    // Beacons are scarce beside data.
+    for ms in (3_100..4_500).step_by(100) {
+        bench.hear(ms, Sign::Session);
+    }
+    assert_eq!(bench.at(4_500), None);
 }

@@ -161,11 +161,13 @@ impl World {
             .and_then(Endpoint::poll_event)
         {
             match event {
-                Event::Heard(_) => {
+                Event::Heard(_) | Event::Deaf(_) => {
                     let hop = HopId(link as u64);
-                    self.call_at(node, link, |engine, now| {
-                        engine.heard(now, hop, now, Sign::Beacon);
-                    });
+                    let sign = match event {
+                        Event::Deaf(_) => Sign::Deaf,
+                        _ => Sign::Beacon,
+                    };
+                    self.call_at(node, link, |engine, now| engine.heard(now, hop, now, sign));
                 }
                 // The other end runs anew: the sessions are gone there.
                 Event::KeyUnknown(_) => {

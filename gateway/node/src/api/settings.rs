@@ -1,4 +1,4 @@
-//! What a provider sets of terminals from this hub.
+//! What a provider sets of this hub, and from here of its terminals.
 
 use std::sync::Arc;
 
@@ -7,10 +7,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use toml::Table;
-use underpass_reports::SettingsState;
+use underpass_reports::{SettingsOutcome, SettingsState};
 
 use super::ApiState;
 use super::problem::{Json, Path, Problem};
+use crate::provider::Settings;
+use crate::run::provider::OwnView;
 
 /// What is set of a node.
 #[derive(Debug, Deserialize)]
@@ -22,6 +24,9 @@ pub struct SettingsBody {
     /// Keys of paths, each with the path's name.
     #[serde(default)]
     path: Vec<Table>,
+    /// Of the hub itself: keys of its terminals, each with the terminal's node.
+    #[serde(default)]
+    terminal: Vec<Table>,
 }
 
 /// What is set of a node, and what has become of it.
@@ -35,7 +40,9 @@ pub struct SettingsView {
     class: Vec<Table>,
     /// Keys of paths.
     path: Vec<Table>,
-    /// Whether they wait to leave for the terminal.
+    /// Keys of a hub's terminals.
+    terminal: Vec<Table>,
+    /// Whether they wait to leave for the terminal, or to be taken over here.
     waits: bool,
     /// The version that the node has spoken of last; null if of none.
     reported: Option<u64>,
@@ -58,11 +65,13 @@ pub async fn set(
     Path(node): Path<u64>,
     Json(body): Json<SettingsBody>,
 ) -> Result<(StatusCode, Reply<Vec<SettingsView>>), Problem> {
-    if !state.provider.is_passed_on(node) {
-        let text = format!("node {node} is no terminal that this hub reaches");
+    if !state.provider.is_set_here(node) {
+        let text = format!("node {node} is neither this hub nor a terminal that it reaches");
         return Err(Problem::not_found(text));
     }
-    let set = state.provider.set(node, body.class, body.path);
+    let set = state
+        .provider
+        .set(node, body.class, body.path, body.terminal);
     let version = set.map_err(|error| Problem::invalid(error.to_string()))?;
     tracing::info!(node, version, "settings by the local API");
     // They are taken over later, perhaps much.
@@ -75,22 +84,37 @@ impl ApiState {
     fn settings(&self) -> Vec<SettingsView> {
         let heard = self.reports.as_ref().map(|reports| reports.heard());
         let heard = heard.unwrap_or_default();
+        let own = self.provider.own_view();
+        let own = own
+            .map(|own| SettingsView::of(&own.settings, own.verdict.is_none(), own_outcome(&own)));
         let views = self.provider.passed_on().into_iter().map(|passed| {
             let node = passed.settings.node;
             let latest = heard.get(&node).and_then(|heard| heard.settings.as_ref());
             let outcome = latest.map(|latest| latest.body.clone());
-            SettingsView {
-                node,
-                settings: passed.settings.settings,
-                class: passed.settings.class.clone(),
-                path: passed.settings.path.clone(),
-                waits: passed.waits,
-                reported: outcome.as_ref().map(|outcome| outcome.settings),
-                applied: outcome.as_ref().map(|outcome| outcome.applied),
-                state: outcome.as_ref().and_then(|outcome| outcome.state),
-                reason: outcome.and_then(|outcome| outcome.reason),
-            }
+            SettingsView::of(&passed.settings, passed.waits, outcome)
         });
-        views.collect()
+        own.into_iter().chain(views).collect()
     }
+}
+
+impl SettingsView {
+    fn of(settings: &Settings, waits: bool, outcome: Option<SettingsOutcome>) -> SettingsView {
+        SettingsView {
+            node: settings.node,
+            settings: settings.settings,
+            class: settings.class.clone(),
+            path: settings.path.clone(),
+            terminal: settings.terminal.clone(),
+            waits,
+            reported: outcome.as_ref().map(|outcome| outcome.settings),
+            applied: outcome.as_ref().map(|outcome| outcome.applied),
+            state: outcome.as_ref().and_then(|outcome| outcome.state),
+            reason: outcome.and_then(|outcome| outcome.reason),
+        }
+    }
+}
+
+/// What has become of this node's own, as a terminal says it.
+fn own_outcome(own: &OwnView) -> Option<SettingsOutcome> {
+    own.verdict.as_ref()?.outcome(own.settings.settings)
 }

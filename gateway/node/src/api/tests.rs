@@ -21,6 +21,7 @@ use super::auth::Actor;
 use super::routes::BODY_BYTES;
 use super::*;
 use crate::config::{Config, Current, Document};
+use crate::provider::KeptSettings;
 use crate::run::engine::configure;
 use crate::run::provider::Provider;
 use crate::run::reports::{Made, Reporter};
@@ -125,7 +126,8 @@ impl World {
             crate::run::acknowledge_plans(Some(reports))
         };
         let (plans, _) = Plans::start(&current, &shell, &control_clock, acknowledge);
-        let provider = Provider::start(&current, &shell);
+        let (kept_settings, _) = KeptSettings::load(folder.path());
+        let provider = Provider::start(&current, &shell, &Arc::new(kept_settings));
         let state = Arc::new(ApiState {
             speed_test: SpeedTest::new(shell.clone(), Box::new(|| None)),
             accounts: Arc::new(Accounts::new(&config).unwrap()),

@@ -98,6 +98,22 @@ impl Change {
         }
     }
 
+    /// The terminal that it is of.
+    pub fn terminal(&self) -> Option<u64> {
+        match &self.place[..] {
+            [table, node, ..] if table == "terminal" => node.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The class that it is of, by name.
+    pub fn class(&self) -> Option<&str> {
+        match &self.place[..] {
+            [table, name, ..] if table == "class" => Some(name),
+            _ => None,
+        }
+    }
+
     /// The key, as an operator knows it.
     pub fn key(&self) -> String {
         self.place.join(".")

@@ -11,7 +11,8 @@ use super::bounds::check_within;
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderConfig {
     /// class: the policies of classes; path: rates, budgets and times of paths, and
-    /// further paths to this node's neighbours. Default: nothing.
+    /// further paths to this node's neighbours; terminal: the same of a hub's
+    /// terminals and their paths. Default: nothing.
     pub may_set: Vec<Settable>,
     /// Within this time in which the link could be there, the neighbour must be heard
     /// after a change, or the node takes its former settings back, s, 10 to 3,600.
@@ -47,4 +48,6 @@ pub enum Settable {
     Class,
     /// Of paths.
     Path,
+    /// Of terminals, at their hub.
+    Terminal,
 }

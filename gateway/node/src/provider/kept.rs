@@ -5,6 +5,7 @@
 //! force: a node that does not survive it counts its starts, and comes back with the
 //! confirmed ones.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use underpass_reports::SettingsOutcome;
 
+use super::concern::Concern;
 use super::settings::{MAX_BYTES, Settings, SettingsError};
 use crate::state_files;
 
@@ -41,13 +44,26 @@ pub enum Verdict {
     Old,
 }
 
+impl Verdict {
+    /// As it is reported of this version; nothing where newer ones are known.
+    pub fn outcome(&self, version: u64) -> Option<SettingsOutcome> {
+        Some(match self {
+            Verdict::OnTrial => SettingsOutcome::on_trial(version),
+            Verdict::Confirmed => SettingsOutcome::confirmed(version),
+            Verdict::RolledBack(reason) => SettingsOutcome::rolled_back(version, reason),
+            Verdict::Refused(reason) => SettingsOutcome::refused(version, reason),
+            Verdict::Old => return None,
+        })
+    }
+}
+
 /// Settings on trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnTrial {
     /// The settings.
     pub settings: Arc<Settings>,
-    /// The paths of the node that they change, by name.
-    pub paths: Vec<String>,
+    /// What they concern.
+    pub concerns: Vec<Concern>,
     /// How often the node has started since.
     starts: u32,
 }
@@ -80,8 +96,58 @@ struct Written {
 struct WrittenTrial {
     /// The document.
     settings: Box<RawValue>,
+    /// Without these and listeners, they concern no path in particular.
     paths: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    listeners: Vec<WrittenListener>,
     starts: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenListener {
+    name: String,
+    paths: BTreeSet<String>,
+}
+
+impl WrittenTrial {
+    fn of(trial: &OnTrial) -> Result<WrittenTrial, SettingsError> {
+        let document = String::from_utf8_lossy(&trial.settings.encode()?).into_owned();
+        let mut written = WrittenTrial {
+            settings: RawValue::from_string(document)?,
+            paths: Vec::new(),
+            listeners: Vec::new(),
+            starts: trial.starts,
+        };
+        for concern in trial.concerns.iter().cloned() {
+            match concern {
+                Concern::Any => {}
+                Concern::Path(name) => written.paths.push(name),
+                Concern::Listener { name, paths } => {
+                    written.listeners.push(WrittenListener { name, paths });
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    fn read(self) -> Result<OnTrial, SettingsError> {
+        let settings = Settings::decode(self.settings.get().as_bytes())?;
+        let listeners = self.listeners.into_iter().map(|written| Concern::Listener {
+            name: written.name,
+            paths: written.paths,
+        });
+        let paths = self.paths.into_iter().map(Concern::Path);
+        let mut concerns: Vec<Concern> = paths.chain(listeners).collect();
+        if concerns.is_empty() {
+            concerns.push(Concern::Any);
+        }
+        Ok(OnTrial {
+            settings: Arc::new(settings),
+            concerns,
+            starts: self.starts,
+        })
+    }
 }
 
 /// The files, and what they say.
@@ -136,6 +202,15 @@ impl KeptSettings {
         }
     }
 
+    /// The newest version that is known, whatever has become of it; 0 if there is none.
+    pub fn newest(&self) -> u64 {
+        let kept = self.lock();
+        let refused = kept.refused.as_ref().map_or(0, |(version, _)| *version);
+        let on_trial = kept.trial.as_ref().map_or(0, |t| t.settings.settings);
+        let rolled_back = kept.rolled_back.as_ref().map_or(0, |back| back.version);
+        kept.version().max(refused).max(on_trial).max(rolled_back)
+    }
+
     /// The settings in force.
     pub fn in_force(&self) -> Option<Arc<Settings>> {
         let kept = self.lock();
@@ -183,8 +258,7 @@ impl KeptSettings {
         }
     }
 
-    /// These are about to be in force, on trial; `paths` are those of the node that
-    /// they change. A trial before ends, and the confirmed settings stay those that
+    /// These are about to be in force, on trial, with what they concern. A trial before ends, and the confirmed settings stay those that
     /// come back.
     ///
     /// # Errors
@@ -193,13 +267,13 @@ impl KeptSettings {
     pub fn begin_trial(
         &self,
         settings: Arc<Settings>,
-        paths: Vec<String>,
+        concerns: Vec<Concern>,
     ) -> Result<(), SettingsFileError> {
         let mut kept = self.lock();
         let starts = 0;
         let before = kept.trial.replace(OnTrial {
             settings,
-            paths,
+            concerns,
             starts,
         });
         let written = self.write_trial(&kept);
@@ -263,14 +337,7 @@ impl KeptSettings {
     }
 
     fn write_trial(&self, kept: &Kept) -> Result<(), SettingsFileError> {
-        let trial = kept.trial.as_ref().map(|trial| {
-            let document = String::from_utf8_lossy(&trial.settings.encode()?).into_owned();
-            Ok::<_, SettingsError>(WrittenTrial {
-                settings: RawValue::from_string(document)?,
-                paths: trial.paths.clone(),
-                starts: trial.starts,
-            })
-        });
+        let trial = kept.trial.as_ref().map(WrittenTrial::of);
         let written = Written {
             trial: trial.transpose()?,
             rolled_back: kept.rolled_back.clone(),
@@ -328,14 +395,7 @@ fn read<T>(
 
 fn decode_trial(document: &[u8]) -> Result<(Option<OnTrial>, Option<RolledBack>), SettingsError> {
     let written: Written = serde_json::from_slice(document)?;
-    let trial = written.trial.map(|trial| {
-        let settings = Settings::decode(trial.settings.get().as_bytes())?;
-        Ok::<_, SettingsError>(OnTrial {
-            settings: Arc::new(settings),
-            paths: trial.paths,
-            starts: trial.starts,
-        })
-    });
+    let trial = written.trial.map(WrittenTrial::read);
     Ok((trial.transpose()?, written.rolled_back))
 }
 
@@ -347,8 +407,16 @@ mod tests {
         Arc::new(Settings::new(version, 10, Vec::new(), Vec::new()))
     }
 
+    fn concerns() -> Vec<Concern> {
+        let listener = Concern::Listener {
+            name: "beam".to_owned(),
+            paths: BTreeSet::from(["terminal-10".to_owned()]),
+        };
+        vec![Concern::Path("lte".to_owned()), listener]
+    }
+
     fn begin(kept: &KeptSettings, version: u64) {
-        kept.begin_trial(settings(version), vec!["lte".to_owned()])
+        kept.begin_trial(settings(version), concerns())
             .expect("written");
     }
 
@@ -431,7 +499,7 @@ mod tests {
         for _ in 1..MOST_STARTS {
             let kept = restarted(folder.path());
             assert_eq!(version_in_force(&kept), Some(6));
-            assert_eq!(kept.trial().expect("on trial").paths, ["lte"]);
+            assert_eq!(kept.trial().expect("on trial").concerns, concerns());
         }
         for _ in 0..2 {
             let kept = restarted(folder.path());
@@ -485,7 +553,7 @@ mod tests {
         let kept = restarted(folder.path());
         let path = folder.path().to_owned();
         folder.close().expect("removed");
-        assert!(kept.begin_trial(settings(6), Vec::new()).is_err());
+        assert!(kept.begin_trial(settings(6), concerns()).is_err());
         assert!(kept.in_force().is_none() && !path.exists());
     }
 }

@@ -35,6 +35,8 @@ const OF_PATH: [&str; 8] = [
     "meter",
     "on_demand",
 ];
+/// What may be set of a terminal at its hub, besides that.
+const OF_TERMINAL: [&str; 1] = ["weight"];
 /// And of one that the node's own configuration does not have.
 const OF_NEW_PATH: [&str; 5] = [
     "neighbour",
@@ -62,6 +64,10 @@ pub struct Settings {
     /// Keys of paths, each with the path's name.
     #[serde(default)]
     pub path: Vec<Table>,
+    /// At a hub: keys of its terminals, each with the terminal's node, and of their
+    /// other paths, each with its listener.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub terminal: Vec<Table>,
 }
 
 /// Why settings are not taken.
@@ -88,10 +94,16 @@ pub enum SettingsError {
     /// The node does not have it.
     #[error("there is no class {0:?}")]
     Class(String),
+    /// Nor that.
+    #[error("there is no terminal {0}")]
+    Terminal(i64),
+    /// An entry does not say which terminal it is of.
+    #[error("each terminal needs a node of its own")]
+    Node,
     /// It is not to be set.
     #[error("{what} {name:?}: {key} cannot be set from afar")]
     Key {
-        /// class or path.
+        /// class, path or terminal.
         what: &'static str,
         /// Its name.
         name: String,
@@ -124,7 +136,14 @@ impl Settings {
             node,
             class,
             path,
+            terminal: Vec::new(),
         }
+    }
+
+    /// Those of a hub, with what they set of its terminals.
+    pub fn with_terminals(mut self, terminal: Vec<Table>) -> Settings {
+        self.terminal = terminal;
+        self
     }
 
     /// Reads a document. What is unknown is refused: settings that are only half
@@ -174,6 +193,10 @@ impl Settings {
             permit(&allowed, Settable::Path, "path")?;
             self.set_paths(&mut table)?;
         }
+        if !self.terminal.is_empty() {
+            permit(&allowed, Settable::Terminal, "terminal")?;
+            self.set_terminals(&mut table)?;
+        }
         let text = toml::to_string(&table)?;
         Ok(Document::merge(vec![(own.path().to_owned(), text)])?)
     }
@@ -219,6 +242,65 @@ impl Settings {
         }
         Ok(())
     }
+
+    /// Sets keys of a hub's terminals. A further path comes in by a listener that the
+    /// hub has already, which the check of the whole configuration sees to.
+    fn set_terminals(&self, table: &mut Table) -> Result<(), SettingsError> {
+        let none = || Value::Array(Vec::new());
+        let terminals = table.entry("terminal").or_insert_with(none);
+        let mut nodes = BTreeSet::new();
+        for set in &self.terminal {
+            let node = set.get("node").and_then(Value::as_integer);
+            let node = node.filter(|node| nodes.insert(*node));
+            let node = node.ok_or(SettingsError::Node)?;
+            let terminal = entry(terminals, "node", &Value::from(node));
+            let terminal = terminal.ok_or(SettingsError::Terminal(node))?;
+            let mut keys = set.clone();
+            keys.remove("node");
+            let paths = keys.remove("path");
+            let known = |key: &str| OF_PATH.contains(&key) || OF_TERMINAL.contains(&key);
+            lay(&keys, terminal, "terminal", &node.to_string(), &known)?;
+            if let Some(paths) = paths {
+                set_paths_of(terminal, node, paths)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sets keys of a terminal's other paths.
+fn set_paths_of(terminal: &mut Table, node: i64, set: Value) -> Result<(), SettingsError> {
+    let refused = |key: &str| SettingsError::Key {
+        what: "terminal",
+        name: node.to_string(),
+        key: key.to_owned(),
+    };
+    let Value::Array(set) = set else {
+        return Err(refused("path"));
+    };
+    let none = || Value::Array(Vec::new());
+    let paths = terminal.entry("path").or_insert_with(none);
+    let mut listeners = BTreeSet::new();
+    for set in &set {
+        let set = set.as_table().ok_or_else(|| refused("path"))?;
+        let listener = set.get("listener").and_then(Value::as_str);
+        let listener = listener.filter(|name| listeners.insert(*name));
+        let listener = listener.ok_or(SettingsError::Name("path of a terminal"))?;
+        let mut keys = set.clone();
+        let named = keys.remove("listener").expect("it has one");
+        if entry(paths, "listener", &named).is_none()
+            && let Value::Array(paths) = paths
+        {
+            let further = Table::from_iter([("listener".to_owned(), named.clone())]);
+            paths.push(Value::Table(further));
+        }
+        let path = entry(paths, "listener", &named).ok_or_else(|| refused("path"))?;
+        let name = format!("{node} by {listener}");
+        lay(&keys, path, "terminal", &name, &|key| {
+            OF_PATH.contains(&key)
+        })?;
+    }
+    Ok(())
 }
 
 fn permit(allowed: &[Settable], wanted: Settable, name: &'static str) -> Result<(), SettingsError> {
@@ -239,9 +321,14 @@ fn name_of<'a>(
 }
 
 fn named<'a>(entries: &'a mut Value, name: &str) -> Option<&'a mut Table> {
+    entry(entries, "name", &Value::from(name))
+}
+
+/// The entry of an array of tables with this value of a key.
+fn entry<'a>(entries: &'a mut Value, key: &str, value: &Value) -> Option<&'a mut Table> {
     let entries = entries.as_array_mut()?.iter_mut();
     let mut tables = entries.filter_map(Value::as_table_mut);
-    tables.find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))
+    tables.find(|entry| entry.get(key) == Some(value))
 }
 
 fn neighbours_of(table: &Table) -> BTreeSet<i64> {
@@ -353,6 +440,84 @@ mod tests {
         let on_demand = satellite.on_demand.as_ref().expect("it stays");
         assert_eq!(on_demand.idle_s.0, 5.0);
         assert_eq!(on_demand.raise, ["/usr/bin/modem", "up"]);
+    }
+
+    const HUB: &str = r#"
+        [node]
+        number = 1
+        role = "hub"
+        [tls]
+        plain = true
+        [provider]
+        may_set = ["class", "terminal"]
+        [[listener]]
+        name = "beam"
+        listen = "192.0.2.1:4556"
+        [[listener]]
+        name = "lte"
+        listen = "198.51.100.1:4566"
+        [[terminal]]
+        node = 10
+        rtt_ms = 600
+        [[terminal.path]]
+        listener = "lte"
+        rtt_ms = 50
+        [[terminal]]
+        node = 11
+    "#;
+
+    #[test]
+    fn a_hubs_terminals_and_their_paths_are_set() {
+        let config = over(
+            HUB,
+            r#""terminal":[{"node":10,"weight":3,"rtt_ms":550,"path":[{"listener":"lte",
+                "direction":"receive","meter":{"budget_bytes":1000000}}]},
+               {"node":11,"path":[{"listener":"lte","send_rate_bps":9000000}]}]"#,
+        )
+        .expect("it fits");
+        let [ten, eleven] = &config.terminals[..] else {
+            panic!("two terminals");
+        };
+        assert_eq!((ten.weight, ten.rtt_ms), (3, Some(550)));
+        let [lte] = &ten.paths[..] else {
+            panic!("one path");
+        };
+        // What is not set of it is as it was.
+        assert_eq!((lte.rtt_ms, lte.meter.is_some()), (Some(50), true));
+        assert_eq!(eleven.paths[0].send_rate_bps, Some(9_000_000));
+    }
+
+    #[test]
+    fn what_is_no_hubs_to_be_set_is_refused() {
+        let terminal = |keys: &str| refusal(HUB, &format!(r#""terminal":[{{{keys}}}]"#));
+        for (keys, said) in [
+            (r#""node":12"#, "no terminal 12"),
+            (r#""weight":2"#, "needs a node"),
+            (r#""node":10,"networks":[]"#, "networks cannot be set"),
+            (r#""node":10,"path":3"#, "path cannot be set"),
+            (r#""node":10,"path":[{}]"#, "needs a name"),
+            (r#""node":10,"path":[{"listener":"moon"}]"#, "moon"),
+            (
+                r#""node":10,"path":[{"listener":"lte","listen":"[::]:1"}]"#,
+                "listen cannot be set",
+            ),
+            (
+                r#""node":10,"direction":"receive","path":[{"listener":"lte","direction":"receive"}]"#,
+                "nothing can be sent",
+            ),
+        ] {
+            let told = terminal(keys);
+            assert!(told.contains(said), "{keys}: {told}");
+        }
+        let twice = refusal(HUB, r#""terminal":[{"node":10},{"node":10}]"#);
+        assert!(twice.contains("node of its own"), "{twice}");
+        let own = HUB.replace(r#", "terminal""#, "");
+        let forbidden = refusal(&own, r#""terminal":[{"node":10,"weight":2}]"#);
+        assert!(forbidden.contains("may_set"), "{forbidden}");
+        // A terminal has no terminals.
+        let own = OWN.replace(r#""path"]"#, r#""terminal"]"#);
+        let none = refusal(&own, r#""terminal":[{"node":10}]"#);
+        assert!(none.contains("no terminal 10"), "{none}");
     }
 
     #[test]

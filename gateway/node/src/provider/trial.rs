@@ -1,14 +1,18 @@
-//! Whether a node still hears its hub after a change that came from afar: a state
-//! machine without clock and I/O.
+//! Whether a node still hears its hub, or a hub its terminals, after a change that came
+//! from afar: a state machine without clock and I/O.
 //!
 //! Each path that the change concerns must be heard again, by a sign that cannot be
-//! of before the change. The time that counts against it is *clear* time only: not
+//! of before the change; of what comes in by a hub's listener, half of it, since of many
+//! terminals some go away meanwhile. The time that counts against it is *clear* time only: not
 //! while a blockage is known (plan, modem, contact plan, operator), nor, for up to
 //! [`EXCUSED`], while a silence lasts that began before the change.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use underpass_engine::{HopSnapshot, Source};
+
+use super::concern::Concern;
 
 /// A sign of the hub that comes sooner after a change may have been sent before it.
 pub const SETTLED: Duration = Duration::from_secs(5);
@@ -76,13 +80,103 @@ pub enum Judgement {
 /// What has to be heard.
 #[derive(Debug)]
 struct Awaited {
-    /// The path; none is any of the node's.
-    path: Option<String>,
+    of: Concern,
+    /// The paths that were heard, and those that are not to be.
+    heard: BTreeSet<String>,
     /// It was silent already before the change, and has been since.
     silent_before: bool,
     excused: Duration,
     clear: Duration,
-    heard: bool,
+}
+
+impl Awaited {
+    fn new(of: Concern, before: &[PathContact]) -> Awaited {
+        let mut awaited = Awaited {
+            of,
+            heard: BTreeSet::new(),
+            silent_before: false,
+            excused: Duration::ZERO,
+            clear: Duration::ZERO,
+        };
+        awaited.silent_before = awaited.seen(before) == Some(Contact::Silent);
+        awaited
+    }
+
+    fn is_heard(&self) -> bool {
+        self.heard.len() >= self.of.wanted()
+    }
+
+    /// Of all paths that are not heard yet, how the one is by which contact may come
+    /// soonest; none if there is none.
+    fn seen(&self, paths: &[PathContact]) -> Option<Contact> {
+        let of = paths
+            .iter()
+            .filter(|one| self.of.has(&one.name) && !self.heard.contains(&one.name));
+        of.map(|one| one.contact)
+            .max_by_key(|contact| match contact {
+                Contact::Up(heard) => (3, *heard),
+                Contact::Blocked => (2, None),
+                Contact::Silent => (1, None),
+                Contact::Idle => (0, None),
+            })
+    }
+
+    /// Takes note of who is heard; what is not to be up, or is there no more, tells
+    /// nothing.
+    fn take(&mut self, paths: &[PathContact], settled: Instant) {
+        let is_any = self.of == Concern::Any;
+        for one in paths.iter().filter(|one| self.of.has(&one.name)) {
+            let counts = match one.contact {
+                Contact::Up(heard) => heard.is_some_and(|at| at >= settled),
+                Contact::Idle => !is_any,
+                Contact::Blocked | Contact::Silent => false,
+            };
+            if counts {
+                self.heard.insert(one.name.clone());
+            }
+        }
+        let there = paths.iter().filter(|one| self.of.has(&one.name));
+        let there: BTreeSet<&str> = there.map(|one| one.name.as_str()).collect();
+        let gone: Vec<String> = match &self.of {
+            Concern::Any if paths.is_empty() => vec![String::new()],
+            Concern::Any => Vec::new(),
+            Concern::Path(name) => vec![name.clone()],
+            Concern::Listener { paths, .. } => paths.iter().cloned().collect(),
+        };
+        let gone = gone
+            .into_iter()
+            .filter(|name| !there.contains(name.as_str()));
+        self.heard.extend(gone);
+    }
+
+    /// Counts time that has passed.
+    fn count(&mut self, paths: &[PathContact], passed: Duration) {
+        match self.seen(paths) {
+            Some(Contact::Up(_)) => self.silent_before = false,
+            Some(Contact::Blocked | Contact::Idle) => return,
+            Some(Contact::Silent) if self.silent_before && self.excused < EXCUSED => {
+                self.excused += passed;
+                return;
+            }
+            Some(Contact::Silent) | None => {}
+        }
+        self.clear += passed;
+    }
+
+    fn reason(&self, limit: Duration) -> String {
+        let seconds = limit.as_secs();
+        let within = format!("in {seconds} s of clear link time");
+        match &self.of {
+            Concern::Any => format!("the hub was not heard {within}"),
+            Concern::Path(name) => format!("the neighbour was not heard by path {name:?} {within}"),
+            Concern::Listener { name, .. } => {
+                let (heard, wanted) = (self.heard.len(), self.of.wanted());
+                format!(
+                    "by listener {name:?}, only {heard} of {wanted} terminals were heard {within}"
+                )
+            }
+        }
+    }
 }
 
 /// One change on trial.
@@ -98,32 +192,21 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Of a change that is in force from `now` on and concerns the paths of these
-    /// names; with none, the hub may be heard by any path. `before` tells how the
-    /// paths were before it, and `limit` how much clear time each has.
+    /// Of a change that is in force from `now` on and concerns this. `before` tells how
+    /// the paths were before it, and `limit` how much clear time each has.
     pub fn new(
         now: Instant,
         limit: Duration,
-        changed: &[String],
+        concerns: Vec<Concern>,
         before: Vec<PathContact>,
     ) -> Trial {
-        let awaited = |path: Option<&String>| Awaited {
-            path: path.cloned(),
-            silent_before: seen(path.map(String::as_str), &before) == Some(Contact::Silent),
-            excused: Duration::ZERO,
-            clear: Duration::ZERO,
-            heard: false,
-        };
-        let mut all: Vec<Awaited> = changed.iter().map(|path| awaited(Some(path))).collect();
-        if all.is_empty() {
-            all.push(awaited(None));
-        }
+        let awaited = concerns.into_iter().map(|of| Awaited::new(of, &before));
         Trial {
             limit,
             settled: now + SETTLED,
             looked: now,
+            awaited: awaited.collect(),
             before,
-            awaited: all,
         }
     }
 
@@ -138,55 +221,21 @@ impl Trial {
         let passed = now.saturating_duration_since(self.looked).min(LONGEST_STEP);
         self.looked = self.looked.max(now);
         for one in &mut self.awaited {
-            match seen(one.path.as_deref(), paths) {
-                Some(Contact::Up(heard)) => {
-                    one.heard |= heard.is_some_and(|at| at >= self.settled);
-                    one.silent_before = false;
-                }
-                Some(Contact::Blocked) => continue,
-                Some(Contact::Silent) if one.silent_before && one.excused < EXCUSED => {
-                    one.excused += passed;
-                    continue;
-                }
-                Some(Contact::Silent) => {}
-                Some(Contact::Idle) if one.path.is_none() => continue,
-                // One that is not to be up, or is there no more, tells nothing.
-                Some(Contact::Idle) | None => one.heard = true,
+            one.take(paths, self.settled);
+            if !one.is_heard() {
+                one.count(paths, passed);
             }
-            one.clear += passed;
         }
-        let lost = self
-            .awaited
-            .iter()
-            .find(|one| !one.heard && one.clear >= self.limit);
-        if let Some(one) = lost {
-            let seconds = self.limit.as_secs();
-            let by = one.path.as_ref().map(|path| format!(" by path {path:?}"));
-            let by = by.unwrap_or_default();
-            return Judgement::Lost(format!(
-                "the hub was not heard{by} in {seconds} s of clear link time"
-            ));
+        let missed = self.awaited.iter().filter(|one| !one.is_heard());
+        let mut lost = missed.filter(|one| one.clear >= self.limit);
+        if let Some(one) = lost.next() {
+            return Judgement::Lost(one.reason(self.limit));
         }
-        match self.awaited.iter().all(|one| one.heard) {
+        match self.awaited.iter().all(Awaited::is_heard) {
             true => Judgement::Confirmed,
             false => Judgement::Open,
         }
     }
-}
-
-/// How a path is, or of all paths the one by which contact may come soonest; none if
-/// it is not there.
-fn seen(path: Option<&str>, paths: &[PathContact]) -> Option<Contact> {
-    let of = paths
-        .iter()
-        .filter(|one| path.is_none_or(|name| one.name == name));
-    of.map(|one| one.contact)
-        .max_by_key(|contact| match contact {
-            Contact::Up(heard) => (3, *heard),
-            Contact::Blocked => (2, None),
-            Contact::Silent => (1, None),
-            Contact::Idle => (0, None),
-        })
 }
 
 #[cfg(test)]

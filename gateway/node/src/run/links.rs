@@ -589,5 +589,20 @@ pub fn advice(config: &Config) -> Vec<String> {
             ));
         }
     }
+    let dialled = config.paths.iter().map(|path| path.convergence_layer);
+    let accepted = config.listeners.iter().map(|one| one.convergence_layer);
+    let is_tcp = |layer| {
+        use ConvergenceLayer::{Mtcp, Stcp, Tcpcl};
+        matches!(layer, Tcpcl | Stcp | Mtcp)
+    };
+    let over_tcp = dialled.chain(accepted).any(is_tcp);
+    let probing = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_mtu_probing");
+    if over_tcp && probing.is_ok_and(|text| text.trim() == "0") {
+        lines.push(
+            "net.ipv4.tcp_mtu_probing = 0: where a network on the way drops packets that have \
+             become too large for it, sessions of TCP stand still; with 1 they become smaller"
+                .to_owned(),
+        );
+    }
     lines
 }

@@ -17,7 +17,7 @@ use underpass_engine::Message as Envelope;
 
 use super::plans::{reached, way_of};
 use crate::config::{Config, Current, Role};
-use crate::provider::{MOST_VERSION, SERVICE, Settings, SettingsError};
+use crate::provider::{KeptSettings, MOST_VERSION, SERVICE, Settings, SettingsError, Verdict};
 use crate::shell::{Service, Shell};
 use crate::{clock, state_files};
 
@@ -48,10 +48,21 @@ pub struct PassedView {
     pub waits: bool,
 }
 
+/// What is set of this node itself, and what has become of it, for people.
+#[derive(Clone, Debug)]
+pub struct OwnView {
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// None while they are about to be taken over.
+    pub verdict: Option<Verdict>,
+}
+
 /// Where settings go at this node.
 pub struct Provider {
     shell: Arc<Shell>,
     config: Arc<Current>,
+    /// What has become of this node's own.
+    kept: Arc<KeptSettings>,
     /// The newest for this node.
     own: watch::Sender<Option<Arc<Settings>>>,
     /// By terminal.
@@ -68,7 +79,11 @@ struct Written {
 
 impl Provider {
     /// Takes settings from now on, as far as this node has to do with them.
-    pub fn start(config: &Arc<Current>, shell: &Arc<Shell>) -> Arc<Provider> {
+    pub fn start(
+        config: &Arc<Current>,
+        shell: &Arc<Shell>,
+        kept: &Arc<KeptSettings>,
+    ) -> Arc<Provider> {
         let now = config.get();
         let file = now.node.state_dir.join(FILE);
         let passed = match now.node.role {
@@ -78,6 +93,7 @@ impl Provider {
         let provider = Arc::new(Provider {
             shell: shell.clone(),
             config: config.clone(),
+            kept: kept.clone(),
             own: watch::Sender::new(None),
             passed: Mutex::new(passed),
             due: Notify::new(),
@@ -100,7 +116,8 @@ impl Provider {
         Ok(())
     }
 
-    /// An operator sets something of a terminal; the version that it got.
+    /// An operator sets something of a terminal, or of this hub itself; the version that
+    /// it got.
     ///
     /// # Errors
     /// When it is more than a document holds.
@@ -109,26 +126,48 @@ impl Provider {
         node: u64,
         class: Vec<toml::Table>,
         path: Vec<toml::Table>,
+        terminal: Vec<toml::Table>,
     ) -> Result<u64, SettingsError> {
-        let known = self
-            .passed()
-            .get(&node)
-            .map(|known| known.settings.settings);
-        let before = known.unwrap_or(0);
+        let before = match self.is_own(node) {
+            true => {
+                let newest = self.own.borrow().as_ref().map_or(0, |own| own.settings);
+                newest.max(self.kept.newest())
+            }
+            false => {
+                let passed = self.passed();
+                passed.get(&node).map_or(0, |known| known.settings.settings)
+            }
+        };
         let version = clock::utc_ms()
             .unwrap_or(0)
             .max(before + 1)
             .min(MOST_VERSION);
-        let settings = Settings::new(version, node, class, path);
+        let settings = Settings::new(version, node, class, path).with_terminals(terminal);
         settings.encode()?;
         self.take_settings(settings);
         Ok(version)
     }
 
-    /// Whether settings of a node are passed on here.
-    pub fn is_passed_on(&self, node: u64) -> bool {
+    /// Whether settings of a node are taken here: a hub's own, and its terminals'.
+    pub fn is_set_here(&self, node: u64) -> bool {
+        self.config.get().node.role == Role::Hub && (self.is_own(node) || self.is_passed_on(node))
+    }
+
+    fn is_own(&self, node: u64) -> bool {
+        self.config.get().node.number == node
+    }
+
+    fn is_passed_on(&self, node: u64) -> bool {
         let config = self.config.get();
         config.node.role == Role::Hub && reached(&config).contains(&node)
+    }
+
+    /// The newest settings of this node itself, if it has any.
+    pub fn own_view(&self) -> Option<OwnView> {
+        let newest = self.own.borrow().clone();
+        let settings = newest.or_else(|| self.kept.in_force())?;
+        let verdict = self.kept.verdict(settings.settings);
+        Some(OwnView { settings, verdict })
     }
 
     /// What is passed on to terminals.
@@ -143,7 +182,7 @@ impl Provider {
 
     fn take_settings(&self, settings: Settings) {
         let (node, settings) = (settings.node, Arc::new(settings));
-        if node == self.config.get().node.number {
+        if self.is_own(node) {
             self.take_own(settings);
         } else if self.is_passed_on(node) {
             let mut passed = self.passed();

@@ -1,5 +1,6 @@
 //! This node's own settings: taken over, looked at while they are on trial, and taken
-//! back if the hub is not heard any more. What becomes of them is reported.
+//! back if the hub, or at a hub its terminals, are not heard any more. What becomes of
+//! them is reported.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use super::provider::Provider;
 use super::reload::Reloader;
 use super::reports::ReportSender;
 use crate::config::Current;
-use crate::provider::{Judgement, KeptSettings, PathContact, Settings, Trial, Verdict};
+use crate::provider::{Concern, Judgement, KeptSettings, PathContact, Settings, Trial};
 use crate::shell::Shell;
 
 /// How often the paths are looked at during a trial.
@@ -81,7 +82,7 @@ impl Taking {
         }
         if let Some(trial) = self.kept().trial() {
             self.say(SettingsOutcome::on_trial(trial.settings.settings));
-            self.trial = Some(self.begun(&trial.paths, Vec::new()));
+            self.trial = Some(self.begun(trial.concerns, Vec::new()));
         }
     }
 
@@ -95,17 +96,13 @@ impl Taking {
         let Ok(verdict) = self.reloader.apply(settings).await else {
             return;
         };
-        let outcome = match verdict {
-            Verdict::OnTrial => SettingsOutcome::on_trial(version),
-            Verdict::Confirmed => SettingsOutcome::confirmed(version),
-            Verdict::RolledBack(reason) => SettingsOutcome::rolled_back(version, &reason),
-            Verdict::Refused(reason) => SettingsOutcome::refused(version, &reason),
-            Verdict::Old => return,
+        let Some(outcome) = verdict.outcome(version) else {
+            return;
         };
         let trial = self.kept().trial();
         if self.version_on_trial() != had {
             self.owes_former = false;
-            self.trial = trial.map(|trial| self.begun(&trial.paths, before));
+            self.trial = trial.map(|trial| self.begun(trial.concerns, before));
         }
         self.say(outcome);
     }
@@ -151,18 +148,14 @@ impl Taking {
         }
     }
 
-    fn begun(&self, paths: &[String], before: Vec<PathContact>) -> Trial {
+    fn begun(&self, concerns: Vec<Concern>, before: Vec<PathContact>) -> Trial {
         let limit = self.config.get().provider.trial();
-        Trial::new(Instant::now(), limit, paths, before)
+        Trial::new(Instant::now(), limit, concerns, before)
     }
 
-    /// How the paths are that this node dials.
+    /// How this node's paths are.
     fn contacts(&self) -> Vec<PathContact> {
-        let config = self.config.get();
-        let is_dialled = |name: &str| config.paths.iter().any(|path| path.name == name);
-        let hops = self.shell.hops().into_iter();
-        let dialled = hops.filter(|hop| is_dialled(&hop.name));
-        dialled.map(|hop| PathContact::of(&hop)).collect()
+        self.shell.hops().iter().map(PathContact::of).collect()
     }
 
     fn version_on_trial(&self) -> Option<u64> {

@@ -117,6 +117,13 @@ impl BeaconReceiver {
     pub fn of(shell: &Arc<Shell>) -> BeaconReceiver {
         BeaconReceiver(Arc::downgrade(shell))
     }
+
+    fn tell(&self, peer: PeerId, at: Instant, sign: Sign) {
+        if let Some(shell) = self.0.upgrade() {
+            let hop = HopId(peer.0);
+            shell.with_hop(hop, |engine, now| engine.heard(now, hop, at, sign));
+        }
+    }
 }
 
 impl Node for BeaconReceiver {
@@ -126,10 +133,11 @@ impl Node for BeaconReceiver {
     }
 
     fn heard(&self, peer: PeerId, at: Instant) {
-        if let Some(shell) = self.0.upgrade() {
-            let hop = HopId(peer.0);
-            shell.with_hop(hop, |engine, now| engine.heard(now, hop, at, Sign::Beacon));
-        }
+        self.tell(peer, at, Sign::Beacon);
+    }
+
+    fn deaf(&self, peer: PeerId, at: Instant) {
+        self.tell(peer, at, Sign::Deaf);
     }
 
     fn key_unknown(&self, peer: PeerId) {

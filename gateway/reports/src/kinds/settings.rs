@@ -9,11 +9,12 @@ pub const MAX_REASON_BYTES: usize = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SettingsState {
-    /// They are in force, until it is found out whether the hub is still heard.
+    /// They are in force, until it is found out whether the hub, or at a hub its
+    /// terminals, are still heard.
     Trial,
-    /// They are in force, and the hub is heard.
+    /// They are in force, and these are heard.
     Confirmed,
-    /// The hub was not heard: the former ones are in force again.
+    /// They were not heard: the former ones are in force again.
     RolledBack,
     /// They have never been in force.
     Refused,

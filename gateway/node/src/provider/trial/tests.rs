@@ -15,8 +15,13 @@ fn path(name: &str, contact: Contact) -> PathContact {
     }
 }
 
-fn named(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
+/// Of paths; without any, of no path in particular.
+fn named(names: &[&str]) -> Vec<Concern> {
+    let paths = names.iter().map(|name| Concern::Path((*name).to_owned()));
+    match names.is_empty() {
+        true => vec![Concern::Any],
+        false => paths.collect(),
+    }
 }
 
 /// Looks once a second at what `at` says of the paths; what it comes to, and after how
@@ -38,7 +43,7 @@ fn run(
 }
 
 fn trial(begun: Instant, changed: &[&str], before: &[PathContact]) -> Trial {
-    Trial::new(begun, LIMIT, &named(changed), before.to_vec())
+    Trial::new(begun, LIMIT, named(changed), before.to_vec())
 }
 
 fn lost(judged: &Judgement) -> bool {
@@ -168,6 +173,51 @@ fn paths_that_are_not_to_be_up_or_are_gone_hold_nothing_up() {
 }
 
 #[test]
+fn of_a_listeners_terminals_half_are_enough_and_fewer_are_not() {
+    let begun = Instant::now();
+    let names = ["terminal-10", "terminal-11", "terminal-12"];
+    let listener = Concern::Listener {
+        name: "beam".to_owned(),
+        paths: names.map(str::to_owned).into(),
+    };
+    let before = names.map(|name| path(name, Contact::Up(Some(begun))));
+    let on_trial = || Trial::new(begun, LIMIT, vec![listener.clone()], before.to_vec());
+    // Two come back, one after the other; the third has gone into a tunnel.
+    let (judged, after) = run(&mut on_trial(), begun, 1_000, |second, now| {
+        let first = if second < 20 {
+            Contact::Silent
+        } else {
+            Contact::Up(Some(now))
+        };
+        let second = if second < 40 {
+            Contact::Silent
+        } else {
+            Contact::Up(Some(now))
+        };
+        vec![
+            path(names[0], first),
+            path(names[1], second),
+            path(names[2], Contact::Silent),
+        ]
+    });
+    assert_eq!((judged, after), (Judgement::Confirmed, 40));
+    let (judged, after) = run(&mut on_trial(), begun, 1_000, |_, now| {
+        vec![
+            path(names[0], Contact::Up(Some(now))),
+            path(names[1], Contact::Silent),
+            path(names[2], Contact::Silent),
+            // Of another listener.
+            path("terminal-10-lte", Contact::Up(Some(now))),
+        ]
+    });
+    assert_eq!(after, LIMIT.as_secs());
+    let Judgement::Lost(reason) = judged else {
+        panic!("{judged:?}");
+    };
+    assert!(reason.contains("\"beam\", only 1 of 2"), "{reason}");
+}
+
+#[test]
 fn while_the_node_stands_still_it_misses_nobody() {
     let begun = Instant::now();
     let mut trial = trial(begun, &["lte"], &[]);
@@ -248,7 +298,7 @@ impl World {
         let on_trial = kept.trial();
         self.kept = kept;
         self.trial =
-            on_trial.map(|on_trial| Trial::new(self.now, LIMIT, &on_trial.paths, Vec::new()));
+            on_trial.map(|on_trial| Trial::new(self.now, LIMIT, on_trial.concerns, Vec::new()));
     }
 }
 

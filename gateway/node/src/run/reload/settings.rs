@@ -1,13 +1,12 @@
 //! What a provider sets, taken over as a reload is: on trial, confirmed, taken back.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
 use super::{ReloadError, Reloader, State};
-use crate::config::{Change, Config, Document, between};
-use crate::provider::{KeptSettings, Settings, SettingsError, Verdict};
+use crate::config::{Config, Document, between};
+use crate::provider::{KeptSettings, PathContact, Settings, SettingsError, Verdict, concerns};
 
 impl Reloader {
     /// Takes over what the provider sets, on a thread that may wait: all of it, or
@@ -32,19 +31,26 @@ impl Reloader {
     }
 
     /// Puts new settings into force: on trial, unless they leave all as it is confirmed
-    /// already, or this node dials nobody whom it could miss.
+    /// already, or there is nobody whom this node could miss.
     fn put_on_trial(&self, state: &mut State, settings: Arc<Settings>) -> Result<Verdict, String> {
         let (provider, version) = (&self.parts.provider, settings.settings);
         let written = settings
             .over(&state.own)
             .map_err(|error| error.to_string())?;
-        let dials = !Config::of(&written)
-            .map_err(|error| error.to_string())?
-            .paths
-            .is_empty();
+        let after = Config::of(&written).map_err(|error| error.to_string())?;
         let confirmed = laid_over(&state.own, provider.confirmed().as_deref());
         let changes = between(confirmed.table(), written.table());
-        if changes.is_empty() || !dials {
+        // What is confirmed ran once.
+        let before = Config::of(&confirmed).map_err(|error| error.to_string())?;
+        let paths: Vec<PathContact> = self
+            .parts
+            .shell
+            .hops()
+            .iter()
+            .map(PathContact::of)
+            .collect();
+        let concerns = concerns(&changes, &before, &after, &paths);
+        if changes.is_empty() || concerns.is_empty() {
             let taken = self.put_into_force(state, written);
             let changes = taken.map_err(|error| error.to_string())?;
             tracing::info!(version, ?changes, "the provider's settings are in force");
@@ -53,10 +59,8 @@ impl Reloader {
             }
             return Ok(Verdict::Confirmed);
         }
-        let paths: BTreeSet<&str> = changes.iter().filter_map(Change::path).collect();
-        let paths = paths.into_iter().map(str::to_owned).collect();
         let before = provider.trial();
-        let begun = provider.begin_trial(settings, paths);
+        let begun = provider.begin_trial(settings, concerns);
         begun.map_err(|error| format!("the trial cannot be written down: {error}"))?;
         match self.put_into_force(state, written) {
             Ok(changes) => {

@@ -1,0 +1,99 @@
+"""`underpass-control settings`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from underpass_control.client import path_of
+from underpass_control.commands.console import (
+    DEFAULT_URL,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+    fail,
+)
+from underpass_control.commands.tables import Column, Service
+
+node_settings = typer.Typer(
+    help="What is set from afar of one terminal, or of a gateway itself.", no_args_is_help=True
+)
+
+SETTINGS = (
+    Column("terminal", "terminal"),
+    Column("gateway", "gateway"),
+    Column("version", "version"),
+    Column("set", "set"),
+    Column("state", "state"),
+    Column("reason", "reported.reason"),
+    Column("classes", "classes", json.dumps),
+    Column("paths", "paths", json.dumps),
+    Column("terminals", "terminals", lambda value: json.dumps(value) if value else ""),
+)
+# A file of settings that is larger is none.
+_MOST_BYTES = 1 << 20
+
+Terminal = Annotated[int | None, typer.Option("--terminal", help="A terminal.")]
+Gateway = Annotated[int | None, typer.Option("--gateway", help="A gateway: its own settings.")]
+
+
+@node_settings.command("show")
+def show_settings(
+    terminal: Terminal = None,
+    gateway: Gateway = None,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is set of a node from afar, and what has become of it.
+
+    Example: underpass-control settings show --gateway 1
+    """
+    Service(url, token, as_json).show(_path(terminal, gateway), SETTINGS)
+
+
+@node_settings.command("set")
+def set_settings(
+    settings: Annotated[
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help="JSON with `classes`, `paths`, and of a gateway `terminals`: all that is set.",
+        ),
+    ],
+    terminal: Terminal = None,
+    gateway: Gateway = None,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set all that is set of a node; what the file leaves out is as the node itself has it.
+
+    Example: underpass-control settings set hub.json --gateway 1
+    """
+    service, path = Service(url, token, as_json), _path(terminal, gateway)
+    service.print(SETTINGS, service.ask("PUT", path, body=read_settings(settings)))
+
+
+def read_settings(path: Path) -> Any:
+    """Return the JSON of a file of settings; end with the reason where it has none."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            fail(f"{path} is larger than settings are")
+        return json.loads(text)
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        fail(f"cannot read {path}: {error}")
+
+
+def _path(terminal: int | None, gateway: int | None) -> str:
+    if (terminal is None) == (gateway is None):
+        fail("name a --terminal or a --gateway")
+    if terminal is not None:
+        return path_of("terminals", terminal, "settings")
+    return path_of("gateways", gateway or 0, "settings")

@@ -1,0 +1,33 @@
+"""What a provider sets of gateways themselves, and what has become of it."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0026"
+down_revision = "0022"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Apply it."""
+    op.create_table(
+        "gateway_settings",
+        sa.Column("gateway", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
+        sa.Column("set_ms", sa.BigInteger(), nullable=False),
+        sa.Column("reported_version", sa.BigInteger(), nullable=True),
+        sa.Column("applied", sa.Boolean(), nullable=True),
+        sa.Column("reported_state", sa.String(length=16), nullable=True),
+        sa.Column("reason", sa.String(length=1000), nullable=True),
+        sa.Column("reported_ms", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("gateway", name="pk_gateway_settings"),
+    )
+
+
+def downgrade() -> None:
+    """Take it back."""
+    op.drop_table("gateway_settings")

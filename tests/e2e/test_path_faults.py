@@ -1,0 +1,147 @@
+"""What paths do to their bundles: one direction alone is dead, large packets vanish, both are gone,
+the terminal's address changes. No stream breaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Literal
+
+import pytest
+
+from tests.e2e.conftest import StartPair
+from tests.testbed import addresses
+from tests.testbed.client.transfer import Transfer, download, upload
+from tests.testbed.node import Node, Options, Pair
+from tests.testbed.profile import Link, symmetric
+from tests.testbed.topology import Testbed
+
+pytestmark = pytest.mark.node
+
+_TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
+_SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
+_SIZE = 10_000_000
+# Alone on the satellite, all of it takes 4 s.
+_PATIENCE_S = 60.0
+_BOTH_GONE_S = 4.0
+# Of the terminal's client network, so that the hop leads there.
+_OTHER_ADDRESS = "10.1.0.77"
+
+Layer = Literal["tcpcl", "quic"]
+_LAYERS = pytest.mark.parametrize("layer", ["tcpcl", "quic"])
+_TRANSFERS = pytest.mark.parametrize("transfer", [download, upload])
+
+
+def _both_paths(start_pair: StartPair, layer: Layer) -> Pair[Testbed]:
+    options = Options(paths=("satellite", "terrestrial"), convergence_layer=layer)
+    return start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+
+
+def _through(
+    pair: Pair[Testbed], transfer: Callable[..., Transfer], fault: Callable[[], None]
+) -> Transfer:
+    """Have a fault happen amid a transfer."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            transfer,
+            pair.client,
+            addresses.ORIGIN,
+            _SIZE,
+            route=pair.socks5(),
+            deadline_s=_PATIENCE_S,
+        )
+        time.sleep(1.0)
+        assert not running.done()
+        fault()
+        done = running.result(2 * _PATIENCE_S)
+    assert done.error is None
+    assert done.complete
+    return done
+
+
+@_LAYERS
+@_TRANSFERS
+@pytest.mark.parametrize("direction", ["forward", "return"])
+def test_a_path_that_is_dead_one_way_only_breaks_no_stream(
+    start_pair: StartPair, layer: Layer, transfer: Callable[..., Transfer], direction: str
+) -> None:
+    pair = _both_paths(start_pair, layer)
+    terrestrial = pair.testbed.terrestrial
+    assert terrestrial is not None
+    nothing = {"model": "independent", "probability": 1.0}
+
+    def fault() -> None:
+        terrestrial.set_link(direction=direction, loss=nothing)
+
+    _through(pair, transfer, fault)
+    # Both ends know: whoever hears the other is told that the other is deaf.
+    for node, name in ((pair.terminal, "terrestrial"), (pair.hub, pair.hub_path("terrestrial"))):
+        node.process.wait_until(partial(_is_blocked, node, name))
+
+
+def _is_blocked(node: Node, name: str) -> bool:
+    [path] = [path for path in node.status()["paths"] if path["name"] == name]
+    return bool(path["blocked"])
+
+
+@_LAYERS
+@_TRANSFERS
+def test_a_path_whose_packets_have_become_smaller_breaks_no_stream(
+    start_pair: StartPair, layer: Layer, transfer: Callable[..., Transfer]
+) -> None:
+    """A router on the way drops what is larger, and nobody is told."""
+    pair = _both_paths(start_pair, layer)
+    # As docs/configuration.md has it for TCP.
+    for end in (pair.testbed.hub, pair.testbed.terminal.node):
+        end.sysctl(**{"net.ipv4.tcp_mtu_probing": "1"})
+    # Where packets come in, they are what was on the line.
+    receiver = pair.testbed.terminal.node if transfer is download else pair.testbed.hub
+
+    def fault() -> None:
+        receiver.run("nft", "add table ip narrow")
+        receiver.run(
+            "nft", "add chain ip narrow in { type filter hook prerouting priority -300 ; }"
+        )
+        receiver.run("nft", 'add rule ip narrow in iifname "terr" ip length > 1300 drop')
+
+    _through(pair, transfer, fault)
+
+
+@_LAYERS
+@_TRANSFERS
+def test_while_both_paths_are_gone_all_waits(
+    start_pair: StartPair, layer: Layer, transfer: Callable[..., Transfer]
+) -> None:
+    pair = _both_paths(start_pair, layer)
+    assert pair.testbed.terrestrial is not None
+    hops = (pair.testbed.satlink, pair.testbed.terrestrial)
+
+    def fault() -> None:
+        for hop in hops:
+            hop.block(pair.testbed.terminal.name, for_s=_BOTH_GONE_S)
+
+    done = _through(pair, transfer, fault)
+    assert done.last_byte_s is not None
+    assert done.last_byte_s > _BOTH_GONE_S
+
+
+def _move(pair: Pair[Testbed]) -> None:
+    """Take the terminal's address on the satellite away, and give it another one."""
+    terminal = pair.testbed.terminal.node
+    terminal.ip("address", "add", f"{_OTHER_ADDRESS}/32", "dev", "sat")
+    terminal.ip("address", "del", f"{addresses.terminal_sat(0)}/16", "dev", "sat")
+    terminal.ip("route", "add", f"{addresses.HUB_SAT}/32", "dev", "sat", "src", _OTHER_ADDRESS)
+
+
+@_LAYERS
+@_TRANSFERS
+def test_a_terminal_that_moves_its_address_keeps_its_streams(
+    start_pair: StartPair, layer: Layer, transfer: Callable[..., Transfer]
+) -> None:
+    pair = start_pair(_SATELLITE, Options(convergence_layer=layer))
+    _through(pair, transfer, lambda: _move(pair))
+    [path] = pair.hub.status()["paths"]
+    remotes = {session["remote"].rpartition(":")[0] for session in path["sessions"]}
+    assert _OTHER_ADDRESS in remotes, remotes
