@@ -123,6 +123,9 @@ pub struct Config {
     /// Services that belong to applications; they confirm, too. The same for
     /// all agents of a node.
     pub applications: Option<Arc<Applications>>,
+    /// Neighbours to which bundles under custody go in others, with custody by
+    /// BIBE; to all others they have a custody block.
+    pub bibe: BTreeSet<NeighbourId>,
     /// Code points and signal shape that are sent.
     pub codes: CodePoints,
     /// CRC of the payload block that is sent.
@@ -203,6 +206,7 @@ impl Config {
             services: BTreeSet::new(),
             confirming: BTreeSet::new(),
             applications: None,
+            bibe: BTreeSet::new(),
             codes: CodePoints::default(),
             payload_crc: CrcKind::default(),
             aggregate: Duration::from_millis(100),
