@@ -108,6 +108,9 @@ fn agent(config: &Config) -> bundle::Config {
     agent.aggregate = Duration::from_millis(config.custody.aggregate_ms);
     agent.lifetime = Duration::from_secs(config.custody.lifetime_s);
     agent.foreign_lifetime = Duration::from_secs(config.custody.foreign_lifetime_s);
+    // What a session may take into memory it may decode there.
+    let in_memory = &mut agent.decode.max_payload_bytes;
+    *in_memory = config.whole_mru_bytes().max(*in_memory);
     agent.relaying = relaying(config);
     agent.routes = routes_to_several(config);
     agent.hop_limit = config.custody.hop_limit;
