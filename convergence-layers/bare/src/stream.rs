@@ -11,7 +11,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::info;
 use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId};
 use underpass_payloads::PayloadFile;
 
@@ -158,8 +158,8 @@ impl<'a> Session<'a> {
                 Some(bundle) = taken.recv() => {
                     self.received_bytes += bundle.len() as u64;
                     // There is nobody to tell: what is not taken is lost.
-                    if let Err(refusal) = self.node.received(id, bundle) {
-                        debug!(path = self.config.path, %refusal, "a bundle is not taken");
+                    if let Err(refusal) = handle::take(self.node, id, bundle).await {
+                        info!(path = self.config.path, %refusal, "a bundle is not taken");
                     }
                 }
                 ready = self.stream.ready(interest(writes)) => {

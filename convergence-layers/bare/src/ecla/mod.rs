@@ -162,7 +162,11 @@ impl Session<'_> {
                     Some(Command::Close) | None => return Down::Closed,
                 },
                 came = taken.recv() => match came {
-                    Some(came) => came.map(|bundle| self.received(bundle)),
+                    Some(Ok(bundle)) => {
+                        self.received(bundle).await;
+                        Ok(())
+                    }
+                    Some(Err(error)) => Err(error),
                     None => Err(io::ErrorKind::UnexpectedEof.into()),
                 },
                 _ = announce.tick() => self.announce(sink).await,
@@ -211,9 +215,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn received(&mut self, bundle: Bytes) {
+    async fn received(&mut self, bundle: Bytes) {
         self.received_bytes += bundle.len() as u64;
-        if let Err(refusal) = self.node.received(self.id, bundle) {
+        if let Err(refusal) = handle::take(self.node, self.id, bundle).await {
             // There is nobody to tell: the daemon takes it for sent.
             warn!(path = self.config.path, %refusal, "a bundle of the daemon is not taken");
         }
