@@ -80,7 +80,6 @@ class World(LoopbackBed):
                 "tls": {"plain": True},
                 "path": [*paths, ecla],
                 "route": [
-                    {"node": daemon, "via": daemon, "custody": False},
                     {"node": beyond, "via": other},
                 ],
                 **applications(self.dir, f"node-{own}"),

@@ -82,6 +82,12 @@ impl Agent {
         self.config.bibe = neighbours;
     }
 
+    /// Sets the neighbours for which this node has custody
+    /// ([`super::Config::served`]), for what comes and goes from now on.
+    pub fn set_served(&mut self, neighbours: BTreeSet<NeighbourId>) {
+        self.config.served = neighbours;
+    }
+
     /// Puts the pieces of a bundle, without its header, into a BPDU to a
     /// neighbour: the header of both, and what follows the bundle.
     pub(super) fn encapsulate(

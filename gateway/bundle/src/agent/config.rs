@@ -126,6 +126,10 @@ pub struct Config {
     /// Neighbours to which bundles under custody go in others, with custody by
     /// BIBE; to all others they have a custody block.
     pub bibe: BTreeSet<NeighbourId>,
+    /// Neighbours that know nothing of custody, for which this node has it: what
+    /// comes from them is taken into custody, and what goes to them is released when
+    /// the CL has acknowledged it.
+    pub served: BTreeSet<NeighbourId>,
     /// Code points and signal shape that are sent.
     pub codes: CodePoints,
     /// CRC of the payload block that is sent.
@@ -207,6 +211,7 @@ impl Config {
             confirming: BTreeSet::new(),
             applications: None,
             bibe: BTreeSet::new(),
+            served: BTreeSet::new(),
             codes: CodePoints::default(),
             payload_crc: CrcKind::default(),
             aggregate: Duration::from_millis(100),

@@ -211,7 +211,8 @@ impl Agent {
         }
         let via = stored.neighbour;
         let by_bibe = self.config.bibe.contains(&via);
-        let number = stored.custody.then(|| {
+        let signalled = stored.custody && !self.config.served.contains(&via);
+        let number = signalled.then(|| {
             *stored.number.get_or_insert_with(|| {
                 let number = neighbour.next_number;
                 neighbour.next_number += 1;
@@ -312,7 +313,7 @@ impl Agent {
                 stored.acknowledged = Some(now);
                 let (via, custody) = (stored.neighbour, stored.custody);
                 self.end_refusals(via);
-                match custody {
+                match custody && !self.config.served.contains(&via) {
                     true => self.wait_for_signal(now, id),
                     false => self.forwarded(now, id),
                 }

@@ -68,7 +68,9 @@ impl Agent {
                 return Ok(());
             }
         };
-        let custody = arrival.cteb().is_some() && take_custody && self.config.accept_custody;
+        let begins = self.config.served.contains(&arrival.from);
+        let asked = arrival.cteb().is_some() || begins;
+        let custody = asked && take_custody && self.config.accept_custody;
         let shard = self.sharding.shard_of(via);
         let here = shard == self.sharding.own;
         let owed = self.owed(&arrival).map(|(way, cteb)| Owed {

@@ -20,9 +20,9 @@ use underpass_streams::Announcement;
 
 use super::{control, deferred, plans, provision, reports};
 use crate::config::{
-    AskedSettings, BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate,
-    MeterSettings, MeteredPolicy, MigrateSettings, PathDirection, PathPolicy, RelayConfig, Role,
-    RouteCustody, class_named,
+    AskedSettings, BudgetPeriod, ClassSettings, Config, ConvergenceLayer, CustodyDialect,
+    FlowEstimate, MeterSettings, MeteredPolicy, MigrateSettings, PathDirection, PathPolicy,
+    RelayConfig, Role, RouteCustody, class_named,
 };
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -105,6 +105,9 @@ fn agent(config: &Config) -> bundle::Config {
     let by_bibe = config.routes.iter();
     let by_bibe = by_bibe.filter(|route| route.custody == RouteCustody::Bibe);
     agent.bibe = by_bibe.map(|route| NeighbourId(route.via)).collect();
+    let served = config.paths.iter();
+    let served = served.filter(|path| path.convergence_layer == ConvergenceLayer::Ecla);
+    agent.served = served.map(|path| NeighbourId(path.neighbour)).collect();
     agent.aggregate = Duration::from_millis(config.custody.aggregate_ms);
     agent.lifetime = Duration::from_secs(config.custody.lifetime_s);
     agent.foreign_lifetime = Duration::from_secs(config.custody.foreign_lifetime_s);
