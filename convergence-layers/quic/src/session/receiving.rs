@@ -111,10 +111,6 @@ impl Link {
         let number = stream.id().index();
         let (mut bytes, mut told) = (0, 0);
         let verdict = loop {
-            if let Err(refusal) = poll_fn(|cx| intake.poll_ready(cx)).await {
-                let _ = stream.stop(code::CLOSED);
-                break Err(refusal);
-            }
             let chunk = match stream.read_chunk(READ_BYTES, true).await {
                 Ok(Some(chunk)) => chunk.bytes,
                 Ok(None) if bytes == length => break poll_fn(|cx| intake.poll_end(cx)).await,
@@ -125,6 +121,11 @@ impl Link {
             bytes += chunk.len() as u64;
             if bytes > length {
                 return Err(Violation::Long);
+            }
+            // Room that is taken for a piece has to be used: then it ends.
+            if let Err(refusal) = poll_fn(|cx| intake.poll_ready(cx)).await {
+                let _ = stream.stop(code::CLOSED);
+                break Err(refusal);
             }
             intake.take(chunk);
             if bytes - told >= PROGRESS_BYTES && bytes < length {
