@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -25,8 +27,8 @@ _BYTES = 300 << 20
 _MOST_KIB = 100 << 10
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[Pair[Loopback]]:
+@contextlib.contextmanager
+def _pair(layer: Literal["tcpcl", "quic"]) -> Iterator[Pair[Loopback]]:
     with Loopback() as testbed:
         hub, terminal = (
             {
@@ -35,7 +37,13 @@ def pair() -> Iterator[Pair[Loopback]]:
             }
             for name in ("hub", testbed.terminals[0].name)
         )
-        yield Pair(testbed, Options(terminal=terminal, hub=hub))
+        yield Pair(testbed, Options(terminal=terminal, hub=hub, convergence_layer=layer))
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair[Loopback]]:
+    with _pair("tcpcl") as pair:
+        yield pair
 
 
 def _file(folder: Path, size: int) -> tuple[Path, str]:
@@ -112,6 +120,16 @@ def test_a_long_file_arrives_whole_and_neither_node_has_it_in_memory(
     assert _digest(received) == digest
     assert max(_peak_kib(pair.terminal), _peak_kib(pair.hub)) < _MOST_KIB
     _wait(lambda: not _names(pair, _TERMINAL_NODE), "the signal releases it")
+
+
+def test_a_long_file_goes_over_quic_without_being_in_memory(tmp_path: Path) -> None:
+    path, digest = _file(tmp_path, _BYTES)
+    with _pair("quic") as pair:
+        _send(pair.terminal, path)
+        (received,) = _receive(pair.hub, tmp_path / "received")
+        assert _digest(received) == digest
+        assert max(_peak_kib(pair.terminal), _peak_kib(pair.hub)) < _MOST_KIB
+        _wait(lambda: not _names(pair, _TERMINAL_NODE), "the signal releases it")
 
 
 def test_a_file_in_custody_outlives_a_kill_of_its_sender(

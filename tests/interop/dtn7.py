@@ -30,10 +30,25 @@ def program(name: str) -> Path | None:
 
 
 class Dtn7:
-    """A daemon that is node 20, with an endpoint `ipn:20.5`."""
+    """A daemon that is node 20, or has another number, with an endpoint `ipn:20.5`.
 
-    def __init__(self, bed: Bed, namespace: Namespace, address: str = "127.0.0.1") -> None:
+    With `ecla` others are its convergence layers, at its web port, and it has none of its own.
+    """
+
+    def __init__(
+        self,
+        bed: Bed,
+        namespace: Namespace,
+        address: str = "127.0.0.1",
+        *,
+        number: int = NODE,
+        web_port: int = _WEB_PORT,
+        ecla: bool = False,
+    ) -> None:
         self._address = address
+        self.number = number
+        self._web_port = web_port
+        self._ecla = ecla
         self._bed = bed
         self._namespace = namespace
         self.start()
@@ -42,31 +57,37 @@ class Dtn7:
         """Start it, or start it again; what it had in memory is gone."""
         argv = [
             str(program("dtnd")),
-            *("--nodeid", str(NODE), "--endpoint", str(SERVICE)),
-            *("--cla", f"tcp:port={TCPCL_PORT}:bind={self._address}", "--routing", "epidemic"),
-            *("--db", "mem", "--workdir", str(self._bed.dir), "--web-port", str(_WEB_PORT)),
+            *("--nodeid", str(self.number), "--endpoint", str(SERVICE)),
+            *(
+                ["--ecla"]
+                if self._ecla
+                else ["--cla", f"tcp:port={TCPCL_PORT}:bind={self._address}"]
+            ),
+            *("--routing", "epidemic", "--db", "mem"),
+            *("--workdir", str(self._bed.dir), "--web-port", str(self._web_port)),
             # A peer that has dialled is forgotten after this time, whatever it sends.
             *("--disable_nd", "--peer-timeout", "1day", "--janitor", "1s"),
         ]
-        self.process: Process = self._bed.start("dtnd", argv, self._namespace)
-        self.process.wait_until(lambda: listens(self._namespace, TCPCL_PORT))
-        self.process.wait_until(lambda: listens(self._namespace, _WEB_PORT))
+        self.process: Process = self._bed.start(f"dtnd-{self.number}", argv, self._namespace)
+        if not self._ecla:
+            self.process.wait_until(lambda: listens(self._namespace, TCPCL_PORT))
+        self.process.wait_until(lambda: listens(self._namespace, self._web_port))
 
     def send(self, destination: str, payload: bytes) -> None:
         """Send a payload from its endpoint."""
-        source = f"ipn:{NODE}.{SERVICE}"
+        source = f"ipn:{self.number}.{SERVICE}"
         self._tool("dtnsend", "--sender", source, "--receiver", destination, stdin=payload)
 
     def receive(self) -> bytes | None:
         """Return the payload of the next bundle for its endpoint; None if there is none."""
-        path = self._bed.dir / "received"
+        path = self._bed.dir / f"received-{self.number}"
         path.unlink(missing_ok=True)
         self._tool("dtnrecv", "--endpoint", str(SERVICE), "--outfile", str(path))
         return path.read_bytes() if path.exists() else None
 
     def _tool(self, name: str, *args: str, stdin: bytes = b"") -> bytes:
-        argv = self._namespace.argv(str(program(name)), "--port", str(_WEB_PORT), *args)
-        done = subprocess.run(argv, input=stdin, capture_output=True, timeout=20, check=False)
+        argv = self._namespace.argv(str(program(name)), "--port", str(self._web_port), *args)
+        done = subprocess.run(argv, input=stdin, capture_output=True, timeout=120, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{name}: {done.stderr.decode()}{done.stdout.decode()}")
         return done.stdout

@@ -60,10 +60,12 @@ class Ion:
         *,
         beyond: Sequence[tuple[int, int]] = (),
         aggregate_bytes: int = 1,
+        bibe: tuple[int, int] | None = None,
     ) -> None:
         """Start it; `beyond` are other nodes, each with the neighbour that leads there.
 
-        LTP sends a block when it has `aggregate_bytes` of bundles, or after a second.
+        LTP sends a block when it has `aggregate_bytes` of bundles, or after a second. With `bibe`
+        custody is by BIBE with a neighbour, the first; what is for the second node goes to it.
         """
         self.number = number
         self._bed = bed
@@ -71,6 +73,7 @@ class Ion:
         self._neighbours = neighbours
         self._beyond = beyond
         self._aggregate_bytes = aggregate_bytes
+        self._bibe = bibe
         self.dir = bed.dir / f"ion-{number}"
         self.dir.mkdir()
         self.start()
@@ -185,6 +188,7 @@ class Ion:
         self._admin(
             "bpadmin",
             *("1", "a scheme ipn 'ipnfw' 'ipnadminep'"),
+            *self._custody_by_bibe(),
             *(f"a endpoint {self.endpoint(service)} q" for service in SERVICES),
             *(f"a protocol {layer}" for layer in layers),
             *([f"a induct ltp {own} ltpcli"] if by_ltp else []),
@@ -199,6 +203,21 @@ class Ion:
             *(f"a plan {each.number} {each.layer}/{each.remote}" for each in others),
             *(f"a exit {node} {node} ipn:{by}.0" for node, by in self._beyond),
         )
+        if self._bibe:
+            peer, beyond = self._bibe
+            self._admin("bpadmin", f"a planduct ipn:{peer}.0 bibe ipn:{peer}.0")
+            self._admin("ipnadmin", f"a rtovrd 0 {beyond} 0 {peer} bibe/ipn:{peer}.0")
+
+    def _custody_by_bibe(self) -> list[str]:
+        """Return the commands that make BIBE ready: a second each way, custody asked for (64)."""
+        if self._bibe is None:
+            return []
+        peer, _ = self._bibe
+        bcla = self._write("biberc", f"a bcla ipn:{peer}.0 1 1 '' 0 60 1 0 64 0")
+        return [
+            f"r 'bibeadmin {bcla}'",
+            *("a protocol bibe", "a induct bibe * ''", f"a outduct bibe ipn:{peer}.0 bibeclo"),
+        ]
 
     def _admin(self, program: str, *commands: str) -> None:
         """Have one of its administration programs carry out commands."""

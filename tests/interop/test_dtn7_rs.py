@@ -33,7 +33,10 @@ pytestmark = [
 ]
 
 _DTN7 = f"ipn:{dtn7.NODE}.{dtn7.SERVICE}"
-_SIZES = (1, 100, 10_000, 60_000)
+_SIZES = (1, 100, 10_000, 60_000, 1_000_000)
+_LONG_BYTES = 100_000_000
+# What its HTTP takes from `dtnsend`.
+_MOST_SENT_BYTES = 1_900_000
 _RATE_BPS = 20_000_000
 
 
@@ -49,7 +52,13 @@ class World(LoopbackBed):
         self.node = self.node_beside(
             dtn7.NODE,
             tls={"pki_dir": self.issue(NODE) / str(NODE)},
-            path={"name": "dtn7", "remote": f"127.0.0.1:{dtn7.TCPCL_PORT}", "plain": True},
+            path={
+                "name": "dtn7",
+                "remote": f"127.0.0.1:{dtn7.TCPCL_PORT}",
+                "plain": True,
+                # It announces 64,000 and takes more.
+                "transfer_mru_bytes": 200_000_000,
+            },
         )
         self.wait_until_up()
         return self
@@ -101,11 +110,23 @@ def test_bundles_arrive_both_ways(world: World) -> None:
     for payload in sent:
         bp(world.node, "send", _DTN7, stdin=payload)
     assert sorted(world.arrived(len(sent))) == sorted(sent)
+    sent.append(_payload(_MOST_SENT_BYTES))
     for payload in sent:
         world.daemon.send(f"ipn:{NODE}.40", payload)
     bundles = received(world.node, 40, len(sent))
     assert {bundle.source for bundle in bundles} == {_DTN7}
     assert payloads(bundles) == sorted(sent)
+
+
+def test_a_hundred_megabytes_arrive_at_the_daemon(world: World) -> None:
+    sent = _payload(_LONG_BYTES)
+    path = world.dir / "long"
+    path.write_bytes(sent)
+    bp(world.node, "send", _DTN7, str(path), timeout_s=300)
+    # Reports on what it has sent before may come first.
+    deadline = time.monotonic() + 300
+    while sent not in (arrived := world.arrived(1)):
+        assert time.monotonic() < deadline, [len(each) for each in arrived]
 
 
 def test_what_is_sent_while_the_daemon_is_down_arrives_when_it_is_back(world: World) -> None:

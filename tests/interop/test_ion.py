@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from collections.abc import Iterator
 from typing import Self
 
@@ -14,6 +15,7 @@ from tests.interop import ion
 from tests.interop.bed import (
     LoopbackBed,
     assert_streams_pass,
+    paths,
     payloads,
     received,
     sessions,
@@ -34,6 +36,7 @@ _NODE = 1
 _FAR_NODE = 2
 _ION = 30
 _RECEIVING = 40
+_BETWEEN = "127.0.0.1:4721"
 _SAT = addresses.HUB_SAT
 # Slow enough for the socket buffer that ION leaves to the system.
 _RATE_BPS = 20_000_000
@@ -61,28 +64,67 @@ def _path(layer: Layer, listen: str, remote: str) -> dict[str, object]:
 class World(LoopbackBed):
     """A node of ours beside ION; with `far`, another one that ION alone leads to."""
 
-    def __init__(self, layer: Layer, *, far: Layer | None = None, aggregate_bytes: int = 1) -> None:
+    def __init__(
+        self,
+        layer: Layer,
+        *,
+        far: Layer | None = None,
+        aggregate_bytes: int = 1,
+        bibe: bool = False,
+    ) -> None:
+        """With `bibe`, the far node is behind ours instead, and custody with ION by BIBE."""
         super().__init__("ion")
         self.layer = layer
         self._far = far
         self._aggregate_bytes = aggregate_bytes
+        self._bibe = bibe
 
     def __enter__(self) -> Self:
         super().__enter__()
         neighbours = [Neighbour(_NODE, self.layer, "127.0.0.1:4701", "127.0.0.1:4711")]
         self.node = self._node("near", _NODE, self.layer, neighbours[0], _FAR_NODE)
+        if self._bibe:
+            self.far = self._behind()
         if self._far:
             far = Neighbour(_FAR_NODE, self._far, "127.0.0.1:4702", "127.0.0.1:4712")
             neighbours.append(far)
             self.far = self._node("far", _FAR_NODE, self._far, far, _NODE)
-        self.ion = Ion(self, self.hub, _ION, neighbours, aggregate_bytes=self._aggregate_bytes)
+        self.ion = Ion(
+            self,
+            self.hub,
+            _ION,
+            neighbours,
+            aggregate_bytes=self._aggregate_bytes,
+            bibe=(_NODE, _FAR_NODE) if self._bibe else None,
+        )
         self.stack.callback(self.ion.kill)
         self.node.process.wait_until(lambda: self.node.carries(1))
         if self._far:
             self.far.process.wait_until(lambda: self.far.carries(1))
         return self
 
+    def _behind(self) -> Node:
+        """Start the far node where our node alone leads there."""
+        path = {"name": "near", "neighbour": _NODE, "remote": _BETWEEN}
+        return Node(
+            self,
+            "far",
+            self.hub,
+            {
+                "node": {"number": _FAR_NODE, "role": "relay", "state_dir": self.dir / "state-far"},
+                "tls": {"plain": True},
+                "path": [path],
+                "route": [{"node": _ION, "via": _NODE}],
+                **applications(self.dir, "far"),
+            },
+        )
+
     def _node(self, name: str, number: int, layer: Layer, to: Neighbour, beyond: int) -> Node:
+        custody: object = "bibe" if self._bibe else False
+        behind = {
+            "listener": [{"name": "far", "listen": _BETWEEN}],
+            "terminal": [{"node": _FAR_NODE}],
+        }
         return Node(
             self,
             name,
@@ -97,9 +139,10 @@ class World(LoopbackBed):
                 "tls": {"plain": True},
                 "path": [_path(layer, to.remote, to.listen)],
                 "route": [
-                    {"node": _ION, "via": _ION, "custody": False},
-                    {"node": beyond, "via": _ION},
+                    {"node": _ION, "via": _ION, "custody": custody},
+                    *([] if self._bibe else [{"node": beyond, "via": _ION}]),
                 ],
+                **(behind if self._bibe else {}),
                 **applications(self.dir, name),
             },
         )
@@ -200,6 +243,28 @@ def test_a_bundle_sent_while_ion_is_down_arrives_when_it_is_back() -> None:
         world.ion.start()
         world.ion.tool("bprecvfile", world.ion.endpoint(2), "1")
         assert world.received(1) == [b"meanwhile"]
+
+
+def test_custody_with_ion_is_by_bibe_both_ways() -> None:
+    sent = [_payload(size) for size in (1, 1_000, 100_000)]
+    with World("stcp", bibe=True) as world:
+        # From our nodes: ION's signals release what is in custody.
+        for source in (world.node, world.far):
+            for payload in sent:
+                bp(source, "send", world.ion.endpoint(2), stdin=payload)
+        world.ion.tool("bprecvfile", world.ion.endpoint(2), str(2 * len(sent)))
+        assert world.received(2 * len(sent)) == sorted(2 * sent)
+        for node in (world.node, world.far):
+            wait_until_released(node)
+        # From ION: it would send again what we did not signal, 4 s after it was sent.
+        _bpsendfile(world, sent, f"ipn:{_FAR_NODE}.{_RECEIVING}")
+        assert payloads(received(world.far, _RECEIVING, len(sent))) == sorted(sent)
+        (path,) = (each for each in paths(world.node) if each["name"] == "ion")
+        time.sleep(8)
+        (after,) = (each for each in paths(world.node) if each["name"] == "ion")
+        assert (
+            after["sessions"][0]["received_bytes"] - path["sessions"][0]["received_bytes"] < 1_000
+        )
 
 
 @pytest.mark.parametrize(("satellite", "terrestrial"), [("ltp", "stcp"), ("stcp", "ltp")])

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pyd3tn.bundle7 import (
     BlockProcFlag,
     BlockType,
+    Bundle,
     BundleAgeBlock,
     BundleProcFlag,
     CanonicalBlock,
@@ -118,6 +119,19 @@ def test_what_pyd3tn_sends_is_delivered(world: World) -> None:
     ]
     world.peer.send(*bundles)
     assert world.delivered(len(sent)) == sorted(sent)
+
+
+@pytest.mark.node
+def test_a_hundred_megabytes_go_both_ways(world: World) -> None:
+    sent = _payload(100_000_000)
+    path = world.dir / "long"
+    path.write_bytes(sent)
+    bp(world.node, "send", _THERE, str(path), timeout_s=300)
+    # Its CRCs in Python would take minutes.
+    assert Bundle.parse(world.peer.received()).payload_block.data == sent
+    bundle = peer.bundle(_HERE, _THERE, sent, crc=CRCType.NONE)
+    world.peer.send(bundle)
+    assert world.delivered(1) == [sent]
 
 
 @pytest.mark.node

@@ -9,6 +9,8 @@ use underpass_backoff::Backoff;
 use underpass_cla::{SessionId, SessionInfo};
 use underpass_ltp::Limits;
 
+use crate::ecla::MOST_SENT_BYTES;
+
 /// The largest payload of a UDP datagram over IPv4, bytes.
 pub(crate) const MOST_DATAGRAM_BYTES: u64 = 65_507;
 
@@ -28,6 +30,8 @@ pub enum Layer {
         /// The neighbour's.
         remote: u64,
     },
+    /// A daemon of dtn7-rs, as whose external convergence layer this node serves.
+    Ecla,
 }
 
 impl Layer {
@@ -38,6 +42,7 @@ impl Layer {
             Layer::Mtcp => "mtcp",
             Layer::Udp => "udp",
             Layer::Ltp { .. } => "ltp",
+            Layer::Ecla => "ecla",
         }
     }
 }
@@ -53,8 +58,10 @@ pub struct Config {
     pub peer_node_id: String,
     /// Where it is sent to; only from this host anything is taken.
     pub remote: SocketAddr,
-    /// Where it sends to.
+    /// Where it sends to; with ECLA, where this node dials from.
     pub listen: SocketAddr,
+    /// With ECLA: the nodes that the daemon is told of as its peers.
+    pub announced: Vec<u64>,
     /// The interface to use.
     pub interface: Option<String>,
     /// SO_MARK of its packets.
@@ -82,7 +89,7 @@ impl Config {
 
     pub(crate) fn info(&self) -> SessionInfo {
         let congestion_control = match self.layer {
-            Layer::Stcp | Layer::Mtcp => "",
+            Layer::Stcp | Layer::Mtcp | Layer::Ecla => "",
             Layer::Udp | Layer::Ltp { .. } => "none",
         };
         SessionInfo {
@@ -95,9 +102,10 @@ impl Config {
             resumes: false,
             transfer_mru_bytes: match self.layer {
                 Layer::Udp => MOST_DATAGRAM_BYTES,
+                Layer::Ecla => MOST_SENT_BYTES,
                 _ => self.transfer_mru_bytes,
             },
-            takes_files: false,
+            takes_files: matches!(self.layer, Layer::Stcp | Layer::Mtcp | Layer::Ecla),
             tls: false,
             exported_key: None,
             convergence_layer: self.layer.name(),

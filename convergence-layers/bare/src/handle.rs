@@ -3,9 +3,13 @@
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
-use underpass_cla::{Down, Node, Outcome, PathFigures, Session, SessionId, Transfer};
+use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, Session, SessionId, Transfer};
+
+/// What of a long bundle is handed to the node at once, bytes.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// What the node asks of a session.
 #[derive(Debug)]
@@ -109,6 +113,26 @@ pub(crate) async fn in_use(
 ) -> Result<SessionId, SessionId> {
     let in_use = poll_fn(|cx| node.poll_in_use(id, cx));
     stop.run_until_cancelled(in_use).await.ok_or(id)
+}
+
+/// Hands a bundle to the node: one that is long piece by piece, as it writes them to
+/// the disk.
+///
+/// # Errors
+/// When the node does not take it.
+pub(crate) async fn take(
+    node: &Arc<dyn Node>,
+    id: SessionId,
+    mut bundle: Bytes,
+) -> Result<(), Refusal> {
+    let Some(mut intake) = node.intake(id, bundle.len() as u64)? else {
+        return node.received(id, bundle);
+    };
+    while !bundle.is_empty() {
+        poll_fn(|cx| intake.poll_ready(cx)).await?;
+        intake.take(bundle.split_to(bundle.len().min(PIECE_BYTES)));
+    }
+    poll_fn(|cx| intake.poll_end(cx)).await
 }
 
 /// A transfer ends with its session.

@@ -1,14 +1,15 @@
-//! Convergence layers that authenticate nobody: STCP, MTCP, UDP, and LTP over
-//! UDP. They serve configured neighbours at configured addresses, and nobody
+//! Convergence layers that authenticate nobody: STCP, MTCP, UDP, LTP over UDP, and
+//! the external convergence layer of a daemon of dtn7-rs (ECLA). They serve configured neighbours at configured addresses, and nobody
 //! else: what comes from another address is dropped.
 //!
 //! From the bytes upwards: [`framing`] takes streams apart, [`aggregated`]
-//! blocks of LTP; `pace` tells when bytes may go; `stream`, `datagrams` and `licklider` are the sessions over
-//! TCP, UDP and LTP; a [`Neighbour`] keeps one of them.
+//! blocks of LTP; `pace` tells when bytes may go; `stream`, `datagrams`, `licklider` and `ecla` are the sessions over
+//! TCP, UDP, LTP and WebSocket; a [`Neighbour`] keeps one of them.
 
 pub mod aggregated;
 mod config;
 mod datagrams;
+mod ecla;
 pub mod framing;
 mod handle;
 mod licklider;

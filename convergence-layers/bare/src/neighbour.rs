@@ -12,7 +12,7 @@ use underpass_cla::{Down, Node, comes_and_goes};
 
 use crate::config::{Config, Layer};
 use crate::framing::Framing;
-use crate::{datagrams, licklider, reading, socket, stream};
+use crate::{datagrams, ecla, licklider, reading, socket, stream};
 
 /// How long the neighbour's host has to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -40,6 +40,7 @@ impl Neighbour {
         match keeper.config.layer {
             Layer::Stcp => keeper.spawn_streams(Framing::Stcp, &tracker),
             Layer::Mtcp => keeper.spawn_streams(Framing::Mtcp, &tracker),
+            Layer::Ecla => drop(tracker.spawn(keeper.keep_ecla())),
             Layer::Udp | Layer::Ltp { .. } => {
                 tracker.spawn(keeper.keep_datagrams());
             }
@@ -121,6 +122,31 @@ impl Keeper {
                 true => warn!(path, reason, "no session"),
                 false => info!(path, reason, "session ended or not reached"),
             }
+            failures += 1;
+            if !self.pause(failures).await {
+                return;
+            }
+        }
+    }
+
+    /// Serves a daemon, over and over.
+    async fn keep_ecla(self) {
+        let mut failures = 0;
+        while self.may_begin().await {
+            let dial = self.stop.run_until_cancelled(ecla::dial(&self.config));
+            let Some(dialled) = dial.await else {
+                return;
+            };
+            let reason = match dialled {
+                Ok(daemon) => {
+                    failures = 0;
+                    let down = ecla::run(&self.config, &self.node, daemon, &self.stop).await;
+                    format!("{down:?}")
+                }
+                Err(error) => error.to_string(),
+            };
+            let path = &self.config.path;
+            info!(path, reason, "session ended or not reached");
             failures += 1;
             if !self.pause(failures).await {
                 return;

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::info;
 use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId};
+use underpass_payloads::PayloadFile;
 
 use crate::config::Config;
 use crate::framing::Framing;
@@ -28,8 +30,18 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// What goes to the kernel at once, bytes.
 const PIECE_BYTES: usize = 16 << 10;
 
+/// What is read of a payload on disk at once, bytes.
+const READ_BYTES: u64 = 256 << 10;
+
 /// Headers of IP and TCP in each packet, bytes.
 const HEADER_BYTES: u64 = 52;
+
+/// What waits to be written.
+enum Piece {
+    Bytes(Bytes),
+    /// A payload on disk, from an offset on.
+    File(Arc<PayloadFile>, u64),
+}
 
 /// A bundle whose bytes are with the kernel, or on their way there.
 struct Sent {
@@ -50,7 +62,9 @@ pub(crate) struct Session<'a> {
     blocked: bool,
     closing: bool,
     /// Bytes that wait to be written.
-    waiting: VecDeque<Bytes>,
+    waiting: VecDeque<Piece>,
+    /// The next part of the payload on disk that is first of them.
+    reading: Option<JoinHandle<std::io::Result<Bytes>>>,
     sent: VecDeque<Sent>,
     queued_bytes: u64,
     written_bytes: u64,
@@ -79,6 +93,7 @@ impl<'a> Session<'a> {
             blocked: false,
             closing: false,
             waiting: VecDeque::new(),
+            reading: None,
             sent: VecDeque::new(),
             queued_bytes: 0,
             written_bytes: 0,
@@ -124,12 +139,13 @@ impl<'a> Session<'a> {
             let now = Instant::now();
             let next = self.pace.next().unwrap_or(now + KEEPALIVE);
             let paced = next <= now;
-            let writes = !self.waiting.is_empty() && !self.blocked && paced;
+            let ready = self.read_ahead();
+            let writes = ready && !self.blocked && paced;
             let mut wake = self.last_written + KEEPALIVE;
             if !self.sent.is_empty() {
                 wake = wake.min(now + GLANCE);
             }
-            if !paced && !self.waiting.is_empty() {
+            if !paced && ready {
                 wake = wake.min(next);
             }
             tokio::select! {
@@ -142,8 +158,8 @@ impl<'a> Session<'a> {
                 Some(bundle) = taken.recv() => {
                     self.received_bytes += bundle.len() as u64;
                     // There is nobody to tell: what is not taken is lost.
-                    if let Err(refusal) = self.node.received(id, bundle) {
-                        debug!(path = self.config.path, %refusal, "a bundle is not taken");
+                    if let Err(refusal) = handle::take(self.node, id, bundle).await {
+                        info!(path = self.config.path, %refusal, "a bundle is not taken");
                     }
                 }
                 ready = self.stream.ready(interest(writes)) => {
@@ -158,6 +174,12 @@ impl<'a> Session<'a> {
                     });
                     if let Err(error) = done {
                         return Down::Broken(error.to_string());
+                    }
+                }
+                part = part_of(&mut self.reading) => {
+                    self.reading = None;
+                    if let Err(error) = part.and_then(|part| self.supply(part)) {
+                        return Down::Broken(format!("a payload cannot be read: {error}"));
                     }
                 }
                 () = sleep_until(wake.into()) => self.keep_alive(),
@@ -176,8 +198,11 @@ impl<'a> Session<'a> {
                     return;
                 };
                 self.queued_bytes += head.len() as u64 + length;
-                self.waiting.push_back(head.into());
-                self.waiting.extend(transfer.chunks);
+                self.waiting.push_back(Piece::Bytes(head.into()));
+                let mut chunks = transfer.chunks.into_iter().map(Piece::Bytes);
+                self.waiting.extend(chunks.next());
+                let file = transfer.file.map(|file| Piece::File(file, 0));
+                self.waiting.extend(file.into_iter().chain(chunks));
                 self.sent.push_back(Sent {
                     key: transfer.key,
                     end: self.queued_bytes,
@@ -190,10 +215,41 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Begins to read what is written next, if it is on disk; whether there is
+    /// something to write.
+    fn read_ahead(&mut self) -> bool {
+        let Some(Piece::File(file, offset)) = self.waiting.front() else {
+            return !self.waiting.is_empty();
+        };
+        if self.reading.is_none() {
+            let (file, offset) = (file.clone(), *offset);
+            // No more than fits memory: `READ_BYTES` is small.
+            let mut part = vec![0; READ_BYTES.min(file.len() - offset) as usize];
+            self.reading = Some(spawn_blocking(move || {
+                file.read_at(&mut part, offset)?;
+                Ok(Bytes::from(part))
+            }));
+        }
+        false
+    }
+
+    /// Puts a part of the payload on disk that is written next before the rest.
+    fn supply(&mut self, part: Bytes) -> std::io::Result<()> {
+        let Some(Piece::File(file, offset)) = self.waiting.front_mut() else {
+            return Err(std::io::Error::other("no payload was to be read"));
+        };
+        *offset += part.len() as u64;
+        if *offset == file.len() {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_front(Piece::Bytes(part));
+        Ok(())
+    }
+
     /// Writes what the pace allows.
     fn write(&mut self) -> std::io::Result<()> {
         let now = Instant::now();
-        let Some(first) = self.waiting.front_mut() else {
+        let Some(Piece::Bytes(first)) = self.waiting.front_mut() else {
             return Ok(());
         };
         let piece = &first[..first.len().min(PIECE_BYTES)];
@@ -234,7 +290,8 @@ impl<'a> Session<'a> {
             self.last_written = Instant::now();
             if self.framing == Framing::Stcp && !self.blocked {
                 self.queued_bytes += 4;
-                self.waiting.push_back(Bytes::from_static(&[0; 4]));
+                let keepalive = Bytes::from_static(&[0; 4]);
+                self.waiting.push_back(Piece::Bytes(keepalive));
             }
         }
     }
@@ -265,6 +322,19 @@ impl<'a> Session<'a> {
             self.node.ready(id);
         }
         Ok(())
+    }
+}
+
+/// The part of a payload that is being read; never, if none is.
+async fn part_of(
+    reading: &mut Option<JoinHandle<std::io::Result<Bytes>>>,
+) -> std::io::Result<Bytes> {
+    match reading {
+        Some(reading) => {
+            let read = reading.await;
+            read.unwrap_or_else(|_| Err(std::io::ErrorKind::Interrupted.into()))
+        }
+        None => std::future::pending().await,
     }
 }
 

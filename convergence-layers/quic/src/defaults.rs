@@ -48,6 +48,9 @@ pub struct SessionDefaults {
     pub hold: Duration,
     /// The largest bundle we take, bytes.
     pub transfer_mru_bytes: u64,
+    /// The largest bundle that we take into memory, bytes; longer ones are taken
+    /// piece by piece ([`underpass_cla::Node::intake`]).
+    pub whole_mru_bytes: u64,
     /// Bytes that may be on their way to us on one session.
     pub receive_window_bytes: u64,
     /// Congestion control.
@@ -86,6 +89,7 @@ impl SessionDefaults {
             keepalive_s: 30,
             hold: Duration::from_secs(3600),
             transfer_mru_bytes: 64 << 20,
+            whole_mru_bytes: 64 << 20,
             receive_window_bytes: 8 << 20,
             algorithm: Algorithm::default(),
             coding: Arc::new([]),
@@ -131,7 +135,7 @@ impl SessionDefaults {
     /// a bundle of any size.
     pub(crate) fn room_bytes(&self) -> u64 {
         let window = self.receive_window_bytes.saturating_mul(2);
-        self.transfer_mru_bytes.saturating_add(window)
+        self.whole_mru_bytes.saturating_add(window)
     }
 
     /// QUIC's settings for one connection, whose flow this is. The side that is

@@ -83,8 +83,9 @@ impl Outgoing {
     }
 
     /// The length of the next bundle, if one waits.
-    pub(crate) fn next_bytes(&self) -> Option<u64> {
-        self.waiting.front().map(Transfer::len)
+    pub(crate) fn next_bytes_in_memory(&self) -> Option<u64> {
+        let next = self.waiting.front();
+        next.filter(|next| next.file.is_none()).map(Transfer::len)
     }
 
     /// The next bundle, which is to be named.

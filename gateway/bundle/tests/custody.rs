@@ -442,3 +442,49 @@ fn a_store_with_a_full_neighbour_is_woken_when_the_pause_ends() {
     assert!(net.events(0).iter().any(woken));
     assert!(net.agents[0].has_pending(NeighbourId(2), BULK));
 }
+
+#[test]
+fn for_a_neighbour_without_custody_this_node_has_it() {
+    // Nodes 1 and 4 know nothing of custody; 2 and 3 serve them.
+    let route = |to, via| Route {
+        nodes: to..=to,
+        neighbour: NeighbourId(via),
+        take_custody: true,
+    };
+    let [mut one, mut two, mut three, mut four] = [node(1), node(2), node(3), node(4)];
+    one.routes = vec![route(4, 2)];
+    two.routes = vec![route(4, 3)];
+    three.routes = vec![route(1, 2)];
+    four.routes = vec![route(1, 3)];
+    two.served = [NeighbourId(1)].into();
+    three.served = [NeighbourId(4)].into();
+    let mut net = Net::new([one, two, three, four].map(Agent::new).into());
+    let plain = Send {
+        destination: ipn(4, SERVICE),
+        service: SERVICE,
+        class: BULK,
+        payload: vec![payload(b"data")],
+        lifetime: None,
+        custody: false,
+        last: false,
+        label: 0,
+        reports: None,
+    };
+    net.agents[0].send(net.now, plain).unwrap();
+    for (from, to) in [(0, 2), (1, 3), (2, 4)] {
+        let offer = net.offer(from, to).unwrap();
+        let at = usize::try_from(to).unwrap() - 1;
+        net.arrive(at, from as u64 + 1, &offer);
+        net.finish(from, &offer, Outcome::Acknowledged);
+        if from == 1 {
+            let kept = net.agents[1].custody(net.now).bundles;
+            assert_eq!(kept, 1, "until it is signalled");
+            net.pass(Duration::from_millis(100));
+            net.carry_signals(2, 1);
+        }
+        assert_eq!(net.agents[from].custody(net.now).bundles, 0, "{from}");
+    }
+    assert_eq!(net.delivered(3), [&b"data"[..]]);
+    net.pass(Duration::from_secs(60));
+    assert!(net.offer(2, 4).is_none(), "it waits for no signal");
+}

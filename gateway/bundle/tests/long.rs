@@ -364,3 +364,63 @@ fn rules_that_come_into_force_meanwhile_count_for_it() {
     let taken = net.agents[1].receive_decoded(net.now, NeighbourId(1), BULK, decoded);
     assert_eq!(taken, Err(Reject::Insecure(Insecure::Missing)));
 }
+
+/// A long bundle by BIBE, as it is sent.
+fn in_a_bpdu(net: &mut Net, files: &Files) -> Bytes {
+    net.agents[0].set_bibe([NeighbourId(2)].into());
+    let send = Send {
+        custody: true,
+        ..to(2, APPLICATION)
+    };
+    let file = files.write(&content());
+    net.agents[0].send_file(net.now, send, file).unwrap();
+    let offer = offer(net, true).unwrap();
+    net.finish(0, &offer, Outcome::Acknowledged);
+    raw(&offer)
+}
+
+#[test]
+fn a_long_bundle_in_a_bpdu_is_judged_written_and_signalled() {
+    let (mut net, files) = (pair(), files());
+    let raw = in_a_bpdu(&mut net, &files);
+    assert_eq!(judged(&mut net, &raw), Ok(()), "by the bundle inside");
+    arrive(&mut net, &files, &raw);
+    let delivery = net.deliveries(1).pop().unwrap();
+    assert_eq!(read(&delivery.file.unwrap()), content());
+    let now = net.now;
+    net.agents[1].confirm(now, delivery.ticket.unwrap());
+    net.pass(Duration::from_millis(100));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0).len(), 1);
+}
+
+#[test]
+fn a_long_bpdu_that_contradicts_itself_is_refused() {
+    let (mut net, files) = (pair(), files());
+    let good = in_a_bpdu(&mut net, &files);
+    for change in [
+        // It is shorter than it says, longer, another record, another bundle.
+        |raw: &mut Vec<u8>| drop(raw.drain(raw.len() - 100..raw.len() - 50)),
+        |raw: &mut Vec<u8>| raw.push(0),
+        |raw: &mut Vec<u8>| {
+            let record = raw.windows(3).position(|three| three == [0x82, 7, 0x83]);
+            raw[record.unwrap() + 1] = 9;
+        },
+        |raw: &mut Vec<u8>| {
+            let at = raw.len() - 50_000;
+            raw[at] ^= 1;
+        },
+    ] {
+        let mut bad = good.to_vec();
+        change(&mut bad);
+        let mut decoder = net.agents[1].decoder().long().unwrap();
+        let mut payload = Vec::new();
+        let taken = bad.chunks(30_000).try_for_each(|piece| {
+            let part = decoder.take(Bytes::copy_from_slice(piece))?;
+            payload.extend(part);
+            Ok(())
+        });
+        let long = taken.and_then(|()| decoder.finish(files.write(&payload)));
+        assert!(long.is_err());
+    }
+}

@@ -65,6 +65,8 @@ impl Engine {
             foreign_lifetime: agent.foreign_lifetime,
             hop_limit: agent.hop_limit,
         });
+        self.agent.set_bibe(agent.bibe.clone());
+        self.agent.set_served(agent.served.clone());
         let kept: BTreeSet<HopId> = config.hops.iter().map(|hop| hop.id).collect();
         let gone = self.hops.keys().filter(|id| !kept.contains(id));
         for id in gone.copied().collect::<Vec<_>>() {

@@ -1,5 +1,7 @@
 //! Two nodes over each layer, on real sockets.
 
+mod ecla;
+
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,6 +13,7 @@ use underpass_backoff::Backoff;
 use underpass_bare::{Config, Layer, LtpLimits, Neighbour};
 use underpass_cla::{Outcome, Refusal};
 use underpass_cla_testing::node::{TestNode, transfer};
+use underpass_payloads::{Limits, Payloads};
 
 fn ltp(local: u64, remote: u64) -> Layer {
     Layer::Ltp { local, remote }
@@ -34,6 +37,7 @@ fn config(layer: Layer, listen: SocketAddr, remote: SocketAddr) -> Config {
         peer_node_id: "ipn:2.0".to_owned(),
         remote,
         listen,
+        announced: Vec::new(),
         interface: None,
         mark: None,
         transfer_mru_bytes: 4 << 20,
@@ -105,6 +109,41 @@ async fn bundles_go_both_ways_over_each_layer() {
         }
         session.close();
         one.down().await;
+        for neighbour in &neighbours {
+            neighbour.shutdown().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_on_disk_goes_in_its_place() {
+    for layer in [Layer::Stcp, Layer::Mtcp] {
+        let Two {
+            nodes: [mut one, mut two],
+            neighbours,
+            ..
+        } = two([layer; 2]);
+        let (id, info, session) = one.up().await;
+        assert!(info.takes_files);
+        one.ready(id).await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let limits = Limits {
+            quota_bytes: 16 << 20,
+            payload_bytes: 16 << 20,
+            leave_free_bytes: 0,
+        };
+        let payloads = Payloads::open(folder.path(), limits).expect("a folder");
+        let content: Vec<u8> = (0..3_000_001_u32).map(|i| (i % 251) as u8).collect();
+        let room = payloads.reserve(1, content.len() as u64).expect("room");
+        let mut writer = room.begin(content.len() as u64).expect("room");
+        writer.write(&content).expect("room");
+        let (mut sent, whole) = transfer(1, 1_000);
+        let first = sent.chunks[0].clone();
+        sent.file = Some(writer.finish().expect("a file"));
+        session.offer(sent);
+        let expected = [&first[..], &content, &whole[first.len()..]].concat();
+        assert_eq!(two.received().await.1, expected, "{layer:?}");
+        assert_eq!(one.finished().await, (1, Outcome::Acknowledged));
         for neighbour in &neighbours {
             neighbour.shutdown().await;
         }

@@ -214,7 +214,7 @@ impl Link {
             return Ok(());
         };
         act(&mut receiver, &mut |length| {
-            if length > self.transfer_mru_bytes {
+            if length > self.whole_mru_bytes {
                 return Err(Refusal::NotAcceptable);
             }
             self.node.admit(self.id(), Some(length))

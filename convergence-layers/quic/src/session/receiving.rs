@@ -1,5 +1,6 @@
 //! Bundles from the peer, each read by a task of its own.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,7 +8,7 @@ use bytes::BytesMut;
 use quinn::{ReadError, ReadExactError, RecvStream};
 use thiserror::Error;
 use tokio::task::JoinSet;
-use underpass_cla::{Down, Refusal};
+use underpass_cla::{Down, Intake, Refusal};
 
 use super::Link;
 use crate::wire::{LENGTH_BYTES, Message};
@@ -63,6 +64,15 @@ impl Link {
             Err(ReadExactError::ReadError(_)) => return Ok(()),
         }
         let length = u64::from_be_bytes(head);
+        match self.long_intake(length) {
+            Ok(Some(intake)) => return self.take_long(&mut stream, length, intake).await,
+            Ok(None) => {}
+            Err(refusal) => {
+                let _ = stream.stop(code::CLOSED);
+                self.tell(number, Err(refusal)).await;
+                return Ok(());
+            }
+        }
         let place = match self.admit(length) {
             Ok(place) => place,
             Err(refusal) => {
@@ -81,8 +91,55 @@ impl Link {
         Ok(())
     }
 
-    fn admit(&self, length: u64) -> Result<crate::incoming::Place, Refusal> {
+    /// Who takes a bundle of so many bytes piece by piece, if it is too long for
+    /// memory.
+    fn long_intake(&self, length: u64) -> Result<Option<Box<dyn Intake>>, Refusal> {
         if length > self.transfer_mru_bytes {
+            return Err(Refusal::NotAcceptable);
+        }
+        self.node.intake(self.id(), length)
+    }
+
+    /// Hands the pieces of a bundle on as they come. No more is read than there is
+    /// room for.
+    async fn take_long(
+        &self,
+        stream: &mut RecvStream,
+        length: u64,
+        mut intake: Box<dyn Intake>,
+    ) -> Result<(), Violation> {
+        let number = stream.id().index();
+        let (mut bytes, mut told) = (0, 0);
+        let verdict = loop {
+            let chunk = match stream.read_chunk(READ_BYTES, true).await {
+                Ok(Some(chunk)) => chunk.bytes,
+                Ok(None) if bytes == length => break poll_fn(|cx| intake.poll_end(cx)).await,
+                Ok(None) => return Err(Violation::Short),
+                Err(_) => return Ok(()),
+            };
+            self.flow.received(Instant::now(), chunk.len() as u64);
+            bytes += chunk.len() as u64;
+            if bytes > length {
+                return Err(Violation::Long);
+            }
+            // Room that is taken for a piece has to be used: then it ends.
+            if let Err(refusal) = poll_fn(|cx| intake.poll_ready(cx)).await {
+                let _ = stream.stop(code::CLOSED);
+                break Err(refusal);
+            }
+            intake.take(chunk);
+            if bytes - told >= PROGRESS_BYTES && bytes < length {
+                told = bytes;
+                let stream = number;
+                self.send(Message::Progress { stream, bytes }).await;
+            }
+        };
+        self.tell(number, verdict).await;
+        Ok(())
+    }
+
+    fn admit(&self, length: u64) -> Result<crate::incoming::Place, Refusal> {
+        if length > self.whole_mru_bytes {
             return Err(Refusal::NotAcceptable);
         }
         let place = self.room.take(length).ok_or(Refusal::NoResources)?;

@@ -1,11 +1,15 @@
 //! Bundles to the peer, a stream for each or as symbols.
 
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use quinn::{SendStream, WriteError};
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use underpass_cla::{Down, Transfer};
+use underpass_payloads::PayloadFile;
 
 use super::Link;
 use crate::congestion::Gate;
@@ -15,6 +19,8 @@ use crate::pace::Pace;
 /// QUIC holds so many bytes more than may be in flight, so that it never has
 /// to wait for this task.
 const SLACK_BYTES: u64 = 64 << 10;
+/// What is read of a payload on disk at once.
+const READ_BYTES: u64 = 256 << 10;
 /// A bundle is at most so much line time, s.
 const BUNDLE_LINE_TIME_S: f64 = 0.06;
 const READY_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=512 << 10;
@@ -49,7 +55,7 @@ impl Link {
             if let Err(down) = self.send_symbols(&mut line).await {
                 return down;
             }
-            let bytes = self.outgoing().next_bytes();
+            let bytes = self.outgoing().next_bytes_in_memory();
             let codes = bytes.is_some_and(|bytes| self.codes(bytes));
             let transfer = self.outgoing().next();
             let Some(transfer) = transfer else {
@@ -68,11 +74,8 @@ impl Link {
                 Err(error) => return self.down(&error),
             };
             self.outgoing().begin(Name::Stream(stream.id().index()));
-            if let Err(error) = self.send_bundle(stream, transfer, &mut line).await {
-                return match error {
-                    WriteError::ConnectionLost(error) => self.down(&error),
-                    other => Down::Broken(other.to_string()),
-                };
+            if let Err(down) = self.send_bundle(stream, transfer, &mut line).await {
+                return down;
             }
         }
     }
@@ -82,19 +85,27 @@ impl Link {
         mut stream: SendStream,
         transfer: Transfer,
         line: &mut Line,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), Down> {
         let mut left = transfer.len();
         let mut head = BytesMut::with_capacity(crate::wire::LENGTH_BYTES);
         head.extend_from_slice(&left.to_be_bytes());
         let mut written = stream.write_chunk(head.freeze()).await;
-        for mut chunk in transfer.chunks {
-            while written.is_ok() && !chunk.is_empty() {
-                let piece = self.await_turn(line, &mut chunk).await;
-                let bytes = piece.len() as u64;
-                written = stream.write_chunk(piece).await;
-                left -= bytes;
-                self.outgoing().wrote(bytes);
-                self.tell_ready();
+        let mut file = transfer.file;
+        for chunk in transfer.chunks {
+            if written.is_ok() {
+                written = self.write(&mut stream, chunk, line, &mut left).await;
+            }
+            // A payload on disk is behind the first piece.
+            let Some(file) = file.take() else {
+                continue;
+            };
+            let mut offset = 0;
+            while written.is_ok() && offset < file.len() {
+                let part = read(file.clone(), offset).await;
+                let part = part
+                    .map_err(|error| Down::Broken(format!("a payload cannot be read: {error}")))?;
+                offset += part.len() as u64;
+                written = self.write(&mut stream, part, line, &mut left).await;
             }
         }
         match written {
@@ -104,7 +115,29 @@ impl Link {
             Err(WriteError::Stopped(_)) => {
                 self.outgoing().wrote(left);
             }
-            Err(error) => return Err(error),
+            Err(WriteError::ConnectionLost(error)) => return Err(self.down(&error)),
+            Err(other) => return Err(Down::Broken(other.to_string())),
+        }
+        Ok(())
+    }
+
+    /// Writes a piece of a bundle, as the rate allows; what is left of the bundle
+    /// is less then.
+    async fn write(
+        &self,
+        stream: &mut SendStream,
+        mut chunk: Bytes,
+        line: &mut Line,
+        left: &mut u64,
+    ) -> Result<(), WriteError> {
+        while !chunk.is_empty() {
+            let piece = self.await_turn(line, &mut chunk).await;
+            let bytes = piece.len() as u64;
+            let written = stream.write_chunk(piece).await;
+            *left -= bytes;
+            self.outgoing().wrote(bytes);
+            self.tell_ready();
+            written?;
         }
         Ok(())
     }
@@ -183,6 +216,19 @@ impl Link {
             self.node.ready(self.id());
         }
     }
+}
+
+/// The part of a payload on disk from an offset on.
+async fn read(file: Arc<PayloadFile>, offset: u64) -> io::Result<Bytes> {
+    let bytes = READ_BYTES.min(file.len() - offset);
+    // No more than fits memory: `READ_BYTES` is small.
+    let mut part = vec![0; bytes as usize];
+    let read = spawn_blocking(move || {
+        file.read_at(&mut part, offset)?;
+        Ok(Bytes::from(part))
+    });
+    read.await
+        .unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
 }
 
 fn bytes_in(rate: f64, time_s: f64, bounds: std::ops::RangeInclusive<u64>) -> u64 {

@@ -71,6 +71,9 @@ pub struct SessionDefaults {
     /// The largest bundle that we take into memory, bytes; longer ones are
     /// taken piece by piece ([`underpass_cla::Node::intake`]).
     pub whole_mru_bytes: u64,
+    /// The largest bundle that the peer takes, bytes, whatever it announces;
+    /// `None` believes it.
+    pub peer_transfer_mru_bytes: Option<u64>,
     /// The largest segment we send, bytes.
     pub segment_bytes: u64,
     /// From TCP connection to established session.
@@ -102,6 +105,7 @@ impl SessionDefaults {
             segment_mru_bytes: usual.segment_mru_bytes,
             transfer_mru_bytes: usual.transfer_mru_bytes,
             whole_mru_bytes: usual.whole_mru_bytes,
+            peer_transfer_mru_bytes: None,
             segment_bytes: usual.segment_bytes,
             contact_timeout: usual.contact_timeout,
             ending_timeout: usual.ending_timeout,
@@ -123,6 +127,7 @@ impl SessionDefaults {
             segment_mru_bytes: self.segment_mru_bytes,
             transfer_mru_bytes: self.transfer_mru_bytes,
             whole_mru_bytes: self.whole_mru_bytes,
+            peer_transfer_mru_bytes: self.peer_transfer_mru_bytes,
             segment_bytes: self.segment_bytes,
             contact_timeout: self.contact_timeout,
             ending_timeout: self.ending_timeout,

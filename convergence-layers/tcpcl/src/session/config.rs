@@ -37,6 +37,9 @@ pub struct SessionConfig {
     /// The largest transfer that we take into memory, bytes: the most of one
     /// whose length is not announced. Longer ones are taken apart.
     pub whole_mru_bytes: u64,
+    /// The largest transfer that the peer takes, bytes, whatever it announces;
+    /// `None` believes it.
+    pub peer_transfer_mru_bytes: Option<u64>,
     /// The largest segment we send, bytes of data. Each is acknowledged, so
     /// it is also the step in which progress is known.
     pub segment_bytes: u64,
@@ -68,6 +71,7 @@ impl SessionConfig {
             segment_mru_bytes: 16 << 20,
             transfer_mru_bytes: 16 << 20,
             whole_mru_bytes: u64::MAX,
+            peer_transfer_mru_bytes: None,
             segment_bytes: 256 << 10,
             contact_timeout: Duration::from_secs(30),
             ending_timeout: Duration::from_secs(30),

@@ -119,7 +119,9 @@ impl SessionCore {
         self.keepalive = Keepalive::new(self.config.keepalive_s, init.keepalive_s, now);
         let segment_bytes = self.config.segment_bytes.min(init.segment_mru_bytes);
         let resumes = label.is_some_and(|label| label.resumes);
-        self.outgoing = Outgoing::new(segment_bytes, init.transfer_mru_bytes, resumes);
+        let known = self.config.peer_transfer_mru_bytes;
+        let transfer_mru_bytes = known.unwrap_or(init.transfer_mru_bytes);
+        self.outgoing = Outgoing::new(segment_bytes, transfer_mru_bytes, resumes);
         if label.is_some() && self.config.resumption {
             self.incoming.know_resumption();
         }
@@ -129,7 +131,7 @@ impl SessionCore {
             standby: label.is_some_and(|label| label.standby),
             incarnation: label.map(|label| label.incarnation),
             resumes,
-            transfer_mru_bytes: init.transfer_mru_bytes,
+            transfer_mru_bytes,
             keepalive_s: self.config.keepalive_s.min(init.keepalive_s),
         }));
     }

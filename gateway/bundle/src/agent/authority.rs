@@ -47,6 +47,9 @@ pub enum Forgery {
     /// Bundles of this neighbour are not relayed to this destination.
     #[error("nothing is relayed from this neighbour to its destination")]
     Relay,
+    /// A custody signal names a transmission that there was none of.
+    #[error("it signals custody of what was not sent to the neighbour")]
+    Signal,
 }
 
 impl Agent {

@@ -123,6 +123,13 @@ pub struct Config {
     /// Services that belong to applications; they confirm, too. The same for
     /// all agents of a node.
     pub applications: Option<Arc<Applications>>,
+    /// Neighbours to which bundles under custody go in others, with custody by
+    /// BIBE; to all others they have a custody block.
+    pub bibe: BTreeSet<NeighbourId>,
+    /// Neighbours that know nothing of custody, for which this node has it: what
+    /// comes from them is taken into custody, and what goes to them is released when
+    /// the CL has acknowledged it.
+    pub served: BTreeSet<NeighbourId>,
     /// Code points and signal shape that are sent.
     pub codes: CodePoints,
     /// CRC of the payload block that is sent.
@@ -203,6 +210,8 @@ impl Config {
             services: BTreeSet::new(),
             confirming: BTreeSet::new(),
             applications: None,
+            bibe: BTreeSet::new(),
+            served: BTreeSet::new(),
             codes: CodePoints::default(),
             payload_crc: CrcKind::default(),
             aggregate: Duration::from_millis(100),

@@ -73,7 +73,12 @@ impl Agent {
         }
     }
 
-    fn range_accepted(&mut self, now: Instant, from: NeighbourId, range: RangeInclusive<u64>) {
+    pub(super) fn range_accepted(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        range: RangeInclusive<u64>,
+    ) {
         let unsignalled = &self.neighbour(from).unsignalled;
         let ids = each(unsignalled.range(range)).map(|(_, id)| *id);
         for id in ids.collect::<Vec<BundleId>>() {
@@ -81,7 +86,12 @@ impl Agent {
         }
     }
 
-    fn range_refused(&mut self, now: Instant, from: NeighbourId, range: RangeInclusive<u64>) {
+    pub(super) fn range_refused(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        range: RangeInclusive<u64>,
+    ) {
         let neighbour = self.neighbour(from);
         let numbers = each(neighbour.answerable.range(range)).copied();
         for number in numbers.collect::<Vec<u64>>() {

@@ -8,7 +8,7 @@ use super::Agent;
 use super::event::{DeleteReason, Delivery, Event, Reject};
 use super::quota::Reservation;
 use super::receive::Arrival;
-use crate::wire::{Eid, Malformed, Record, decode_record, ipn_parts, is_null};
+use crate::wire::{BPDU_RECORD, Eid, Malformed, Record, decode_record, ipn_parts, is_null};
 
 /// Events that wait for the node at most, where they come from strangers and
 /// nothing depends on them; more are dropped.
@@ -143,6 +143,12 @@ impl Agent {
                     dispositions,
                 });
             }
+            Record::Bibe(signal) => {
+                let source = ipn_parts(&reporter).map(|(node, _)| node);
+                self.bibe_signal_came(now, arrival.from, source, signal);
+            }
+            // One for this node that is not in another was opened before.
+            Record::Other(BPDU_RECORD) => return Err(Malformed::Nested.into()),
             Record::Status(_) | Record::Reporting(_) | Record::Other(_) => {}
         }
         Ok(())

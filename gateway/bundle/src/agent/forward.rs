@@ -9,6 +9,7 @@ use underpass_cla::{Class, Outcome, Refusal, Resume};
 use underpass_work::each;
 
 use super::Agent;
+use super::bibe::BPDU_BYTES;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event, Offer};
 use super::originate::Draft;
@@ -149,7 +150,14 @@ impl Agent {
     pub(super) fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
         let stored = self.bundles.get(id);
         let stored = stored.filter(|stored| stored.file.is_none() || self.takes_files(stored));
-        stored.is_some_and(|stored| stored.bytes.saturating_add(stored.header_bytes()) <= max_bytes)
+        let bpdu = |stored: &StoredBundle| {
+            let encapsulated = stored.custody && self.config.bibe.contains(&stored.neighbour);
+            if encapsulated { BPDU_BYTES } else { 0 }
+        };
+        stored.is_some_and(|stored| {
+            let around = stored.header_bytes() + bpdu(stored);
+            stored.bytes.saturating_add(around) <= max_bytes
+        })
     }
 
     /// Makes bundles of the neighbour's first signal whose time has come.
@@ -201,20 +209,24 @@ impl Agent {
         if let Some(number) = stored.number {
             neighbour.answerable.remove(&number);
         }
-        let own_cteb = stored.custody.then(|| {
-            let number = *stored.number.get_or_insert_with(|| {
+        let via = stored.neighbour;
+        let by_bibe = self.config.bibe.contains(&via);
+        let signalled = stored.custody && !self.config.served.contains(&via);
+        let number = signalled.then(|| {
+            *stored.number.get_or_insert_with(|| {
                 let number = neighbour.next_number;
                 neighbour.next_number += 1;
                 neighbour.unsignalled.insert(number, id);
                 number
-            });
-            Cteb {
-                number,
-                sequence: neighbour.sequence,
-                custodian: self.admin.clone(),
-                dialect: self.config.codes.dialect,
-            }
+            })
         });
+        let own_cteb = number.filter(|_| !by_bibe).map(|number| Cteb {
+            number,
+            sequence: neighbour.sequence,
+            custodian: self.admin.clone(),
+            dialect: self.config.codes.dialect,
+        });
+        let transmission = number.filter(|_| by_bibe);
         let again = stored.transmissions > 0;
         stored.transmissions += 1;
         let key = self.next_key;
@@ -246,6 +258,15 @@ impl Agent {
                 &stored.others,
                 stored.fixed.payload_head(),
             );
+            let header = match transmission {
+                Some(number) => {
+                    let behind_bytes = stored.bytes + stored.fixed.trailer().len() as u64;
+                    let left = stored.expires.saturating_duration_since(now);
+                    self.encapsulate(now, via, number, (&header, behind_bytes), left)
+                }
+                None => header,
+            };
+            let stored = self.bundles.get_mut(id)?;
             stored.sent = Some(Box::new(Sent {
                 key,
                 header: header.clone(),
@@ -254,10 +275,12 @@ impl Agent {
             }));
             header
         };
-        let mut chunks = Vec::with_capacity(payload.len() + 2);
+        let stored = self.bundles.get(id)?;
+        let mut chunks = Vec::with_capacity(payload.len() + 3);
         chunks.push(header);
         chunks.extend(payload);
         chunks.push(Bytes::copy_from_slice(stored.fixed.trailer()));
+        chunks.extend(transmission.map(|_| Agent::end_of_bpdu()));
         Some(Offer {
             key,
             id,
@@ -290,7 +313,7 @@ impl Agent {
                 stored.acknowledged = Some(now);
                 let (via, custody) = (stored.neighbour, stored.custody);
                 self.end_refusals(via);
-                match custody {
+                match custody && !self.config.served.contains(&via) {
                     true => self.wait_for_signal(now, id),
                     false => self.forwarded(now, id),
                 }

@@ -25,7 +25,7 @@ use super::receive::Arrival;
 use super::relay::Onward;
 use super::signals::Way;
 use super::stored::WireName;
-use crate::wire::{Cteb, Disposition, ipn_parts, names_node};
+use crate::wire::{BibeSignal, Cteb, CustodyDialect, Disposition, ipn_parts, names_node};
 
 /// Questions of one agent that wait for their answers at most.
 const MOST_ASKED: usize = 256;
@@ -54,6 +54,8 @@ pub(super) enum Message {
     Fragment(Box<Arrival>, u64, Reservation),
     /// A custody signal of a neighbour, which came by another one.
     Signal(NeighbourId, Vec<Disposition>),
+    /// The same by BIBE.
+    BibeSignal(NeighbourId, BibeSignal),
 }
 
 /// Whether a bundle was taken, or why not.
@@ -134,6 +136,7 @@ impl Agent {
                 }
             }
             Message::Signal(from, dispositions) => self.take_signal(now, from, &dispositions),
+            Message::BibeSignal(of, signal) => self.take_bibe_signal(now, of, &signal),
             Message::Answer(to, outcome) => {
                 let shard = self.sharding.own;
                 self.settle(now, Owed { shard, to }, outcome);
@@ -233,6 +236,12 @@ impl Agent {
 }
 
 impl Party {
+    /// Whether it waits for a BIBE custody signal.
+    pub(super) fn is_told_by_bibe(&self) -> bool {
+        let cteb = self.cteb();
+        cteb.is_some_and(|cteb| cteb.dialect == CustodyDialect::Bibe)
+    }
+
     fn cteb(&self) -> Option<&Cteb> {
         match self {
             Party::Custodian(_, cteb) | Party::Asker(_, cteb) => Some(cteb),

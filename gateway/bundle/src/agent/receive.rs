@@ -18,8 +18,8 @@ use super::security::{Insecure, Security};
 use super::signals::Way;
 use super::stored::WireName;
 use crate::wire::{
-    Bundle, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, LongDecoder, Malformed, decode,
-    ipn_parts, is_null,
+    Bundle, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, Long, LongDecoder, Malformed, decode,
+    ipn_parts, is_null, read_bpdu,
 };
 
 /// A bundle on its way through the node.
@@ -29,11 +29,14 @@ pub(super) struct Arrival {
     pub class: Class,
     pub age_ms: u64,
     pub expires: Instant,
+    /// Who has custody of it, where it came in a BPDU.
+    pub encapsulated: Option<Cteb>,
 }
 
 impl Arrival {
     pub fn cteb(&self) -> Option<&Cteb> {
-        self.bundle.cteb.as_ref().map(|(_, cteb)| cteb)
+        let own = self.bundle.cteb.as_ref().map(|(_, cteb)| cteb);
+        own.or(self.encapsulated.as_ref())
     }
 
     pub fn name(&self) -> WireName {
@@ -46,6 +49,7 @@ impl Arrival {
 /// needs nothing of the agent's state: many can do so at once.
 #[derive(Clone, Debug)]
 pub struct Decoder {
+    node: u64,
     limits: DecodeLimits,
     codes: CodePoints,
     security: Option<Arc<dyn Security>>,
@@ -59,11 +63,46 @@ pub struct Decoded {
     outcome: Result<Bundle, DecodeError>,
     /// Whether it is secured as it has to be.
     secured: Result<(), Insecure>,
+    /// The bundle in it, if it is a BPDU for this node.
+    encapsulated: Option<Box<Encapsulated>>,
+}
+
+/// A bundle that came in a BPDU.
+#[derive(Debug)]
+pub(super) struct Encapsulated {
+    /// The transmission's number; 0 asks for no custody.
+    pub transmission: u64,
+    pub bundle: Decoded,
 }
 
 impl Decoder {
     /// Decodes a whole bundle.
     pub fn decode(&self, raw: &Bytes) -> Decoded {
+        let mut decoded = self.decode_one(raw);
+        let inside = match &decoded.outcome {
+            Ok(bundle) if bundle.holds_record_for(self.node) => read_bpdu(&bundle.payload),
+            _ => return decoded,
+        };
+        match inside {
+            Ok(None) => {}
+            Ok(Some((head, bundle))) => {
+                decoded.encapsulated = Some(Box::new(Encapsulated {
+                    transmission: head.transmission,
+                    bundle: self.decode_one(&bundle),
+                }));
+            }
+            Err(error) => {
+                decoded.outcome = decoded.outcome.and_then(|bundle| {
+                    let primary = Some(Box::new(bundle.primary));
+                    let reason = error.into();
+                    Err(DecodeError { reason, primary })
+                });
+            }
+        }
+        decoded
+    }
+
+    fn decode_one(&self, raw: &Bytes) -> Decoded {
         let mut outcome = decode(raw, &self.limits, &self.codes);
         let secured = match (&self.security, &mut outcome) {
             (Some(security), Ok(bundle)) => security.accept(bundle),
@@ -73,6 +112,7 @@ impl Decoder {
             bytes: raw.len() as u64,
             outcome,
             secured,
+            encapsulated: None,
         }
     }
 
@@ -80,18 +120,35 @@ impl Decoder {
     /// memory; none where bundles are secured: that needs the whole payload.
     pub fn long(&self) -> Option<LongDecoder> {
         let secures = self.security.as_ref().is_some_and(|s| s.is_used());
-        (!secures).then(|| LongDecoder::new(self.limits, self.codes))
+        (!secures).then(|| LongDecoder::new(self.node, self.limits, self.codes))
     }
 }
 
 impl Decoded {
     /// A bundle of so many bytes that [`Decoder::long`] has decoded.
-    pub fn long(bytes: u64, outcome: Result<Bundle, DecodeError>) -> Decoded {
-        Decoded {
+    pub fn long(bytes: u64, outcome: Result<Long, DecodeError>) -> Decoded {
+        let of = |outcome, encapsulated| Decoded {
             bytes,
             outcome,
             secured: Ok(()),
+            encapsulated,
+        };
+        match outcome {
+            Ok(Long { bundle, inside }) => {
+                let inside = inside.map(|(head, bundle)| Encapsulated {
+                    transmission: head.transmission,
+                    bundle: of(Ok(bundle), None),
+                });
+                of(Ok(bundle), inside.map(Box::new))
+            }
+            Err(error) => of(Err(error), None),
         }
+    }
+
+    /// Whether somebody has custody of it, as it says itself.
+    pub(super) fn has_custodian(&self) -> bool {
+        let bundle = self.outcome.as_ref();
+        bundle.is_ok_and(|bundle| bundle.cteb.is_some())
     }
 }
 
@@ -99,6 +156,7 @@ impl Agent {
     /// What decodes bundles for this agent.
     pub fn decoder(&self) -> Decoder {
         Decoder {
+            node: self.config.node,
             limits: self.config.decode,
             codes: self.config.codes,
             security: self.config.security.clone(),
@@ -133,6 +191,19 @@ impl Agent {
         class: Class,
         decoded: Decoded,
     ) -> Result<(), Reject> {
+        self.receive_whole(now, from, class, decoded, None)
+    }
+
+    /// As [`Agent::receive_decoded`], with the custodian of a bundle that came in
+    /// a BPDU.
+    pub(super) fn receive_whole(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        class: Class,
+        decoded: Decoded,
+        custodian: Option<Cteb>,
+    ) -> Result<(), Reject> {
         let bundle = match decoded.outcome {
             Ok(bundle) => bundle,
             Err(error) => {
@@ -149,6 +220,7 @@ impl Agent {
         };
         self.neighbour(from);
         let (mut arrival, is_over) = self.arrival(now, from, class, bundle);
+        arrival.encapsulated = custodian;
         if let Err(forgery) = self.check_authority(&arrival) {
             return Err(self.forged(&arrival, forgery));
         }
@@ -172,6 +244,9 @@ impl Agent {
         if is_over {
             self.refuse(now, &arrival, DeleteReason::LifetimeExpired);
             return Ok(());
+        }
+        if let Some(inside) = decoded.encapsulated {
+            return self.take_encapsulated(now, &arrival, *inside);
         }
         match ipn_parts(&arrival.bundle.primary.destination) {
             Some((node, service)) if node == self.config.node => {
@@ -201,6 +276,7 @@ impl Agent {
             class,
             age_ms,
             expires: expires.unwrap_or(now),
+            encapsulated: None,
             bundle,
         };
         (arrival, expires.is_none())
@@ -294,14 +370,18 @@ impl Agent {
         if is_null(&cteb.custodian) {
             return None;
         }
+        Some((self.way_back(arrival.from, cteb), cteb))
+    }
+
+    /// The way of a signal to the custodian of what came from a neighbour.
+    pub(super) fn way_back(&self, from: NeighbourId, cteb: &Cteb) -> Way {
         // Without a route to the custodian, by a neighbour of this agent, the
         // way back is tried.
         let via = ipn_parts(&cteb.custodian)
             .and_then(|(node, _)| self.route(node))
             .filter(|(via, _)| self.sharding.has(*via))
-            .map_or(arrival.from, |(via, _)| via);
-        let from = arrival.from;
-        Some((Way { from, via }, cteb))
+            .map_or(from, |(via, _)| via);
+        Way { from, via }
     }
 
     pub(super) fn report_reception(&mut self, now: Instant, arrival: &Arrival) {

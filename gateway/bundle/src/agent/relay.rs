@@ -68,7 +68,9 @@ impl Agent {
                 return Ok(());
             }
         };
-        let custody = arrival.cteb().is_some() && take_custody && self.config.accept_custody;
+        let begins = self.config.served.contains(&arrival.from);
+        let asked = arrival.cteb().is_some() || begins;
+        let custody = asked && take_custody && self.config.accept_custody;
         let shard = self.sharding.shard_of(via);
         let here = shard == self.sharding.own;
         let owed = self.owed(&arrival).map(|(way, cteb)| Owed {
@@ -210,11 +212,14 @@ impl Agent {
         } = onward;
         let custody = stored.custody;
         let kept = matches!(&owed, Some(owed) if matches!(owed.to, Party::Keeper(_)));
+        let by_bibe = owed.as_ref().is_some_and(|owed| owed.to.is_told_by_bibe());
         if !kept {
             self.report_on(now, &stored, RECEIVED_BUNDLE, 0);
         }
         let id = self.store_bundle(now, stored, payload, room);
-        let Some(owed) = owed.filter(|_| custody || kept) else {
+        // Whoever signals further on knows nothing of a BPDU: its sender is told
+        // here, also where the way on has no custody.
+        let Some(owed) = owed.filter(|_| custody || kept || by_bibe) else {
             return id;
         };
         if let Party::Custodian(_, cteb) = &owed.to {
@@ -251,7 +256,8 @@ fn stored_of(
     );
     let bytes = bundle.payload_bytes();
     let to = (via, arrival.class);
-    let cteb = arrival.cteb().cloned();
+    // What BIBE says of custody ends with the BPDU.
+    let cteb = bundle.cteb.as_ref().map(|(_, cteb)| cteb.clone());
     StoredBundle {
         others: bundle.others.clone().into(),
         numbers: block_numbers(bundle).into(),

@@ -178,6 +178,11 @@ impl Signals {
         cteb: &Cteb,
         accepted: bool,
     ) {
+        // ION sends at once again what is refused: silence has it wait until its
+        // deadline.
+        if cteb.dialect == CustodyDialect::Bibe && !accepted {
+            return;
+        }
         let to = SignalTo {
             custodian: cteb.custodian.clone(),
             way,

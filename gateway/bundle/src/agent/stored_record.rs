@@ -239,6 +239,7 @@ fn dialect_code(dialect: CustodyDialect) -> u64 {
     match dialect {
         CustodyDialect::Ion => 0,
         CustodyDialect::Bplib => 1,
+        CustodyDialect::Bibe => 2,
     }
 }
 
@@ -263,6 +264,7 @@ fn read_cteb(reader: &mut Reader<'_>) -> Result<Option<Cteb>, CborError> {
             let dialect = match reader.unsigned()? {
                 0 => CustodyDialect::Ion,
                 1 => CustodyDialect::Bplib,
+                2 => CustodyDialect::Bibe,
                 _ => return Err(CborError::Malformed),
             };
             Cteb::read(reader, dialect).map(Some)

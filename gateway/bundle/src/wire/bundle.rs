@@ -13,7 +13,7 @@ use underpass_payloads::PayloadFile;
 use super::cbor::{CborError, Reader};
 use super::crc::CrcKind;
 use super::custody::{CodePoints, Creb, Cteb};
-use super::eid::{Eid, name_bytes, read_eid};
+use super::eid::{Eid, ipn_parts, name_bytes, read_eid};
 use super::extensions::sort_extension;
 use super::seal::write_block;
 
@@ -106,6 +106,9 @@ pub enum Malformed {
     /// A fragment that lies outside its bundle, or contradicts others of it.
     #[error("the fragment does not fit its bundle")]
     Fragment,
+    /// A bundle in a bundle that is in a bundle itself.
+    #[error("a bundle in a bundle is in a bundle itself")]
+    Nested,
     /// An extension block's content is not what its type asks for.
     #[error("block of type {0} is unintelligible")]
     Unintelligible(u64),
@@ -201,6 +204,12 @@ impl Bundle {
     pub fn payload_bytes(&self) -> u64 {
         let here = self.payload.len() as u64;
         self.file.as_ref().map_or(here, |file| file.len())
+    }
+
+    /// Whether it holds an administrative record for a node.
+    pub(crate) fn holds_record_for(&self, node: u64) -> bool {
+        let there = ipn_parts(&self.primary.destination).is_some_and(|(to, _)| to == node);
+        there && self.is_administrative() && !self.primary.has_fragmentation()
     }
 
     /// The same with all that stands before the payload in memory of its own:

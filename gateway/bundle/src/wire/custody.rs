@@ -1,5 +1,6 @@
 //! The custody blocks of CCSDS 734.6 and the code points of its dialects.
 
+use super::bibe::BIBE_SIGNAL_RECORD;
 use super::cbor::{ARRAY, CborError, Reader, UNSIGNED, write_head};
 use super::eid::{Eid, read_eid, write_eid};
 use super::extensions::whole;
@@ -14,6 +15,9 @@ pub enum CustodyDialect {
     /// bplib 7.0.2: blocks 15 and 16, records 4 and 3, one sequence per map
     /// value.
     Bplib,
+    /// ION-DTN 4.1.3: no block, but bundles in bundles (BIBE), and record 8. Only
+    /// who is signalled to has it: nothing is sent under it with a block.
+    Bibe,
 }
 
 /// Code points of one dialect; IANA has assigned none.
@@ -43,6 +47,7 @@ impl CodePoints {
         let [cteb_block, creb_block, ccs_record, crs_record] = match dialect {
             CustodyDialect::Ion => [13, 14, 13, 14],
             CustodyDialect::Bplib => [15, 16, 4, 3],
+            CustodyDialect::Bibe => [13, 14, BIBE_SIGNAL_RECORD, 14],
         };
         CodePoints {
             dialect,

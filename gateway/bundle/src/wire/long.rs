@@ -2,7 +2,8 @@
 //!
 //! What stands before the payload is kept until it is whole, and is bounded as
 //! [`super::decode`] bounds it; the payload is given back at once; what follows
-//! it is a few bytes. The payload block's CRC is computed as it passes.
+//! it is a few bytes. The payload block's CRC is computed as it passes. Of a BPDU
+//! for this node it is the payload of the bundle in it.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use crc::{Crc, Digest, Table};
 use underpass_payloads::PayloadFile;
 
+use super::bibe::{BpduHead, MAX_BPDU_HEAD_BYTES};
 use super::bundle::{
     Bundle, DecodeError, DecodeLimits, MAX_HEADER_BYTES, Malformed, Seen, begin, block_type,
     read_block, read_crc_kind,
@@ -27,14 +29,69 @@ const MAX_TAIL_BYTES: usize = 16;
 /// Elements of the payload block but its CRC (RFC 9171 §4.3.2).
 const BEFORE_CRC: u64 = 5;
 
+/// A bundle that has come in piece by piece.
+#[derive(Debug)]
+pub struct Long {
+    /// The bundle; without a payload, if it is a BPDU for this node.
+    pub bundle: Bundle,
+    /// What such a BPDU says, and the bundle in it.
+    pub(crate) inside: Option<(BpduHead, Bundle)>,
+}
+
 /// A bundle that comes in piece by piece.
 #[derive(Debug)]
 pub struct LongDecoder {
+    /// The node whose BPDUs are opened; none where this is in one.
+    node: Option<u64>,
     limits: DecodeLimits,
     codes: CodePoints,
     /// What has come before the payload, then what has come behind it.
     kept: BytesMut,
     opened: Option<Opened>,
+    bpdu: Option<Box<Bpdu>>,
+}
+
+/// The payload of a BPDU.
+#[derive(Debug)]
+struct Bpdu {
+    /// What has come before the bundle, and what it says once it is whole.
+    kept: BytesMut,
+    head: Option<BpduHead>,
+    bundle: LongDecoder,
+}
+
+impl Bpdu {
+    /// Takes the next piece of a payload of so many bytes, and gives back what of
+    /// it is payload of the bundle inside.
+    fn take(&mut self, piece: Bytes, payload_bytes: u64) -> Result<Bytes, Malformed> {
+        if self.head.is_some() {
+            return self.bundle.take(piece).map_err(|error| error.reason);
+        }
+        self.kept.extend_from_slice(&piece);
+        let raw = self.kept.split().freeze();
+        let (head, at) = match BpduHead::read(&raw) {
+            Ok(Some(read)) => read,
+            Err(CborError::Truncated) if raw.len() < MAX_BPDU_HEAD_BYTES => {
+                self.kept.extend_from_slice(&raw);
+                return Ok(Bytes::new());
+            }
+            Err(error) => return Err(error.into()),
+            // No other record is so long.
+            Ok(None) => return Err(CborError::WrongCount.into()),
+        };
+        if payload_bytes != (at as u64).saturating_add(head.bundle_bytes) {
+            return Err(CborError::WrongCount.into());
+        }
+        self.head = Some(head);
+        let taken = self.bundle.take(raw.slice(at..));
+        taken.map_err(|error| error.reason)
+    }
+
+    fn finish(self, file: Arc<PayloadFile>) -> Result<(BpduHead, Bundle), Malformed> {
+        let head = self.head.ok_or(CborError::Truncated)?;
+        let bundle = self.bundle.finish_one(Some(file));
+        Ok((head, bundle.map_err(|error| error.reason)?))
+    }
 }
 
 /// A bundle of which all before the payload has come.
@@ -95,10 +152,11 @@ impl Running {
 }
 
 impl LongDecoder {
-    /// A bundle of which nothing has come. The limit on payloads that are held
-    /// in memory is not one here.
-    pub fn new(limits: DecodeLimits, codes: CodePoints) -> LongDecoder {
+    /// A bundle for some node of which nothing has come, decoded at this one. The
+    /// limit on payloads that are held in memory is not one here.
+    pub fn new(node: u64, limits: DecodeLimits, codes: CodePoints) -> LongDecoder {
         LongDecoder {
+            node: Some(node),
             limits: DecodeLimits {
                 max_payload_bytes: u64::MAX,
                 ..limits
@@ -106,12 +164,17 @@ impl LongDecoder {
             codes,
             kept: BytesMut::new(),
             opened: None,
+            bpdu: None,
         }
     }
 
-    /// What has come before the payload, once that is whole: the bundle without
-    /// its payload, and the payload's bytes.
+    /// What has come before the payload that is given back, once that is whole:
+    /// the bundle without its payload, and the payload's bytes. Of a BPDU it is
+    /// the bundle in it.
     pub fn opened(&self) -> Option<(&Bundle, u64)> {
+        if let Some(bpdu) = &self.bpdu {
+            return bpdu.bundle.opened();
+        }
         let opened = self.opened.as_ref()?;
         Some((&opened.bundle, opened.payload_bytes))
     }
@@ -128,6 +191,10 @@ impl LongDecoder {
                 self.kept.extend_from_slice(&raw);
                 return Ok(Bytes::new());
             };
+            let node = self
+                .node
+                .filter(|node| opened.bundle.holds_record_for(*node));
+            self.bpdu = node.map(|_| Box::new(self.bpdu()));
             self.opened = Some(opened);
             piece = raw.slice(at..);
         }
@@ -142,18 +209,56 @@ impl LongDecoder {
             return Err(self.fail(CborError::Trailing.into()));
         }
         self.kept.extend_from_slice(&piece);
-        Ok(payload)
+        let payload_bytes = opened.payload_bytes;
+        match &mut self.bpdu {
+            Some(bpdu) => bpdu
+                .take(payload, payload_bytes)
+                .map_err(|reason| self.fail(reason)),
+            None => Ok(payload),
+        }
+    }
+
+    /// What decodes the payload of a BPDU, of which nothing has come.
+    fn bpdu(&self) -> Bpdu {
+        Bpdu {
+            kept: BytesMut::new(),
+            head: None,
+            bundle: LongDecoder {
+                node: None,
+                limits: self.limits,
+                codes: self.codes,
+                kept: BytesMut::new(),
+                opened: None,
+                bpdu: None,
+            },
+        }
     }
 
     /// The bundle, of which all has come, with its payload.
     ///
     /// # Errors
     /// When it is malformed, or is not all there.
-    pub fn finish(mut self, file: Arc<PayloadFile>) -> Result<Bundle, DecodeError> {
+    pub fn finish(mut self, file: Arc<PayloadFile>) -> Result<Long, DecodeError> {
+        let Some(bpdu) = self.bpdu.take() else {
+            let bundle = self.finish_one(Some(file))?;
+            return Ok(Long {
+                bundle,
+                inside: None,
+            });
+        };
+        let inside = bpdu.finish(file);
+        let inside = Some(inside.map_err(|reason| self.fail(reason))?);
+        let bundle = self.finish_one(None)?;
+        Ok(Long { bundle, inside })
+    }
+
+    /// The bundle, of which all has come, with its payload if that is on disk.
+    fn finish_one(mut self, file: Option<Arc<PayloadFile>>) -> Result<Bundle, DecodeError> {
         let Some(opened) = self.opened.take() else {
             return Err(self.fail(CborError::Truncated.into()));
         };
-        let (whole, tail) = (file.len() == opened.payload_bytes, self.kept.freeze());
+        let whole = |file: &Arc<PayloadFile>| file.len() == opened.payload_bytes;
+        let (whole, tail) = (file.as_ref().is_none_or(whole), self.kept.freeze());
         let Opened {
             bundle, left: 0, ..
         } = &opened
@@ -250,7 +355,7 @@ impl LongDecoder {
 
 impl Opened {
     /// Reads what follows the payload, and compares the CRC.
-    fn close(mut self, tail: &Bytes, file: Arc<PayloadFile>) -> Result<Bundle, Malformed> {
+    fn close(mut self, tail: &Bytes, file: Option<Arc<PayloadFile>>) -> Result<Bundle, Malformed> {
         let mut reader = Reader::new(tail);
         let value = match self.crc {
             CrcKind::None => &[],
@@ -275,7 +380,7 @@ impl Opened {
         }
         reader.end()?;
         Ok(Bundle {
-            file: Some(file),
+            file,
             payload_tail: tail.slice(..end),
             ..self.bundle
         })
@@ -291,6 +396,10 @@ mod tests {
     use super::super::write_trailer;
     use super::super::{HopBlocks, decode, ipn, seal_payload, seal_primary, write_header};
     use super::*;
+
+    fn decoder() -> LongDecoder {
+        LongDecoder::new(3, DecodeLimits::default(), CodePoints::default())
+    }
 
     fn bundle(crc: CrcKind, payload: &[u8]) -> Vec<u8> {
         let timestamp = bp7::CreationTimestamp::with_time_and_seq(1, 2);
@@ -319,7 +428,7 @@ mod tests {
             leave_free_bytes: 0,
         };
         let payloads = Payloads::open(folder.path(), limits).unwrap();
-        let mut decoder = LongDecoder::new(DecodeLimits::default(), CodePoints::default());
+        let mut decoder = decoder();
         let mut payload = Vec::new();
         for piece in raw.chunks(piece) {
             let part = decoder.take(Bytes::copy_from_slice(piece));
@@ -329,7 +438,9 @@ mod tests {
         let mut writer = writer.begin(payload.len() as u64).unwrap();
         writer.write(&payload).unwrap();
         let bundle = decoder.finish(writer.finish().unwrap());
-        bundle.map(|b| (b, payload)).map_err(|error| error.reason)
+        bundle
+            .map(|long| (long.bundle, payload))
+            .map_err(|error| error.reason)
     }
 
     #[test]
@@ -381,7 +492,7 @@ mod tests {
 
     #[test]
     fn a_header_without_end_is_not_kept() {
-        let mut decoder = LongDecoder::new(DecodeLimits::default(), CodePoints::default());
+        let mut decoder = decoder();
         let mut raw = bundle(CrcKind::None, b"");
         // An unknown block that announces 4 GiB follows the primary block.
         let at = raw.len() - 7;
@@ -406,7 +517,7 @@ mod tests {
         let at = raw.len() - 300 - 1 - 3;
         assert_eq!(raw[at..at + 3], [0x59, 1, 44]);
         raw.splice(at..at + 3, [0x5B, 0x7F, 0, 0, 0, 0, 0, 0, 0]);
-        let mut decoder = LongDecoder::new(DecodeLimits::default(), CodePoints::default());
+        let mut decoder = decoder();
         decoder.take(raw.into()).unwrap();
         let announced = decoder.opened().unwrap().1;
         assert_eq!(announced, 0x7F << 56);

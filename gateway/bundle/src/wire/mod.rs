@@ -1,5 +1,6 @@
 //! The Bundle Protocol's bytes: RFC 9171 and CCSDS 734.6.
 
+mod bibe;
 mod bundle;
 mod cbor;
 mod crc;
@@ -11,6 +12,8 @@ mod long;
 mod record;
 mod seal;
 
+pub use bibe::{BIBE_SIGNAL_RECORD, BPDU_RECORD, BibeSignal};
+pub(crate) use bibe::{BPDU_TAIL, BpduHead, MAX_BPDU_HEAD_BYTES, read_bpdu, write_bpdu_header};
 pub use bundle::block_type;
 pub use bundle::{
     Bundle, DecodeError, DecodeLimits, Extension, MAX_BLOCKS, MAX_HEADER_BYTES, Malformed, decode,
@@ -22,7 +25,7 @@ pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
 pub use eid::{Eid, ipn, ipn_parts, is_null, names_node, read_eid, write_eid};
 pub(crate) use extensions::whole;
 pub use inspect::{Block, Inspection, inspect};
-pub use long::LongDecoder;
+pub use long::{Long, LongDecoder};
 pub use record::{
     ACCEPTED, Disposition, MAX_RECORD_BYTES, REFUSED, Record, Sequence, SequenceName,
     decode_record, encode_signal, encode_status_report,

@@ -3,6 +3,7 @@
 
 use bp7::administrative_record::{AdministrativeRecord, BundleStatusItem, StatusReport};
 
+use super::bibe::{BIBE_SIGNAL_RECORD, BibeSignal, encode_bibe_signal};
 use super::bundle::read_timestamp;
 use super::cbor::{ARRAY, CborError, MAP, NEGATIVE, Reader, UNSIGNED, write_head};
 use super::custody::{CodePoints, CustodyDialect};
@@ -73,6 +74,8 @@ pub enum Record {
     Custody(Vec<Disposition>),
     /// A compressed reporting signal.
     Reporting(Vec<Disposition>),
+    /// A BIBE custody signal.
+    Bibe(BibeSignal),
     /// A record of another type.
     Other(u64),
 }
@@ -88,6 +91,8 @@ pub fn decode_record(payload: &[u8], codes: &CodePoints) -> Result<Record, CborE
     let accepted = codes.accepted();
     let record = if kind == STATUS_REPORT {
         Record::Status(read_status_report(&mut reader)?)
+    } else if kind == BIBE_SIGNAL_RECORD {
+        Record::Bibe(BibeSignal::read(&mut reader)?)
     } else if reader.peek_major()? != MAP {
         return Ok(Record::Other(kind));
     } else {
@@ -174,6 +179,7 @@ pub fn encode_signal(
     match dialect {
         CustodyDialect::Ion => vec![encode_array_shape(record_type, dispositions)],
         CustodyDialect::Bplib => encode_single_shape(record_type, dispositions),
+        CustodyDialect::Bibe => vec![encode_bibe_signal(dispositions)],
     }
 }
 
@@ -377,9 +383,16 @@ mod tests {
     }
 
     #[test]
-    fn a_bibe_signal_is_another_record() {
+    fn a_bibe_signal_is_read() {
         let bytes = [0x82, 0x08, 0x82, 0x00, 0x81, 0x82, 0x01, 0x01];
         let record = decode_record(&bytes, &CodePoints::default());
-        assert_eq!(record, Ok(Record::Other(8)));
+        let signal = BibeSignal {
+            disposition: 0,
+            runs: vec![(1, 1)],
+        };
+        assert_eq!(record, Ok(Record::Bibe(signal)));
+        for end in 0..bytes.len() {
+            assert!(decode_record(&bytes[..end], &CodePoints::default()).is_err());
+        }
     }
 }

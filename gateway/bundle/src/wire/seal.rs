@@ -134,7 +134,7 @@ pub(crate) fn seal_payload_of(file: &PayloadFile) -> (Bytes, Bytes) {
 
 /// What stands before a payload of so many bytes, and what after it up to the
 /// CRC's value.
-fn payload_ends(length: u64, crc: CrcKind) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn payload_ends(length: u64, crc: CrcKind) -> (Vec<u8>, Vec<u8>) {
     let mut head = Vec::with_capacity(16);
     let elements = if crc == CrcKind::None { 5 } else { 6 };
     write_head(&mut head, ARRAY, elements);

@@ -59,6 +59,8 @@ pub enum ConvergenceLayer {
     Udp,
     /// LTP over UDP.
     Ltp,
+    /// The external convergence layer of a daemon of dtn7-rs.
+    Ecla,
 }
 
 impl ConvergenceLayer {
@@ -77,7 +79,10 @@ impl ConvergenceLayer {
     /// configured: QUIC has its UDP port for itself.
     pub fn beacon_port(self, sessions: u16) -> u16 {
         match self {
-            ConvergenceLayer::Tcpcl | ConvergenceLayer::Stcp | ConvergenceLayer::Mtcp => sessions,
+            ConvergenceLayer::Tcpcl
+            | ConvergenceLayer::Stcp
+            | ConvergenceLayer::Mtcp
+            | ConvergenceLayer::Ecla => sessions,
             ConvergenceLayer::Quic | ConvergenceLayer::Udp | ConvergenceLayer::Ltp => {
                 sessions.wrapping_add(1).max(1)
             }
@@ -195,7 +200,8 @@ pub struct PathConfig {
     /// its QUIC listener.
     pub remote: SocketAddr,
     /// tcpcl or quic, as the neighbour's listener; or stcp, mtcp, udp or ltp, for
-    /// a neighbour that is known by its address alone. Default tcpcl.
+    /// a neighbour that is known by its address alone; or ecla, for a daemon of
+    /// dtn7-rs at `remote`, its web port. Default tcpcl.
     #[serde(default)]
     pub convergence_layer: ConvergenceLayer,
     /// true: no TLS on this path, whatever `[tls]` says; the neighbour is not
@@ -203,6 +209,13 @@ pub struct PathConfig {
     /// trust. Default false.
     #[serde(default)]
     pub plain: bool,
+    /// With ecla: ipn node numbers that the daemon is told of as its peers, by way
+    /// of this node.
+    #[serde(default)]
+    pub announces: Vec<u64>,
+    /// With tcpcl: the largest bundle that the neighbour takes, bytes, where it
+    /// takes others than it announces. Default: what it announces.
+    pub transfer_mru_bytes: Option<u64>,
     /// With stcp, mtcp, udp and ltp: the address and port that the neighbour
     /// sends to.
     pub listen: Option<SocketAddr>,
@@ -303,7 +316,8 @@ impl PathConfig {
         let way = |path: &PathConfig| {
             let from = (path.local, path.listen, path.interface.clone());
             let (name, layer) = (path.name.clone(), path.convergence_layer);
-            let kind = (layer, path.plain, path.mptcp);
+            let peer = (path.transfer_mru_bytes, path.announces.clone());
+            let kind = (layer, path.plain, path.mptcp, peer);
             let on_demand = path.on_demand.is_some();
             (name, path.neighbour, path.remote, kind, from, on_demand)
         };
@@ -352,12 +366,18 @@ impl PathConfig {
 
     /// What authenticates nobody is for one address, and listens there.
     fn check_listen(&self, at: &str, problems: &mut Vec<String>) {
+        let ecla = self.convergence_layer == ConvergenceLayer::Ecla;
+        if ecla == self.announces.is_empty() {
+            problems.push(format!(
+                "{at}: convergence_layer = \"ecla\" and announces need each other"
+            ));
+        }
         let bare = self.convergence_layer.is_bare();
         match self.listen {
-            None if bare => problems.push(format!(
+            None if bare && !ecla => problems.push(format!(
                 "{at}: this convergence_layer needs listen, the address that the neighbour sends to"
             )),
-            Some(_) if !bare => problems.push(format!(
+            Some(_) if !bare || ecla => problems.push(format!(
                 "{at}: listen is for convergence_layer stcp, mtcp, udp and ltp; sessions of others are accepted by a [[listener]]"
             )),
             Some(listen) if listen.port() == 0 => {

@@ -73,7 +73,7 @@ pub use payloads::PayloadsConfig;
 pub use positions::{PositionsConfig, Source};
 pub use provider::{ProviderConfig, Settable};
 pub use reports::ReportsConfig;
-pub use route::{OutletConfig, RelayConfig, RouteConfig};
+pub use route::{OutletConfig, RelayConfig, RouteConfig, RouteCustody};
 pub use routing::RoutingConfig;
 pub use traces::TracesConfig;
 pub use traffic::{

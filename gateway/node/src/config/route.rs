@@ -20,10 +20,47 @@ pub struct RouteConfig {
     pub nodes: Option<NodePattern>,
     /// The neighbour that its bundles are given to.
     pub via: u64,
-    /// Whether this node takes custody of what it forwards there.
-    /// Default true.
-    #[serde(default = "default_custody")]
-    pub custody: bool,
+    /// Whether this node takes custody of what it forwards there: true, false, or
+    /// "bibe" for custody by bundles in bundles, which then holds for all that goes
+    /// to the neighbour under custody. Default true.
+    #[serde(default)]
+    pub custody: RouteCustody,
+}
+
+/// How custody of what goes by a route is signalled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RouteCustody {
+    /// Custody is not taken.
+    None,
+    /// By custody blocks and compressed signals (CCSDS 734.6).
+    #[default]
+    Blocks,
+    /// By bundles in bundles, as ION-DTN 4.1.3 does.
+    Bibe,
+}
+
+impl RouteCustody {
+    /// Whether custody is taken.
+    pub fn is_taken(self) -> bool {
+        self != RouteCustody::None
+    }
+}
+
+impl<'de> Deserialize<'de> for RouteCustody {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<RouteCustody, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Taken(bool),
+            By(String),
+        }
+        match Written::deserialize(source) {
+            Ok(Written::Taken(false)) => Ok(RouteCustody::None),
+            Ok(Written::Taken(true)) => Ok(RouteCustody::Blocks),
+            Ok(Written::By(name)) if name == "bibe" => Ok(RouteCustody::Bibe),
+            _ => Err(de::Error::custom("custody must be true, false or \"bibe\"")),
+        }
+    }
 }
 
 /// Two neighbours whose bundles for each other, or for what lies behind, this
@@ -33,10 +70,6 @@ pub struct RouteConfig {
 pub struct RelayConfig {
     /// Their ipn node numbers; both ways.
     pub between: [u64; 2],
-}
-
-fn default_custody() -> bool {
-    true
 }
 
 /// Nodes by an EID pattern (draft-ietf-dtn-eid-pattern) of all services:

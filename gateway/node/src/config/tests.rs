@@ -540,7 +540,7 @@ custody = false
 "#
         )
     };
-    assert!(!parse(&relay(1)).unwrap().routes[0].custody);
+    assert!(!parse(&relay(1)).unwrap().routes[0].custody.is_taken());
     let error = parse(&relay(2)).unwrap_err().to_string();
     assert!(error.contains("reached directly"), "{error}");
 }

@@ -2,6 +2,7 @@
 //! configuration wants them.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use underpass_bare::{Layer, Neighbour};
@@ -26,18 +27,26 @@ pub(super) fn open(
             local: config.node.number,
             remote: path.neighbour,
         },
+        ConvergenceLayer::Ecla => Layer::Ecla,
         ConvergenceLayer::Tcpcl | ConvergenceLayer::Quic => {
             return Err(io::Error::other("this layer authenticates its peers"));
         }
     };
-    // The configuration's check has refused a path without.
-    let listen = path.listen.ok_or_else(|| io::Error::other("no listen"))?;
+    // The configuration's check has refused a path without, where one is needed.
+    let listen = match (path.listen, layer) {
+        (None, Layer::Ecla) => match path.remote {
+            SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
+            SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
+        },
+        (listen, _) => listen.ok_or_else(|| io::Error::other("no listen"))?,
+    };
     let config = underpass_bare::Config {
         layer,
         path: path.name.clone(),
         peer_node_id: format!("ipn:{}.0", path.neighbour),
         remote: path.remote,
         listen,
+        announced: path.announces.clone(),
         interface: path.interface.clone(),
         mark: config.tcp.mark,
         transfer_mru_bytes: config.custody.quota_bytes / 4,

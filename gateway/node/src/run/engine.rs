@@ -20,9 +20,9 @@ use underpass_streams::Announcement;
 
 use super::{control, deferred, plans, provision, reports};
 use crate::config::{
-    AskedSettings, BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate,
-    MeterSettings, MeteredPolicy, MigrateSettings, PathDirection, PathPolicy, RelayConfig, Role,
-    class_named,
+    AskedSettings, BudgetPeriod, ClassSettings, Config, ConvergenceLayer, CustodyDialect,
+    FlowEstimate, MeterSettings, MeteredPolicy, MigrateSettings, PathDirection, PathPolicy,
+    RelayConfig, Role, RouteCustody, class_named,
 };
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -63,7 +63,7 @@ pub(in crate::run) fn configure_numbered(
                 Some(RouteEntry {
                     node: route.node?,
                     via: route.via,
-                    custody: route.custody,
+                    custody: route.custody.is_taken(),
                 })
             })
             .collect(),
@@ -88,7 +88,7 @@ fn routes_to_several(config: &Config) -> Vec<bundle::Route> {
         Some(ranges.map(|nodes| bundle::Route {
             nodes,
             neighbour: NeighbourId(route.via),
-            take_custody: route.custody,
+            take_custody: route.custody.is_taken(),
         }))
     });
     routes.flatten().collect()
@@ -102,9 +102,18 @@ fn agent(config: &Config) -> bundle::Config {
         CustodyDialect::Ion => bundle::wire::CustodyDialect::Ion,
         CustodyDialect::Bplib => bundle::wire::CustodyDialect::Bplib,
     });
+    let by_bibe = config.routes.iter();
+    let by_bibe = by_bibe.filter(|route| route.custody == RouteCustody::Bibe);
+    agent.bibe = by_bibe.map(|route| NeighbourId(route.via)).collect();
+    let served = config.paths.iter();
+    let served = served.filter(|path| path.convergence_layer == ConvergenceLayer::Ecla);
+    agent.served = served.map(|path| NeighbourId(path.neighbour)).collect();
     agent.aggregate = Duration::from_millis(config.custody.aggregate_ms);
     agent.lifetime = Duration::from_secs(config.custody.lifetime_s);
     agent.foreign_lifetime = Duration::from_secs(config.custody.foreign_lifetime_s);
+    // What a session may take into memory it may decode there.
+    let in_memory = &mut agent.decode.max_payload_bytes;
+    *in_memory = config.whole_mru_bytes().max(*in_memory);
     agent.relaying = relaying(config);
     agent.routes = routes_to_several(config);
     agent.hop_limit = config.custody.hop_limit;

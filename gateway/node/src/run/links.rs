@@ -303,6 +303,7 @@ impl Sessions {
     fn dialled(&self, config: &Config, path: &PathConfig) -> SessionDefaults {
         let mut session = self.defaults(config, &path.name);
         session.accepted_peers = Some([format!("ipn:{}.0", path.neighbour)].into());
+        session.peer_transfer_mru_bytes = path.transfer_mru_bytes;
         session.segment_bytes = segment_bytes(path.send_rate_bps.or(path.hint_bps()));
         session.socket = dialled_socket(config, path);
         session

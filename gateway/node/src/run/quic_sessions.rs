@@ -92,7 +92,8 @@ fn defaults(sessions: &Sessions, config: &Config, name: &str) -> SessionDefaults
     session.incarnation = sessions.incarnation;
     session.keepalive_s = config.tcp.keepalive_s;
     session.hold = Duration::from_secs(config.tcp.hold_s);
-    session.transfer_mru_bytes = config.custody.quota_bytes / 4;
+    session.transfer_mru_bytes = config.transfer_mru_bytes();
+    session.whole_mru_bytes = config.whole_mru_bytes();
     session.algorithm = match config.quic.congestion_control {
         QuicCongestionControl::HyblaDama => Algorithm::Allocated,
         QuicCongestionControl::Hybla => Algorithm::Hybla,
