@@ -118,7 +118,17 @@ fn allocation_covers_its_bandwidth_delay_product_before_the_first_sample() {
 fn allocation_bounds_the_queue_of_a_rate_the_link_cannot_carry() {
     let calm = allocated_window(5_000_000, 560_000, 560_000, 1448);
     let flooded = allocated_window(5_000_000, 9_000_000, 560_000, 1448);
-    assert!(flooded <= calm * 3 / 2 + 1, "{flooded} against {calm}");
+    assert!(flooded <= calm * 2 + 1, "{flooded} against {calm}");
+}
+
+/// Capacity that is granted a round trip after it was asked for, in frames of 100 ms.
+#[test]
+fn allocation_covers_the_wait_for_access() {
+    let rate = 250_000;
+    let needed = (rate as f64 * 1.25 / 1448.0) as u32;
+    let window = allocated_window(rate, 1_250_000, 560_000, 1448);
+    assert!(window > needed, "{window} for {needed}");
+    assert!(window <= needed + 13, "{window} for {needed}");
 }
 
 #[test]

@@ -33,6 +33,16 @@ const SHIFTED_BY: f64 = 1.25;
 const LEAST_STANDING: Duration = Duration::from_millis(200);
 /// After a drain, an estimate that is too high by this part of it shows.
 const TOO_MUCH: f64 = 0.05;
+/// What was sent a round trip ago is looked at in so many steps, since that is not known
+/// well.
+const ECHO_STEPS: u32 = 16;
+/// On a link whose capacity has to be asked for, all but little waits a round trip, and
+/// for the next frames: at most so long.
+const MOST_FRAMES: Duration = Duration::from_millis(400);
+/// What is a wait for access is as long at this part of the rate.
+const TRIED_PART: f64 = 0.9;
+/// That varies with the rate, and with where in a frame something comes: by this part (1/n).
+const ACCESS_VARIES_PART: u32 = 8;
 /// So many drains in a row that leave half of a queue at all times show that
 /// there is none of ours in it.
 const UNMOVED: u32 = 2;
@@ -85,6 +95,9 @@ pub struct Estimator {
     /// later.
     overflow: Option<Instant>,
     base: BaseRtt,
+    /// How long what is sent without a pause waits for its access to the link, beyond
+    /// what little does.
+    access: Duration,
     history: History,
     probing: Probing,
     drain: Option<Drain>,
@@ -126,6 +139,7 @@ impl Estimator {
             loss: 0.0,
             overflow: None,
             base: BaseRtt::default(),
+            access: Duration::ZERO,
             history: History::default(),
             probing: Probing::new(),
             drain: None,
@@ -202,9 +216,9 @@ impl Estimator {
         self.drain.is_some()
     }
 
-    /// The round trip without a queue, if it is known.
+    /// The round trip without a queue of what is sent without a pause, if it is known.
     pub fn base_rtt(&self) -> Option<Duration> {
-        self.base.get()
+        self.base.get().map(|base| base + self.access)
     }
 
     /// How long the queue holds packets up.
@@ -243,7 +257,7 @@ impl Estimator {
         let way_back = reading.way_back.unwrap_or_default();
         let measured = reading.rtt;
         let base = self.base.get().unwrap_or_default();
-        let horizon = 3 * base + LOSS_WINDOW + LONGEST_WINDOW + self.probing.span();
+        let horizon = 3 * (base + self.access) + LOSS_WINDOW + LONGEST_WINDOW + self.probing.span();
         let steady = self.told.is_steady(now, base, way_back);
         // What is known of another moment can be more than there is at this one.
         let own = |rtt: Duration| rtt.saturating_sub(shared + way_back).max(base.min(rtt));
@@ -273,12 +287,14 @@ impl Estimator {
         let Some(base) = self.base.get().filter(|base| *base >= LEAST_RTT) else {
             return;
         };
+        self.access = self.access.min(base + MOST_FRAMES);
         let flight = reading.in_flight_bits;
         self.find_first(now, base, flight, way_back, steady);
         let window = self.window(now);
-        let Some(mut view) = self.view(now, base, window, reading.allowed_bps) else {
+        let Some(mut view) = self.view(now, base + self.access, window, reading.allowed_bps) else {
             return;
         };
+        self.see_access(now, base, &mut view, reading.allowed_bps);
         if reading.shared_queue.is_some() || (!steady && told.is_none()) {
             view.noticed *= NOTICED_BESIDE;
         } else if told.is_some() {
@@ -312,6 +328,15 @@ impl Estimator {
             if excess == 0.0 || over {
                 self.drain_bits = 0.0;
                 drain.settling = Some(now);
+                let rtt = drain.rtt;
+                if let Some(capacity) = self.capacity
+                    && self.unmoved > 0
+                    && view.steady
+                    && self.may_wait(rtt)
+                {
+                    // What is left of a queue of ours would be taken for a wait.
+                    self.estimate(capacity * TRIED_PART, Reason::Limit);
+                }
             }
         }
         self.probe(now, &view);
@@ -322,6 +347,25 @@ impl Estimator {
             self.capacity = None;
             self.doubted = Some(now);
         }
+    }
+
+    /// What is sent without a pause waits for access each time: a round trip without
+    /// that wait shows that there is none any more.
+    fn see_access(&mut self, now: Instant, base: Duration, view: &mut View, allowed: Option<u64>) {
+        if self.access.is_zero() {
+            return;
+        }
+        let long_ago = 2 * view.base + view.window;
+        let latest = view.base + view.queue;
+        if view.backlogged && self.filled(now, long_ago, latest, allowed) {
+            let least = self.history.least_rtt(now - view.window);
+            let waits = least.map_or(self.access, |rtt| rtt.saturating_sub(base));
+            if waits < self.access {
+                self.access = waits;
+                view.base = base + waits;
+            }
+        }
+        view.noticed += self.access / ACCESS_VARIES_PART;
     }
 
     fn keep_below_ceiling(&mut self) {
@@ -356,28 +400,38 @@ impl Estimator {
     ) -> Option<View> {
         let (arrivals, since) = self.history.arrivals(now, window)?;
         let least_rtt = self.history.least_rtt(now.checked_sub(window)?);
-        let sent_to = now.checked_sub(least_rtt.unwrap_or(base))?;
-        let sent_from = sent_to.checked_sub(window)?;
-        if !self.history.reaches(sent_from) {
+        let last_sent = least_rtt.unwrap_or(base);
+        let first_sent = last_sent + window;
+        if !self.history.reaches(now.checked_sub(first_sent)?) {
             return None;
         }
         let other = self.history.rate(OTHER_BITS, since, now);
-        let sent = self.history.rate(SENT_BITS, sent_from, sent_to)
-            + self.history.rate(OTHER_BITS, sent_from, sent_to);
-        let filled = allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64);
         Some(View {
             base,
             window,
             other,
             carried: arrivals / (1.0 - self.loss) + other,
-            backlogged: filled && self.history.backlogged(sent_from, sent_to),
+            backlogged: self.filled(now, first_sent, last_sent, allowed_bps),
             steady: true,
             told: None,
             way_back: Duration::ZERO,
             noticed: noticed(base),
             latest: self.history.latest_rtt().unwrap_or_default(),
             queue: least_rtt.map_or(Duration::ZERO, |rtt| rtt.saturating_sub(base)),
+            heard: least_rtt.is_some(),
         })
+    }
+
+    /// Whether there was a backlog from so long ago to so long ago, and as much was sent
+    /// as was allowed.
+    fn filled(&self, now: Instant, from: Duration, to: Duration, allowed_bps: Option<u64>) -> bool {
+        let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
+            return false;
+        };
+        let sent = self.history.rate(SENT_BITS, from, to) + self.history.rate(OTHER_BITS, from, to);
+        allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64)
+            && self.history.reaches(from)
+            && self.history.backlogged(from, to)
     }
 
     /// Beside a queue on the way back: what the link carries goes back to how fast
@@ -497,7 +551,10 @@ impl Estimator {
 
     fn go_on_draining(&mut self, now: Instant, view: &View, drain: Drain) {
         let queued = view.queue > view.noticed / 2;
-        if !queued && drain.settling.is_some() {
+        // Where nothing was sent for as long as a window, a round trip later nothing comes.
+        let pause = drain.settling.map(|since| since + drain.rtt + view.window);
+        let paused = !view.heard && view.steady && pause.is_some_and(|until| now < until);
+        if !queued && !paused && drain.settling.is_some() {
             self.end_drain(now, view);
             return;
         }
@@ -507,7 +564,7 @@ impl Estimator {
         // While a queue stands, what arrives is what the link carries.
         if queued && view.backlogged && drain.settling.is_none() && view.told.is_none() {
             self.estimate(view.carried, Reason::Limit);
-        } else if queued && view.backlogged && too_high {
+        } else if queued && view.backlogged && too_high && !self.echoes(now, view, drain) {
             self.lower(now, view, view.carried);
             return;
         }
@@ -531,7 +588,7 @@ impl Estimator {
             if self.unmoved < UNMOVED {
                 self.begin_drain(now, view.latest);
             } else {
-                self.base.forget_before(since + drain.rtt);
+                self.give_up_base(now, since + drain.rtt, view);
                 self.end_drain(now, view);
                 // What arrived was less for as long as the way became longer.
                 if let Some(capacity) = self.capacity.filter(|one| *one < self.before) {
@@ -541,6 +598,54 @@ impl Estimator {
         } else {
             self.unmoved = 0;
             self.lower(now, view, view.carried);
+        }
+    }
+
+    /// Whether less arrives because less was sent while a queue was drained: some time
+    /// that is a round trip ago, as round trips are now, less was sent by as much. Where
+    /// a queue stands, what is in it arrives meanwhile.
+    fn echoes(&self, now: Instant, view: &View, drain: Drain) -> bool {
+        if drain.settling.is_none() || view.told.is_some() || !view.steady {
+            return false;
+        }
+        let since = now - view.window;
+        let least = view.base + view.queue;
+        let longest = self.history.longest_rtt(since).unwrap_or(drain.rtt);
+        // Round trips are smoothed.
+        let first = least.saturating_sub(view.window / 2);
+        let step = (longest + view.window / 2).saturating_sub(first) / ECHO_STEPS;
+        let mut sent = f64::INFINITY;
+        for ago in (0..=ECHO_STEPS).map(|number| first + number * step) {
+            if let (Some(from), Some(to)) = (since.checked_sub(ago), now.checked_sub(ago)) {
+                sent = sent.min(self.history.rate(SENT_BITS, from, to));
+            }
+        }
+        view.carried >= sent * (1.0 - TOO_MUCH)
+    }
+
+    /// Whether so long a round trip may be one with a wait for access.
+    fn may_wait(&self, rtt: Duration) -> bool {
+        self.base.get().is_some_and(|base| {
+            let wait = rtt.saturating_sub(base);
+            wait >= base / 2 && wait <= base + MOST_FRAMES
+        })
+    }
+
+    /// What stands above the base round trip for all that is sent, at whatever rate, is
+    /// no queue of ours. Up to a bound it is the wait for access.
+    fn give_up_base(&mut self, now: Instant, since: Instant, view: &View) {
+        let least = self.history.least_rtt(now - view.window);
+        let waits = self
+            .base
+            .get()
+            .zip(least)
+            .map(|(base, rtt)| (base, rtt.saturating_sub(base)));
+        match waits {
+            Some((base, wait)) if wait <= base + MOST_FRAMES => self.access = wait,
+            _ => {
+                self.base.forget_before(since);
+                self.access = Duration::ZERO;
+            }
         }
     }
 

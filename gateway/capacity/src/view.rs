@@ -47,8 +47,10 @@ pub(crate) struct View {
     pub noticed: Duration,
     /// The last round trip.
     pub latest: Duration,
-    /// By how much the least in the window is above the base.
+    /// By how much the least in the window is above the base; zero if none is known.
     pub queue: Duration,
+    /// Whether one is known.
+    pub heard: bool,
 }
 
 /// From when on a queue is noticed.

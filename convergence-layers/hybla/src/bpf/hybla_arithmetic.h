@@ -240,16 +240,22 @@ static inline u32 hybla_rate_reduction(u32 in_flight, u32 ssthresh, u32 window_b
  * stalls nothing, but at most 1.5 of the smallest, so that a rate which the link
  * cannot carry builds a bounded queue. Without a sample (0) it is a
  * geostationary hop's.
+ *
+ * On a link whose capacity has to be asked for, what is sent waits one more round
+ * trip and some frames for it: a smoothed round trip of up to 2.5 of the smallest is
+ * covered, with no quarter more.
  */
 static inline u32 hybla_allocated_window(u64 rate, u32 smoothed_us, u32 smallest_us, u32 mss)
 {
-	u64 covered = ASSUMED_RTT_US;
+	u64 covered = ASSUMED_RTT_US, with_access = 0;
 
-	if (smallest_us)
+	if (smallest_us) {
 		covered = at_least(at_most(smoothed_us, smallest_us + smallest_us / 2),
 				   smallest_us);
-	return hybla_segments_for(rate, covered + covered / 4 + WINDOW_SLACK_US, mss) +
-	       WINDOW_SLACK_SEGMENTS;
+		with_access = at_most(smoothed_us, 2 * (u64)smallest_us + smallest_us / 2);
+	}
+	covered = at_least(covered + covered / 4, with_access);
+	return hybla_segments_for(rate, covered + WINDOW_SLACK_US, mss) + WINDOW_SLACK_SEGMENTS;
 }
 
 /* Bytes/s of so many segments that arrived within interval_us, at least one segment

@@ -21,6 +21,10 @@ const ALL: f64 = 0.9;
 const LONGEST_SPAN: Duration = Duration::from_millis(250);
 /// Its last part counts: small answers that were sent before it arrive before it.
 const COUNTED: f64 = 0.97;
+/// Of a link whose capacity has to be asked for, only so much counts: it comes so many
+/// times as fast as with what trickles in before it.
+const GRANTED: f64 = 0.5;
+const GRANTED_BY: f64 = 1.5;
 /// A link from which so much less arrives than was sent is slower than that.
 const SLOWER: f64 = 0.8;
 /// A queue of this part (1/n) of the base round trip on the way back holds up most
@@ -58,6 +62,14 @@ impl Estimator {
             let began = going_on.map_or(now, |(began, _)| began);
             self.flight = Some((began, now));
         }
+    }
+
+    /// How fast the last of a flight has arrived, bit/s, if that came only at `late`:
+    /// where capacity has to be asked for, the first of it trickles in before the rest is
+    /// granted.
+    fn granted(&self, since: Instant, late: Instant) -> Option<f64> {
+        let Arrived { bits, from, to, .. } = self.history.arrived_since(since, GRANTED)?;
+        (from >= late).then(|| bits / to.saturating_duration_since(from).as_secs_f64())
     }
 
     /// How fast the first flight has arrived is the first estimate.
@@ -105,7 +117,9 @@ impl Estimator {
             // What is in its queue leaves by itself, since little is sent meanwhile.
             return;
         }
-        self.estimate(arrived.max(THEN_BPS as f64), Reason::Start);
+        let granted = self.granted(began + base / 2, from + base / 2);
+        let found = granted.filter(|bps| steady && *bps > GRANTED_BY * arrived);
+        self.estimate(found.unwrap_or(arrived).max(THEN_BPS as f64), Reason::Start);
         self.unanswered = false;
         let rtt = self.history.longest_rtt(from).unwrap_or(base);
         let queue = rtt.saturating_sub(base);

@@ -3,7 +3,9 @@
 mod acks;
 mod beacons;
 mod course;
+mod demand;
 mod model;
+mod on_demand;
 mod random;
 mod start;
 mod tcp;

@@ -9,6 +9,7 @@ use underpass_scheduler::UnscheduledTraffic;
 
 use crate::beacons::{Beacons, Exchanged, way_back};
 use crate::course::Course;
+use crate::demand::{Demand, Slots};
 use crate::random::Random;
 use crate::tcp::Tcp;
 
@@ -41,6 +42,11 @@ pub struct Link {
     pub jitter_s: f64,
     /// Acknowledgements come back in bunches, each so long after the last, s.
     pub bunch_s: f64,
+    /// Its capacity has to be asked for.
+    pub demand: Option<Demand>,
+    /// The peer holds acknowledgements back so that each round trip has at least so much
+    /// of queue, s.
+    pub pretends: OverTime<f64>,
     /// What others send into the same queue, bit/s.
     pub others: OverTime<f64>,
     /// What the sender has to send, bit/s.
@@ -73,6 +79,8 @@ impl Link {
             queue_s: 1.0,
             jitter_s: 0.0,
             bunch_s: 0.0,
+            demand: None,
+            pretends: Box::new(|_| 0.0),
             others: Box::new(|_| 0.0),
             offered: Box::new(|_| f64::INFINITY),
             waits: false,
@@ -167,6 +175,7 @@ pub struct Way<'a> {
     queue: VecDeque<Packet>,
     queue_bits: f64,
     served: f64,
+    slots: Slots,
     others: f64,
     /// Packets behind the queue by when they arrive, and what then is acknowledged.
     arriving: Vec<(f64, Packet)>,
@@ -221,6 +230,7 @@ impl<'a> Way<'a> {
             queue: VecDeque::new(),
             queue_bits: 0.0,
             served: 0.0,
+            slots: Slots::default(),
             others: 0.0,
             arriving: Vec::new(),
             acks: Vec::new(),
@@ -433,7 +443,14 @@ impl<'a> Way<'a> {
     /// What the link carries.
     fn carry(&mut self, t: f64) {
         let link = self.link;
-        self.served += (link.rate)(t) * STEP_S;
+        let rate = (link.rate)(t);
+        self.served += match &link.demand {
+            Some(demand) => {
+                let waiting = self.queue_bits - self.served;
+                self.slots.pass(demand, t, rate, waiting)
+            }
+            None => rate * STEP_S,
+        };
         while self
             .queue
             .front()
@@ -450,7 +467,8 @@ impl<'a> Way<'a> {
         }
         if self.queue.is_empty() {
             // What was not used is gone.
-            self.served = self.served.min(PACKET as f64);
+            let most = link.demand.map_or(PACKET as f64, |_| 0.0);
+            self.served = self.served.min(most);
         }
     }
 
@@ -463,8 +481,10 @@ impl<'a> Way<'a> {
                 true => (at / bunch_s).ceil() * bunch_s,
                 false => at,
             };
+            let waited = at - packet.sent - (self.link.there)(t);
+            let held_back = ((self.link.pretends)(t) - waited).max(0.0);
             // None overtakes another in the queue.
-            self.last_ack = self.last_ack.max(left + queue_s);
+            self.last_ack = self.last_ack.max(left + queue_s + held_back);
             self.acks
                 .push((self.last_ack + (self.link.back)(t), packet));
         }

@@ -78,7 +78,8 @@ impl Tcp {
         };
         if let Some(bps) = rate {
             let rtt = srtt.clamp(self.base_s, 1.5 * self.base_s);
-            self.window = bps * (1.25 * rtt + 0.01) / PACKET as f64 + 10.0;
+            let covered = (1.25 * rtt).max(srtt.min(2.5 * self.base_s));
+            self.window = bps * (covered + 0.01) / PACKET as f64 + 10.0;
         }
         self.credit = (self.credit + pace * STEP_S).min(pace * STEP_S + PACKET as f64);
     }

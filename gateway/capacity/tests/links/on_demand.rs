@@ -1,0 +1,103 @@
+//! Links whose capacity has to be asked for, and what looks like one.
+
+use super::*;
+use demand::Demand;
+
+const RTT_S: f64 = 0.56;
+/// Bits of IP packets of an upload of 10 MB.
+const UPLOAD_BITS: f64 = 80e6 * 1500.0 / 1448.0;
+const BEGINS_S: f64 = 1.0;
+
+/// A link with that rate, bit/s, and round trip, s, of which nothing is known.
+fn on_demand(rate: f64, rtt_s: f64) -> Link {
+    Link {
+        demand: Some(Demand {
+            frame_s: 0.1,
+            grant_s: rtt_s,
+            constant: 0.05,
+        }),
+        tcp: Some(rtt_s),
+        offered: Box::new(|t| if t < BEGINS_S { 0.0 } else { 1e9 }),
+        ..Link::new(move |_| rate, rtt_s)
+    }
+}
+
+fn nothing_told() -> Sender {
+    Sender::Found(Limits::default())
+}
+
+/// How long the next so many bits take from `from_s` on, s.
+fn takes(course: &Course, from_s: f64, bits: f64) -> f64 {
+    let mut sum = 0.0;
+    let mut steps = course.steps.iter().skip((from_s * 1e3) as usize);
+    let last = steps.position(|step| {
+        sum += step.1;
+        sum >= bits
+    });
+    last.map_or(f64::INFINITY, |ms| ms as f64 / 1e3)
+}
+
+/// What waits for its grant stands above the base round trip at any rate, and is no
+/// queue to be drained: the less waits, the less is granted.
+#[test]
+fn an_upload_on_demand_has_what_the_link_carries() {
+    for (rate, rtt_s) in [(2e6, RTT_S), (1e6, RTT_S), (10e6, RTT_S), (2e6, 0.3)] {
+        let course = run(&on_demand(rate, rtt_s), &nothing_told(), 90.0, EACH_MS);
+        let name = format!("on demand, {rate}, {rtt_s} s");
+        show(&name, &course, 15.0, 90.0);
+        let took_s = takes(&course, BEGINS_S, UPLOAD_BITS * rate / 2e6);
+        let part = UPLOAD_BITS / 2e6 / took_s;
+        println!("  the first upload: {took_s:.1} s, {part:.3}");
+        assert!(part > if rate == 2e6 { 0.88 } else { 0.8 });
+        assert!(course.used(15.0, 90.0) > 0.93);
+        // What waits for a grant, and three frames.
+        assert!(course.queue(0.95, 15.0, 90.0) < rtt_s + 0.3);
+    }
+}
+
+/// Little that is sent between two uploads does not wait.
+#[test]
+fn an_upload_behind_a_pause_knows_the_wait_for_access() {
+    let mut link = on_demand(2e6, RTT_S);
+    link.offered = Box::new(|t| match t {
+        t if t < BEGINS_S => 0.0,
+        t if !(45.0..=90.0).contains(&t) => 2.1e6,
+        _ => 0.02e6,
+    });
+    let course = run(&link, &nothing_told(), 140.0, EACH_MS);
+    show("behind a pause", &course, 90.0, 140.0);
+    assert!(course.used(92.0, 140.0) > 0.93);
+}
+
+/// What others had in the queue for long, or a peer that holds back what it
+/// acknowledges, looks like a wait for access.
+#[test]
+fn what_looked_like_a_wait_for_access_is_forgotten_when_it_is_over() {
+    let mut link = Link::new(|_| 10e6, RTT_S);
+    // A queue of 0.3 s stands for 40 s, whatever the sender does.
+    link.there = Box::new(|t| 0.28 + if (10.0..50.0).contains(&t) { 0.3 } else { 0.0 });
+    let course = run(&link, &hinted(5e6), 120.0, EACH_MS);
+    show("beside a wait", &course, 25.0, 50.0);
+    show("behind it", &course, 60.0, 120.0);
+    assert!(course.used(25.0, 50.0) > 0.9);
+    assert!(course.used(60.0, 120.0) > 0.93);
+    assert!(course.queue(0.95, 60.0, 120.0) < 0.1);
+}
+
+/// A peer can hold acknowledgements back for as long as nothing waits. What the sender
+/// then leaves in the queue is bounded by what a wait for access is at most: a round
+/// trip and four frames.
+#[test]
+fn a_peer_that_pretends_a_wait_for_access_gets_a_bounded_queue() {
+    for pretends_s in [0.2, 0.6, 0.9] {
+        let link = Link {
+            pretends: Box::new(move |t| if t < 5.0 { 0.0 } else { pretends_s }),
+            queue_s: 4.0,
+            ..Link::new(|_| 5e6, RTT_S)
+        };
+        let course = run(&link, &hinted(10e6), 180.0, EACH_MS);
+        show(&format!("pretends {pretends_s} s"), &course, 10.0, 180.0);
+        assert!(course.queue(0.95, 10.0, 180.0) < RTT_S + 0.4 + 0.25);
+        assert!(course.used(10.0, 180.0) > 0.9);
+    }
+}
