@@ -309,9 +309,9 @@ class Predictor:
                 default=None,
             )
             if best is None:
-                way = self._route.way_by_line(passage, progress.offset_m)
-                way = way or (Profile.of_lengths(to_entry_m, inside_m), 0.0)
-                yield _Way(name, progress.probability, *way, number)
+                by_line = self._route.way_by_line(passage, progress.offset_m)
+                by_line = by_line or (Profile.of_lengths(to_entry_m, inside_m), 0.0)
+                yield _Way(name, progress.probability, *by_line, number)
             else:
                 yield best._replace(probability=progress.probability, number=number)
 

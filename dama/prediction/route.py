@@ -363,8 +363,8 @@ class Route:
                 self._lacking.clear()
             # The last step is no shorter than half of one, so that it has a direction.
             steps = range(max(round((begins_m - since_m) / _STEP_M), 1))
-            line = [self._place(since_m + step * _STEP_M) for step in steps]
-            line = without_repeats([*line, self._place(begins_m)])
+            places = [self._place(since_m + step * _STEP_M) for step in steps]
+            line = without_repeats([*places, self._place(begins_m)])
             if len(line) < 2:
                 return None
             self._lacking[key] = self._on.way_behind(line, passage.roads, passage.obstruction_id)

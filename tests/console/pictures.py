@@ -19,7 +19,7 @@ from tests.console.test_slices import report
 from tests.drives.island import ISLAND_OSM
 
 _ROOT = Path(__file__).parents[2]
-_SIZE = {"width": 1200, "height": 760}
+_WIDTH, _HEIGHT = 1200, 760
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), chromium_sandbox=os.geteuid() != 0
         )
-        page = browser.new_page(viewport=_SIZE)
+        page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
         try:
             sign_in(page, service)
             _terminal(page)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Self
 
 import pytest
@@ -33,6 +34,10 @@ _LONG_BYTES = 40_000_000
 _REPORT = b"\x82\x01\x84"
 
 
+def _has_session(node: Node) -> bool:
+    return len(sessions(node)) >= 1
+
+
 class World(LoopbackBed):
     """Daemon 20, node 1, node 2, daemon 21 in a row: between the nodes is TCPCLv4."""
 
@@ -55,7 +60,7 @@ class World(LoopbackBed):
         )
         self.nodes = [self._node(index, between[index]) for index in range(2)]
         for node in self.nodes:
-            node.process.wait_until(lambda node=node: len(sessions(node)) >= 1)
+            node.process.wait_until(partial(_has_session, node))
         return self
 
     def _node(self, index: int, between: dict[str, object]) -> Node:

@@ -44,7 +44,7 @@ class Http2Connection:
         except BaseException:
             plain.close()
             raise
-        self._http = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self._http = H2Connection(H2Configuration(client_side=True, header_encoding=None))
         self._http.initiate_connection()
         self._http.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW_BYTES})
         self._http.increment_flow_control_window(_WINDOW_BYTES)
@@ -101,7 +101,7 @@ class Http2Connection:
     def _take(self, event: Event, transfer: Transfer, verifier: Verifier, now: float) -> None:
         if isinstance(event, ResponseReceived):
             transfer.first_byte_s = now
-            if dict(event.headers)[":status"] != "200":
+            if dict(event.headers)[b":status"] != b"200":
                 raise ConnectionError(f"answer: {event.headers}")
         elif isinstance(event, DataReceived):
             verifier.feed(event.data)

@@ -35,7 +35,7 @@ class _Connection:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._http = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        self._http = H2Connection(H2Configuration(client_side=False, header_encoding=None))
         # Set, and made anew, whenever a client's window has grown.
         self._window = asyncio.Event()
         self._answers: dict[int, asyncio.Task[None]] = {}
@@ -64,7 +64,7 @@ class _Connection:
 
     async def _answer(self, request: RequestReceived) -> None:
         headers = dict(request.headers)
-        target = urllib.parse.urlsplit(headers[":path"])
+        target = urllib.parse.urlsplit(headers[b":path"].decode())
         query = dict(urllib.parse.parse_qsl(target.query))
         kind, _, size = target.path.strip("/").partition("/")
         if kind != "bytes" or not size.isascii() or not size.isdigit():
