@@ -72,6 +72,7 @@ impl World {
             | Event::Reset { id, .. }
             | Event::Closed(id) => *id,
             Event::PeerRestarted { .. } | Event::AnnouncementChanged(_) => return,
+            Event::OpenSealed(_) | Event::OpenAcknowledged(_) => panic!("none is traced here"),
             Event::IncarnationRaised { .. } => panic!("no node loses count here"),
         };
         let key = StreamKey { peer, epoch, id };
