@@ -25,6 +25,7 @@ fn defaults(number: u32) -> SessionDefaults {
         rtt: Duration::from_millis(10),
         ending_timeout: Duration::from_secs(2),
         transfer_mru_bytes: 4 << 20,
+        whole_mru_bytes: 4 << 20,
         ..SessionDefaults::new(format!("path{number}"), format!("ipn:{number}.0"), ids)
     }
 }

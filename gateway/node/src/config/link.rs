@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::bounds::check_within;
+use super::bounds::{MOST_BYTES, check_within};
 use super::meter::MeterSettings;
 use super::mptcp::{self, EndpointConfig};
 use super::on_demand::{AskedSettings, OnDemandSettings};
@@ -342,6 +342,10 @@ impl PathConfig {
             ));
         }
         check_hop(&at, self.rtt_ms, self.mtu_bytes, problems);
+        if let Some(bytes) = self.transfer_mru_bytes {
+            let key = format!("{at}: transfer_mru_bytes");
+            check_within(&key, bytes, 1..=MOST_BYTES, problems);
+        }
         if self.convergence_layer == ConvergenceLayer::Quic && self.mtu_bytes < LEAST_QUIC_MTU_BYTES
         {
             problems.push(format!(

@@ -616,7 +616,7 @@ spool_bytes = 1000
     let error = error.to_string();
     for part in [
         "[control] is for hubs",
-        "nothing before the host",
+        "no token may stand before the host",
         "only https has certificates",
         "control.interval_ms",
         "control.timeout_s",

@@ -167,6 +167,9 @@ mod tests {
         neighbour = 1
         remote = "192.0.2.1:4556"
         [[class]]
+        name = "signalling"
+        priority = 0
+        [[class]]
         name = "normal"
         priority = 1
     "#;
