@@ -251,7 +251,6 @@ fn a_deaf_peer_is_found_sooner_where_another_hop_can_carry_and_stays_so_without(
     bench.link.expect(Some(Expectation {
         since: bench.start,
         within: RTT + 200 * MS,
-        until: None,
     }));
     assert_eq!(bench.at(2_200), None);
     bench.deaf(2_100, 2_250);

@@ -225,7 +225,7 @@ mod tests {
         ];
         let weight = HUB.replace("paths = [\"beam\"]", "paths = [\"beam\"]\nweight = 2");
         let beam = listener("beam", &["terminal-10", "terminal-11"]);
-        assert_eq!(of(HUB, &weight, &paths), [beam.clone()]);
+        assert_eq!(of(HUB, &weight, &paths), std::slice::from_ref(&beam));
         let moved = HUB.replace("paths = [\"beam\"]", "paths = [\"lte\"]");
         // A terminal without a path of its own there comes by any listener.
         let lte = listener("lte", &["terminal-10-lte", "terminal-11"]);
