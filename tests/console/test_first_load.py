@@ -57,7 +57,6 @@ def test_the_form_is_there_with_the_page_alone_and_all_else_is_two_requests_of_o
             break
         page.wait_for_timeout(100)
     (route,) = held
-    page.unroute("**/assets/index*.js")
     before = dict(traffic.bytes)
     route.continue_()
     live(page)

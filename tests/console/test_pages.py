@@ -140,7 +140,7 @@ def test_a_blockage_is_announced_for_a_terminal_and_withdrawn(
     form.get_by_role("button", name="Announce").click()
     expect(blockages.get_by_role("status")).to_contain_text("Announced", timeout=PATIENCE_MS)
     row = blockages.get_by_role("row").filter(has_text="announced").first
-    expect(row).to_contain_text("45 s", timeout=PATIENCE_MS)
+    expect(row).to_contain_text("45.0 s", timeout=PATIENCE_MS)
     row.get_by_role("button").click()
     expect(blockages.get_by_role("status")).to_contain_text("Withdrawn", timeout=PATIENCE_MS)
     # Others' tests have no blockage of this terminal ahead.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.e2e.conftest import NEAR, StartPair
-from tests.testbed import addresses
+from tests.testbed import addresses, ports
 from tests.testbed.client.transfer import download, request
 from tests.testbed.collector import URL, Collector, Span
 from tests.testbed.control import REPORTS, Control
@@ -146,7 +146,9 @@ def test_a_blockage_that_an_exchange_meets_is_in_its_span(world: _World) -> None
 def test_a_failed_dial_is_an_error_at_both_ends(world: _World) -> None:
     before = world.known()
     pair = world.pair
-    transfer = download(pair.client, addresses.ORIGIN, 1, port=9, route=pair.http_forward())
+    transfer = download(
+        pair.client, addresses.ORIGIN, 1, port=ports.CLOSED, route=pair.http_forward()
+    )
     assert not transfer.complete
     root = world.new_root(before)
     spans = world.trace_of(root.id, "stream")

@@ -16,7 +16,7 @@ from underpass_control.access.audit import Changed
 from underpass_control.http import setting_models as models
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
-from underpass_control.http.models import Page
+from underpass_control.http.models import MOST_NODE, Page
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
@@ -131,6 +131,8 @@ class NodeSettings:
 
     async def _put_of_gateway(self, call: Call) -> Answer:
         gateway = call.path_number("gateway")
+        if not 1 <= gateway <= MOST_NODE:
+            raise Problem(HTTPStatus.NOT_FOUND, f"{gateway} is no node's number")
         document = call.body(models.GatewaySettingsBody).document()
         row = await self._set(call, gateway, document, tables.GatewaySettings)
         return _answer_of_gateway(row)
