@@ -40,10 +40,6 @@ _ALMOST = 1.0 - 1e-9
 # A standing vehicle that is so many standard deviations from where it was last compared with the
 # map has moved.
 _CREPT = 4.0
-# A receiver that tells at least so much does not stand; and the most by which a vehicle moves
-# without another place being given, which has five decimals or more.
-_DRIVES_MPS = 3.0
-_RESOLVED_M = 2.5
 # A vehicle that stands halves its promise each so many seconds.
 _LIGHT_HALVES_S = 60.0
 # A vehicle is on a road so surely that its speed says how it drives there.
@@ -128,10 +124,10 @@ class Predictor:
         """Take a fix in; False where it is not newer than the last one, and changes nothing.
 
         Reports made during a blockage arrive late, the newest first: the older ones say nothing
-        about what is ahead. Nor do those of a receiver that repeats its last place in a tunnel.
+        about what is ahead.
         """
         track, last = self.track, self.track.last
-        if last is not None and (fix.time_ms <= last.time_ms or _is_frozen(last, fix)):
+        if last is not None and fix.time_ms <= last.time_ms:
             return False
         elapsed_s = (fix.time_ms - last.time_ms) / 1000.0 if last else 0.0
         travelled_m = distance_m(last.place, fix.place) if last else 0.0
@@ -480,13 +476,6 @@ def _mixed(
         )
         for (name, number), by_way in passages.items()
     )
-
-
-def _is_frozen(last: Fix, fix: Fix) -> bool:
-    """Tell whether a receiver gives the place of its last fix once more, while it tells a speed."""
-    if fix.speed_mps is None or fix.speed_mps < _DRIVES_MPS or fix.place != last.place:
-        return False
-    return fix.speed_mps * (fix.time_ms - last.time_ms) >= 1000.0 * _RESOLVED_M
 
 
 def _moving_s(before: Point | None, fix: Fix, moved_m: float) -> float:

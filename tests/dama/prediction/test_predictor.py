@@ -161,24 +161,6 @@ def test_a_leap_forgets_what_was_known() -> None:
     assert len(predictor.track.trail) == 1
 
 
-def test_a_receiver_that_freezes_changes_nothing_and_one_that_stands_does() -> None:
-    driven = eastwards(-200.0, 20.0)
-    known = after(driven)
-    before, track = now(known), known.track
-    for second in range(31, 50):
-        assert not known.feed(fix(second, -200.0, 0.0, 20.0))
-    assert known.track == track
-    assert known.blockages(START_MS + 49_000)[0].entry_ms == before[0].entry_ms
-    # It has come back, 400 m on, within the tunnel's portal, and goes on from there.
-    assert known.feed(fix(50, 200.0, 3.0, 20.0))
-    standing = after(driven)
-    assert standing.feed(fix(31, -200.0, 0.0, 0.4))
-    assert standing.track.standing_since_ms is not None
-    # Ten times a second, a place given to a metre is the same for a while.
-    quick = after(driven)
-    assert quick.feed(fix(30.1, -200.0, 0.0, 20.0))
-
-
 def test_without_speed_and_heading_the_way_tells_them() -> None:
     exact = eastwards(-500.0, 20.0)
     bare = [Fix(f.time_ms, f.lon, f.lat) for f in exact]
