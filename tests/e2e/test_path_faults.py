@@ -26,7 +26,6 @@ _SIZE = 10_000_000
 # Alone on the satellite, all of it takes 4 s.
 _PATIENCE_S = 60.0
 _BOTH_GONE_S = 4.0
-# Of the terminal's client network, so that the hop leads there.
 
 Layer = Literal["tcpcl", "quic"]
 _LAYERS = pytest.mark.parametrize("layer", ["tcpcl", "quic"])
