@@ -144,6 +144,6 @@ def test_a_viewer_sees_slices_and_a_tenants_operator_its_own(
     expect(page.get_by_role("heading", name="of-north")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_role("heading", name="of-south")).to_have_count(0)
     page.get_by_role("button", name="Heal nat").click()
-    expect(page.get_by_role("region", name="of-north")).to_contain_text(
+    expect(page.get_by_role("region", name="of-north").first).to_contain_text(
         "waiting", timeout=PATIENCE_MS
     )
