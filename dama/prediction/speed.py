@@ -97,8 +97,9 @@ class Pace:
         if is_known:
             return _returning(self.ratio, self.usual_ratio, _RETURN_KNOWN)
         cruise = self.cruise_mps or NOMINAL_MPS
-        # Who has only just been seen to move may be starting: that says little yet.
-        cruise += (NOMINAL_MPS - cruise) * max(1.0 - self.moved_s / _STARTING_S, 0.0)
+        # A slow vehicle that has only just been seen to move may be starting.
+        lacking = max(NOMINAL_MPS - cruise, 0.0)
+        cruise += lacking * max(1.0 - self.moved_s / _STARTING_S, 0.0)
         free = max(_returning(cruise, self.usual_mps or cruise, _RETURN), 2 * STANDING_MPS)
         return free / NOMINAL_MPS
 
