@@ -26,6 +26,8 @@ _SIZE = 10_000_000
 # Alone on the satellite, all of it takes 4 s.
 _PATIENCE_S = 60.0
 _BOTH_GONE_S = 4.0
+# Of the terminal's client network, so that the hop leads there.
+_OTHER_ADDRESS = "10.1.0.77"
 
 Layer = Literal["tcpcl", "quic"]
 _LAYERS = pytest.mark.parametrize("layer", ["tcpcl", "quic"])
@@ -123,3 +125,25 @@ def test_while_both_paths_are_gone_all_waits(
     done = _through(pair, transfer, fault)
     assert done.last_byte_s is not None
     assert done.last_byte_s > _BOTH_GONE_S
+
+
+def _move(pair: Pair[Testbed]) -> None:
+    """Take the terminal's address on the satellite away, and give it another one."""
+    terminal = pair.testbed.terminal.node
+    terminal.ip("address", "add", f"{_OTHER_ADDRESS}/32", "dev", "sat")
+    terminal.ip("address", "del", f"{addresses.terminal_sat(0)}/16", "dev", "sat")
+    terminal.ip("route", "add", f"{addresses.HUB_SAT}/32", "dev", "sat", "src", _OTHER_ADDRESS)
+
+
+@_LAYERS
+@_TRANSFERS
+def test_a_terminal_that_moves_its_address_keeps_its_streams(
+    start_pair: StartPair, layer: Layer, transfer: Callable[..., Transfer]
+) -> None:
+    pair = start_pair(_SATELLITE, Options(convergence_layer=layer))
+    _through(pair, transfer, lambda: _move(pair))
+    if layer == "tcpcl":
+        # QUIC moves with the same session, and its status says where that began.
+        [path] = pair.hub.status()["paths"]
+        remotes = {session["remote"].rpartition(":")[0] for session in path["sessions"]}
+        assert _OTHER_ADDRESS in remotes, remotes

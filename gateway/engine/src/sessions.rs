@@ -32,7 +32,7 @@ impl Engine {
             return;
         };
         let neighbour = state.config.neighbour;
-        let (class, incarnation) = (info.class, info.incarnation);
+        let incarnation = info.incarnation;
         let was_up = state.is_up();
         state.insert(info.class, id);
         state.mru_bytes = Some(info.transfer_mru_bytes);
@@ -47,10 +47,10 @@ impl Engine {
                 blocked: true,
             });
         }
-        self.sessions.insert(id, hop, info);
+        self.sessions.insert(id, hop, info.clone());
         // Its class may have been carried by another's until now.
         self.leaves_changed(hop);
-        self.replace_old(now, hop, class, incarnation);
+        self.replace_old(now, hop, &info);
         self.hops_have_changed(now, neighbour);
         self.path_connected(now, hop);
         if was_up {

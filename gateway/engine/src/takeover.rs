@@ -9,9 +9,11 @@
 //! session that carries a class is the oldest one left, and a peer that
 //! begins a transfer on a younger one has given up those before it.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Instant;
 
-use underpass_cla::{Class, SessionId};
+use underpass_cla::{SessionId, SessionInfo};
 
 use crate::engine::{Action, Engine};
 use crate::hop::HopId;
@@ -20,6 +22,7 @@ use crate::transfers::Session;
 const LINK_UNBLOCKED: &str = "the link is back and the standby goes on";
 const PEER_MOVED: &str = "the peer goes on with another session";
 const PEER_RESTARTED: &str = "the peer has started anew";
+const ADDRESS_MOVED: &str = "the peer goes on from another address";
 
 impl Engine {
     /// The link of a hop is back: what was in flight goes on elsewhere.
@@ -56,19 +59,16 @@ impl Engine {
         self.sessions.get(id).is_some_and(Session::has_in_flight)
     }
 
-    /// A session of `class` came up: it takes over from those of an earlier
-    /// incarnation of the peer, and from one that has not moved since the link
-    /// came back.
-    pub(crate) fn replace_old(
-        &mut self,
-        now: Instant,
-        id: HopId,
-        class: Option<Class>,
-        incarnation: Option<u64>,
-    ) {
+    /// A session came up: it takes over from those of an earlier incarnation of
+    /// the peer, and from one of its class that has not moved since the link came
+    /// back, or since a session came up from another address; with that one go
+    /// the idle ones from the same address.
+    pub(crate) fn replace_old(&mut self, now: Instant, id: HopId, newcomer: &SessionInfo) {
         let Some(hop) = self.hops.get(&id) else {
             return;
         };
+        let (class, incarnation) = (newcomer.class, newcomer.incarnation);
+        let mut left = BTreeSet::new();
         let sessions: Vec<SessionId> = hop.all_sessions().collect();
         let blocked = hop.blocked;
         for id in sessions {
@@ -79,7 +79,39 @@ impl Engine {
             if earlier.is_some() && earlier < incarnation {
                 self.give_up_session(now, id, PEER_RESTARTED);
             } else if session.is_stale() && session.info.class == class && !blocked {
+                let address = session.info.remote.ip();
+                if address != newcomer.remote.ip() {
+                    left.insert(address);
+                }
                 self.give_up_session(now, id, LINK_UNBLOCKED);
+            }
+        }
+        self.leave_addresses(now, id, newcomer, &left);
+    }
+
+    /// Ends the sessions of a newcomer's class from addresses that the peer has
+    /// left. What is in flight to any other than the newcomer's has to move until
+    /// the next session comes up: the peer may have left that, too.
+    fn leave_addresses(
+        &mut self,
+        now: Instant,
+        id: HopId,
+        newcomer: &SessionInfo,
+        left: &BTreeSet<IpAddr>,
+    ) {
+        let Some(hop) = self.hops.get(&id) else {
+            return;
+        };
+        let sessions: Vec<SessionId> = hop.all_sessions().collect();
+        for id in sessions {
+            let Some(session) = self.sessions.get(id) else {
+                continue;
+            };
+            let (address, class) = (session.info.remote.ip(), session.info.class);
+            if class == newcomer.class && left.contains(&address) {
+                self.give_up_session(now, id, ADDRESS_MOVED);
+            } else if address != newcomer.remote.ip() && session.has_in_flight() {
+                self.sessions.mark_stale(id);
             }
         }
     }

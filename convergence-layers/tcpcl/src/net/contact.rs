@@ -16,7 +16,7 @@ use underpass_identity::{
 };
 
 use super::now;
-use super::transport::{ReadAhead, Tls, Transport};
+use super::transport::{OverTcp, ReadAhead, Tls, Transport};
 use crate::session::{Event, SessionCore};
 use crate::wire::CONTACT_HEADER_BYTES;
 
@@ -93,6 +93,14 @@ impl Contact {
         match self {
             Contact::Plain(_) => None,
             Contact::Tls { exported_key, .. } => Some(*exported_key),
+        }
+    }
+
+    /// The connection below.
+    pub(super) fn tcp(&self) -> &TcpStream {
+        match self {
+            Contact::Plain(tcp) => tcp,
+            Contact::Tls { stream, .. } => stream.tcp(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The sessions of one class at the side that dials: one active, one standby.
 
+use std::future::pending;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,10 +12,12 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use underpass_cla::{Class, Down};
 
+use super::address;
 use super::attempts;
 use super::contact::ContactFailure;
 use super::dialer::{LaneStatus, Shared, SlotStatus};
 use super::driver::{Ended, Surroundings};
+use super::mptcp::is_mptcp;
 use super::now;
 use super::task;
 use crate::session::Established;
@@ -304,7 +308,16 @@ impl Dial {
                 self.on_up(&deciding, established)
             }),
         };
-        let ended = task::run(contact, core, around, &shared.registry).await;
+        let tcp = contact.tcp();
+        // Of MPTCP, other subflows may have other addresses.
+        let local = tcp.local_addr().ok().filter(|_| !is_mptcp(tcp.as_fd()));
+        let lost = async move {
+            match local {
+                Some(local) => address::gone(local).await,
+                None => pending().await,
+            }
+        };
+        let ended = task::run(contact, core, around, &shared.registry, lost).await;
         if tells_items && !shared.stop.is_cancelled() {
             note_end(shared, knows_items.load(Ordering::Relaxed), now() - begun);
         }

@@ -1,6 +1,7 @@
 //! The side that accepts: a hub.
 
 use std::fmt;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -306,6 +307,8 @@ impl Shared {
                 Ok(())
             }),
         };
-        Ok(Some(task::run(contact, core, around, &self.registry).await))
+        Ok(Some(
+            task::run(contact, core, around, &self.registry, pending()).await,
+        ))
     }
 }

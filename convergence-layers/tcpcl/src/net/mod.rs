@@ -4,6 +4,7 @@
 //! One task per session reads, writes and keeps its timer ([`driver`]); the
 //! node reaches it through a handle that never blocks ([`handle`]).
 
+mod address;
 mod attempts;
 mod contact;
 mod dialer;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use underpass_identity::{End, Ending, Registry};
 
 use super::contact::Contact;
@@ -10,16 +10,41 @@ use super::driver::{Driver, Ended, Surroundings, command_channel};
 use super::handle::Command;
 use crate::session::SessionCore;
 
-/// Runs the session on `contact`, known to `registry` meanwhile.
+/// Runs the session on `contact`, known to `registry` meanwhile, until it ends or is
+/// `lost` for the reason that this comes with.
 pub(super) async fn run(
     contact: Contact,
     core: SessionCore,
     around: Surroundings,
     registry: &Arc<Registry>,
+    lost: impl Future<Output = String>,
 ) -> Ended {
     let (sender, commands) = command_channel();
     let id = around.id;
-    let ended = match contact {
+    let losing = sender.clone();
+    let lost = async move {
+        // A task that is gone has ended its session.
+        let _ = losing.send(Command::Abort(lost.await));
+        std::future::pending().await
+    };
+    let session = drive(contact, core, around, registry, (sender, commands));
+    let ended = tokio::select! {
+        ended = session => ended,
+        never = lost => never,
+    };
+    registry.remove(id);
+    ended
+}
+
+async fn drive(
+    contact: Contact,
+    core: SessionCore,
+    around: Surroundings,
+    registry: &Arc<Registry>,
+    (sender, commands): (UnboundedSender<Command>, UnboundedReceiver<Command>),
+) -> Ended {
+    let id = around.id;
+    match contact {
         Contact::Plain(tcp) => {
             registry.insert(id, None, end_of(&sender));
             Driver::new(tcp, core, around, sender, commands).run().await
@@ -37,9 +62,7 @@ pub(super) async fn run(
                 .run()
                 .await
         }
-    };
-    registry.remove(id);
-    ended
+    }
 }
 
 /// How a session is ended from outside.

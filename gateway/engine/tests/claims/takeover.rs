@@ -146,6 +146,38 @@ fn without_a_standby_the_next_session_takes_over_unless_the_old_one_moves() {
     }
 }
 
+/// A session of the peer from an address of its own comes up.
+fn up_from(node: &mut Node, id: u64, address: u8) {
+    node.session_with(0, id, Some(BULK), |info| {
+        info.remote = ([192, 0, 2, address], 4556).into();
+    });
+}
+
+#[test]
+fn sessions_from_an_address_that_the_peer_has_left_are_given_up_unless_they_move() {
+    for moves in [false, true] {
+        let (_terminal, mut hub) = with_standby();
+        let key = hub.open(10, BULK);
+        hub.write(key, 20_000);
+        let before = hub.offers().remove(0);
+        assert_eq!(before.0, ACTIVE);
+        up_from(&mut hub, 302, 2);
+        // It may be one of several that an address translator lets the peer have.
+        assert!(hub.offers().is_empty() && hub.aborted.is_empty());
+        if moves {
+            hub.engine.transfer_progress(before.1.key, 2_000);
+        }
+        up_from(&mut hub, 402, 2);
+        let offers = hub.offers();
+        if moves {
+            assert!(offers.is_empty() && hub.aborted.is_empty());
+        } else {
+            assert_eq!(hub.aborted, [ACTIVE, STANDBY]);
+            assert_eq!(offers[0].0, SessionId(302));
+        }
+    }
+}
+
 #[test]
 fn what_a_session_going_down_was_offered_unseen_goes_to_the_next() {
     let (mut terminal, _hub) = pair();
