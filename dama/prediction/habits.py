@@ -8,7 +8,7 @@ fewer of the others would have taken it; so a drive made once is recognised afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -19,11 +19,15 @@ MOST_DRIVES = 16
 MOST_ROADS = 256
 # A drive that is cut at the bound goes on with its last roads.
 OVERLAP = 64
+_HOUR_MS = 3_600_000
+_DAY_HOURS = 24.0
 # What is seen once counts half after so long, and is forgotten when it counts less than this.
 _HALVED_MS = 30 * 86_400_000
 _FORGOTTEN = 0.1
 # Two drives of which this part is the same, in order, are the same drive.
 _SAME = 0.9
+# Another drive is one, too, that is made at another time of the day: it is driven at another pace.
+_SAME_HOURS = 2.0
 # What speaks for any other way, where a drive made once speaks with 1; and how surely a vehicle on
 # a remembered drive takes its next turn, and all of those that are told ahead.
 _FREE = 0.5
@@ -43,11 +47,16 @@ Turn = Callable[[str, str], float | None]
 
 @dataclass(frozen=True, slots=True)
 class RememberedDrive:
-    """Roads driven in this order, and how often, as of the last time."""
+    """Roads driven in this order, and how often, as of the last time.
+
+    `paces` are what was driven on each road, in percent of what the map expects, 0 where that is
+    not known; it may be empty.
+    """
 
     roads: tuple[str, ...]
     times: float
     last_ms: int
+    paces: tuple[int, ...] = ()
 
     def weight(self, now_ms: int) -> float:
         """Return how much it counts: what is long ago counts less."""
@@ -68,26 +77,40 @@ class Habits:
     drives: tuple[RememberedDrive, ...] = ()
 
     def after(
-        self, roads: Sequence[str], now_ms: int, most_roads: int = MOST_DRIVES * MOST_ROADS
+        self,
+        roads: Sequence[str],
+        now_ms: int,
+        most_roads: int = MOST_DRIVES * MOST_ROADS,
+        paces: Mapping[str, float] | None = None,
     ) -> Habits:
-        """Return the habits after a further drive.
+        """Return the habits after a further drive, with the paces of some of its roads.
 
-        One that was made before counts once more. Beyond the bounds, on drives and on the roads of
-        all together, what counts least goes.
+        One that was made before, at about the same time of the day, counts once more. Beyond the
+        bounds, on drives and on the roads of all together, what counts least goes.
         """
         if len(roads) < 2:
             return self
         made = tuple(roads)[-MOST_ROADS:]
         times, others = 1.0, []
+        driven = {road_id: round(100.0 * pace) for road_id, pace in (paces or {}).items()}
         for drive in self.drives:
-            if _same_part(made, drive.roads) < _SAME:
+            if (
+                hours_apart(drive.last_ms, now_ms) > _SAME_HOURS
+                or _same_part(made, drive.roads) < _SAME
+            ):
                 others.append(drive)
                 continue
-            times += drive.weight(now_ms)
+            weight = drive.weight(now_ms)
+            for road_id, percent in zip(drive.roads, drive.paces, strict=False):
+                if percent:
+                    new = driven.get(road_id, percent)
+                    driven[road_id] = round((weight * percent + new) / (weight + 1.0))
+            times += weight
             if len(drive.roads) > len(made):
                 made = drive.roads
         kept = [one for one in others if one.weight(now_ms) >= _FORGOTTEN]
-        kept.append(RememberedDrive(made, times, now_ms))
+        percents = tuple(driven.get(road_id, 0) for road_id in made) if driven else ()
+        kept.append(RememberedDrive(made, times, now_ms, percents))
         kept.sort(key=lambda one: (-one.weight(now_ms), -one.last_ms))
         left = most_roads
         for number, one in enumerate(kept[:MOST_DRIVES]):
@@ -120,6 +143,12 @@ class Habits:
         total = sum(weight for _, weight in found)
         kept = min(total / (total + _FREE), _MOST)
         return [Continuation(roads, kept * weight / total) for roads, weight in found]
+
+
+def hours_apart(one_ms: int, other_ms: int) -> float:
+    """Return how far two times are apart by the hour of the day, from 0 to 12."""
+    hours = abs(one_ms - other_ms) / _HOUR_MS % _DAY_HOURS
+    return min(hours, _DAY_HOURS - hours)
 
 
 def _places(roads: Sequence[str], road_id: str) -> Iterator[int]:

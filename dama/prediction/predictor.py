@@ -165,9 +165,17 @@ class Predictor:
             since_m = distance_m(sure.place, fix.place) if sure else 0.0
             driven = driven_on(self.map, driven, hypotheses[0].road_id, since_m)
             sure = matched
-        pace = track.pace
+        pace, stretch, paces = track.pace, track.stretch, track.paces
         if speed is not None:
-            pace = pace.after(speed, elapsed_s, self._free_mps(hypotheses))
+            free_mps = self._free_mps(hypotheses)
+            pace = pace.after(speed, elapsed_s, free_mps)
+            if free_mps is not None:
+                road_id = hypotheses[0].road_id
+                expected_s = elapsed_s * speed * self.map.pace(road_id) / free_mps
+                before = stretch
+                stretch = before.further(road_id, elapsed_s, expected_s, stands=stands)
+                if before.road_id != road_id and before.pace is not None:
+                    paces = {**paces, before.road_id: before.pace}
         self.track = Track(
             last=fix,
             pace=pace,
@@ -179,6 +187,8 @@ class Predictor:
             recent=recent,
             driven=driven,
             sure=sure,
+            stretch=stretch,
+            paces=paces,
             drift=drift,
         )
         if len(driven) >= MOST_ROADS:
@@ -191,9 +201,16 @@ class Predictor:
         """Remember the drive so far; return the track, which goes on with the last few roads."""
         track = self.track
         if track.driven and track.last is not None:
-            self.habits = self.habits.after(track.driven, track.last.time_ms, self.most_roads)
+            paces = dict(track.paces)
+            if track.stretch.pace is not None:
+                paces[track.stretch.road_id] = track.stretch.pace
+            self.habits = self.habits.after(
+                track.driven, track.last.time_ms, self.most_roads, paces
+            )
             self._ahead_of = ()
-            self.track = replace(track, driven=track.driven[-keep:] if keep else ())
+            driven = track.driven[-keep:] if keep else ()
+            kept = {road_id: paces[road_id] for road_id in driven if road_id in paces}
+            self.track = replace(track, driven=driven, paces=kept)
         return self.track
 
     def blockages(self, now_ms: int) -> tuple[Blockage, ...]:

@@ -15,6 +15,7 @@ import shapely
 
 from dama.prediction.habits import TurnCounts
 from dama.prediction.obstruction import Obstruction, Onward, Road
+from dama.prediction.paces import RoadPaces
 from dama.prediction.places import METRES_PER_DEGREE, Course, Foot, Line, Plane, Position
 from dama.prediction.profile import Profile, Shape
 from dama.prediction.ways_ahead import HORIZON_M, LEAST, MAX_STEPS, MOST_PASSAGES, ways_ahead
@@ -42,6 +43,8 @@ _MOST_ADDED = 24
 _LEAST_ADDED = 0.2
 # What the map says of a junction counts as so many vehicles.
 _GUESS = 4.0
+# Learned paces are kept in so many steps: smaller differences change nothing that is told.
+_PACE_STEPS = 20
 
 
 _Chunk: TypeAlias = tuple[float, float, float, float, str, Course, int, int]
@@ -101,6 +104,8 @@ class ObstructionMap:
                 self._add(road)
         self._drawings = _drawings(self.obstructions.values())
         self._courses = {road.id: Course(road.line) for road in self._roads.values()}
+        # What is driven on roads, as a part of what is expected, where that was learned.
+        self._paces: dict[str, float] = {}
         self._shapes: dict[str, Shape] = {}
         self._alone: dict[str, Profile] = {}
         self._profiles: dict[tuple[tuple[str, ...], tuple[str, ...]], Profile] = {}
@@ -300,6 +305,24 @@ class ObstructionMap:
         made._passages, made._into, made._reaches = {}, {}, {}
         return made
 
+    def paced(self, paces: RoadPaces) -> ObstructionMap:
+        """Return the same map with the speeds that vehicles drive, as far as they were counted."""
+        made = copy(self)
+        made._paces = {
+            road_id: steps / _PACE_STEPS
+            for road_id in paces
+            if (steps := round(_PACE_STEPS * paces.of(road_id))) != _PACE_STEPS
+            and road_id in self._roads
+        }
+        if made._paces != self._paces:
+            made._shapes, made._alone, made._profiles = {}, {}, {}
+            made._passages, made._into = {}, {}
+        return made
+
+    def pace(self, road_id: str) -> float:
+        """Return the part of what the map expects that is driven on a road at this hour."""
+        return self._paces.get(road_id, 1.0)
+
     def turn(self, road_id: str, following: str) -> float | None:
         """Return the part of the traffic that goes on from a road to another one, None for none."""
         road = self._roads.get(road_id)
@@ -452,6 +475,8 @@ class ObstructionMap:
         if road_id not in self._shapes:
             road = self._roads[road_id]
             expected_mps = road.limit_mps or road.usual_mps
+            if expected_mps is not None:
+                expected_mps *= self.pace(road_id)
             self._shapes[road_id] = Shape.of(self._courses[road_id], expected_mps, road.light_m)
         return self._shapes[road_id]
 

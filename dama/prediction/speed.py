@@ -18,7 +18,7 @@ _QUEUED_S = 150.0
 # Slower than this part of what is driven freely, a vehicle is in a queue.
 QUEUED = 0.45
 # A speed says nothing of what was driven before these last seconds, where no fix has come.
-_KNOWN_S = 10.0
+KNOWN_S = 10.0
 # In so many seconds a vehicle that has started comes to drive as it means to.
 _STARTING_S = 10.0
 _MEANT = 0.7
@@ -74,7 +74,7 @@ class Pace:
         ratio, usual_ratio = self.ratio, self.usual_ratio
         slow_s = 0.0
         if now < QUEUED * (expected_mps * ratio if expected_mps else cruise):
-            slow_s = self.slow_s + min(elapsed_s, _KNOWN_S)
+            slow_s = self.slow_s + min(elapsed_s, KNOWN_S)
         if now > _HINDERED * cruise:
             cruise += (now - cruise) * part(_MEANT_S)
             usual += (now - usual) * part(_USUAL_S)

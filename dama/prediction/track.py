@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dama.prediction.fix import Fix
 from dama.prediction.matching import Hypothesis
+from dama.prediction.paces import Stretch
 from dama.prediction.places import Position, distance_m, heading_deg
 from dama.prediction.speed import Pace
 
@@ -41,6 +43,7 @@ class Track:
     last seconds' fixes; `standing_since_ms` is None while the vehicle moves; `course_deg` is its
     last sure direction; `matched` is where the hypotheses were last compared with the map; `driven`
     are the roads of this drive that are sure, in order, and `sure` is where the last of them was;
+    `stretch` is what was driven of the present one, and `paces` are those of the others, by road;
     `drift` is how fast the receiver's error wanders, as a part of what is usual.
     """
 
@@ -54,6 +57,8 @@ class Track:
     recent: tuple[Point, ...] = ()
     driven: tuple[str, ...] = ()
     sure: Point | None = None
+    stretch: Stretch = field(default_factory=Stretch)
+    paces: Mapping[str, float] = field(default_factory=dict)
     drift: float = 1.0
 
     def trail_with(self, fix: Fix, *, standing: bool) -> tuple[Point, ...]:

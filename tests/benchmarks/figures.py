@@ -158,6 +158,29 @@ def _road_ahead() -> Iterator[Figure]:
                     unit,
                     target=target,
                 )
+        yield from _rush_hour(name)
+
+
+def _rush_hour(name: str) -> Iterator[Figure]:
+    """Yield how well times are predicted on a map in rush hour, with and without learned paces."""
+    for way, how in (
+        ("rush", "in rush hour, by the map alone"),
+        ("rush-learned", "in rush hour, with the paces of 300 other vehicles"),
+    ):
+        wanted = way == "rush-learned"
+        for part, title, unit, target, target_p90 in (
+            ("error", "Entry time predicted 30 s ahead, not held up on the way", "s", 1.5, 6.0),
+            ("exit", "Exit time predicted at the portal", "s", 3.0, 10.0),
+            ("entry-within", "Entries within the told 80 % interval, 30 s ahead", "%", 80.0, None),
+        ):
+            yield Figure(
+                f"road-ahead.{name}.{way}.{part}",
+                f"{title}, roads of {name.capitalize()}, {how}",
+                unit,
+                target=target if wanted else None,
+                target_p90=target_p90 if wanted else None,
+                more_is_better=part.endswith("-within"),
+            )
 
 
 def _matching() -> Iterator[Figure]:

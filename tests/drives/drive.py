@@ -192,7 +192,7 @@ def _samples(signals: Container[Metres], dice: random.Random, route: list[Piece]
                 at = (a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1]))
                 # Attention and traffic: a speed that wanders by some 7 % over half a kilometre.
                 mood = 0.99 * mood + dice.gauss(0.0, 0.01)
-                allowed = piece.way.limit_mps * (habit + mood)
+                allowed = piece.way.limit_mps * piece.pace * (habit + mood)
                 samples.append(_Sample(at, way_id, allowed, piece=number))
                 if meets_light and step == 0:
                     samples[-1].wait_s = dice.uniform(4.0, 40.0)

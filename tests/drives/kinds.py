@@ -26,6 +26,9 @@ _UNKNOWN_M = 1_200.0
 # The way back to a cover that was left is no longer than this.
 _BACK_M = 1_200.0
 _TRIES = 40
+# In rush hour this part of the ways is driven at such a part of its limit.
+_SLOW_WAYS = 1 / 3
+_SLOW = (0.45, 0.75)
 
 _GOOD = Receiver()
 _POOR = Receiver(wander_m=(4.0, 9.0), returns_s=(3.0, 12.0))
@@ -54,11 +57,17 @@ class _Plan:
 
 
 def drives_over(
-    extract: Extract, count: int, first_seed: int = 0, kinds: Iterable[str] | None = None
+    extract: Extract,
+    count: int,
+    first_seed: int = 0,
+    kinds: Iterable[str] | None = None,
+    *,
+    in_rush_hour: bool = False,
 ) -> Iterator[KnownDrive]:
     """Make so many drives, the kinds in turn; a kind that the extract has no place for is left out.
 
-    Every third drive has a poor receiver.
+    Every third drive has a poor receiver. In rush hour a third of the ways is slow, the same ones
+    for every drive.
     """
     names = list(KINDS if kinds is None else kinds)
     for seed in range(first_seed, first_seed + count):
@@ -67,7 +76,7 @@ def drives_over(
         makes = (KINDS | FREE | TWICE)[kind]
         plan = next((p for _ in range(_TRIES) if (p := makes(extract, dice))), None)
         if plan is not None:
-            yield _driven(extract, dice, kind, seed, plan)
+            yield _driven(extract, dice, kind, seed, plan, in_rush_hour=in_rush_hour)
 
 
 def again(extract: Extract, made: KnownDrive) -> Drive:
@@ -82,10 +91,27 @@ def again(extract: Extract, made: KnownDrive) -> Drive:
     )
 
 
-def _driven(extract: Extract, dice: random.Random, kind: str, seed: int, plan: _Plan) -> KnownDrive:
+def _rush_hour_pace(way_id: int) -> float:
+    """Return the part of a way's limit that the traffic of the rush hour leaves."""
+    dice = random.Random(f"rush hour {way_id}")
+    return dice.uniform(*_SLOW) if dice.random() < _SLOW_WAYS else 1.0
+
+
+def _driven(
+    extract: Extract,
+    dice: random.Random,
+    kind: str,
+    seed: int,
+    plan: _Plan,
+    *,
+    in_rush_hour: bool,
+) -> KnownDrive:
+    pieces = [extract.piece(edge) for edge in plan.edges]
+    if in_rush_hour:
+        pieces = [replace(piece, pace=_rush_hour_pace(piece.way.id)) for piece in pieces]
     made = follow(
         dice,
-        [extract.piece(edge) for edge in plan.edges],
+        pieces,
         signals=extract.signals,
         plane=extract.plane,
         receiver=_POOR if dice.random() < 1 / 3 else _GOOD,

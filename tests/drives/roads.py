@@ -13,10 +13,14 @@ from tests.drives.island import Island, Metres, Way
 
 @dataclass(frozen=True)
 class Piece:
-    """A way between two crossings, in the direction in which it is driven."""
+    """A way between two crossings, in the direction in which it is driven.
+
+    `pace` is the part of its limit that traffic leaves.
+    """
 
     way: Way
     points: tuple[Metres, ...]
+    pace: float = 1.0
 
     @property
     def heading(self) -> float:

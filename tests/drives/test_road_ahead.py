@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import pairwise
+from statistics import fmean
 
 import pytest
 
 from dama.prediction import Blockage, Predictor
 from dama.prediction.habits import TurnCounts
+from dama.prediction.paces import RoadPaces
 from tests.drives import field
+from tests.drives.drive import START_MS
 from tests.drives.evaluation import LATEST_MS
 from tests.drives.extract import Extract, read_extract, round_of
 from tests.drives.kinds import FREE, KINDS, TWICE, KnownDrive, drives_over
@@ -155,3 +159,15 @@ def test_no_road_leads_into_an_obstruction_more_than_surely() -> None:
             sums[road_id, passage.obstruction_id, passage.number] += passage.probability
     assert len(sums) > 500
     assert max(sums.values()) <= 1.0 + 1e-9
+
+
+def test_paces_of_others_tell_when_a_portal_comes_in_rush_hour(town: Extract) -> None:
+    paces = RoadPaces(START_MS)
+    for made in drives_over(town, 60, 200_000, FREE, in_rush_hour=True):
+        paces.add(habits_of(town.known, [made.drive]))
+    paced = town.known.paced(paces)
+    rush = list(drives_over(town, 40, 3_000, FREE, in_rush_hour=True))
+    by_map = judge_all(town, rush)[""].free_s
+    learned = judge_all(town, [replace(one, known=paced) for one in rush])[""].free_s
+    assert len(learned) >= 8
+    assert fmean(learned) < fmean(by_map)

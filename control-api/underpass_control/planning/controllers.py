@@ -29,8 +29,8 @@ from underpass_control.tracing import Traces
 
 _LOG = structlog.get_logger()
 _END_WITHIN_S = 3.0
-# The turns that vehicles take are counted again so often.
-_COUNT_TURNS_S = 3_600.0
+# What vehicles drive is counted again so often: it differs by the hour.
+_COUNT_DRIVES_S = 3_600.0
 # Kinds of changes that list terminals, in a list of the same name.
 _OF_TERMINALS = frozenset({"positions", "links", "announcements", "blockages"})
 
@@ -60,9 +60,9 @@ class BeamControllers:
         self._of_terminal: dict[int, BeamController] = {}
         # Obstructions, and those of them that were learned: one map for all beams.
         self._map: tuple[ObstructionMap, Mapping[str, Learned]] = (ObstructionMap([]), {})
-        # The same obstructions without the turns that vehicles take, and when those were counted.
+        # The same obstructions without what vehicles drive, and when that was counted.
         self._drawn = self._map[0]
-        self._turns_counted = time.monotonic()
+        self._drives_counted = time.monotonic()
         self._map_stale = True
         self._reading: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -154,8 +154,8 @@ class BeamControllers:
         while not self._ending:
             self._look.clear()
             self._renewal.move()
-            counted_s = time.monotonic() - self._turns_counted
-            stale = self._map_stale or counted_s >= _COUNT_TURNS_S
+            counted_s = time.monotonic() - self._drives_counted
+            stale = self._map_stale or counted_s >= _COUNT_DRIVES_S
             if stale and (self._reading is None or self._reading.done()):
                 # Reading the map of a country takes longer than a lease lasts.
                 self._reading = asyncio.create_task(self._read_map(), name="map")
@@ -192,21 +192,21 @@ class BeamControllers:
 
     async def _read_map(self) -> None:
         map_stale, self._map_stale = self._map_stale, False
-        self._turns_counted = time.monotonic()
+        self._drives_counted = time.monotonic()
         drawn, known = self._drawn, self._map[1]
         try:
             async with self._tools.database.reading() as connection:
                 if map_stale:
                     drawn, known = await load_map(connection)
                 now_ms = self._tools.database.clock.now_ms()
-                turned = await habits.turned(connection, drawn, now_ms)
+                taught = await habits.taught(connection, drawn, now_ms)
         except DatabaseLostError as error:
             self._map_stale = map_stale
             _LOG.warning("the map is not read", error=str(error))
             return
-        if turned is self._map[0]:
+        if taught is self._map[0]:
             return
-        self._drawn, self._map = drawn, (turned, known)
+        self._drawn, self._map = drawn, (taught, known)
         for controller, _ in self._running.values():
             controller.set_map(*self._map)
 

@@ -13,10 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import ObstructionMap
 from dama.prediction.habits import MOST_DRIVES, Habits, RememberedDrive, TurnCounts
+from dama.prediction.paces import RoadPaces
 from underpass_control.storage.models import RememberedDrive as Table
 from underpass_control.storage.models import Terminal
 
-_COLUMNS = (Table.terminal, Table.roads, Table.times, Table.last_ms)
+_COLUMNS = (Table.terminal, Table.roads, Table.times, Table.last_ms, Table.paces)
 
 
 async def put(connection: AsyncConnection, habits: Mapping[int, Habits]) -> None:
@@ -31,6 +32,7 @@ async def put(connection: AsyncConnection, habits: Mapping[int, Habits]) -> None
                 "roads": list(drive.roads),
                 "times": drive.times,
                 "last_ms": drive.last_ms,
+                "paces": list(drive.paces),
             }
             for number, drive in enumerate(habits[terminal].drives)
         ]
@@ -49,19 +51,23 @@ async def of_beam(connection: AsyncConnection, beam: str) -> dict[int, Habits]:
     return dict(_habits(rows))
 
 
-async def turned(connection: AsyncConnection, drawn: ObstructionMap, now_ms: int) -> ObstructionMap:
-    """Return a map with the turns that all terminals are remembered to have taken on it."""
+async def taught(connection: AsyncConnection, drawn: ObstructionMap, now_ms: int) -> ObstructionMap:
+    """Return a map with what all terminals are remembered to have driven on it.
+
+    These are the turns that they took, and how fast they drove at this hour of the day.
+    """
     rows = (
         await connection.execute(select(*_COLUMNS).order_by(Table.terminal, Table.number))
     ).all()
-    return await asyncio.to_thread(_turned, rows, drawn, now_ms)
+    return await asyncio.to_thread(_taught, rows, drawn, now_ms)
 
 
-def _turned(rows: Iterable[Any], drawn: ObstructionMap, now_ms: int) -> ObstructionMap:
-    counts = TurnCounts()
+def _taught(rows: Iterable[Any], drawn: ObstructionMap, now_ms: int) -> ObstructionMap:
+    counts, paces = TurnCounts(), RoadPaces(now_ms)
     for _, habits in _habits(rows):
         counts.add(habits, now_ms, drawn.turn)
-    return drawn.turned(counts) if any(counts) else drawn
+        paces.add(habits)
+    return drawn.turned(counts).paced(paces) if any(counts) else drawn
 
 
 async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
@@ -75,7 +81,9 @@ def _habits(rows: Iterable[Any]) -> Iterable[tuple[int, Habits]]:
     for terminal, drives in groupby(rows, key=lambda row: row.terminal):
         # Many vehicles drive the same roads: each id is kept once.
         found = (
-            RememberedDrive(tuple(map(sys.intern, row.roads)), row.times, row.last_ms)
+            RememberedDrive(
+                tuple(map(sys.intern, row.roads)), row.times, row.last_ms, tuple(row.paces)
+            )
             for row in drives
         )
         yield terminal, Habits(tuple(found)[:MOST_DRIVES])

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from dama.prediction import ObstructionMap
 from dama.prediction.habits import TurnCounts
+from dama.prediction.paces import RoadPaces
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.records import Result, record
 from tests.drives import field
+from tests.drives.drive import START_MS
 from tests.drives.extract import Extract, read_extract
 from tests.drives.kinds import FREE, drives_over
 from tests.drives.road_ahead import CERTAIN, TOLD, Outcome, habits_of, judge_all
@@ -48,6 +50,12 @@ def run(settings: Settings) -> Result:
         turned = _turned(extract, settings)
         many = [replace(one, known=turned) for one in free]
         _measure_reliability(result, name, "fleet", judge_all(extract, many)[""])
+        count = settings.runs or _DRIVES
+        rush = list(drives_over(extract, count, settings.seed, FREE, in_rush_hour=True))
+        _measure_times(result, name, "rush", judge_all(extract, rush)[""])
+        paced = _paced(extract, settings)
+        learned = [replace(one, known=paced) for one in rush]
+        _measure_times(result, name, "rush-learned", judge_all(extract, learned)[""])
     result.notes["fleet"] = (
         f"with the turns of {_FLEET} other vehicles, each of which was driven freely once"
     )
@@ -60,6 +68,27 @@ def _turned(extract: Extract, settings: Settings) -> ObstructionMap:
     for made in drives_over(extract, _FLEET, settings.seed + _FLEET_SEED, FREE):
         counts.add(habits_of(extract.known, [made.drive]), 0, extract.known.turn)
     return extract.known.turned(counts)
+
+
+def _paced(extract: Extract, settings: Settings) -> ObstructionMap:
+    """Return the map with the paces of a fleet that has driven on it in rush hour."""
+    paces = RoadPaces(START_MS)
+    first = settings.seed + _FLEET_SEED
+    for made in drives_over(extract, _FLEET, first, FREE, in_rush_hour=True):
+        paces.add(habits_of(extract.known, [made.drive]))
+    return extract.known.paced(paces)
+
+
+def _measure_times(result: Result, name: str, how: str, outcome: Outcome) -> None:
+    _record(
+        result,
+        f"road-ahead.{name}.{how}",
+        {
+            "error": outcome.free_s,
+            "exit": outcome.exits_s,
+            "entry-within": [outcome.within_percent(outcome.entered)],
+        },
+    )
 
 
 def _measure_reliability(result: Result, name: str, how: str, free: Outcome) -> None:

@@ -63,5 +63,7 @@ class RememberedDrive(Base):
     # How often it has been made, as of the last time: what is long ago counts less.
     times: Mapped[float]
     last_ms: Mapped[int]
+    # What was driven on each of the roads, in percent of what the map expects, 0 where unknown.
+    paces: Mapped[list[int]] = mapped_column(server_default="[]")
 
     __table_args__ = (Index("ix_remembered_drive_last_ms", "last_ms"),)

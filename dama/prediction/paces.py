@@ -1,0 +1,96 @@
+"""How fast roads are driven, as parts of what the map expects: seen on a drive, learned by hour.
+
+Rush hour is slower than night on some roads, and a posted limit is not what is driven. The pace of
+a road is what vehicles drove on it freely, stops left out, divided by what the map expects there.
+Each vehicle counts once for a road and hour, so none can slow the others down by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dama.prediction.habits import Habits, hours_apart
+from dama.prediction.speed import KNOWN_S
+
+# Whoever is faster or slower than this was not driving along the road.
+LEAST, MOST = 0.4, 1.6
+# What was driven for a shorter time than this says little of a road.
+_LEAST_S = 4.0
+# Drives made so many hours of the day apart say nothing of each other's hour but this part.
+_HOURS_APART = 3.0
+_ANY_HOUR = 0.1
+# What the map expects counts as so many vehicles.
+_GUESS = 1.0
+
+
+class Stretch(NamedTuple):
+    """How long a vehicle has moved on a road, and how long that takes as the map expects.
+
+    Who has stopped there was held up by a light or a queue, which are no part of the pace.
+    """
+
+    road_id: str = ""
+    moved_s: float = 0.0
+    expected_s: float = 0.0
+    stopped: bool = False
+
+    def further(self, road_id: str, moved_s: float, expected_s: float, *, stands: bool) -> Stretch:
+        """Return the stretch after a further step, which begins another one on another road.
+
+        What was driven in a gap between fixes is not known.
+        """
+        before = self if road_id == self.road_id else Stretch(road_id)
+        if not 0.0 < moved_s <= KNOWN_S:
+            return before
+        return Stretch(
+            road_id,
+            before.moved_s + moved_s,
+            before.expected_s + expected_s,
+            before.stopped or stands,
+        )
+
+    @property
+    def pace(self) -> float | None:
+        """The pace that was driven; None where that was for too short a time, or with a stop."""
+        if self.stopped or self.moved_s < _LEAST_S:
+            return None
+        return min(max(self.expected_s / self.moved_s, LEAST), MOST)
+
+
+class RoadPaces:
+    """The paces of roads at an hour of the day, of all vehicles of a fleet."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        # By road: how many vehicles, or parts of them, and the sum of their logarithms.
+        self._driven: dict[str, tuple[float, float]] = {}
+
+    def add(self, habits: Habits) -> None:
+        """Count the paces of a vehicle in."""
+        mine: dict[str, tuple[float, float]] = {}
+        for drive in habits.drives:
+            weight = drive.weight(self._now_ms) * self._same_hour(drive.last_ms)
+            for road_id, percent in zip(drive.roads, drive.paces, strict=False):
+                if percent:
+                    pace = min(max(percent / 100.0, LEAST), MOST)
+                    count, total = mine.get(road_id, (0.0, 0.0))
+                    mine[road_id] = count + weight, total + weight * math.log(pace)
+        for road_id, (count, total) in mine.items():
+            if count > 0.0:
+                part = min(count, 1.0)
+                vehicles, paces = self._driven.get(road_id, (0.0, 0.0))
+                self._driven[road_id] = vehicles + part, paces + part * total / count
+
+    def of(self, road_id: str) -> float:
+        """Return the pace that is expected of a road; 1 where nobody has driven."""
+        vehicles, paces = self._driven.get(road_id, (0.0, 0.0))
+        return math.exp(paces / (vehicles + _GUESS))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._driven)
+
+    def _same_hour(self, time_ms: int) -> float:
+        """Return what a drive at another time says of this hour of the day."""
+        return max(1.0 - hours_apart(time_ms, self._now_ms) / _HOURS_APART, _ANY_HOUR)

@@ -1,0 +1,23 @@
+"""How fast a remembered drive's roads were driven."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0025"
+down_revision = "0024"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Apply it."""
+    op.add_column(
+        "remembered_drive", sa.Column("paces", sa.JSON(), nullable=False, server_default="[]")
+    )
+
+
+def downgrade() -> None:
+    """Take it back."""
+    op.drop_column("remembered_drive", "paces")
