@@ -142,7 +142,7 @@ class Edge:
     # which has the same line and is named here.
     trails: Trails = NO_TRAILS
     same_as: str | None = None
-    # How far on the first traffic light on it stands; one at its end is the next one's.
+    # How far on the last traffic light on it stands; who waits is on the edge that ends there.
     light_m: float | None = None
 
     def is_reverse_of(self, other: Edge) -> bool:
@@ -241,10 +241,10 @@ class Network:
                 self._add(Edge(name, way, nodes[0], nodes[-1], line, length_m, light_m=light_m))
 
     def _light_m(self, nodes: Sequence[int], line: Line) -> float | None:
-        """Return how far on the first light along a line stands, its end left out."""
-        for place, node in enumerate(nodes[:-1]):
-            if node in self._lights:
-                return round(Course(line[: place + 1]).length_m, 1) if place else 0.0
+        """Return how far on the last light along a line stands, its beginning left out."""
+        for place in range(len(nodes) - 1, 0, -1):
+            if nodes[place] in self._lights:
+                return round(Course(line[: place + 1]).length_m, 1)
         return None
 
     def cut(self, edge: Edge, shaded: Sequence[tuple[float, float, float]]) -> None:
@@ -267,7 +267,7 @@ class Network:
             ends = edge.ends if to_m == edge.length_m else self._new_node()
             part = f"@{round(at_m)}-{round(to_m)}"
             light_m = None
-            if edge.light_m is not None and at_m <= edge.light_m < to_m:
+            if edge.light_m is not None and at_m < edge.light_m <= to_m + 0.1:
                 light_m = edge.light_m - at_m
             line = course.part(at_m, to_m)
             pieces.append(

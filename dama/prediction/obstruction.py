@@ -31,7 +31,8 @@ class Road:
 
     `covered_by` is the id of the obstruction that covers it; `limit_mps` the posted limit, and
     `usual_mps` what is driven on such a road where none is posted. `light_m` is how far on a
-    traffic light stands, in metres from its beginning, None for none: several on one piece are one.
+    traffic light stands, in metres from its beginning, None for none: several on one piece are one,
+    and one at a junction is that of the roads that end there.
     What the probabilities of `onward` leave to 1 goes to roads that do not matter here. The same
     piece, with the same id, may belong to several obstructions.
     """

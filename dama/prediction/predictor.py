@@ -16,11 +16,12 @@ from dama.prediction.driven import driven_on
 from dama.prediction.fix import MAX_SPEED_MPS, Fix
 from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, OVERLAP, Continuation, Habits
 from dama.prediction.matching import Expected, Hypothesis, Sighting, drift_after, match
+from dama.prediction.paces import LEAST, MOST
 from dama.prediction.places import Line, Plane, distance_m, turn_deg
 from dama.prediction.profile import Profile
 from dama.prediction.roadmap import Into, ObstructionMap, Passage, area_in_plane
 from dama.prediction.route import Route, is_as_long
-from dama.prediction.speed import STANDING_MPS
+from dama.prediction.speed import KNOWN_S, STANDING_MPS
 from dama.prediction.track import Point, Track, direction_of, speed_of
 
 # How long ahead is told.
@@ -176,6 +177,8 @@ class Predictor:
                 stretch = before.further(road_id, elapsed_s, expected_s, stands=stands)
                 if before.road_id != road_id and before.pace is not None:
                     paces = {**paces, before.road_id: before.pace}
+                if elapsed_s > KNOWN_S:
+                    paces = {**paces, **self._unseen(driven, hypotheses[0], elapsed_s)}
         self.track = Track(
             last=fix,
             pace=pace,
@@ -196,6 +199,26 @@ class Predictor:
         elif standing_since_ms is not None and fix.time_ms - standing_since_ms >= ENDED_STANDING_MS:
             self.end_drive()
         return True
+
+    def _unseen(
+        self, driven: tuple[str, ...], here: Hypothesis, elapsed_s: float
+    ) -> dict[str, float]:
+        """Return the paces of the covered roads that were driven since the last fix."""
+        there = self.track.hypotheses[0] if self.track.hypotheses else None
+        if there is None or there.weight < _SURELY or there.road_id not in driven:
+            return {}
+        roads = driven[len(driven) - 1 - driven[::-1].index(there.road_id) :]
+        # Roads of an earlier map may have gone.
+        if not all(road_id in self.map for road_id in roads):
+            return {}
+        covered = [road_id for road_id in roads[1:-1] if self.map.cover(road_id)]
+        if not covered:
+            return {}
+        expected_s = self.map.expected_s(roads, there.offset_m, here.offset_m)
+        # Who took much longer was held up inside.
+        pace = expected_s / elapsed_s
+        known = {road_id: pace * self.map.pace(road_id) for road_id in covered}
+        return {road_id: part for road_id, part in known.items() if LEAST <= part <= MOST}
 
     def end_drive(self, *, keep: int = 0) -> Track:
         """Remember the drive so far; return the track, which goes on with the last few roads."""

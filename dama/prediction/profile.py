@@ -109,7 +109,8 @@ class Profile:
         self.is_known = bool(before) and all(shape.expected_mps is not None for shape in before)
         self._tables: _Tables | None = None
         lights = [*_lights_m((*approach, *inside))]
-        self._lights_m = tuple(at_m for at_m in lights if at_m < approach_m)
+        # Who waits at a portal stands before it.
+        self._lights_m = tuple(at_m for at_m in lights if at_m <= approach_m)
         self.lights_inside = len(lights) - len(self._lights_m)
 
     def lights_after(self, offset_m: float) -> int:

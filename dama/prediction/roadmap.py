@@ -170,6 +170,11 @@ class ObstructionMap:
             self._alone[road_id] = self._profile((road_id,), ())
         return self._alone[road_id].times(offset_m, 1.0)[2]
 
+    def expected_s(self, roads: Sequence[str], from_m: float, to_m: float) -> float:
+        """Return the seconds from a place on the first of some roads to one on the last."""
+        whole_s = self._profile(roads, ()).times(from_m, 1.0)[0]
+        return whole_s - self._profile(roads[-1:], ()).times(to_m, 1.0)[0]
+
     def near(self, place: Position, radius_m: float) -> list[Near]:
         """Return the roads within so many metres, the nearest first, at most `MAX_NEAR`."""
         best: dict[str, Foot] = {}

@@ -329,8 +329,8 @@ def test_traffic_lights_stand_where_the_map_has_them(tmp_path: Path) -> None:
     path = draw(tmp_path / "lights.osm", PLANE, *ways, lights=("-200,0", "0,300"))
     (made,) = import_osm(path)
     lights = {one.id: one.light_m for one in made.roads if one.light_m is not None}
-    # One on the way, seen from both sides, and one where a road begins; none where one ends.
+    # One on the way, seen from both sides, and one where a road ends; none where one begins.
     assert lights == pytest.approx(
-        {"osm:way/1/0-2": 400.0, "osm:way/1/2-0": 200.0, "osm:way/2/1-0": 0.0}, abs=0.5
+        {"osm:way/1/0-2": 400.0, "osm:way/1/2-0": 200.0, "osm:way/2/0-1": 300.0}, abs=0.5
     )
     assert from_geojson(to_geojson([made])) == [made]

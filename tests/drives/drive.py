@@ -195,7 +195,8 @@ def _samples(signals: Container[Metres], dice: random.Random, route: list[Piece]
                 allowed = piece.way.limit_mps * piece.pace * (habit + mood)
                 samples.append(_Sample(at, way_id, allowed, piece=number))
                 if meets_light and step == 0:
-                    samples[-1].wait_s = dice.uniform(4.0, 40.0)
+                    # The stop line lies before the junction, and before a portal that begins there.
+                    samples[-2].wait_s = dice.uniform(4.0, 40.0)
         if number and turn(route[number - 1], piece) > math.radians(40):
             samples[first].limit_mps = min(_TURN_MPS, samples[first].limit_mps)
         if number and piece.is_back(route[number - 1]):

@@ -39,7 +39,7 @@ def stored(api: Api) -> dict[int, Habits]:
     return api.run(run())
 
 
-def turned(api: Api, at_ms: int) -> ObstructionMap:
+def taught(api: Api, at_ms: int) -> ObstructionMap:
     async def run() -> ObstructionMap:
         async with api.database.reading() as connection:
             return await habits.taught(connection, crossing(), at_ms)
@@ -84,9 +84,21 @@ def test_a_new_planner_knows_the_habits(api: Api) -> None:
 
 def test_the_turns_of_all_terminals_are_counted_on_the_map(api: Api) -> None:
     at = now_ms()
-    assert turned(api, at).turn("c", "d") == 0.3
+    assert taught(api, at).turn("c", "d") == 0.3
     put(api, {one: drives("abcd", last_ms=at) for one in (FIRST, SECOND)})
-    assert turned(api, at).turn("c", "d") == pytest.approx((4 * 0.3 + 2) / 6)
+    assert taught(api, at).turn("c", "d") == pytest.approx((4 * 0.3 + 2) / 6)
+
+
+def test_the_paces_of_all_terminals_count_at_their_hour(api: Api) -> None:
+    at = now_ms()
+    slow = Habits((RememberedDrive(("c", "d"), 1.0, at, (0, 50)),))
+    put(api, {FIRST: slow, SECOND: slow})
+    assert stored(api) == {FIRST: slow, SECOND: slow}
+    day_ms = 86_400_000
+    known = taught(api, at + day_ms)
+    assert known.pace("c") == 1.0
+    assert known.pace("d") == pytest.approx(0.65, abs=0.05)
+    assert known.pace("d") < taught(api, at + day_ms // 2).pace("d") < 1.0
 
 
 def test_drives_not_made_for_long_are_deleted(api: Api) -> None:

@@ -22,7 +22,7 @@ _SLOW_MPS = 10.0
 
 
 def approach() -> ObstructionMap:
-    """A road eastwards from x = -2000, another one from x = -800 on, and a tunnel at x = 0."""
+    """A road eastwards from x = -2000, another one from x = -800 on, a tunnel at x = 0, a road."""
 
     def road(name: str, west: float, east: float, *onward: str, cover: str | None = None) -> Road:
         steps = tuple(Onward(there, 1.0) for there in onward)
@@ -31,7 +31,8 @@ def approach() -> ObstructionMap:
     roads = (
         road("far", -2_000, -800, "near"),
         road("near", -800, 0, "inside"),
-        road("inside", 0, 600, cover="t"),
+        road("inside", 0, 600, "behind", cover="t"),
+        road("behind", 600, 1_500),
     )
     return ObstructionMap([Obstruction("t", roads=roads)])
 
@@ -44,6 +45,13 @@ def drive(begins_s: int, near_mps: float, to_m: float = -1.0) -> list[Fix]:
         fixes.append(fix(second, x, 0, speed))
         x, second = x + speed, second + 1
     return fixes
+
+
+def through(speed_mps: float, stop_s: int = 0) -> list[Fix]:
+    """Drive through the tunnel at this speed, and stop inside for so long."""
+    before = drive(_EIGHT, _LIMIT_MPS)
+    comes_s = (before[-1].time_ms - START_MS) // 1_000 + round(600 / speed_mps) + stop_s
+    return [*before, *(fix(comes_s + n, 610 + _LIMIT_MPS * n, 0, _LIMIT_MPS) for n in range(30))]
 
 
 def habits(begins_s: int, near_mps: float, known: ObstructionMap) -> Habits:
@@ -111,6 +119,26 @@ def test_who_stops_on_a_road_or_leaves_a_gap_says_nothing_of_its_pace() -> None:
     assert driven.further("a", 1.0, 0.0, stands=True).pace is None
     assert driven.further("a", 60.0, 6.0, stands=False) == driven
     assert driven.further("b", 1.0, 1.0, stands=False).pace is None
+
+
+@pytest.mark.parametrize(
+    ("fixes", "percent"), [(through(_LIMIT_MPS), 100), (through(_SLOW_MPS), 50)]
+)
+def test_the_pace_inside_is_that_of_the_time_from_portal_to_portal(
+    fixes: list[Fix], percent: int
+) -> None:
+    predictor = after(fixes, approach())
+    predictor.end_drive()
+    (remembered,) = predictor.habits.drives
+    assert remembered.roads == ("far", "near", "inside", "behind")
+    assert remembered.paces[2] == pytest.approx(percent, abs=6)
+
+
+def test_who_is_held_up_inside_says_nothing_of_its_pace() -> None:
+    predictor = after(through(_LIMIT_MPS, stop_s=60), approach())
+    predictor.end_drive()
+    (remembered,) = predictor.habits.drives
+    assert remembered.paces[2] == 0
 
 
 def test_the_same_drive_at_another_hour_is_another_drive() -> None:
