@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint format bench fuzz interop explore site lock clean
 
 PYTHON := .venv/bin/python
+# Containers often set it. Without compiled files each of the many processes that the tests start
+# compiles what it imports anew: 15 s of processor time for pytest's alone.
+unexport PYTHONDONTWRITEBYTECODE
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SKIPPED := $(abspath $(TARGET))/skipped.txt
 # About how long `make explore` runs its cases.
