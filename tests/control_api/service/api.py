@@ -115,9 +115,10 @@ class Api:
             assert caller is not None
             assert await revoke_token(connection, caller.credential.id, now_ms())
 
-    def replica(self) -> Api:
-        """Return another service over the same database."""
-        return Api(self._runner, Database(self.database.url), Settings())
+    def replica(self, url: str | None = None) -> Api:
+        """Return another service in the same event loop, over the same database or another."""
+        of = self.database.url if url is None else database_url(url)
+        return Api(self._runner, Database(of), Settings())
 
     def headers(self, caller: str | None) -> dict[str, str]:
         """Return the header that says who asks: one of `tokens`, or a token itself."""

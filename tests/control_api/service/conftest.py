@@ -60,7 +60,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database that has the schema."""
-    return _migrated(request, tmp_path)
+    return migrated(request, request.param, tmp_path)
 
 
 @pytest.fixture
@@ -78,13 +78,14 @@ def unchanged(
 
     What is refused needs no service of its own: each case shows itself that nothing came of it.
     """
-    with _with_a_beam(_migrated(request, tmp_path_factory.mktemp("unchanged"))) as running:
+    folder = tmp_path_factory.mktemp("unchanged")
+    with _with_a_beam(migrated(request, request.param, folder)) as running:
         yield running
 
 
-def _migrated(request: pytest.FixtureRequest, folder: Path) -> str:
-    """Copy a database that has the schema; return the copy's URL."""
-    if request.param == "sqlite":
+def migrated(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
+    """Copy a database of a kind that has the schema; return the copy's URL."""
+    if kind == "sqlite":
         path = folder / "control.db"
         shutil.copy(request.getfixturevalue("migrated_sqlite"), path)
         return f"sqlite:///{path}"
