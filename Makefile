@@ -70,8 +70,11 @@ demo: build
 
 test: test-rust test-console test-python skipped
 
+# No documentation holds an example to run, and clippy compiles the programs in examples/: without
+# both, rustdoc need not run over each of the libraries, and nothing is linked that no test starts.
 test-rust: setup
-	$(call timed,Rust tests (first time: some minutes to compile),rm -f $(SKIPPED) && UNDERPASS_SKIPPED=$(SKIPPED) cargo test --locked --workspace)
+	$(call timed,Rust tests (first time: some minutes to compile),rm -f $(SKIPPED) && \
+	    UNDERPASS_SKIPPED=$(SKIPPED) cargo test --locked --workspace --lib --bins --tests)
 	@$(MAKE) --no-print-directory skipped
 
 # What could not run here and why, of the last Rust tests; pytest tells its own.
