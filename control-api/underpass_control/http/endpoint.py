@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -418,9 +419,20 @@ def _schema(
     model: type[BaseModel], schemas: dict[str, Any], *, by_name: bool = True
 ) -> dict[str, Any]:
     """Return a model's schema: a reference to it among `schemas`, or the schema itself."""
-    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(schema.pop("$defs", {}))
+    schema, parts = _schema_of(model)
+    schemas.update(parts)
     if not by_name:
         return schema
     schemas[model.__name__] = schema
     return {"$ref": f"#/components/schemas/{model.__name__}"}
+
+
+@cache
+def _schema_of(model: type[BaseModel]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a model's own schema, and those it refers to; made once, as many operations share it.
+
+    Both are in documents already: they are never changed.
+    """
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    parts = schema.pop("$defs", {})
+    return schema, parts

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from aiohttp import DummyCookieJar
 from aiohttp.test_utils import TestClient, TestServer
 from multidict import CIMultiDictProxy
+from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.access.lookup import find_caller
 from underpass_control.access.tokens import create_token, revoke_token
 from underpass_control.roles import Role
@@ -75,15 +76,16 @@ class Api:
             TestServer(self.service.application()), cookie_jar=DummyCookieJar()
         )
         await self.client.start_server()
-        for name, role, node in (
-            ("viewer", Role.VIEWER, None),
-            ("operator", Role.OPERATOR, None),
-            ("administrator", Role.ADMINISTRATOR, None),
-            ("gateway", Role.GATEWAY, 1),
-            ("first", Role.TERMINAL, FIRST),
-            ("second", Role.TERMINAL, SECOND),
-        ):
-            self.tokens[name] = await self.token(role, node)
+        async with self.database.transaction() as connection:
+            for name, role, node in (
+                ("viewer", Role.VIEWER, None),
+                ("operator", Role.OPERATOR, None),
+                ("administrator", Role.ADMINISTRATOR, None),
+                ("gateway", Role.GATEWAY, 1),
+                ("first", Role.TERMINAL, FIRST),
+                ("second", Role.TERMINAL, SECOND),
+            ):
+                self.tokens[name] = await _token(connection, role, node, now_ms(), None, None)
 
     async def token(
         self,
@@ -97,16 +99,7 @@ class Api:
         """Make a token."""
         created_ms = now_ms() if created_ms is None else created_ms
         async with self.database.transaction() as connection:
-            _, text = await create_token(
-                connection,
-                name=f"the tests' {role}",
-                role=role,
-                node=node,
-                now_ms=created_ms,
-                expires_ms=expires_ms,
-                tenant=tenant,
-            )
-        return text
+            return await _token(connection, role, node, created_ms, expires_ms, tenant)
 
     async def revoke(self, token: str) -> None:
         """Revoke a token, as the command line does: the service is not told."""
@@ -115,9 +108,10 @@ class Api:
             assert caller is not None
             assert await revoke_token(connection, caller.credential.id, now_ms())
 
-    def replica(self) -> Api:
-        """Return another service over the same database."""
-        return Api(self._runner, Database(self.database.url), Settings())
+    def replica(self, url: str | None = None) -> Api:
+        """Return another service in the same event loop, over the same database or another."""
+        of = self.database.url if url is None else database_url(url)
+        return Api(self._runner, Database(of), Settings())
 
     def headers(self, caller: str | None) -> dict[str, str]:
         """Return the header that says who asks: one of `tokens`, or a token itself."""
@@ -161,6 +155,26 @@ class Api:
         for node in (FIRST, SECOND):
             terminal = {"beam": "ku-1", "name": f"vehicle {node}"}
             assert self.call("PUT", f"/v1/terminals/{node}", terminal).status == 201
+
+
+async def _token(
+    connection: AsyncConnection,
+    role: Role,
+    node: int | None,
+    created_ms: int,
+    expires_ms: int | None,
+    tenant: str | None,
+) -> str:
+    _, text = await create_token(
+        connection,
+        name=f"the tests' {role}",
+        role=role,
+        node=node,
+        now_ms=created_ms,
+        expires_ms=expires_ms,
+        tenant=tenant,
+    )
+    return text
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,33 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database that has the schema."""
-    if request.param == "sqlite":
-        path = tmp_path / "control.db"
+    return migrated(request, request.param, tmp_path)
+
+
+@pytest.fixture
+def api(url: str) -> Iterator[Api]:
+    """The service over it, with a beam and two terminals; rollouts go on when a test says so."""
+    with _with_a_beam(url) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def unchanged(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Api]:
+    """The same, once for all tests of a file that leave it as they have found it.
+
+    What is refused needs no service of its own: each case shows itself that nothing came of it.
+    """
+    folder = tmp_path_factory.mktemp("unchanged")
+    with _with_a_beam(migrated(request, request.param, folder)) as running:
+        yield running
+
+
+def migrated(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
+    """Copy a database of a kind that has the schema; return the copy's URL."""
+    if kind == "sqlite":
+        path = folder / "control.db"
         shutil.copy(request.getfixturevalue("migrated_sqlite"), path)
         return f"sqlite:///{path}"
     template = request.getfixturevalue("migrated_postgres")
@@ -70,9 +96,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return server.url(name)
 
 
-@pytest.fixture
-def api(url: str) -> Iterator[Api]:
-    """The service over it, with a beam and two terminals; rollouts go on when a test says so."""
+@contextmanager
+def _with_a_beam(url: str) -> Iterator[Api]:
     with served(url, Settings(advance_rollouts_every_s=3_600)) as running:
         running.add_beam()
         yield running

@@ -59,8 +59,8 @@ def test_without_a_token_nothing_but_health_is_told(api: Api) -> None:
 
 
 @pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Basic YTpi", "Bearer upc_x", "upc_x"])
-def test_what_is_no_token_is_refused(api: Api, header: str) -> None:
-    assert api.get("/v1/beams", caller=None, headers={"Authorization": header}).status == 401
+def test_what_is_no_token_is_refused(unchanged: Api, header: str) -> None:
+    assert unchanged.get("/v1/beams", caller=None, headers={"Authorization": header}).status == 401
 
 
 def test_an_expired_token_is_refused(api: Api) -> None:

@@ -294,9 +294,11 @@ def test_of_many_at_once_one_is_taken(api: Api) -> None:
         ({"kind": "freeze", "beam": "ku-1", "until": "2100-01-01T00:00:00Z"}, "further ahead"),
     ],
 )
-def test_what_does_not_belong_together_is_told(api: Api, body: dict[str, Any], detail: str) -> None:
+def test_what_does_not_belong_together_is_told(
+    unchanged: Api, body: dict[str, Any], detail: str
+) -> None:
     given = {**body, "until": at(60_000)} if body.get("until") == "+" else body
-    refused = api.call("POST", PATH, given)
+    refused = unchanged.call("POST", PATH, given)
     assert refused.status == 422
     assert detail in refused.text
 

@@ -255,8 +255,10 @@ def test_fairness_is_jains_index_of_what_was_sent_and_of_it_by_weight(api: Api) 
         ("since=now", 400),
     ],
 )
-def test_ranges_that_are_none_or_too_long_are_refused(api: Api, query: str, status: int) -> None:
-    refused = api.get(f"/v1/beams/ku-1/fairness?{query}")
+def test_ranges_that_are_none_or_too_long_are_refused(
+    unchanged: Api, query: str, status: int
+) -> None:
+    refused = unchanged.get(f"/v1/beams/ku-1/fairness?{query}")
     assert refused.status == status
     assert refused.problem
 

@@ -151,9 +151,9 @@ def test_a_terminal_announces_and_reads_its_own_only(api: Api) -> None:
         {"obstruction": "a\0b"},
     ],
 )
-def test_impossible_announcements_are_refused(api: Api, members: dict[str, object]) -> None:
+def test_impossible_announcements_are_refused(unchanged: Api, members: dict[str, object]) -> None:
     body = {"entry": moment(now_ms()), "duration_ms": 1_000, "confidence": 0.5, **members}
-    assert api.call("POST", ANNOUNCED, body).status == 422
+    assert unchanged.call("POST", ANNOUNCED, body).status == 422
     made = report(
         "announcement",
         announced_ms=now_ms(),
@@ -161,9 +161,9 @@ def test_impossible_announcements_are_refused(api: Api, members: dict[str, objec
         duration_ms=1_000,
         confidence=0.5,
     )
-    (refused,) = api.call("POST", "/v1/reports", envelope(entry(made))).json["refused"]
+    (refused,) = unchanged.call("POST", "/v1/reports", envelope(entry(made))).json["refused"]
     assert "hour" in refused["detail"]
-    assert api.get(ANNOUNCED).json == {"announcements": []}
+    assert unchanged.get(ANNOUNCED).json == {"announcements": []}
 
 
 def test_a_route_is_set_read_and_forgotten(api: Api) -> None:
@@ -189,9 +189,9 @@ def test_a_route_is_set_read_and_forgotten(api: Api) -> None:
     "coordinates",
     [[[7.5, 46.5]], [[7.5, 46.5]] * 2, [[7.5, 95], [7.6, 46]], [[1], [2]], [[1, 2]] * 10_001],
 )
-def test_what_is_no_line_is_no_route(api: Api, coordinates: list[list[float]]) -> None:
+def test_what_is_no_line_is_no_route(unchanged: Api, coordinates: list[list[float]]) -> None:
     body = {"type": "LineString", "coordinates": coordinates}
-    assert api.call("PUT", ROUTE, body).status == 422
+    assert unchanged.call("PUT", ROUTE, body).status == 422
 
 
 def test_an_operator_names_the_gateway_and_what_is_heard_stays(api: Api) -> None:

@@ -77,12 +77,12 @@ BAD = [
 
 
 @pytest.mark.parametrize(("bad", "reason"), BAD)
-def test_a_bad_feature_leaves_the_map_as_it_was(api: Api, bad: str, reason: str) -> None:
-    assert put(api, "town", tunnel("old")).status == 200
-    refused = put(api, "town", *([tunnel("a")] if bad else []), bad)
+def test_a_bad_feature_leaves_the_map_as_it_was(unchanged: Api, bad: str, reason: str) -> None:
+    assert put(unchanged, "town", tunnel("old")).status == 200
+    refused = put(unchanged, "town", *([tunnel("a")] if bad else []), bad)
     assert (refused.status, reason in refused.problem) == (422, True), refused.text
     assert len(refused.text) < 600
-    assert ids(api) == ["old"]
+    assert ids(unchanged) == ["old"]
 
 
 def test_a_map_that_is_too_large_is_refused_before_it_is_kept(

@@ -78,11 +78,11 @@ def test_an_id_with_a_slash_is_deleted(api: Api) -> None:
         {"type": "Thing"},
     ],
 )
-def test_malformed_geojson_is_refused_whole(api: Api, wrong: dict[str, Any]) -> None:
-    refused = api.call("POST", PATH, collection(feature("good"), feature("bad") | wrong))
+def test_malformed_geojson_is_refused_whole(unchanged: Api, wrong: dict[str, Any]) -> None:
+    refused = unchanged.call("POST", PATH, collection(feature("good"), feature("bad") | wrong))
     assert refused.status == 422
     assert refused.problem
-    assert ids(api) == []
+    assert ids(unchanged) == []
 
 
 def test_only_operators_set_obstructions(api: Api) -> None:

@@ -64,13 +64,13 @@ def test_pages_hold_all_terminals_once(api: Api) -> None:
     "cursor",
     ["x", "%00", "bnVsbA", "MQ", "InUwMDAwIg", "eyJhIjoxfQ", "Ilx1MDAwMCI", "9" * 200, "W" * 200],
 )
-def test_a_foreign_cursor_is_refused(api: Api, cursor: str) -> None:
+def test_a_foreign_cursor_is_refused(unchanged: Api, cursor: str) -> None:
     for path in ("/v1/beams", f"/v1/terminals/{FIRST}/positions"):
-        answer = api.get(f"{path}?cursor={cursor}")
+        answer = unchanged.get(f"{path}?cursor={cursor}")
         assert answer.status in (200, 400)
     # A number is none of a beam's cursors, and a text none of a track's.
-    assert api.get("/v1/beams?cursor=MQ").status == 400
-    assert api.get(f"/v1/terminals/{FIRST}/positions?cursor=ImEi").status == 400
+    assert unchanged.get("/v1/beams?cursor=MQ").status == 400
+    assert unchanged.get(f"/v1/terminals/{FIRST}/positions?cursor=ImEi").status == 400
 
 
 def test_an_etag_saves_the_answer_while_nothing_changes(api: Api) -> None:
@@ -126,8 +126,8 @@ def test_a_beam_that_many_make_at_once_is_made_once(api: Api) -> None:
         ({"naem": "Ka"}, "/naem"),
     ],
 )
-def test_a_wrong_member_is_named(api: Api, change: dict[str, object], pointer: str) -> None:
-    refused = api.call("PUT", "/v1/beams/ka-2", {**BEAM, **change})
+def test_a_wrong_member_is_named(unchanged: Api, change: dict[str, object], pointer: str) -> None:
+    refused = unchanged.call("PUT", "/v1/beams/ka-2", {**BEAM, **change})
     assert refused.status == 422
     assert refused.problem
     assert refused.json["errors"][0]["pointer"] == pointer
@@ -147,9 +147,9 @@ def test_a_wrong_member_is_named(api: Api, change: dict[str, object], pointer: s
     ],
 )
 def test_what_is_no_beam_is_refused(
-    api: Api, body: str | bytes, content_type: str, status: int
+    unchanged: Api, body: str | bytes, content_type: str, status: int
 ) -> None:
-    refused = api.call("PUT", "/v1/beams/ka-2", body, content_type=content_type)
+    refused = unchanged.call("PUT", "/v1/beams/ka-2", body, content_type=content_type)
     assert refused.status == status
     assert refused.problem
 
@@ -164,8 +164,8 @@ def test_what_is_no_beam_is_refused(
         (f"/v1/terminals/{10**30}", 404),
     ],
 )
-def test_a_terminal_is_a_node_number(api: Api, path: str, status: int) -> None:
-    assert api.call("PUT", path, {"beam": "ku-1", "name": "x"}).status == status
+def test_a_terminal_is_a_node_number(unchanged: Api, path: str, status: int) -> None:
+    assert unchanged.call("PUT", path, {"beam": "ku-1", "name": "x"}).status == status
 
 
 def test_bounds_of_a_rate_are_in_order(api: Api) -> None:

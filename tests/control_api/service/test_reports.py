@@ -303,9 +303,9 @@ def test_a_bad_report_is_refused_alone(api: Api) -> None:
         (HUB, report("position", longitude=7.5, latitude=46.5)),
     ],
 )
-def test_nobody_speaks_for_another(api: Api, node: int, made: dict[str, object]) -> None:
-    assert refusal(api, made, node)
-    assert states(api) == {}
+def test_nobody_speaks_for_another(unchanged: Api, node: int, made: dict[str, object]) -> None:
+    assert refusal(unchanged, made, node)
+    assert states(unchanged) == {}
 
 
 def test_a_gateway_posts_as_itself_only(api: Api) -> None:
@@ -336,8 +336,8 @@ def test_links_to_strangers_are_passed_over(api: Api) -> None:
         {"reports": [{}] * 1_001},
     ],
 )
-def test_what_is_no_post_is_refused_whole(api: Api, members: dict[str, object]) -> None:
-    refused = api.call("POST", "/v1/reports", {**envelope(), **members}, caller="gateway")
+def test_what_is_no_post_is_refused_whole(unchanged: Api, members: dict[str, object]) -> None:
+    refused = unchanged.call("POST", "/v1/reports", {**envelope(), **members}, caller="gateway")
     assert refused.status == 422
 
 
@@ -364,15 +364,15 @@ def test_a_post_of_too_many_links_is_refused_whole(api: Api) -> None:
         {"plan_version": True},
     ],
 )
-def test_impossible_links_are_refused(api: Api, members: dict[str, Any]) -> None:
+def test_impossible_links_are_refused(unchanged: Api, members: dict[str, Any]) -> None:
     body = envelope(entry(status(link(**members))))
-    reply = api.call("POST", "/v1/reports", body, caller="gateway")
+    reply = unchanged.call("POST", "/v1/reports", body, caller="gateway")
     if reply.status == 200:
         assert next(iter(members)) in reply.json["refused"][0]["detail"]
     else:
         # NaN is not even JSON.
         assert reply.status == 400
-    assert states(api) == {}
+    assert states(unchanged) == {}
 
 
 def test_the_longest_names_are_taken_and_told(api: Api) -> None:

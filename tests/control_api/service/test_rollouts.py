@@ -396,10 +396,10 @@ def test_who_has_not_seen_the_last_change_is_told(api: Api) -> None:
     ],
 )
 def test_what_is_none_is_refused_and_nothing_is_made(
-    api: Api, body: dict[str, Any], status: int
+    unchanged: Api, body: dict[str, Any], status: int
 ) -> None:
-    assert api.call("POST", "/v1/rollouts", {**_TERMS, **body}).status == status
-    assert api.get("/v1/rollouts").json["rollouts"] == []
+    assert unchanged.call("POST", "/v1/rollouts", {**_TERMS, **body}).status == status
+    assert unchanged.get("/v1/rollouts").json["rollouts"] == []
 
 
 def test_by_a_tag_and_nothing_at_all_is_set(api: Api) -> None:

@@ -118,13 +118,13 @@ def test_whoever_has_not_seen_the_last_change_is_told(api: Api) -> None:
         {"provider": {"may_set": ["path"]}},
     ],
 )
-def test_what_no_node_takes_is_refused_here(api: Api, body: dict[str, Any]) -> None:
+def test_what_no_node_takes_is_refused_here(unchanged: Api, body: dict[str, Any]) -> None:
     async def run() -> None:
-        status, _ = await _put(api, body)
+        status, _ = await _put(unchanged, body)
         assert status == 422
-        assert (await api.ask("GET", _PATH)).status == 404
+        assert (await unchanged.ask("GET", _PATH)).status == 404
 
-    api.run(run())
+    unchanged.run(run())
 
 
 def test_a_gateway_is_sent_what_is_set_of_its_terminals_and_no_others(api: Api) -> None:
@@ -242,13 +242,13 @@ def test_a_gateway_is_sent_its_own_settings_and_says_what_becomes_of_them(api: A
         {"listeners": []},
     ],
 )
-def test_what_no_gateway_takes_is_refused_here(api: Api, body: dict[str, Any]) -> None:
+def test_what_no_gateway_takes_is_refused_here(unchanged: Api, body: dict[str, Any]) -> None:
     async def run() -> None:
-        assert (await api.ask("PUT", _OF_HUB, body)).status == 422
-        assert (await api.ask("GET", _OF_HUB)).status == 404
+        assert (await unchanged.ask("PUT", _OF_HUB, body)).status == 422
+        assert (await unchanged.ask("GET", _OF_HUB)).status == 404
         no_node = "/v1/gateways/0/settings"
-        assert (await api.ask("PUT", no_node, {})).status == 404
+        assert (await unchanged.ask("PUT", no_node, {})).status == 404
         # Nor has a terminal any terminals.
-        assert (await api.ask("PUT", _PATH, _HUB_BODY)).status == 422
+        assert (await unchanged.ask("PUT", _PATH, _HUB_BODY)).status == 422
 
-    api.run(run())
+    unchanged.run(run())

@@ -90,9 +90,9 @@ def test_a_running_slice_is_not_ended_by_a_report(api: Api, agent: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["-a", "A", "a.b", "a_b", "a" * 32, "a%20b", "%24a", "1a", "a-"])
-def test_a_name_becomes_a_folder_and_a_project_and_is_checked(api: Api, name: str) -> None:
-    assert api.call("PUT", f"/v1/slices/{name}", vehicle()).status == 422
-    assert api.get("/v1/slices").json["slices"] == []
+def test_a_name_becomes_a_folder_and_a_project_and_is_checked(unchanged: Api, name: str) -> None:
+    assert unchanged.call("PUT", f"/v1/slices/{name}", vehicle()).status == 422
+    assert unchanged.get("/v1/slices").json["slices"] == []
 
 
 def test_what_cannot_be_is_refused_with_its_reason(api: Api) -> None:

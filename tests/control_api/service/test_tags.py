@@ -59,12 +59,14 @@ def test_setting_a_terminal_keeps_its_tags_and_setting_tags_its_settings(api: Ap
         [f"tag {n}" for n in range(11)],
     ],
 )  # fmt: skip
-def test_what_is_no_tag_is_refused_and_nothing_is_changed(api: Api, tags: list[object]) -> None:
-    assert put(api, FIRST, "a") == 200
-    answer = api.call("PUT", f"/v1/terminals/{FIRST}/tags", {"tags": tags})
+def test_what_is_no_tag_is_refused_and_nothing_is_changed(
+    unchanged: Api, tags: list[object]
+) -> None:
+    assert put(unchanged, FIRST, "a") == 200
+    answer = unchanged.call("PUT", f"/v1/terminals/{FIRST}/tags", {"tags": tags})
     assert answer.status == 422
-    assert api.get(f"/v1/terminals/{FIRST}").json["tags"] == ["a"]
-    assert put(api, 99, "a") == 404
+    assert unchanged.get(f"/v1/terminals/{FIRST}").json["tags"] == ["a"]
+    assert put(unchanged, 99, "a") == 404
 
 
 def test_the_longest_tags_fit_the_event_that_tells_of_them(api: Api) -> None:

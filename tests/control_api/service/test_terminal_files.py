@@ -118,8 +118,10 @@ def test_one_bad_line_leaves_all_as_it_was_and_each_is_told(api: Api) -> None:
         ("node,tags", f"{FIRST},{';'.join(f'tag {n}' for n in range(11))}", "tags"),
     ],
 )
-def test_values_that_a_terminal_may_not_have(api: Api, header: str, line: str, reason: str) -> None:
-    seen = preview(api, csv(line, header=header)).json
+def test_values_that_a_terminal_may_not_have(
+    unchanged: Api, header: str, line: str, reason: str
+) -> None:
+    seen = preview(unchanged, csv(line, header=header)).json
     assert seen["wrong"] == 1
     assert reason in seen["flaws"][0]["reason"]
 
@@ -209,7 +211,9 @@ def test_a_tenant_downloads_its_own_vehicles_and_takes_no_file(api: Api) -> None
 
 
 @pytest.mark.parametrize("ask", [preview, take])
-def test_another_kind_of_file_is_refused(api: Api, ask: Callable[[Api, bytes], Reply]) -> None:
-    assert ask(api, b"PK\x03\x04\x00\xff").status == 422
-    wrong = api.call("PUT", FILE, "{}", content_type="application/json")
+def test_another_kind_of_file_is_refused(
+    unchanged: Api, ask: Callable[[Api, bytes], Reply]
+) -> None:
+    assert ask(unchanged, b"PK\x03\x04\x00\xff").status == 422
+    wrong = unchanged.call("PUT", FILE, "{}", content_type="application/json")
     assert wrong.status == 415

@@ -182,8 +182,8 @@ def test_a_browser_asks_again_for_nothing_that_has_not_changed(api: Api) -> None
 @pytest.mark.parametrize(
     "path", ["15/0/0", "3/8/0", "3/0/8", "-1/0/0", "3/1.5/0", "x/0/0", "5/" + "9" * 40 + "/0"]
 )
-def test_what_is_no_tile_of_any_map_is_not_found(api: Api, path: str) -> None:
-    assert api.get(f"/v1/maps/town/tiles/{path}").status == 404
+def test_what_is_no_tile_of_any_map_is_not_found(unchanged: Api, path: str) -> None:
+    assert unchanged.get(f"/v1/maps/town/tiles/{path}").status == 404
 
 
 def test_a_tile_of_no_map_is_empty_and_no_error(api: Api) -> None:
@@ -230,17 +230,19 @@ BAD = [
 
 
 @pytest.mark.parametrize(("bad", "reason"), BAD, ids=[str(n) for n in range(len(BAD))])
-def test_a_bad_tile_leaves_the_map_s_tiles_as_they_were(api: Api, bad: bytes, reason: str) -> None:
-    set_tiles(api, "town", (5, 1, 1), name="old")
-    before = described(api)
+def test_a_bad_tile_leaves_the_map_s_tiles_as_they_were(
+    unchanged: Api, bad: bytes, reason: str
+) -> None:
+    set_tiles(unchanged, "town", (5, 1, 1), name="old")
+    before = described(unchanged)
     good = [text([5, 1, 1], content("new"))] if bad else []
-    refused = send(api, "town", *good, bad)
+    refused = send(unchanged, "town", *good, bad)
     assert (refused.status, reason in refused.problem) == (422, True), refused.text
     assert len(refused.text) < 600
-    assert described(api) == before
-    assert names(api, "/v1/maps/town/tiles/5/1/1") == ["old"]
-    api.run(prune(api.database, tilesets.prune, 0))
-    assert stored(api) == (1, 1)
+    assert described(unchanged) == before
+    assert names(unchanged, "/v1/maps/town/tiles/5/1/1") == ["old"]
+    unchanged.run(prune(unchanged.database, tilesets.prune, 0))
+    assert stored(unchanged) == (1, 1)
 
 
 def test_what_is_too_large_or_stands_still_is_refused(

@@ -1,14 +1,20 @@
-//! A node of several agents, each with a part of the neighbours.
+//! Agents side by side: what a node does with bundles, its neighbours' and its own.
+//!
+//! One program: each links all that the crate needs.
 
-#[path = "../net/mod.rs"]
+mod authority;
+mod bibe;
+mod bounded;
+mod clauses;
+mod conservation;
+mod custody;
+mod documented;
+mod fragments;
+mod hops;
+mod hostile;
+mod long;
 mod net;
-
-mod ahead;
-mod disk;
-mod hub;
-mod names;
-mod relayed;
-mod rerouted;
-mod schedules;
-mod shares;
-mod terminals;
+mod order;
+mod planned;
+mod several;
+mod vectors;

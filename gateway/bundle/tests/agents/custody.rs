@@ -1,0 +1,488 @@
+//! Custody between agents, step by step.
+
+use std::time::Duration;
+
+use crate::net::{BULK, Net, SERVICE, node, payload};
+use bytes::Bytes;
+use underpass_bundle::wire::{CodePoints, CustodyDialect, ipn};
+use underpass_bundle::{
+    Agent, CustodyTimer, Event, Forgery, NeighbourId, Reject, ReportRequest, Route, Send, SendError,
+};
+use underpass_cla::{Class, Outcome, Refusal};
+
+fn pair() -> Net {
+    Net::new(vec![Agent::new(node(1)), Agent::new(node(2))])
+}
+
+#[test]
+fn the_cls_acknowledgement_alone_releases_nothing() {
+    let mut net = pair();
+    let id = net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    net.finish(0, &offer, Outcome::Acknowledged);
+    assert_eq!(net.released(0), []);
+    net.pass(Duration::from_millis(100));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0), [id]);
+    assert_eq!(net.delivered(1), [&b"data"[..]]);
+    assert_eq!(net.agents[0].custody(net.now).used_bytes, 0);
+}
+
+#[test]
+fn a_broken_session_offers_the_bundle_again_at_once() {
+    let mut net = pair();
+    net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    assert!(!net.agents[0].has_pending(NeighbourId(2), BULK));
+    net.finish(0, &offer, Outcome::Broken { acknowledged: 3 });
+    let again = net.offer(0, 2).unwrap();
+    assert!(again.again);
+    assert_eq!(again.id, offer.id);
+}
+
+#[test]
+fn retransmissions_go_before_new_bundles() {
+    let mut net = pair();
+    net.send(0, 2, b"first").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    let second = net.send(0, 2, b"second").unwrap();
+    net.finish(0, &offer, Outcome::Broken { acknowledged: 0 });
+    assert_eq!(net.offer(0, 2).unwrap().id, offer.id);
+    assert_eq!(net.offer(0, 2).unwrap().id, second);
+}
+
+#[test]
+fn the_custody_timer_runs_only_after_the_cl_has_finished() {
+    let mut net = pair();
+    net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.pass(Duration::from_secs(3600));
+    assert!(net.offer(0, 2).is_none());
+    net.finish(0, &offer, Outcome::Acknowledged);
+    net.pass(CustodyTimer::default().initial);
+    assert!(net.offer(0, 2).unwrap().again);
+}
+
+#[test]
+fn blocked_path_keeps_custody_until_signal() {
+    let mut net = pair();
+    let id = net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    net.finish(0, &offer, Outcome::Acknowledged);
+    let now = net.now;
+    net.agents[0].neighbour_down(now, NeighbourId(2));
+    net.pass(Duration::from_secs(600));
+    assert!(net.offer(0, 2).is_none(), "no timer fires while it is down");
+    assert_eq!(net.agents[0].custody(net.now).bundles, 1);
+    let now = net.now;
+    net.agents[0].neighbour_up(now, NeighbourId(2));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0), [id]);
+}
+
+#[test]
+fn a_lost_signal_is_healed_by_the_duplicate() {
+    let mut net = pair();
+    let id = net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    net.finish(0, &offer, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(100));
+    let lost = net.agents[1].next_for(net.now, NeighbourId(1), Class::SIGNALLING, u64::MAX);
+    net.finish(1, &lost.unwrap(), Outcome::Acknowledged);
+    net.pass(Duration::from_secs(3));
+    let again = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &again);
+    net.finish(0, &again, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(100));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0), [id]);
+    assert_eq!(net.delivered(1).len(), 1, "delivered once");
+}
+
+/// A pair whose second node's service confirms.
+fn confirming_pair() -> Net {
+    let mut second = node(2);
+    second.confirming.insert(SERVICE);
+    Net::new(vec![Agent::new(node(1)), Agent::new(second)])
+}
+
+#[test]
+fn custody_of_an_unconfirmed_bundle_stays_with_the_sender() {
+    let mut net = confirming_pair();
+    let id = net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    net.finish(0, &offer, Outcome::Acknowledged);
+    let deliveries = net.deliveries(1);
+    let [delivery] = &deliveries[..] else {
+        panic!("delivered once: {deliveries:?}");
+    };
+    net.pass(Duration::from_secs(3));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0), []);
+    // The custody timer's duplicate is neither delivered nor answered.
+    let again = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &again);
+    net.finish(0, &again, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(100));
+    net.carry_signals(1, 0);
+    assert_eq!((net.released(0), net.delivered(1).len()), (vec![], 0));
+    let now = net.now;
+    net.agents[1].confirm(now, delivery.ticket.unwrap());
+    net.pass(Duration::from_millis(100));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0), [id]);
+}
+
+#[test]
+fn what_was_not_confirmed_before_the_end_of_the_process_is_delivered_again() {
+    let mut net = confirming_pair();
+    net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    net.finish(0, &offer, Outcome::Acknowledged);
+    assert_eq!(net.delivered(1).len(), 1);
+    let mut restarted = node(2);
+    restarted.confirming.insert(SERVICE);
+    restarted.run_nonce += 1;
+    net.agents[1] = Agent::new(restarted);
+    let now = net.now;
+    net.agents[1].neighbour_up(now, NeighbourId(1));
+    net.agents[0].neighbour_down(now, NeighbourId(2));
+    net.agents[0].neighbour_up(now, NeighbourId(2));
+    net.pass(Duration::from_secs(3));
+    let again = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &again);
+    assert_eq!(net.delivered(1), [&b"data"[..]]);
+}
+
+#[test]
+fn one_signal_covers_a_thousand_bundles() {
+    let mut net = pair();
+    for _ in 0..1000 {
+        net.send(0, 2, b"data").unwrap();
+        let offer = net.offer(0, 2).unwrap();
+        net.arrive(1, 1, &offer);
+        net.finish(0, &offer, Outcome::Acknowledged);
+    }
+    net.pass(Duration::from_millis(100));
+    let now = net.now;
+    let agent = &mut net.agents[1];
+    let signal = agent
+        .next_for(now, NeighbourId(1), Class::SIGNALLING, u64::MAX)
+        .unwrap();
+    assert!(signal.chunks.iter().map(Bytes::len).sum::<usize>() < 160);
+    assert!(!agent.has_pending(NeighbourId(1), Class::SIGNALLING));
+    net.arrive(0, 2, &signal);
+    assert_eq!(net.released(0).len(), 1000);
+}
+
+#[test]
+fn a_full_store_slows_the_source_and_refuses_the_peer() {
+    let mut small = node(2);
+    small.store_bytes = 10_000;
+    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(small)]);
+    assert!(!net.agents[1].room(9_500));
+    assert_eq!(net.send(1, 1, &[0; 9_500]), Err(SendError::NoRoom));
+    net.send(0, 2, &[0; 9_500]).unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    assert_eq!(net.try_arrive(1, 1, &offer), Err(Reject::NoResources));
+    net.finish(0, &offer, Outcome::Refused(Refusal::NoResources));
+    assert!(net.offer(0, 2).is_none(), "the neighbour is left in peace");
+    net.pass(Duration::from_secs(1));
+    assert!(net.offer(0, 2).unwrap().again);
+}
+
+#[test]
+fn a_signal_from_another_neighbour_releases_nothing() {
+    let mut net = Net::new(vec![
+        Agent::new(node(1)),
+        Agent::new(node(2)),
+        Agent::new(node(3)),
+    ]);
+    net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.finish(0, &offer, Outcome::Acknowledged);
+    net.arrive(1, 1, &offer);
+    net.pass(Duration::from_millis(100));
+    let now = net.now;
+    let signal = net.agents[1].next_for(now, NeighbourId(1), Class::SIGNALLING, u64::MAX);
+    let outcome = net.try_arrive(0, 3, &signal.unwrap());
+    assert_eq!(outcome, Err(Forgery::Source.into()));
+    assert_eq!(net.released(0), []);
+}
+
+#[test]
+fn an_unknown_service_refuses_custody_and_the_source_asks_again_later() {
+    let mut deaf = node(2);
+    deaf.services.clear();
+    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(deaf)]);
+    net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    net.finish(0, &offer, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(100));
+    net.carry_signals(1, 0);
+    assert!(net.offer(0, 2).is_none());
+    net.pass(Duration::from_secs(1));
+    assert!(net.offer(0, 2).unwrap().again);
+    assert_eq!(net.released(0), []);
+}
+
+#[test]
+fn lifetime_ends_by_age_and_gives_the_payload_back() {
+    let mut config = node(1);
+    config.lifetime = Duration::from_secs(5);
+    let mut net = Net::new(vec![Agent::new(config), Agent::new(node(2))]);
+    let id = net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.agents[0].set_clock(net.now, 1 << 40);
+    net.pass(Duration::from_secs(5));
+    let expired = net.events(0).into_iter().find_map(|event| match event {
+        Event::GivenUp { id, payload, .. } => Some((id, payload)),
+        _ => None,
+    });
+    assert_eq!(expired, Some((id, vec![Bytes::from_static(b"data")])));
+    net.finish(0, &offer, Outcome::Broken { acknowledged: 0 });
+    assert!(net.offer(0, 2).is_none());
+}
+
+#[test]
+fn a_relay_without_custody_passes_the_custodian_on() {
+    let relay = |take_custody| {
+        let mut relay = node(2);
+        relay.routes = vec![Route {
+            nodes: 3..=3,
+            neighbour: NeighbourId(3),
+            take_custody,
+        }];
+        let mut ends = [node(1), node(3)];
+        for (end, other) in ends.iter_mut().zip([3, 1]) {
+            end.routes = vec![Route {
+                nodes: other..=other,
+                neighbour: NeighbourId(2),
+                take_custody: true,
+            }];
+        }
+        let [one, three] = ends;
+        Net::new([one, relay, three].map(Agent::new).into())
+    };
+    for takes in [false, true] {
+        let mut net = relay(takes);
+        let id = net.send(0, 3, b"data").unwrap();
+        let offer = net.offer(0, 2).unwrap();
+        net.arrive(1, 1, &offer);
+        net.finish(0, &offer, Outcome::Acknowledged);
+        net.pass(Duration::from_millis(100));
+        net.carry_signals(1, 0);
+        let expected = if takes { vec![id] } else { vec![] };
+        assert_eq!(net.released(0), expected);
+        let offer = net.offer(1, 3).unwrap();
+        net.arrive(2, 2, &offer);
+        net.finish(1, &offer, Outcome::Acknowledged);
+        net.pass(Duration::from_millis(100));
+        net.carry_signals(2, 1);
+        net.carry_signals(1, 0);
+        let expected = if takes { vec![] } else { vec![id] };
+        assert_eq!(net.released(0), expected);
+        assert_eq!(net.delivered(2), [&b"data"[..]]);
+        for agent in &net.agents {
+            assert_eq!(agent.custody(net.now).bundles, 0);
+        }
+    }
+}
+
+#[test]
+fn payload_pieces_are_sent_untouched_and_received_in_place() {
+    let mut net = pair();
+    let pieces = vec![payload(b"one"), payload(b"two")];
+    let sent: Vec<_> = pieces.iter().map(|piece| piece.as_ptr()).collect();
+    net.send_pieces(0, 2, SERVICE, pieces).unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    let offered: Vec<_> = offer.chunks[1..3]
+        .iter()
+        .map(|piece| piece.as_ptr())
+        .collect();
+    assert_eq!(offered, sent);
+    let raw: Bytes = offer.chunks.concat().into();
+    let now = net.now;
+    net.agents[1]
+        .receive(now, NeighbourId(1), BULK, raw.clone())
+        .unwrap();
+    let delivered = net.deliveries(1).remove(0);
+    let inside = raw.as_ptr_range();
+    assert!(inside.contains(&delivered.payload.as_ptr()));
+    assert_eq!(&delivered.payload[..], b"onetwo");
+}
+
+#[test]
+fn a_store_full_of_own_bundles_still_takes_deliveries() {
+    let mut small = node(2);
+    small.store_bytes = 3_000;
+    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(small)]);
+    net.send(1, 1, &[0; 1_000]).unwrap();
+    assert!(net.send(1, 1, &[0; 1_000]).is_err());
+    net.send(0, 2, &[0; 1_000]).unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    assert_eq!(net.delivered(1).len(), 1);
+}
+
+#[test]
+fn a_routing_loop_never_makes_the_last_custodian_forget() {
+    // Node 2 sends what is for node 3 back to node 1 by way of node 4.
+    let route = |node, via| Route {
+        nodes: node..=node,
+        neighbour: NeighbourId(via),
+        take_custody: true,
+    };
+    let mut ring = [node(1), node(2), node(3), node(4)];
+    ring[0].routes = vec![route(3, 2)];
+    ring[1].routes = vec![route(3, 4)];
+    ring[3].routes = vec![route(3, 1), route(1, 2)];
+    let mut net = Net::new(ring.map(Agent::new).into());
+    net.send(0, 3, b"data").unwrap();
+    for (from, to) in [(0, 1), (1, 3), (3, 0)] {
+        let offer = net.offer(from, to as u64 + 1).unwrap();
+        let outcome = net.try_arrive(to, from as u64 + 1, &offer);
+        // Node 1 knows that its own bundle does not come from a neighbour.
+        let believed = if to == 0 {
+            Err(Forgery::Source.into())
+        } else {
+            Ok(())
+        };
+        assert_eq!(outcome, believed);
+        let refused = Outcome::Refused(Refusal::NotAcceptable);
+        let finished = outcome.map_or(refused, |()| Outcome::Acknowledged);
+        net.finish(from, &offer, finished);
+        net.pass(Duration::from_millis(100));
+        net.carry_signals(to, from);
+        let now = net.now;
+        let custodians = net.agents.iter().map(|agent| agent.custody(now).bundles);
+        assert_eq!(custodians.sum::<usize>(), 1, "{from} to {to}");
+    }
+}
+
+#[test]
+fn status_reports_come_when_asked_and_not_in_floods() {
+    let mut config = node(2);
+    config.status_reports_per_s = 5;
+    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(config)]);
+    for _ in 0..50 {
+        let send = Send {
+            destination: ipn(2, SERVICE),
+            service: SERVICE,
+            class: BULK,
+            payload: vec![payload(b"data")],
+            lifetime: None,
+            custody: false,
+            last: false,
+            label: 0,
+            reports: Some(ReportRequest {
+                to: ipn(1, 0),
+                reception: false,
+                forwarding: false,
+                delivery: true,
+                deletion: false,
+            }),
+        };
+        let now = net.now;
+        net.agents[0].send(now, send).unwrap();
+        let offer = net.offer(0, 2).unwrap();
+        net.arrive(1, 1, &offer);
+    }
+    let mut reports = 0;
+    while let Some(report) = net.offer(1, 1) {
+        net.arrive(0, 2, &report);
+        reports += 1;
+    }
+    assert_eq!(reports, 5);
+    let delivered = |event: &Event| match event {
+        Event::StatusReport { report, .. } => report.status_information[2].asserted,
+        _ => false,
+    };
+    assert_eq!(net.events(0).iter().filter(|e| delivered(e)).count(), 5);
+}
+
+#[test]
+fn a_bplib_custodian_is_answered_in_its_dialect() {
+    let mut bplib = node(1);
+    bplib.codes = CodePoints::of(CustodyDialect::Bplib);
+    let mut net = Net::new(vec![Agent::new(bplib), Agent::new(node(2))]);
+    let id = net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    net.finish(0, &offer, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(100));
+    let now = net.now;
+    let signal = net.agents[1]
+        .next_for(now, NeighbourId(1), Class::SIGNALLING, u64::MAX)
+        .unwrap();
+    // Array of two, record type 4, a map with one pair.
+    assert_eq!(&signal.chunks[1][..3], [0x82, 0x04, 0xA1]);
+    net.arrive(0, 2, &signal);
+    assert_eq!(net.released(0), [id]);
+}
+
+#[test]
+fn a_store_with_a_full_neighbour_is_woken_when_the_pause_ends() {
+    let mut net = pair();
+    net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.events(0);
+    net.finish(0, &offer, Outcome::Refused(Refusal::NoResources));
+    assert!(!net.agents[0].has_pending(NeighbourId(2), BULK));
+    net.pass(Duration::from_secs(1));
+    let woken = |event: &Event| matches!(event, Event::Woken { class: None, .. });
+    assert!(net.events(0).iter().any(woken));
+    assert!(net.agents[0].has_pending(NeighbourId(2), BULK));
+}
+
+#[test]
+fn for_a_neighbour_without_custody_this_node_has_it() {
+    // Nodes 1 and 4 know nothing of custody; 2 and 3 serve them.
+    let route = |to, via| Route {
+        nodes: to..=to,
+        neighbour: NeighbourId(via),
+        take_custody: true,
+    };
+    let [mut one, mut two, mut three, mut four] = [node(1), node(2), node(3), node(4)];
+    one.routes = vec![route(4, 2)];
+    two.routes = vec![route(4, 3)];
+    three.routes = vec![route(1, 2)];
+    four.routes = vec![route(1, 3)];
+    two.served = [NeighbourId(1)].into();
+    three.served = [NeighbourId(4)].into();
+    let mut net = Net::new([one, two, three, four].map(Agent::new).into());
+    let plain = Send {
+        destination: ipn(4, SERVICE),
+        service: SERVICE,
+        class: BULK,
+        payload: vec![payload(b"data")],
+        lifetime: None,
+        custody: false,
+        last: false,
+        label: 0,
+        reports: None,
+    };
+    net.agents[0].send(net.now, plain).unwrap();
+    for (from, to) in [(0, 2), (1, 3), (2, 4)] {
+        let offer = net.offer(from, to).unwrap();
+        let at = usize::try_from(to).unwrap() - 1;
+        net.arrive(at, from as u64 + 1, &offer);
+        net.finish(from, &offer, Outcome::Acknowledged);
+        if from == 1 {
+            let kept = net.agents[1].custody(net.now).bundles;
+            assert_eq!(kept, 1, "until it is signalled");
+            net.pass(Duration::from_millis(100));
+            net.carry_signals(2, 1);
+        }
+        assert_eq!(net.agents[from].custody(net.now).bundles, 0, "{from}");
+    }
+    assert_eq!(net.delivered(3), [&b"data"[..]]);
+    net.pass(Duration::from_secs(60));
+    assert!(net.offer(2, 4).is_none(), "it waits for no signal");
+}

@@ -1,0 +1,424 @@
+//! Payloads on disk: bundles that are sent and received with a handle instead of
+//! the bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::net::{BULK, Net, SERVICE, node};
+use bp7::primary::PrimaryBlock;
+use bytes::Bytes;
+use underpass_bundle::wire::{Bundle, Extension, LongDecoder, ipn};
+use underpass_bundle::{
+    Agent, Amount, Applications, Decoded, DeleteReason, Event, Forgery, Insecure, NeighbourId,
+    Offer, Reject, Relaying, Secured, Security, Send, SendError,
+};
+use underpass_cla::{Outcome, Refusal};
+use underpass_payloads::{Limits, PayloadFile, Payloads};
+
+const APPLICATION: u64 = 40;
+const BYTES: usize = 100_000;
+
+struct Files {
+    payloads: Arc<Payloads>,
+    _folder: tempfile::TempDir,
+}
+
+fn files() -> Files {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        quota_bytes: 1 << 20,
+        payload_bytes: 1 << 20,
+        leave_free_bytes: 0,
+    };
+    Files {
+        payloads: Payloads::open(folder.path(), limits).unwrap(),
+        _folder: folder,
+    }
+}
+
+impl Files {
+    fn write(&self, content: &[u8]) -> Arc<PayloadFile> {
+        let bytes = content.len() as u64;
+        let mut writer = self.payloads.reserve(1, bytes).unwrap().begin(bytes);
+        writer.as_mut().unwrap().write(content).unwrap();
+        writer.unwrap().finish().unwrap()
+    }
+}
+
+fn content() -> Vec<u8> {
+    (0..BYTES).map(|i| (i % 255) as u8).collect()
+}
+
+fn read(file: &PayloadFile) -> Vec<u8> {
+    let mut content = vec![0; BYTES];
+    file.read_at(&mut content, 0).unwrap();
+    content
+}
+
+/// Two nodes; the second one has applications.
+fn pair() -> Net {
+    let mut second = node(2);
+    let most = Amount {
+        bytes: 1 << 20,
+        bundles: 10,
+    };
+    let services = vec![APPLICATION..=APPLICATION];
+    let applications = Applications::new(services, [SERVICE].into(), None, most);
+    second.applications = Some(Arc::new(applications));
+    Net::new(vec![Agent::new(node(1)), Agent::new(second)])
+}
+
+fn to(node: u64, service: u64) -> Send {
+    Send {
+        destination: ipn(node, service),
+        service: SERVICE,
+        class: BULK,
+        payload: Vec::new(),
+        lifetime: None,
+        custody: false,
+        last: false,
+        label: 0,
+        reports: None,
+    }
+}
+
+/// The first node's next bundle by a session that takes files, or not.
+fn offer(net: &mut Net, takes_files: bool) -> Option<Offer> {
+    net.agents[0].set_takes_files(NeighbourId(2), BULK, takes_files);
+    net.offer(0, 2)
+}
+
+/// The bundle as it is sent.
+fn raw(offer: &Offer) -> Bytes {
+    let file = offer.file.as_ref().map(|file| read(file));
+    let (head, tail) = offer.chunks.split_first().unwrap();
+    [&head[..], &file.unwrap(), &tail.concat()].concat().into()
+}
+
+/// A long bundle as it is decoded.
+fn decoded(decoder: LongDecoder, files: &Files, raw: &Bytes) -> Decoded {
+    let mut decoder = decoder;
+    let mut payload = Vec::new();
+    for piece in raw.chunks(30_000) {
+        payload.extend(decoder.take(raw.slice_ref(piece)).unwrap());
+    }
+    let bundle = decoder.finish(files.write(&payload));
+    Decoded::long(raw.len() as u64, bundle)
+}
+
+/// Has the second node take a bundle as it takes long ones.
+fn arrive(net: &mut Net, files: &Files, raw: &Bytes) {
+    let decoder = net.agents[1].decoder().long().unwrap();
+    let decoded = decoded(decoder, files, raw);
+    let taken = net.agents[1].receive_decoded(net.now, NeighbourId(1), BULK, decoded);
+    taken.unwrap();
+}
+
+/// What the second node says of a bundle of its neighbour of which the payload has
+/// not come.
+fn judged(net: &mut Net, raw: &Bytes) -> Result<(), Reject> {
+    let mut decoder = net.agents[1].decoder().long().unwrap();
+    decoder.take(raw.slice(..500)).unwrap();
+    let (bundle, bytes) = decoder.opened().unwrap();
+    assert_eq!(bytes, BYTES as u64);
+    net.agents[1].judge_long(net.now, NeighbourId(1), BULK, bundle)
+}
+
+#[test]
+fn a_payload_on_disk_is_offered_only_where_it_can_be_sent_and_arrives_as_a_file() {
+    let (mut net, files) = (pair(), files());
+    let before = net.agents[0].quota_left_bytes(NeighbourId(2));
+    let file = files.write(&content());
+    let sent = net.agents[0].send_file(net.now, to(2, APPLICATION), file);
+    let sent = sent.unwrap();
+    assert!(before - net.agents[0].quota_left_bytes(NeighbourId(2)) < 10_000);
+    assert!(offer(&mut net, false).is_none());
+    // One behind it that is in memory does not wait for it.
+    net.send(0, 2, b"short").unwrap();
+    let short = offer(&mut net, false).unwrap();
+    assert!(short.file.is_none());
+    net.finish(0, &short, Outcome::Acknowledged);
+    let long = offer(&mut net, true).unwrap();
+    arrive(&mut net, &files, &raw(&long));
+    let delivery = net.deliveries(1).pop().unwrap();
+    assert!(
+        delivery.payload.is_empty() && delivery.ticket.is_none(),
+        "no custody"
+    );
+    assert!(read(&delivery.file.unwrap()) == content());
+    net.finish(0, &long, Outcome::Acknowledged);
+    drop(long);
+    assert_eq!(net.released(0), [sent]);
+    assert_eq!(files.payloads.used(), (0, 0));
+}
+
+#[test]
+fn under_custody_it_is_kept_until_the_application_has_it_and_the_signal_has_come() {
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    let send = Send {
+        custody: true,
+        ..to(2, APPLICATION)
+    };
+    let sent = net.agents[0].send_file(net.now, send, file).unwrap();
+    let long = offer(&mut net, true).unwrap();
+    arrive(&mut net, &files, &raw(&long));
+    net.finish(0, &long, Outcome::Acknowledged);
+    let delivery = net.deliveries(1).pop().unwrap();
+    assert!(read(&delivery.file.unwrap()) == content());
+    net.pass(Duration::from_millis(200));
+    net.carry_signals(1, 0);
+    assert!(net.released(0).is_empty(), "the application has not");
+    net.agents[1].confirm(net.now, delivery.ticket.unwrap());
+    net.pass(Duration::from_millis(200));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0), [sent]);
+    drop(long);
+    assert_eq!(files.payloads.used(), (0, 0));
+}
+
+#[test]
+fn it_is_the_same_bundle_on_the_wire_as_one_from_memory() {
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    let send = to(2, APPLICATION);
+    net.agents[0].send_file(net.now, send, file).unwrap();
+    let raw = raw(&offer(&mut net, true).unwrap());
+    // The decoder of whole bundles verifies its CRCs.
+    let taken = net.agents[1].receive(net.now, NeighbourId(1), BULK, raw);
+    taken.unwrap();
+    assert!(net.deliveries(1).pop().unwrap().payload[..] == content());
+}
+
+#[test]
+fn a_broken_transfer_is_offered_again() {
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    let send = to(2, APPLICATION);
+    net.agents[0].send_file(net.now, send, file).unwrap();
+    let first = offer(&mut net, true).unwrap();
+    let broken = Outcome::Broken {
+        acknowledged: 50_000,
+    };
+    net.finish(0, &first, broken);
+    let again = offer(&mut net, true).unwrap();
+    assert_eq!(again.resume.unwrap().offset, 50_000);
+    assert!(raw(&again) == raw(&first));
+}
+
+#[test]
+fn a_neighbour_without_room_for_it_is_offered_other_bundles_meanwhile() {
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    let send = to(2, APPLICATION);
+    net.agents[0].send_file(net.now, send, file).unwrap();
+    let first = offer(&mut net, true).unwrap();
+    net.finish(0, &first, Outcome::Refused(Refusal::NoResources));
+    assert!(!net.agents[0].is_paused(NeighbourId(2)));
+    assert!(offer(&mut net, true).is_none(), "not at once");
+    net.send(0, 2, b"short").unwrap();
+    assert!(offer(&mut net, true).unwrap().file.is_none());
+    net.pass(Duration::from_secs(300));
+    assert!(offer(&mut net, true).unwrap().file.is_some());
+}
+
+#[test]
+fn what_cannot_be_done_with_it_is_refused() {
+    let (mut net, files) = (pair(), files());
+    let own = net.agents[0].send_file(net.now, to(1, SERVICE), files.write(b"own"));
+    assert_eq!(own, Err(SendError::OnDisk));
+    // A service of the node takes what is in memory.
+    let file = files.write(&content());
+    net.agents[0]
+        .send_file(net.now, to(2, SERVICE), file)
+        .unwrap();
+    let obstacle = net.agents[0].lasting_obstacle();
+    assert!(obstacle.is_some());
+    assert_eq!(net.agents[0].handover_obstacle(), obstacle);
+    let long = offer(&mut net, true).unwrap();
+    arrive(&mut net, &files, &raw(&long));
+    let refused = net.events(1).into_iter().any(|event| {
+        let reason = DeleteReason::DepletedStorage;
+        matches!(event, Event::Deleted { reason: told, .. } if told == reason)
+    });
+    assert!(refused);
+    net.finish(0, &long, Outcome::Acknowledged);
+    drop(long);
+    net.events(0);
+    assert!(net.agents[0].handover_obstacle().is_none());
+    assert_eq!(files.payloads.used(), (0, 0));
+}
+
+#[test]
+fn it_is_judged_before_its_payload_comes() {
+    let (mut net, files) = (pair(), files());
+    net.events(1);
+    let raw_to = |net: &mut Net, send: Send| {
+        let file = files.write(&content());
+        net.agents[0].send_file(net.now, send, file).unwrap();
+        let offer = offer(net, true).unwrap();
+        net.finish(0, &offer, Outcome::Acknowledged);
+        raw(&offer)
+    };
+    let wanted = raw_to(&mut net, to(2, APPLICATION));
+    assert_eq!(judged(&mut net, &wanted), Ok(()));
+    let unwanted = |reason| -> Result<(), Reject> { Err(Reject::Unwanted(reason)) };
+    // A service of the node takes what is in memory, and of others there is none.
+    let service = raw_to(&mut net, to(2, SERVICE));
+    let refused = unwanted(DeleteReason::DepletedStorage);
+    assert_eq!(judged(&mut net, &service), refused);
+    let nobody = raw_to(&mut net, to(2, 99));
+    let refused = unwanted(DeleteReason::DestinationUnavailable);
+    assert_eq!(judged(&mut net, &nobody), refused);
+    // Nothing of it is told but to the neighbour.
+    assert!(net.events(1).is_empty());
+    let short = Send {
+        lifetime: Some(Duration::from_secs(5)),
+        ..to(2, APPLICATION)
+    };
+    let short = raw_to(&mut net, short);
+    assert_eq!(judged(&mut net, &short), Ok(()));
+    // Its age is that of when it was sent: only the wire's counts.
+    let neighbour = NeighbourId(7);
+    let mut decoder = net.agents[1].decoder().long().unwrap();
+    decoder.take(wanted.slice(..500)).unwrap();
+    let (bundle, _) = decoder.opened().unwrap();
+    let mut old = bundle.clone();
+    old.age_ms = old.age_ms.map(|(number, _)| (number, u64::MAX));
+    let over = net.agents[1].judge_long(net.now, NeighbourId(1), BULK, &old);
+    assert_eq!(over, unwanted(DeleteReason::LifetimeExpired));
+    // The first node's bundle, of another neighbour.
+    net.agents[1].neighbour_up(net.now, neighbour);
+    net.events(1);
+    let forged = net.agents[1].judge_long(net.now, neighbour, BULK, bundle);
+    assert_eq!(forged, Err(Reject::Forged(Forgery::Source)));
+    assert!(matches!(net.events(1)[..], [Event::Forged { .. }]));
+}
+
+#[test]
+fn one_that_nobody_is_to_forward_is_judged_so() {
+    let files = files();
+    let mut relay = node(2);
+    relay.relaying = Relaying::Pairs([].into());
+    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(relay)]);
+    net.agents[1].neighbour_up(net.now, NeighbourId(3));
+    for (beyond, verdict) in [
+        (3, Reject::Forged(Forgery::Relay)),
+        (4, Reject::Unwanted(DeleteReason::NoRoute)),
+    ] {
+        let file = files.write(&content());
+        let mut decoder = net.agents[1].decoder().long().unwrap();
+        net.agents[0]
+            .send_file(net.now, to(2, APPLICATION), file)
+            .unwrap();
+        let offer = offer(&mut net, true).unwrap();
+        net.finish(0, &offer, Outcome::Acknowledged);
+        decoder.take(raw(&offer).slice(..500)).unwrap();
+        let mut bundle = decoder.opened().unwrap().0.clone();
+        bundle.primary.destination = ipn(beyond, APPLICATION);
+        let judged = net.agents[1].judge_long(net.now, NeighbourId(1), BULK, &bundle);
+        assert_eq!(judged, Err(verdict), "{beyond}");
+    }
+}
+
+/// Rules that come into force.
+#[derive(Debug, Default)]
+struct Rules(AtomicBool);
+
+impl Security for Rules {
+    fn is_used(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn secure(&self, _: &mut PrimaryBlock, _: u64, _: &[Bytes]) -> Option<Secured> {
+        None
+    }
+
+    fn reveal(&self, _: &[u8], _: &[Extension], _: &[u8]) -> Option<Bytes> {
+        None
+    }
+
+    fn accept(&self, _: &mut Bundle) -> Result<(), Insecure> {
+        Ok(())
+    }
+}
+
+#[test]
+fn rules_that_come_into_force_meanwhile_count_for_it() {
+    let files = files();
+    let rules = Arc::new(Rules::default());
+    let mut second = node(2);
+    second.security = Some(rules.clone());
+    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(second)]);
+    let file = files.write(&content());
+    net.agents[0]
+        .send_file(net.now, to(2, APPLICATION), file)
+        .unwrap();
+    let raw = raw(&offer(&mut net, true).unwrap());
+    let decoder = net.agents[1].decoder().long().unwrap();
+    let decoded = decoded(decoder, &files, &raw);
+    rules.0.store(true, Ordering::Relaxed);
+    let taken = net.agents[1].receive_decoded(net.now, NeighbourId(1), BULK, decoded);
+    assert_eq!(taken, Err(Reject::Insecure(Insecure::Missing)));
+}
+
+/// A long bundle by BIBE, as it is sent.
+fn in_a_bpdu(net: &mut Net, files: &Files) -> Bytes {
+    net.agents[0].set_bibe([NeighbourId(2)].into());
+    let send = Send {
+        custody: true,
+        ..to(2, APPLICATION)
+    };
+    let file = files.write(&content());
+    net.agents[0].send_file(net.now, send, file).unwrap();
+    let offer = offer(net, true).unwrap();
+    net.finish(0, &offer, Outcome::Acknowledged);
+    raw(&offer)
+}
+
+#[test]
+fn a_long_bundle_in_a_bpdu_is_judged_written_and_signalled() {
+    let (mut net, files) = (pair(), files());
+    let raw = in_a_bpdu(&mut net, &files);
+    assert_eq!(judged(&mut net, &raw), Ok(()), "by the bundle inside");
+    arrive(&mut net, &files, &raw);
+    let delivery = net.deliveries(1).pop().unwrap();
+    assert_eq!(read(&delivery.file.unwrap()), content());
+    let now = net.now;
+    net.agents[1].confirm(now, delivery.ticket.unwrap());
+    net.pass(Duration::from_millis(100));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0).len(), 1);
+}
+
+#[test]
+fn a_long_bpdu_that_contradicts_itself_is_refused() {
+    let (mut net, files) = (pair(), files());
+    let good = in_a_bpdu(&mut net, &files);
+    for change in [
+        // It is shorter than it says, longer, another record, another bundle.
+        |raw: &mut Vec<u8>| drop(raw.drain(raw.len() - 100..raw.len() - 50)),
+        |raw: &mut Vec<u8>| raw.push(0),
+        |raw: &mut Vec<u8>| {
+            let record = raw.windows(3).position(|three| three == [0x82, 7, 0x83]);
+            raw[record.unwrap() + 1] = 9;
+        },
+        |raw: &mut Vec<u8>| {
+            let at = raw.len() - 50_000;
+            raw[at] ^= 1;
+        },
+    ] {
+        let mut bad = good.to_vec();
+        change(&mut bad);
+        let mut decoder = net.agents[1].decoder().long().unwrap();
+        let mut payload = Vec::new();
+        let taken = bad.chunks(30_000).try_for_each(|piece| {
+            let part = decoder.take(Bytes::copy_from_slice(piece))?;
+            payload.extend(part);
+            Ok(())
+        });
+        let long = taken.and_then(|()| decoder.finish(files.write(&payload)));
+        assert!(long.is_err());
+    }
+}

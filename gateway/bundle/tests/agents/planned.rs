@@ -1,0 +1,316 @@
+//! Bundles that go by a contact plan, while its ways come and go.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::net::{BULK, Net, SERVICE, node, payload};
+use underpass_bundle::wire::ipn;
+use underpass_bundle::{
+    Agent, Amount, Applications, Config, DeleteReason, Event, NeighbourId, PlanChanged,
+    PlannedRoutes, Route, Send,
+};
+use underpass_cla::{Class, Outcome};
+
+/// The nodes: a source, two relays, the destination behind them.
+const SOURCE: usize = 0;
+const UPPER: u64 = 2;
+const LOWER: u64 = 3;
+const END: u64 = 4;
+const APPLICATION: u64 = 9;
+
+fn applications() -> Arc<Applications> {
+    let most = Amount {
+        bytes: 1 << 20,
+        bundles: 100,
+    };
+    let services = BTreeSet::from([SERVICE]);
+    Arc::new(Applications::new(vec![1..=20], services, None, most))
+}
+
+fn direct(node: u64) -> Route {
+    Route {
+        nodes: node..=node,
+        neighbour: NeighbourId(node),
+        take_custody: true,
+    }
+}
+
+/// The source has sessions with both relays, but none with the end.
+fn net() -> Net {
+    let with = |mut config: Config, neighbours: &[u64]| {
+        config.routes = neighbours.iter().map(|number| direct(*number)).collect();
+        config.applications = Some(applications());
+        Agent::new(config)
+    };
+    let mut net = Net::new(vec![
+        with(node(1), &[UPPER, LOWER]),
+        with(node(UPPER), &[1, END]),
+        with(node(LOWER), &[1, END]),
+        with(node(END), &[UPPER, LOWER]),
+    ]);
+    let speakers = |of: &[(u64, &[u64])]| -> HashMap<u64, BTreeSet<u64>> {
+        let of = of.iter();
+        of.map(|(node, by)| (*node, by.iter().copied().collect()))
+            .collect()
+    };
+    let both = [UPPER, LOWER];
+    plan(&mut net, SOURCE, &[(END, UPPER)], speakers(&[(END, &both)]));
+    plan(&mut net, 3, &[(1, UPPER)], speakers(&[(1, &both)]));
+    net
+}
+
+fn plan(net: &mut Net, at: usize, next: &[(u64, u64)], speakers: HashMap<u64, BTreeSet<u64>>) {
+    let nodes: BTreeSet<u64> = next.iter().map(|(node, _)| *node).collect();
+    change(
+        net,
+        at,
+        next,
+        speakers,
+        &[],
+        &nodes.into_iter().collect::<Vec<_>>(),
+    );
+}
+
+fn change(
+    net: &mut Net,
+    at: usize,
+    next: &[(u64, u64)],
+    speakers: HashMap<u64, BTreeSet<u64>>,
+    lost: &[u64],
+    moved: &[u64],
+) {
+    let next = next.iter().map(|(node, via)| (*node, NeighbourId(*via)));
+    let routes = PlannedRoutes {
+        next: Arc::new(next.collect()),
+        speakers: Arc::new(speakers),
+    };
+    let [lost, moved] = [lost, moved].map(|nodes| nodes.iter().copied().collect());
+    let changed = PlanChanged {
+        lost: &lost,
+        moved: &moved,
+    };
+    let now = net.now;
+    net.agents[at].set_planned(now, Some(routes), changed);
+}
+
+/// The way to the end changes at the source.
+fn turn(net: &mut Net, via: u64, lost: &[u64], moved: &[u64]) {
+    let speakers = HashMap::from([(END, BTreeSet::from([UPPER, LOWER]))]);
+    change(net, SOURCE, &[(END, via)], speakers, lost, moved);
+}
+
+fn send(net: &mut Net, service: u64) {
+    let send = Send {
+        destination: ipn(END, APPLICATION),
+        service,
+        class: BULK,
+        payload: vec![payload(b"by the plan")],
+        lifetime: None,
+        custody: true,
+        last: false,
+        label: 0,
+        reports: None,
+    };
+    net.agents[SOURCE].send(net.now, send).unwrap();
+}
+
+fn waiting(net: &Net) -> BTreeMap<u64, usize> {
+    let mut waiting = BTreeMap::new();
+    for stored in net.agents[SOURCE].list(net.now, None, 100) {
+        *waiting.entry(stored.neighbour.0).or_default() += 1;
+    }
+    waiting
+}
+
+fn entries(agent: &Agent, name: &str) -> usize {
+    let mut sum = 0;
+    agent.footprint(&mut |of, count| sum += if of == name { count } else { 0 });
+    sum
+}
+
+#[test]
+fn a_bundle_without_a_route_goes_by_the_plan_and_is_acknowledged_by_another_way() {
+    let mut net = net();
+    send(&mut net, APPLICATION);
+    let offer = net.offer(SOURCE, UPPER).expect("a bundle");
+    net.arrive(1, 1, &offer);
+    net.finish(SOURCE, &offer, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(200));
+    net.carry_signals(1, SOURCE);
+    assert_eq!(net.released(SOURCE).len(), 1);
+    let onward = net.offer(1, END).expect("the relay has it");
+    net.arrive(3, UPPER, &onward);
+    net.finish(1, &onward, Outcome::Acknowledged);
+    let delivered = net.deliveries(3);
+    assert_eq!(delivered.len(), 1);
+    // The end's service confirms, and its signal goes back by the lower relay.
+    net.agents[3].confirm(net.now, delivered[0].ticket.expect("a ticket"));
+    assert_eq!(entries(&net.agents[SOURCE], "bundles by destination"), 0);
+}
+
+#[test]
+fn what_waits_for_a_lost_neighbour_goes_another_way_and_what_it_has_stays() {
+    let mut net = net();
+    for _ in 0..4 {
+        send(&mut net, APPLICATION);
+    }
+    let arrived = net.offer(SOURCE, UPPER).expect("a bundle");
+    net.arrive(1, 1, &arrived);
+    net.finish(SOURCE, &arrived, Outcome::Acknowledged);
+    let begun = net.offer(SOURCE, UPPER).expect("another");
+    turn(&mut net, LOWER, &[UPPER], &[END]);
+    assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1), (LOWER, 3)]));
+    // The transfer in progress counts no more, whatever the CL still says.
+    net.finish(SOURCE, &begun, Outcome::Acknowledged);
+    for _ in 0..3 {
+        let offer = net.offer(SOURCE, LOWER).expect("all that waited");
+        net.arrive(2, 1, &offer);
+        net.finish(SOURCE, &offer, Outcome::Acknowledged);
+    }
+    net.pass(Duration::from_millis(200));
+    net.carry_signals(2, SOURCE);
+    assert_eq!(net.released(SOURCE).len(), 3);
+    net.carry_signals(1, SOURCE);
+    assert_eq!(net.released(SOURCE).len(), 1);
+    assert_eq!(entries(&net.agents[SOURCE], "bundles by destination"), 0);
+}
+
+#[test]
+fn a_better_way_takes_what_waits_and_no_transfer() {
+    let mut net = net();
+    send(&mut net, APPLICATION);
+    send(&mut net, APPLICATION);
+    let begun = net.offer(SOURCE, UPPER).expect("a bundle");
+    turn(&mut net, LOWER, &[], &[END]);
+    assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1), (LOWER, 1)]));
+    net.finish(SOURCE, &begun, Outcome::Acknowledged);
+    // A way that others are sent by concerns nothing that waits.
+    turn(&mut net, UPPER, &[], &[]);
+    assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1), (LOWER, 1)]));
+    send(&mut net, APPLICATION);
+    assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 2), (LOWER, 1)]));
+}
+
+#[test]
+fn a_bundle_that_nobody_answers_for_is_sent_by_the_present_way() {
+    let mut net = net();
+    send(&mut net, APPLICATION);
+    let offer = net.offer(SOURCE, UPPER).expect("a bundle");
+    net.finish(SOURCE, &offer, Outcome::Acknowledged);
+    turn(&mut net, LOWER, &[UPPER], &[END]);
+    assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1)]));
+    net.pass(Duration::from_secs(10));
+    assert_eq!(waiting(&net), BTreeMap::from([(LOWER, 1)]));
+}
+
+#[test]
+fn a_custody_signal_counts_by_the_way_that_the_plan_lets_it_come() {
+    // The upper relay's signal comes by the lower one.
+    for let_speak in [true, false] {
+        let mut net = net();
+        let mut speakers = HashMap::from([(END, BTreeSet::from([UPPER]))]);
+        if let_speak {
+            speakers.insert(UPPER, BTreeSet::from([UPPER, LOWER]));
+        }
+        change(&mut net, SOURCE, &[(END, UPPER)], speakers, &[], &[]);
+        send(&mut net, APPLICATION);
+        let offer = net.offer(SOURCE, UPPER).expect("a bundle");
+        net.arrive(1, 1, &offer);
+        net.finish(SOURCE, &offer, Outcome::Acknowledged);
+        net.pass(Duration::from_millis(200));
+        let upper = NeighbourId(1);
+        let signal = net.agents[1].next_for(net.now, upper, Class::SIGNALLING, u64::MAX);
+        let raw = signal.expect("a signal").chunks.concat().into();
+        let heard = net.agents[SOURCE].receive(net.now, NeighbourId(LOWER), Class::SIGNALLING, raw);
+        assert_eq!(heard.is_ok(), let_speak);
+        assert_eq!(net.released(SOURCE).len(), usize::from(let_speak));
+    }
+}
+
+#[test]
+fn what_this_nodes_own_services_send_goes_by_the_routes() {
+    let mut net = net();
+    let send = Send {
+        destination: ipn(LOWER, SERVICE),
+        service: SERVICE,
+        class: BULK,
+        payload: vec![payload(b"a stream")],
+        lifetime: None,
+        custody: true,
+        last: false,
+        label: 0,
+        reports: None,
+    };
+    let speakers = HashMap::new();
+    let next = [(END, UPPER), (LOWER, UPPER)];
+    change(&mut net, SOURCE, &next, speakers, &[], &[LOWER]);
+    net.agents[SOURCE].send(net.now, send.clone()).unwrap();
+    assert_eq!(waiting(&net), BTreeMap::from([(LOWER, 1)]));
+    // Nor does it move when that neighbour is lost, unlike an application's.
+    let service = APPLICATION;
+    net.agents[SOURCE]
+        .send(net.now, Send { service, ..send })
+        .unwrap();
+    change(&mut net, SOURCE, &next, HashMap::new(), &[LOWER], &[LOWER]);
+    assert_eq!(waiting(&net), BTreeMap::from([(LOWER, 1), (UPPER, 1)]));
+}
+
+#[test]
+fn a_plan_that_begins_takes_up_what_is_stored_and_one_that_ends_gives_it_back() {
+    let mut net = net();
+    let now = net.now;
+    let nothing = BTreeSet::new();
+    let changed = PlanChanged {
+        lost: &nothing,
+        moved: &nothing,
+    };
+    net.agents[SOURCE].set_planned(now, None, changed);
+    let mut routes = vec![direct(UPPER), direct(LOWER)];
+    routes.push(Route {
+        nodes: END..=END,
+        ..direct(LOWER)
+    });
+    let relaying = underpass_bundle::Relaying::All;
+    net.agents[SOURCE].set_routes(now, routes.clone(), relaying.clone());
+    send(&mut net, APPLICATION);
+    assert_eq!(waiting(&net), BTreeMap::from([(LOWER, 1)]));
+    turn(&mut net, UPPER, &[], &[]);
+    assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1)]));
+    assert_eq!(entries(&net.agents[SOURCE], "bundles by destination"), 1);
+    net.agents[SOURCE].set_planned(now, None, changed);
+    assert_eq!(waiting(&net), BTreeMap::from([(LOWER, 1)]));
+    assert_eq!(entries(&net.agents[SOURCE], "bundles by destination"), 0);
+}
+
+#[test]
+fn a_bundle_that_came_by_the_only_way_is_refused_and_not_sent_back() {
+    let mut net = net();
+    send(&mut net, APPLICATION);
+    let offer = net.offer(SOURCE, UPPER).expect("a bundle");
+    // The relay's own contact to the end is gone: its best way leads back.
+    let now = net.now;
+    let routes = vec![direct(1)];
+    net.agents[1].set_routes(now, routes, underpass_bundle::Relaying::All);
+    let speakers = HashMap::from([(1, BTreeSet::from([1]))]);
+    change(&mut net, 1, &[(END, 1)], speakers, &[], &[END]);
+    net.arrive(1, 1, &offer);
+    let refused = |event: &Event| {
+        matches!(
+            event,
+            Event::Deleted {
+                reason: DeleteReason::NoRoute,
+                id: None,
+                ..
+            }
+        )
+    };
+    assert!(net.events(1).iter().any(refused));
+    // Its custodian is told, keeps it, and tries the way that it then has.
+    net.finish(SOURCE, &offer, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(200));
+    net.carry_signals(1, SOURCE);
+    turn(&mut net, LOWER, &[UPPER], &[END]);
+    net.pass(Duration::from_secs(5));
+    assert_eq!(waiting(&net), BTreeMap::from([(LOWER, 1)]));
+}

@@ -1,0 +1,128 @@
+//! Two nodes and what lies between them.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use underpass_cla::Class;
+use underpass_streams::{Config, Event, Open, Peer, Sealed, Side, StreamId, Target};
+
+pub const CONTROL: Class = Class(0);
+pub const CLASS: Class = Class(2);
+
+pub fn open() -> Open {
+    Open {
+        class: CLASS,
+        target: Target::Name {
+            host: "origin.example".to_owned(),
+            port: 443,
+        },
+        client: None,
+        report_connected: false,
+        trace: None,
+    }
+}
+
+pub struct Pair {
+    pub now: Instant,
+    pub terminal: Peer,
+    pub hub: Peer,
+}
+
+impl Pair {
+    pub fn new(config: Config) -> Self {
+        Self {
+            now: Instant::now(),
+            terminal: Peer::new(config, Side::Lower, 100),
+            hub: Peer::new(config, Side::Higher, 200),
+        }
+    }
+
+    /// Both have heard the other's HELLO and have told all events.
+    pub fn acquainted(config: Config) -> Self {
+        let mut pair = Self::new(config);
+        pair.exchange();
+        events(&mut pair.terminal);
+        events(&mut pair.hub);
+        pair
+    }
+
+    /// As [`Pair::exchange`], but SETTLED is left to be sealed later: custody
+    /// has older bundles.
+    pub fn exchange_without_settling(&mut self) {
+        self.exchange_with(unsettled);
+    }
+
+    /// Delivers all that is sealed on the way to the hub, then back, until
+    /// nothing is left. Returns the count of payloads.
+    pub fn exchange(&mut self) -> usize {
+        self.exchange_with(payloads)
+    }
+
+    fn exchange_with(&mut self, payloads: fn(&mut Peer, usize) -> Vec<(Class, Bytes)>) -> usize {
+        let mut count = 0;
+        loop {
+            let up = payloads(&mut self.terminal, 1 << 20);
+            for (class, payload) in &up {
+                self.hub
+                    .handle_payload(self.now, *class, payload.clone())
+                    .unwrap();
+            }
+            let down = payloads(&mut self.hub, 1 << 20);
+            for (class, payload) in &down {
+                self.terminal
+                    .handle_payload(self.now, *class, payload.clone())
+                    .unwrap();
+            }
+            count += up.len() + down.len();
+            if up.is_empty() && down.is_empty() {
+                return count;
+            }
+        }
+    }
+}
+
+pub fn joined(chunks: Vec<Bytes>) -> Bytes {
+    chunks.concat().into()
+}
+
+/// All payloads of all classes.
+pub fn payloads(peer: &mut Peer, max_bytes: usize) -> Vec<(Class, Bytes)> {
+    let settled = peer.poll_settled(CONTROL).map(joined);
+    let mut payloads = unsettled(peer, max_bytes);
+    payloads.extend(settled.map(|payload| (CONTROL, payload)));
+    payloads
+}
+
+/// The next payload of a class, acknowledged at once.
+pub fn sealed(peer: &mut Peer, class: Class, max_bytes: usize) -> Option<Vec<Bytes>> {
+    match peer.poll_payload(class, max_bytes)? {
+        Sealed::Payload { parts, streams } => {
+            peer.current().acknowledged(&streams);
+            Some(parts)
+        }
+        Sealed::Withheld(flow) => panic!("{flow:?} has nothing withheld"),
+    }
+}
+
+/// All payloads but SETTLED.
+fn unsettled(peer: &mut Peer, max_bytes: usize) -> Vec<(Class, Bytes)> {
+    let mut payloads = Vec::new();
+    for class in (0..4).map(Class) {
+        while let Some(parts) = sealed(peer, class, max_bytes) {
+            payloads.push((class, joined(parts)));
+        }
+    }
+    payloads
+}
+
+pub fn events(peer: &mut Peer) -> Vec<Event> {
+    std::iter::from_fn(|| peer.poll_event())
+        .map(|(_, event)| event)
+        .collect()
+}
+
+pub fn read_all(peer: &mut Peer, id: StreamId) -> Vec<u8> {
+    std::iter::from_fn(|| peer.current().read(id, usize::MAX))
+        .flatten()
+        .collect()
+}
