@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate
 
 import typer
 from rich.console import Console
@@ -21,8 +21,6 @@ from underpass_control.commands.console import (
     print_json,
     with_client,
 )
-
-P = ParamSpec("P")
 
 _MILLION = 10**6
 
@@ -137,9 +135,12 @@ class Service:
             print_entry(columns, entry)
 
 
+Verb = Callable[Concatenate[Service, ...], None]
+
+
 def asking(
     group: typer.Typer, name: str, *, json: bool = True
-) -> Callable[[Callable[Concatenate[Service, P], None]], Callable[..., None]]:
+) -> Callable[[Verb], Callable[..., None]]:
     """Make a verb of the group that asks the service: with --url, --token and, if so, --json."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     options = [
@@ -149,7 +150,7 @@ def asking(
     if json:
         options.append(inspect.Parameter("as_json", keyword, default=False, annotation=JsonOption))
 
-    def made(verb: Callable[Concatenate[Service, P], None]) -> Callable[..., None]:
+    def made(verb: Verb) -> Callable[..., None]:
         @functools.wraps(verb)
         def run(*, url: str, token: str | None, as_json: bool = False, **own: Any) -> None:
             verb(Service(url, token, as_json), **own)
