@@ -345,7 +345,7 @@ impl Config {
         problems
     }
 
-    /// Whoever has a neighbour sends him something: custody signals at least.
+    /// Every neighbour is sent something: custody signals at least.
     fn check_directions(&self, problems: &mut Vec<String>) {
         let dialled = self.paths.iter();
         let dialled = dialled.map(|path| (path.neighbour, path.direction));

@@ -108,7 +108,7 @@ pub struct AcceptedHop {
     pub weight: u32,
     /// Round-trip time without load, as far as it is known.
     pub rtt: Duration,
-    /// That is a guess.
+    /// Whether `rtt` is a guess.
     pub rtt_is_guess: bool,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
