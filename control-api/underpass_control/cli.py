@@ -78,7 +78,7 @@ app.command()(replay)
 app.command()(announce)
 
 
-def _option(variable: str, text: str, *names: str, **bounds: float) -> Any:
+def _option(variable: str, text: str, *names: str, **bounds: Any) -> Any:
     """An option of `serve`, which a variable of the environment sets, too."""
     return typer.Option(*names, envvar=f"UNDERPASS_{variable}", help=text, **bounds)
 
