@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -78,6 +78,16 @@ app.command()(replay)
 app.command()(announce)
 
 
+def _option(variable: str, text: str, *names: str, **bounds: Any) -> Any:
+    """An option of `serve`, which a variable of the environment sets, too."""
+    return typer.Option(*names, envvar=f"UNDERPASS_{variable}", help=text, **bounds)
+
+
+def _days(variable: str, text: str) -> Any:
+    """An option that says for how many days something is kept."""
+    return _option(variable, text, min=0, max=_MOST_DAYS)
+
+
 @app.command()
 def serve(
     database: DatabaseOption = DEFAULT_DATABASE,
@@ -88,219 +98,174 @@ def serve(
     ] = True,
     keep_positions_days: Annotated[
         float,
-        typer.Option(
-            min=0,
-            max=_MOST_DAYS,
-            envvar="UNDERPASS_KEEP_POSITIONS_DAYS",
-            help="Delete older position reports, all but each terminal's newest; 0 keeps them.",
+        _days(
+            "KEEP_POSITIONS_DAYS",
+            "Delete older position reports, all but each terminal's newest; 0 keeps them.",
         ),
     ] = 30,
     keep_usage_days: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=_MOST_DAYS,
-            envvar="UNDERPASS_KEEP_USAGE_DAYS",
-            help="Delete what links carried longer ago; 0 keeps it.",
-        ),
+        float, _days("KEEP_USAGE_DAYS", "Delete what links carried longer ago; 0 keeps it.")
     ] = 30,
     keep_plans_days: Annotated[
         float,
-        typer.Option(
-            min=0,
-            max=_MOST_DAYS,
-            envvar="UNDERPASS_KEEP_PLANS_DAYS",
-            help="Delete plans that ended longer ago, all but each link's newest; 0 keeps them.",
+        _days(
+            "KEEP_PLANS_DAYS",
+            "Delete plans that ended longer ago, all but each link's newest; 0 keeps them.",
         ),
     ] = 2,
     keep_ledger_days: Annotated[
         float,
-        typer.Option(
-            min=0,
-            max=_MOST_DAYS,
-            envvar="UNDERPASS_KEEP_LEDGER_DAYS",
-            help="Delete older entries of the ledger, balances unchanged; 0 keeps them.",
+        _days(
+            "KEEP_LEDGER_DAYS",
+            "Delete older entries of the ledger, balances unchanged; 0 keeps them.",
         ),
     ] = 400,
     keep_audit_days: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=_MOST_DAYS,
-            envvar="UNDERPASS_KEEP_AUDIT_DAYS",
-            help="Delete older entries of the log of changes; 0 keeps them.",
-        ),
+        float, _days("KEEP_AUDIT_DAYS", "Delete older entries of the log of changes; 0 keeps them.")
     ] = 400,
     session_idle_hours: Annotated[
         float,
-        typer.Option(
+        _option(
+            "SESSION_IDLE_HOURS",
+            "A user who has asked nothing for so long has to sign in again.",
             min=0.01,
             max=_MOST_HOURS,
-            envvar="UNDERPASS_SESSION_IDLE_HOURS",
-            help="A user who has asked nothing for so long has to sign in again.",
         ),
     ] = 8,
     session_hours: Annotated[
         float,
-        typer.Option(
+        _option(
+            "SESSION_HOURS",
+            "A user who signed in so long ago has to sign in again.",
             min=0.01,
             max=_MOST_HOURS,
-            envvar="UNDERPASS_SESSION_HOURS",
-            help="A user who signed in so long ago has to sign in again.",
         ),
     ] = 168,
     settle_within_s: Annotated[
         float,
-        typer.Option(
+        _option(
+            "SETTLE_WITHIN_SECONDS",
+            "Wait so long for the reports of a terminal that is not heard.",
             "--settle-within-seconds",
             min=0,
             max=_MOST_WAIT_S,
-            envvar="UNDERPASS_SETTLE_WITHIN_SECONDS",
-            help="Wait so long for the reports of a terminal that is not heard.",
         ),
     ] = 120,
     forgive_after_hours: Annotated[
         float,
-        typer.Option(
+        _option(
+            "FORGIVE_AFTER_HOURS",
+            "Forgive debts that are older; 0 keeps them until they are repaid.",
             min=0,
             max=_MOST_HOURS,
-            envvar="UNDERPASS_FORGIVE_AFTER_HOURS",
-            help="Forgive debts that are older; 0 keeps them until they are repaid.",
         ),
     ] = 24,
     token_requests_per_s: Annotated[
         float,
-        typer.Option(
+        _option(
+            "TOKEN_REQUESTS_PER_SECOND",
+            "What one token may ask; four times as much at once.",
             "--token-requests-per-second",
             min=1,
             max=_MOST_RATE,
-            envvar="UNDERPASS_TOKEN_REQUESTS_PER_SECOND",
-            help="What one token may ask; four times as much at once.",
         ),
     ] = 500,
     address_requests_per_s: Annotated[
         float,
-        typer.Option(
+        _option(
+            "ADDRESS_REQUESTS_PER_SECOND",
+            "What all without a known token may ask from one address.",
             "--address-requests-per-second",
             min=1,
             max=_MOST_RATE,
-            envvar="UNDERPASS_ADDRESS_REQUESTS_PER_SECOND",
-            help="What all without a known token may ask from one address.",
         ),
     ] = 50,
     trusted_proxies: Annotated[
         str,
-        typer.Option(
-            envvar="UNDERPASS_TRUSTED_PROXIES",
-            help="Reverse proxies whose X-Forwarded-For counts: networks, with commas between.",
+        _option(
+            "TRUSTED_PROXIES",
+            "Reverse proxies whose X-Forwarded-For counts: networks, with commas between.",
         ),
     ] = "",
     tls_certificate: Annotated[
         Path | None,
-        typer.Option(
-            envvar="UNDERPASS_TLS_CERTIFICATE",
-            help="Certificate with its chain, PEM: HTTPS without a reverse proxy.",
+        _option(
+            "TLS_CERTIFICATE", "Certificate with its chain, PEM: HTTPS without a reverse proxy."
         ),
     ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(envvar="UNDERPASS_TLS_KEY", help="Its private key, PEM.")
-    ] = None,
+    tls_key: Annotated[Path | None, _option("TLS_KEY", "Its private key, PEM.")] = None,
     authority: Annotated[
         Path | None,
-        typer.Option(
-            envvar="UNDERPASS_AUTHORITY",
-            help="Folder of `underpass pki init`: nodes are enrolled with it.",
-        ),
+        _option("AUTHORITY", "Folder of `underpass pki init`: nodes are enrolled with it."),
     ] = None,
     underpass_program: Annotated[
-        str,
-        typer.Option(
-            "--underpass", envvar="UNDERPASS_PROGRAM", help="The program that works on it."
-        ),
+        str, _option("PROGRAM", "The program that works on it.", "--underpass")
     ] = "underpass",
     enrolment_certificate: Annotated[
         Path | None,
-        typer.Option(
-            envvar="UNDERPASS_ENROLMENT_CERTIFICATE",
-            help="What new nodes know the service by: a certificate that its TLS shows. Default:"
-            " the authority's.",
+        _option(
+            "ENROLMENT_CERTIFICATE",
+            "What new nodes know the service by: a certificate that its TLS shows."
+            " Default: the authority's.",
         ),
     ] = None,
     certificate_days: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=3650,
-            envvar="UNDERPASS_CERTIFICATE_DAYS",
-            help="Validity of the certificates of nodes.",
-        ),
+        int, _option("CERTIFICATE_DAYS", "Validity of the certificates of nodes.", min=1, max=3650)
     ] = 365,
     webhook_networks: Annotated[
         str,
-        typer.Option(
-            envvar="UNDERPASS_WEBHOOK_NETWORKS",
-            help="Networks, not public, that webhooks of alerts may go to: with commas between.",
+        _option(
+            "WEBHOOK_NETWORKS",
+            "Networks, not public, that webhooks of alerts may go to: with commas between.",
         ),
     ] = "",
     oidc: Annotated[
         Path | None,
-        typer.Option(
-            envvar="UNDERPASS_OIDC",
-            help="The OpenID Connect provider that users sign in by: a TOML file.",
-        ),
+        _option("OIDC", "The OpenID Connect provider that users sign in by: a TOML file."),
     ] = None,
     public_url: Annotated[
-        str,
-        typer.Option(
-            envvar="UNDERPASS_PUBLIC_URL", help="Where browsers find the console; for --oidc."
-        ),
+        str, _option("PUBLIC_URL", "Where browsers find the console; for --oidc.")
     ] = "",
     mail_server: Annotated[
         str,
-        typer.Option(
-            envvar="UNDERPASS_MAIL_SERVER",
-            help="Where mails of alerts are handed in: smtp://HOST or smtps://USER:PASSWORD@HOST.",
+        _option(
+            "MAIL_SERVER",
+            "Where mails of alerts are handed in: smtp://HOST or smtps://USER:PASSWORD@HOST.",
         ),
     ] = "",
-    mail_from: Annotated[
-        str,
-        typer.Option(envvar="UNDERPASS_MAIL_FROM", help="The address that mails are from."),
-    ] = "",
+    mail_from: Annotated[str, _option("MAIL_FROM", "The address that mails are from.")] = "",
     traces: Annotated[
         str,
-        typer.Option(
-            envvar="UNDERPASS_TRACES",
-            help="Send traces (OpenTelemetry) to this collector: http(s)://HOST:4318.",
-        ),
+        _option("TRACES", "Send traces (OpenTelemetry) to this collector: http(s)://HOST:4318."),
     ] = "",
     traces_ca: Annotated[
         Path | None,
-        typer.Option(
-            envvar="UNDERPASS_TRACES_CA",
-            help="Authorities that its certificate is judged by, PEM. Default: the system's.",
+        _option(
+            "TRACES_CA",
+            "Authorities that its certificate is judged by, PEM. Default: the system's.",
         ),
     ] = None,
     traces_ratio: Annotated[
         float,
-        typer.Option(
+        _option(
+            "TRACES_RATIO",
+            "Part of the requests and plans that begin a trace of their own.",
             min=0,
             max=1,
-            envvar="UNDERPASS_TRACES_RATIO",
-            help="Part of the requests and plans that begin a trace of their own.",
         ),
     ] = 0.01,
     traces_per_s: Annotated[
         float,
-        typer.Option(
+        _option(
+            "TRACES_PER_SECOND",
+            "Traces begun or gone along with at most, whoever asks for them.",
             "--traces-per-second",
             min=0.01,
             max=1000,
-            envvar="UNDERPASS_TRACES_PER_SECOND",
-            help="Traces begun or gone along with at most, whoever asks for them.",
         ),
     ] = 10,
     log_format: Annotated[
-        logs.Format, typer.Option(envvar="UNDERPASS_LOG_FORMAT", help="For people or programs.")
+        logs.Format, _option("LOG_FORMAT", "For people or programs.")
     ] = logs.Format.CONSOLE,
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C.

@@ -42,6 +42,26 @@ def _one_blockage(
     )
 
 
+def _planned(
+    end_ms: int,
+    terminals: tuple[Terminal, ...],
+    *blockages: Blockage,
+    capacity_bps: int = 8_000_000,
+) -> Plan:
+    """The plan of a return link from 0 on."""
+    return plan(
+        Request(
+            beam="beam",
+            link=Link.RETURN,
+            now_ms=0,
+            end_ms=end_ms,
+            capacity=(CapacityStep(0, capacity_bps),),
+            terminals=terminals,
+            blockages=blockages,
+        )
+    )
+
+
 @given(
     st.integers(1, 10**8),
     st.integers(1, 10_000_000),
@@ -112,16 +132,9 @@ def test_the_forward_link_is_planned_the_one_way_delay_earlier() -> None:
 
 
 def test_a_lender_keeps_its_guaranteed_rate_and_the_borrower_goes_short() -> None:
-    request = Request(
-        beam="beam",
-        link=Link.RETURN,
-        now_ms=0,
-        end_ms=20_000,
-        capacity=(CapacityStep(0, 8_000_000),),
-        terminals=(Terminal("A"), Terminal("B", minimum_bps=3_000_000)),
-        blockages=(Blockage("A", 10_000, 20_000),),
+    made = _planned(
+        20_000, (Terminal("A"), Terminal("B", minimum_bps=3_000_000)), Blockage("A", 10_000, 20_000)
     )
-    made = plan(request)
     assert [segment.rate for segment in made.line("B").segments] == [3_000_000, 8_000_000]
     assert [segment.rate for segment in made.line("A").segments] == [5_000_000, 0]
 
@@ -131,46 +144,25 @@ def test_who_repays_keeps_its_floor() -> None:
         Terminal("A", owed_bits=-160_000_000, floor_bps=64_000),
         Terminal("B", owed_bits=160_000_000, floor_bps=64_000),
     )
-    request = Request(
-        beam="beam",
-        link=Link.RETURN,
-        now_ms=0,
-        end_ms=60_000,
-        capacity=(CapacityStep(0, 2_000_000),),
-        terminals=terminals,
-        blockages=(Blockage("B", 50_000, 60_000),),
-    )
-    rates = [segment.rate for segment in plan(request).line("A").segments if not segment.blocked]
+    made = _planned(60_000, terminals, Blockage("B", 50_000, 60_000), capacity_bps=2_000_000)
+    rates = [segment.rate for segment in made.line("A").segments if not segment.blocked]
     assert min(rates) == 64_000
 
 
 def test_where_lending_came_too_late_the_borrower_gets_the_rest_after_its_exit() -> None:
-    request = Request(
-        beam="beam",
-        link=Link.RETURN,
-        now_ms=0,
-        end_ms=60_000,
-        capacity=(CapacityStep(0, 8_000_000),),
-        terminals=(Terminal("A"), Terminal("B"), Terminal("C")),
-        blockages=(Blockage("A", 1_000, 31_000),),
+    made = _planned(
+        60_000, (Terminal("A"), Terminal("B"), Terminal("C")), Blockage("A", 1_000, 31_000)
     )
-    made = plan(request)
     amounts = [sum(segment.bits for segment in line.segments) for line in made.lines()]
     assert amounts == [160_000_000] * 3
 
 
 def test_a_doubtful_blockage_is_lent_for_in_proportion_and_a_most_doubtful_one_not() -> None:
     def borrowed(confidence: float) -> int:
-        request = Request(
-            beam="beam",
-            link=Link.RETURN,
-            now_ms=0,
-            end_ms=30_000,
-            capacity=(CapacityStep(0, 8_000_000),),
-            terminals=(Terminal("A"), Terminal("B")),
-            blockages=(Blockage("A", 20_000, 30_000, confidence),),
+        made = _planned(
+            30_000, (Terminal("A"), Terminal("B")), Blockage("A", 20_000, 30_000, confidence)
         )
-        return sum(segment.borrowed_bits for segment in plan(request).line("A").segments)
+        return sum(segment.borrowed_bits for segment in made.line("A").segments)
 
     assert [borrowed(part) for part in (1.0, 0.75, 0.5, 0.49)] == [
         40_000_000,
@@ -181,33 +173,24 @@ def test_a_doubtful_blockage_is_lent_for_in_proportion_and_a_most_doubtful_one_n
 
 
 def test_two_that_are_blocked_in_turn_lend_to_each_other() -> None:
-    request = Request(
-        beam="beam",
-        link=Link.RETURN,
-        now_ms=0,
-        end_ms=40_000,
-        capacity=(CapacityStep(0, 8_000_000),),
-        terminals=(Terminal("A"), Terminal("B")),
-        blockages=(Blockage("A", 10_000, 20_000), Blockage("B", 30_000, 40_000)),
+    made = _planned(
+        40_000,
+        (Terminal("A"), Terminal("B")),
+        Blockage("A", 10_000, 20_000),
+        Blockage("B", 30_000, 40_000),
     )
-    rates = [[segment.rate for segment in line.segments] for line in plan(request).lines()]
+    rates = [[segment.rate for segment in line.segments] for line in made.lines()]
     assert rates == [[4_000_000, 0, 4_000_000, 8_000_000], [4_000_000, 8_000_000, 4_000_000, 0]]
 
 
 def test_huge_beams_and_groups_are_reckoned_without_overflow() -> None:
     beam_bps = 10**12
-    request = Request(
-        beam="beam",
-        link=Link.RETURN,
-        now_ms=0,
-        end_ms=9_000_000,
-        capacity=(CapacityStep(0, beam_bps),),
-        terminals=tuple(
-            Terminal(f"t{number}", minimum_bps=number % 2 * 10**18) for number in range(4_000)
-        ),
-        blockages=(Blockage("t0", 5_000_000, 6_000_000),),
+    made = _planned(
+        9_000_000,
+        tuple(Terminal(f"t{number}", minimum_bps=number % 2 * 10**18) for number in range(4_000)),
+        Blockage("t0", 5_000_000, 6_000_000),
+        capacity_bps=beam_bps,
     )
-    made = plan(request)
     assert sum(int(part.bits.sum()) for part in made.parts) <= beam_bps * 9_000
     # Half of them have guarantees beyond everything, which shrink in proportion.
     assert made.line("t1").segments[0].rate == beam_bps // 2_000

@@ -8,7 +8,6 @@ import functools
 import itertools
 from collections.abc import AsyncIterator, Collection
 from os import PathLike
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from underpass_client import frames
@@ -55,12 +54,7 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

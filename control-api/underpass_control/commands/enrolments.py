@@ -14,16 +14,12 @@ import typer
 
 from underpass_control.client import Client, LostError, RefusedError, path_of
 from underpass_control.commands.console import (
-    DEFAULT_URL,
-    JsonOption,
-    TokenOption,
-    UrlOption,
     fail,
     print_json,
     tell,
     with_client,
 )
-from underpass_control.commands.tables import Column, Service
+from underpass_control.commands.tables import Column, Service, asking
 from underpass_control.enrolment.configuration import ConfigurationError, filled
 
 enrolments = typer.Typer(
@@ -52,17 +48,15 @@ Template = Annotated[
 ValidDays = Annotated[int, typer.Option(min=1, max=90, help="For how long the token is good.")]
 
 
-@enrolments.command("create")
+@asking(enrolments, "create")
 def create_enrolment(
+    service: Service,
     node: Annotated[int, typer.Argument(min=1, help="Its ipn node number.")],
     configuration: Template,
     values: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="What ${NAME} is.")
     ] = None,
     valid_days: ValidDays = 7,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a token that one bare node is enrolled with, and print it: it is not shown again.
 
@@ -70,21 +64,19 @@ def create_enrolment(
     """
     given = dict(_pair(one) for one in values or ())
     body = _body(node, _read(configuration), given, valid_days)
-    made = with_client(url, token, lambda client: _create(client, body))
-    tell(made, made["token"], as_json=as_json)
+    made = with_client(service.url, service.token, lambda client: _create(client, body))
+    tell(made, made["token"], as_json=service.as_json)
 
 
-@enrolments.command("import")
+@asking(enrolments, "import")
 def import_enrolments(
+    service: Service,
     table: Annotated[
         Path,
         typer.Argument(exists=True, dir_okay=False, help="CSV with a column node, and others."),
     ],
     configuration: Template,
     valid_days: ValidDays = 7,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a token for each row of a table, and print them: node, a comma, token.
 
@@ -101,58 +93,51 @@ def import_enrolments(
         for body in bodies:
             one = await _create(client, body)
             made.append(one)
-            if not as_json:
+            if not service.as_json:
                 typer.echo(f"{one['node']},{one['token']}")
 
     try:
-        with_client(url, token, run)
+        with_client(service.url, service.token, run)
     finally:
-        if as_json:
+        if service.as_json:
             print_json(made)
 
 
-@enrolments.command("list")
-def list_enrolments(
-    url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
-) -> None:
+@asking(enrolments, "list")
+def list_enrolments(service: Service) -> None:
     """Show all enrolments, without their tokens.
 
     Example: underpass-control enrolment list
     """
-    Service(url, token, as_json).show_all(path_of("enrolments"), "enrolments", ENROLMENT)
+    service.show_all(path_of("enrolments"), "enrolments", ENROLMENT)
 
 
-@enrolments.command("revoke")
+@asking(enrolments, "revoke", json=False)
 def revoke_enrolment(
-    enrolment: Annotated[int, typer.Argument(help="Its id in the list.")],
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
+    service: Service, enrolment: Annotated[int, typer.Argument(help="Its id in the list.")]
 ) -> None:
     """Revoke a token; a certificate that it has led to stays good.
 
     Example: underpass-control enrolment revoke 3
     """
-    Service(url, token, as_json=False).ask("DELETE", path_of("enrolments", enrolment))
+    service.ask("DELETE", path_of("enrolments", enrolment))
 
 
-@enrolments.command("revoke-certificates")
+@asking(enrolments, "revoke-certificates")
 def revoke_certificates(
-    node: Annotated[int, typer.Argument(min=1, help="Its ipn node number.")],
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
+    service: Service, node: Annotated[int, typer.Argument(min=1, help="Its ipn node number.")]
 ) -> None:
     """Revoke all certificates of a node: the others end its sessions.
 
     Example: underpass-control enrolment revoke-certificates 10
     """
-    service = Service(url, token, as_json)
     revoked = service.ask("DELETE", path_of("nodes", node, "certificates"))["revoked"]
-    tell({"revoked": revoked}, f"revoked: {', '.join(revoked)}", as_json=as_json)
+    tell({"revoked": revoked}, f"revoked: {', '.join(revoked)}", as_json=service.as_json)
 
 
-@enrolments.command("terminals")
+@asking(enrolments, "terminals", json=False)
 def terminals_of_hub(
+    service: Service,
     gateway: Annotated[int, typer.Argument(min=1, help="The hub's node number.")],
     output: Annotated[
         Path | None,
@@ -160,8 +145,6 @@ def terminals_of_hub(
             help="Replace this file, as conf.d/terminals.toml beside the hub's node.toml."
         ),
     ] = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
 ) -> None:
     """Write the terminals of a hub as its configuration has them; `underpass reload` takes them.
 
@@ -172,7 +155,7 @@ def terminals_of_hub(
         found = client.pages(path_of("terminals"), "terminals")
         return [one async for one in found if one.get("gateway") == gateway]
 
-    text = fragment_of(gateway, with_client(url, token, run))
+    text = fragment_of(gateway, with_client(service.url, service.token, run))
     if output is None:
         typer.echo(text, nl=False)
         return

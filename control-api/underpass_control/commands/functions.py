@@ -11,14 +11,13 @@ import typer
 from underpass_control.client import Client, LostError, path_of
 from underpass_control.commands.console import (
     DEFAULT_URL,
-    JsonOption,
     TokenOption,
     UrlOption,
     fail,
     print_json,
     until_told,
 )
-from underpass_control.commands.tables import Column, Service
+from underpass_control.commands.tables import Column, Service, asking
 
 if TYPE_CHECKING:
     from underpass_control.functions.agent import Agent
@@ -96,44 +95,34 @@ async def _run(agent: Agent, path: str, url: str, token: str | None, every_s: fl
             await asyncio.sleep(wait_s)
 
 
-@slices.command("list")
-def list_slices(
-    url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
-) -> None:
+@asking(slices, "list")
+def list_slices(service: Service) -> None:
     """Show all slices.
 
     Example: underpass-control slice list
     """
-    Service(url, token, as_json).show_all(path_of("slices"), "slices", SLICE)
+    service.show_all(path_of("slices"), "slices", SLICE)
 
 
-@slices.command("show")
-def show_slice(
-    name: Slice,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking(slices, "show")
+def show_slice(service: Service, name: Slice) -> None:
     """Show a slice and its containers.
 
     Example: underpass-control slice show north-1
     """
     from underpass_control.commands.tables import print_table
 
-    service = Service(url, token, as_json)
     found = service.ask("GET", path_of("slices", name))
     service.print(SLICE, found)
-    if not as_json:
+    if not service.as_json:
         print_table(CONTAINER, found["containers"])
 
 
-@slices.command("set")
+@asking(slices, "set")
 def set_slice(
+    service: Service,
     name: Slice,
     file: Annotated[Path, typer.Argument(help="What it is, JSON (docs/functions.md).")],
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Instantiate a slice, or configure it anew.
 
@@ -143,51 +132,45 @@ def set_slice(
         body = json.loads(file.read_text())
     except (OSError, ValueError) as error:
         fail(f"{file}: {error}")
-    service = Service(url, token, as_json)
     service.print(SLICE, service.ask("PUT", path_of("slices", name), body=body))
 
 
-@slices.command("scale")
+@asking(slices, "scale", json=False)
 def scale_slice(
+    service: Service,
     name: Slice,
     function: Function,
     replicas: Annotated[int, typer.Argument(min=1)],
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
 ) -> None:
     """Have so many containers of a function run side by side.
 
     Example: underpass-control slice scale north-1 dns 2
     """
     path = path_of("slices", name, "functions", function, "replicas")
-    Service(url, token, as_json=False).ask("PUT", path, body={"replicas": replicas})
+    service.ask("PUT", path, body={"replicas": replicas})
 
 
-@slices.command("heal")
-def heal_slice(
-    name: Slice, function: Function, url: UrlOption = DEFAULT_URL, token: TokenOption = None
-) -> None:
+@asking(slices, "heal", json=False)
+def heal_slice(service: Service, name: Slice, function: Function) -> None:
     """Make the containers of a function anew; their volumes stay.
 
     Example: underpass-control slice heal north-1 shaper
     """
     path = path_of("slices", name, "functions", function, "heal")
-    Service(url, token, as_json=False).ask("POST", path)
+    service.ask("POST", path)
 
 
-@slices.command("terminate")
-def terminate_slice(name: Slice, url: UrlOption = DEFAULT_URL, token: TokenOption = None) -> None:
+@asking(slices, "terminate", json=False)
+def terminate_slice(service: Service, name: Slice) -> None:
     """End a slice, with all that its functions keep.
 
     Example: underpass-control slice terminate north-1
     """
-    Service(url, token, as_json=False).ask("DELETE", path_of("slices", name))
+    service.ask("DELETE", path_of("slices", name))
 
 
-@slices.command("manifests")
-def show_manifests(
-    name: Slice, site: SiteOption, url: UrlOption = DEFAULT_URL, token: TokenOption = None
-) -> None:
+@asking(slices, "manifests", json=False)
+def show_manifests(service: Service, name: Slice, site: SiteOption) -> None:
     """Print a slice as manifests of Kubernetes, for `kubectl apply -f -`.
 
     Example: underpass-control slice manifests north-1 --site site.toml
@@ -196,7 +179,7 @@ def show_manifests(
     from underpass_control.functions.kubernetes import manifests
     from underpass_control.functions.slices import Desired, SliceError
 
-    found = Service(url, token, as_json=True).ask("GET", path_of("slices", name))
+    found = service.ask("GET", path_of("slices", name))
     members: dict[str, Any] = {n: found[n] for n in ("name", "tenant", "number", "revision")}
     members["body"] = {n: found[n] for n in ("site", "networks", "functions")}
     try:

@@ -9,16 +9,13 @@ import typer
 
 from underpass_control.client import path_of
 from underpass_control.commands.console import (
-    DEFAULT_URL,
     JsonOption,
-    TokenOption,
-    UrlOption,
     fail,
     print_json,
 )
 from underpass_control.commands.database import DEFAULT_DATABASE, DatabaseOption, with_database
 from underpass_control.commands.positions import Moment, instant
-from underpass_control.commands.tables import Column, Service, print_table
+from underpass_control.commands.tables import Column, Service, asking, print_table
 
 if TYPE_CHECKING:
     from underpass_control.settlement.check import Audit
@@ -74,17 +71,15 @@ AUDIT = (
 )
 
 
-@ledger.command("show")
+@asking(ledger, "show")
 def show_ledger(
+    service: Service,
     beam: Beam,
     link: Link = None,
     terminal: Annotated[int | None, typer.Option(min=1, help="Its ipn node number.")] = None,
     since: Moment = None,
     until: Moment = None,
     most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what was lent, repaid and forgiven, the newest first.
 
@@ -98,24 +93,18 @@ def show_ledger(
         "order": "newest",
     }
     path = path_of("beams", beam, "ledger")
-    Service(url, token, as_json).show_all(path, "entries", ENTRY, query, most)
+    service.show_all(path, "entries", ENTRY, query, most)
 
 
-@ledger.command("balance")
-def show_balance(
-    beam: Beam,
-    link: Link = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking(ledger, "balance")
+def show_balance(service: Service, beam: Beam, link: Link = None) -> None:
     """Show who owes how much, and who is owed, as far as it is settled.
 
     Example: underpass-control ledger balance east
     """
     path = path_of("beams", beam, "balances")
-    found = Service(url, token, as_json).ask("GET", path, query={"link": link})
-    if as_json:
+    found = service.ask("GET", path, query={"link": link})
+    if service.as_json:
         print_json(found)
     else:
         print_table(BALANCE, _accounts(found["links"]))
@@ -130,16 +119,14 @@ def _accounts(links: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
             yield of_link | account | side
 
 
-@ledger.command("forgive")
+@asking(ledger, "forgive")
 def forgive(
+    service: Service,
     beam: Beam,
     terminal: Annotated[int, typer.Argument(min=1, help="Who owes it, or is owed it.")],
     link: Annotated[str, typer.Option(help="`forward` or `return`.")],
     reason: Annotated[str, typer.Option(help="Why; it is kept with the entry.")],
     bits: Annotated[int | None, typer.Option(min=1, help="Without it, all.")] = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Forgive what a terminal owes or is owed; the other side bears it in proportion.
 
@@ -148,7 +135,6 @@ def forgive(
     body = {"terminal": terminal, "link": link, "reason": reason}
     if bits is not None:
         body["bits"] = bits
-    service = Service(url, token, as_json)
     service.print(
         ENTRY, service.ask("POST", path_of("beams", beam, "ledger", "forgive"), body=body)
     )

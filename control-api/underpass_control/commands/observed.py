@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from underpass_control.client import path_of
-from underpass_control.commands.console import DEFAULT_URL, JsonOption, TokenOption, UrlOption, tell
+from underpass_control.commands.console import tell
 from underpass_control.commands.positions import instant
-from underpass_control.commands.tables import Column, Service, millions, percent
+from underpass_control.commands.tables import Column, Service, asking, millions, percent
 
 nodes = typer.Typer(help="What nodes say of themselves.", no_args_is_help=True)
 links = typer.Typer(help="What the links of terminals do.", no_args_is_help=True)
@@ -66,60 +66,46 @@ Terminal = Annotated[int | None, typer.Option(min=1, help="Of one terminal.")]
 Moment = Annotated[datetime | None, typer.Option(help="By entry, UTC.")]
 
 
-@nodes.command("list")
-def list_nodes(
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking(nodes, "list")
+def list_nodes(service: Service) -> None:
     """Show which software nodes run, and when their certificates end, as they said last.
 
     Example: underpass-control node list
     """
-    Service(url, token, as_json).show_all(path_of("nodes"), "nodes", NODE)
+    service.show_all(path_of("nodes"), "nodes", NODE)
 
 
-@links.command("list")
-def list_links(
-    beam: Beam = None,
-    terminal: Terminal = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking(links, "list")
+def list_links(service: Service, beam: Beam = None, terminal: Terminal = None) -> None:
     """Show what links do, as the nodes that send on them said last.
 
     Example: underpass-control link list --beam east
     """
     query = {"beam": beam, "terminal": terminal}
-    Service(url, token, as_json).show_all(path_of("links"), "links", LINK, query)
+    service.show_all(path_of("links"), "links", LINK, query)
 
 
-@links.command("show")
+@asking(links, "show")
 def show_links(
+    service: Service,
     terminal: Annotated[int, typer.Argument(min=1, help="The terminal's ipn node number.")],
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show both directions of a terminal's link.
 
     Example: underpass-control link show 10
     """
     query = {"terminal": terminal}
-    Service(url, token, as_json).show_all(path_of("links"), "links", LINK, query)
+    service.show_all(path_of("links"), "links", LINK, query)
 
 
-@links.command("carried")
+@asking(links, "carried")
 def list_carried(
+    service: Service,
     terminal: Annotated[int, typer.Argument(min=1, help="The terminal's ipn node number.")],
     link: Annotated[str | None, typer.Option(help="forward or return; both without it.")] = None,
     since: Annotated[datetime | None, typer.Option(help="UTC.")] = None,
     until: Annotated[datetime | None, typer.Option(help="UTC.")] = None,
     most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 60,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what a terminal's links were measured, or told, to carry, the newest first.
 
@@ -131,12 +117,12 @@ def list_carried(
         "until": instant(until),
         "order": "newest",
     }
-    asked = Service(url, token, as_json)
-    asked.show_all(path_of("terminals", terminal, "carried"), "carried", CARRIED, query, most)
+    service.show_all(path_of("terminals", terminal, "carried"), "carried", CARRIED, query, most)
 
 
-@blockages.command("list")
+@asking(blockages, "list")
 def list_blockages(
+    service: Service,
     beam: Beam = None,
     terminal: Terminal = None,
     state: Annotated[
@@ -146,9 +132,6 @@ def list_blockages(
     since: Moment = None,
     until: Moment = None,
     most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show blockages that are expected, were, and were observed, the latest entry first.
 
@@ -162,12 +145,12 @@ def list_blockages(
         "until": instant(until),
         "order": "newest",
     }
-    asked = Service(url, token, as_json)
-    asked.show_all(path_of("blockages"), "blockages", BLOCKAGE, query, most)
+    service.show_all(path_of("blockages"), "blockages", BLOCKAGE, query, most)
 
 
-@blockages.command("announce")
+@asking(blockages, "announce")
 def announce_blockage(
+    service: Service,
     terminal: Annotated[int, typer.Argument(min=1, help="The terminal's ipn node number.")],
     entry: Annotated[datetime, typer.Argument(help="When it comes, UTC.")],
     duration_s: Annotated[float, typer.Argument(min=0.001, max=3600, help="How long it lasts, s.")],
@@ -175,9 +158,6 @@ def announce_blockage(
         float, typer.Option(min=0, max=1, help="How sure; 0 takes back what was said.")
     ] = 1.0,
     obstruction: Annotated[str | None, typer.Option(help="The id of what causes it.")] = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Announce a blockage on a terminal's behalf, as it does itself when it sees one coming.
 
@@ -190,5 +170,5 @@ def announce_blockage(
         **({"obstruction": obstruction} if obstruction else {}),
     }
     path = path_of("terminals", terminal, "announcements")
-    answer = Service(url, token, as_json).ask("POST", path, body=body)
-    tell(answer, "announced", as_json=as_json)
+    answer = service.ask("POST", path, body=body)
+    tell(answer, "announced", as_json=service.as_json)

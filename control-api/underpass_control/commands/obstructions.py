@@ -14,10 +14,8 @@ from rich.progress import Progress
 
 from underpass_control.client import Client, path_of
 from underpass_control.commands.console import (
-    DEFAULT_URL,
     JsonOption,
     TokenOption,
-    UrlOption,
     fail,
     tell,
     with_client,
@@ -34,7 +32,7 @@ from underpass_control.commands.sky import (
     view_of,
     write_masks,
 )
-from underpass_control.commands.tables import Column, Service
+from underpass_control.commands.tables import Column, Service, asking
 from underpass_control.commands.tiles import make_tiles, put_tiles, store_tiles
 
 if TYPE_CHECKING:
@@ -147,21 +145,19 @@ def write_sky(
     tell({"intervals": count}, f"{count} intervals written to {to}", as_json=as_json)
 
 
-@obstructions.command("list")
+@asking(obstructions, "list")
 def list_obstructions(
+    service: Service,
     bbox: Annotated[
         str | None, typer.Option(help="What touches west,south,east,north (degrees).")
     ] = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the obstructions that the service knows; as JSON, GeoJSON features.
 
     Example: underpass-control obstruction list --bbox 1.4,42.4,1.8,42.7
     """
     query = {"bbox": bbox}
-    Service(url, token, as_json).show_all("/v1/obstructions", "features", OBSTRUCTION, query)
+    service.show_all("/v1/obstructions", "features", OBSTRUCTION, query)
 
 
 class _Done(NamedTuple):

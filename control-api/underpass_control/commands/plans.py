@@ -12,15 +12,18 @@ import typer
 
 from underpass_control.client import path_of
 from underpass_control.commands.console import (
-    DEFAULT_URL,
-    JsonOption,
-    TokenOption,
-    UrlOption,
     fail,
     print_json,
 )
 from underpass_control.commands.positions import instant
-from underpass_control.commands.tables import Column, Service, millions, print_entry, print_table
+from underpass_control.commands.tables import (
+    Column,
+    Service,
+    asking,
+    millions,
+    print_entry,
+    print_table,
+)
 
 plans = typer.Typer(help="Who gets what of a beam, and when.", no_args_is_help=True)
 
@@ -65,33 +68,29 @@ TOTAL = (
 )
 
 
-@plans.command("list")
+@asking(plans, "list")
 def list_plans(
+    service: Service,
     beam: Beam,
     link: Link,
     most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show a link's plans, the newest first.
 
     Example: underpass-control plan list east forward
     """
     path, query = path_of("beams", beam, "plans"), {"link": link.value}
-    Service(url, token, as_json).show_all(path, "plans", HEAD, query, most)
+    service.show_all(path, "plans", HEAD, query, most)
 
 
-@plans.command("show")
+@asking(plans, "show")
 def show_plan(
+    service: Service,
     beam: Beam,
     link: Link,
     version: Annotated[int | None, typer.Option(min=1, help="Of this version.")] = None,
     at: Annotated[datetime | None, typer.Option(help="That which holds then (UTC).")] = None,
     terminal: Terminal = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the newest plan of a link, or that of a version or a time.
 
@@ -101,17 +100,15 @@ def show_plan(
         fail("name a version or a time, not both")
     parts = ("beams", beam, "plans", link.value, *(() if version is None else (version,)))
     query = {"terminal": terminal, "at": instant(at)}
-    _print(Service(url, token, as_json).ask("GET", path_of(*parts), query=query), as_json=as_json)
+    _print(service.ask("GET", path_of(*parts), query=query), as_json=service.as_json)
 
 
-@plans.command("acknowledged")
+@asking(plans, "acknowledged")
 def show_acknowledged(
+    service: Service,
     beam: Beam,
     link: Link,
     version: Annotated[int, typer.Argument(min=1, help="Of this version.")],
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show which nodes have taken a plan over, and when.
 
@@ -119,29 +116,25 @@ def show_acknowledged(
     """
     path = path_of("beams", beam, "plans", link.value, version, "acknowledgements")
     columns = (Column("node", "node"), Column("since", "applied"))
-    Service(url, token, as_json).show_all(path, "acknowledgements", columns)
+    service.show_all(path, "acknowledgements", columns)
 
 
-@plans.command("holder")
-def show_holder(
-    beam: Beam, url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
-) -> None:
+@asking(plans, "holder")
+def show_holder(service: Service, beam: Beam) -> None:
     """Show which process plans a beam.
 
     Example: underpass-control plan holder east
     """
     names = ("beam", "holder", "fence", "left_ms")
     columns = tuple(Column(name, name) for name in names)
-    Service(url, token, as_json).show(path_of("beams", beam, "lease"), columns)
+    service.show(path_of("beams", beam, "lease"), columns)
 
 
-@plans.command("what-if")
+@asking(plans, "what-if")
 def ask_what_if(
+    service: Service,
     beam: Beam,
     path: Annotated[Path, typer.Argument(help="What is different: JSON, as the API takes it.")],
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the plan that would be made if something were different, without effect.
 
@@ -151,10 +144,9 @@ def ask_what_if(
         body = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         fail(f"{path}: {error}")
-    asked = Service(url, token, as_json)
-    found = asked.ask("POST", path_of("beams", beam, "what-if"), body=body)
-    _print(found, as_json=as_json)
-    if not as_json:
+    found = service.ask("POST", path_of("beams", beam, "what-if"), body=body)
+    _print(found, as_json=service.as_json)
+    if not service.as_json:
         print_table(TOTAL, found["totals"])
 
 

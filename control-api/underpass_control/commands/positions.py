@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from underpass_control.client import path_of
-from underpass_control.commands.console import DEFAULT_URL, JsonOption, TokenOption, UrlOption
-from underpass_control.commands.tables import Column, Service
+from underpass_control.commands.tables import Column, Service, asking
 from underpass_control.instants import rfc3339
 
 positions = typer.Typer(help="Where terminals are, and were.", no_args_is_help=True)
@@ -30,27 +29,23 @@ Node = Annotated[int, typer.Argument(min=1, help="The terminal's ipn node number
 Moment = Annotated[datetime | None, typer.Option(help="UTC.")]
 
 
-@positions.command("show")
-def show_position(
-    node: Node, url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
-) -> None:
+@asking(positions, "show")
+def show_position(service: Service, node: Node) -> None:
     """Show a terminal's newest position.
 
     Example: underpass-control position show 10
     """
     path = path_of("terminals", node, "positions", "newest")
-    Service(url, token, as_json).show(path, POSITION)
+    service.show(path, POSITION)
 
 
-@positions.command("list")
+@asking(positions, "list")
 def list_positions(
+    service: Service,
     node: Node,
     since: Moment = None,
     until: Moment = None,
     most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show a terminal's track, the newest first.
 
@@ -58,7 +53,7 @@ def list_positions(
     """
     query = {"since": instant(since), "until": instant(until), "order": "newest"}
     path = path_of("terminals", node, "positions")
-    Service(url, token, as_json).show_all(path, "positions", POSITION, query, most)
+    service.show_all(path, "positions", POSITION, query, most)
 
 
 def instant(moment: datetime | None) -> str | None:

@@ -8,13 +8,9 @@ import typer
 
 from underpass_control.client import path_of
 from underpass_control.commands.console import (
-    DEFAULT_URL,
-    JsonOption,
-    TokenOption,
-    UrlOption,
     fail,
 )
-from underpass_control.commands.tables import Column, Service, millions
+from underpass_control.commands.tables import Column, Service, asking, millions
 
 beams = typer.Typer(help="Beams: pools of capacity.", no_args_is_help=True)
 terminals = typer.Typer(help="Terminals, by their ipn node numbers.", no_args_is_help=True)
@@ -65,30 +61,27 @@ Clear = Annotated[
 ]
 
 
-@beams.command("list")
-def list_beams(
-    url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
-) -> None:
+@asking(beams, "list")
+def list_beams(service: Service) -> None:
     """Show all beams.
 
     Example: underpass-control beam list
     """
-    Service(url, token, as_json).show_all(path_of("beams"), "beams", BEAM)
+    service.show_all(path_of("beams"), "beams", BEAM)
 
 
-@beams.command("show")
-def show_beam(
-    beam: Beam, url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
-) -> None:
+@asking(beams, "show")
+def show_beam(service: Service, beam: Beam) -> None:
     """Show a beam.
 
     Example: underpass-control beam show east
     """
-    Service(url, token, as_json).show(path_of("beams", beam), BEAM)
+    service.show(path_of("beams", beam), BEAM)
 
 
-@beams.command("set")
+@asking(beams, "set")
 def set_beam(
+    service: Service,
     beam: Beam,
     name: Name = None,
     forward_capacity: Rate = None,
@@ -102,9 +95,6 @@ def set_beam(
         str | None, typer.Option(help="The NCC of the return link: opensand://HOST[:PORT].")
     ] = None,
     clear: Clear = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a beam, or change what is named of one.
 
@@ -120,47 +110,44 @@ def set_beam(
         fair_share=fair_share,
         opensand=opensand,
     )
-    Service(url, token, as_json).set(path_of("beams", beam), BEAM, changes)
+    service.set(path_of("beams", beam), BEAM, changes)
 
 
-@beams.command("delete")
-def delete_beam(beam: Beam, url: UrlOption = DEFAULT_URL, token: TokenOption = None) -> None:
+@asking(beams, "delete", json=False)
+def delete_beam(service: Service, beam: Beam) -> None:
     """Delete a beam that has no terminals.
 
     Example: underpass-control beam delete east
     """
-    Service(url, token, as_json=False).ask("DELETE", path_of("beams", beam))
+    service.ask("DELETE", path_of("beams", beam))
 
 
-@terminals.command("list")
+@asking(terminals, "list")
 def list_terminals(
+    service: Service,
     beam: Annotated[str | None, typer.Option(help="Those of a beam.")] = None,
     tag: Annotated[str | None, typer.Option(help="Those with a tag.")] = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show all terminals.
 
     Example: underpass-control terminal list --beam east
     """
     query = {"beam": beam, "tag": tag}
-    Service(url, token, as_json).show_all(path_of("terminals"), "terminals", TERMINAL, query)
+    service.show_all(path_of("terminals"), "terminals", TERMINAL, query)
 
 
-@terminals.command("show")
-def show_terminal(
-    node: Node, url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
-) -> None:
+@asking(terminals, "show")
+def show_terminal(service: Service, node: Node) -> None:
     """Show a terminal.
 
     Example: underpass-control terminal show 10
     """
-    Service(url, token, as_json).show(path_of("terminals", node), TERMINAL)
+    service.show(path_of("terminals", node), TERMINAL)
 
 
-@terminals.command("set")
+@asking(terminals, "set")
 def set_terminal(
+    service: Service,
     node: Node,
     beam: Annotated[str | None, typer.Option(help="The beam that it is in.")] = None,
     name: Name = None,
@@ -177,9 +164,6 @@ def set_terminal(
         int | None, typer.Option(min=0, help="The satellite terminal that it is to the NCC.")
     ] = None,
     clear: Clear = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a terminal, or change what is named of one.
 
@@ -198,16 +182,16 @@ def set_terminal(
         tenant=tenant,
         opensand_id=opensand_id,
     )
-    Service(url, token, as_json).set(path_of("terminals", node), TERMINAL, changes)
+    service.set(path_of("terminals", node), TERMINAL, changes)
 
 
-@terminals.command("delete")
-def delete_terminal(node: Node, url: UrlOption = DEFAULT_URL, token: TokenOption = None) -> None:
+@asking(terminals, "delete", json=False)
+def delete_terminal(service: Service, node: Node) -> None:
     """Delete a terminal with all that it has reported.
 
     Example: underpass-control terminal delete 10
     """
-    Service(url, token, as_json=False).ask("DELETE", path_of("terminals", node))
+    service.ask("DELETE", path_of("terminals", node))
 
 
 def _changes(clear: list[str] | None, **given: Any) -> dict[str, Any]:

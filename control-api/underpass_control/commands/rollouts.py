@@ -9,14 +9,10 @@ import typer
 
 from underpass_control.client import path_of
 from underpass_control.commands.console import (
-    DEFAULT_URL,
-    JsonOption,
-    TokenOption,
-    UrlOption,
     fail,
 )
 from underpass_control.commands.settings import read_settings
-from underpass_control.commands.tables import Column, Service
+from underpass_control.commands.tables import Column, Service, asking
 
 rollouts = typer.Typer(
     help="Rollouts: one change of settings for many terminals, in stages.", no_args_is_help=True
@@ -50,8 +46,9 @@ TERMINAL = (
 Number = Annotated[int, typer.Argument(help="Its id in the list.")]
 
 
-@rollouts.command("create")
+@asking(rollouts, "create")
 def create_rollout(
+    service: Service,
     name: Annotated[str, typer.Argument(help="What it is called.")],
     settings: Annotated[
         Path,
@@ -83,9 +80,6 @@ def create_rollout(
     whole: Annotated[
         bool, typer.Option("--whole", help="It is all that is set: what else was is taken away.")
     ] = False,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Change the settings of many terminals in stages; it begins at once.
 
@@ -102,83 +96,60 @@ def create_rollout(
     }
     chosen = {"terminals": terminals or None, "tag": tag, "beam": beam}
     body |= {member: value for member, value in chosen.items() if value is not None}
-    service = Service(url, token, as_json)
     service.print(ROLLOUT, service.ask("POST", path_of("rollouts"), body=body))
 
 
-@rollouts.command("list")
+@asking(rollouts, "list")
 def list_rollouts(
-    most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
+    service: Service, most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20
 ) -> None:
     """Show rollouts, the newest first.
 
     Example: underpass-control rollout list
     """
-    Service(url, token, as_json).show_all(path_of("rollouts"), "rollouts", ROLLOUT, most=most)
+    service.show_all(path_of("rollouts"), "rollouts", ROLLOUT, most=most)
 
 
-@rollouts.command("show")
-def show_rollout(
-    rollout: Number,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking(rollouts, "show")
+def show_rollout(service: Service, rollout: Number) -> None:
     """Show how far a rollout is.
 
     Example: underpass-control rollout show 3
     """
-    Service(url, token, as_json).show(path_of("rollouts", rollout), ROLLOUT)
+    service.show(path_of("rollouts", rollout), ROLLOUT)
 
 
-@rollouts.command("terminals")
-def show_terminals(
-    rollout: Number,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking(rollouts, "terminals")
+def show_terminals(service: Service, rollout: Number) -> None:
     """Show how far each terminal of a rollout is, in the order in which they are tried.
 
     Example: underpass-control rollout terminals 3
     """
     path = path_of("rollouts", rollout, "terminals")
-    Service(url, token, as_json).show_all(path, "terminals", TERMINAL)
+    service.show_all(path, "terminals", TERMINAL)
 
 
-@rollouts.command("pause")
-def pause_rollout(
-    rollout: Number,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking(rollouts, "pause")
+def pause_rollout(service: Service, rollout: Number) -> None:
     """Have a rollout change no more terminals for now.
 
     Example: underpass-control rollout pause 3
     """
-    _set_state(Service(url, token, as_json), rollout, {"state": "paused"})
+    _set_state(service, rollout, {"state": "paused"})
 
 
-@rollouts.command("resume")
-def resume_rollout(
-    rollout: Number,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking(rollouts, "resume")
+def resume_rollout(service: Service, rollout: Number) -> None:
     """Have a rollout go on that was paused or has stopped; failures so far are accepted.
 
     Example: underpass-control rollout resume 3
     """
-    _set_state(Service(url, token, as_json), rollout, {"state": "running"})
+    _set_state(service, rollout, {"state": "running"})
 
 
-@rollouts.command("abort")
+@asking(rollouts, "abort")
 def abort_rollout(
+    service: Service,
     rollout: Number,
     restore: Annotated[
         bool,
@@ -186,15 +157,12 @@ def abort_rollout(
             "--restore/--keep", help="Set again what was set of changed terminals before."
         ),
     ],
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """End a rollout for good.
 
     Example: underpass-control rollout abort 3 --restore
     """
-    _set_state(Service(url, token, as_json), rollout, {"state": "aborted", "restore": restore})
+    _set_state(service, rollout, {"state": "aborted", "restore": restore})
 
 
 def _set_state(service: Service, rollout: int, body: dict[str, Any]) -> None:

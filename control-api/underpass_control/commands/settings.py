@@ -10,13 +10,9 @@ import typer
 
 from underpass_control.client import path_of
 from underpass_control.commands.console import (
-    DEFAULT_URL,
-    JsonOption,
-    TokenOption,
-    UrlOption,
     fail,
 )
-from underpass_control.commands.tables import Column, Service
+from underpass_control.commands.tables import Column, Service, asking
 
 node_settings = typer.Typer(
     help="What is set from afar of one terminal, or of a gateway itself.", no_args_is_help=True
@@ -40,23 +36,18 @@ Terminal = Annotated[int | None, typer.Option("--terminal", help="A terminal.")]
 Gateway = Annotated[int | None, typer.Option("--gateway", help="A gateway: its own settings.")]
 
 
-@node_settings.command("show")
-def show_settings(
-    terminal: Terminal = None,
-    gateway: Gateway = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking(node_settings, "show")
+def show_settings(service: Service, terminal: Terminal = None, gateway: Gateway = None) -> None:
     """Show what is set of a node from afar, and what has become of it.
 
     Example: underpass-control settings show --gateway 1
     """
-    Service(url, token, as_json).show(_path(terminal, gateway), SETTINGS)
+    service.show(_path(terminal, gateway), SETTINGS)
 
 
-@node_settings.command("set")
+@asking(node_settings, "set")
 def set_settings(
+    service: Service,
     settings: Annotated[
         Path,
         typer.Argument(
@@ -67,15 +58,12 @@ def set_settings(
     ],
     terminal: Terminal = None,
     gateway: Gateway = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Set all that is set of a node; what the file leaves out is as the node itself has it.
 
     Example: underpass-control settings set hub.json --gateway 1
     """
-    service, path = Service(url, token, as_json), _path(terminal, gateway)
+    path = _path(terminal, gateway)
     service.print(SETTINGS, service.ask("PUT", path, body=read_settings(settings)))
 
 

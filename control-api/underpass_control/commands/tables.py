@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from underpass_control.client import Client
-from underpass_control.commands.console import print_json, with_client
+from underpass_control.commands.console import (
+    DEFAULT_URL,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+    print_json,
+    with_client,
+)
 
 _MILLION = 10**6
 
@@ -123,6 +133,36 @@ class Service:
             print_json(entry)
         else:
             print_entry(columns, entry)
+
+
+Verb = Callable[Concatenate[Service, ...], None]
+
+
+def asking(
+    group: typer.Typer, name: str, *, json: bool = True
+) -> Callable[[Verb], Callable[..., None]]:
+    """Make a verb of the group that asks the service: with --url, --token and, if so, --json."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    options = [
+        inspect.Parameter("url", keyword, default=DEFAULT_URL, annotation=UrlOption),
+        inspect.Parameter("token", keyword, default=None, annotation=TokenOption),
+    ]
+    if json:
+        options.append(inspect.Parameter("as_json", keyword, default=False, annotation=JsonOption))
+
+    def made(verb: Verb) -> Callable[..., None]:
+        @functools.wraps(verb)
+        def run(*, url: str, token: str | None, as_json: bool = False, **own: Any) -> None:
+            verb(Service(url, token, as_json), **own)
+
+        signature = inspect.signature(verb, eval_str=True)
+        _, *own = signature.parameters.values()
+        # Typer reads a verb's options from this.
+        run.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+        group.command(name)(run)
+        return run
+
+    return made
 
 
 async def _first(entries: AsyncIterator[Any], most: int | None) -> AsyncIterator[Any]:

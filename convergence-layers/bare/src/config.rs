@@ -95,21 +95,14 @@ impl Config {
         SessionInfo {
             peer_node_id: self.peer_node_id.clone(),
             path: self.path.clone(),
-            remote: self.remote,
-            class: None,
-            standby: false,
-            incarnation: None,
-            resumes: false,
             transfer_mru_bytes: match self.layer {
                 Layer::Udp => MOST_DATAGRAM_BYTES,
                 Layer::Ecla => MOST_SENT_BYTES,
                 _ => self.transfer_mru_bytes,
             },
             takes_files: matches!(self.layer, Layer::Stcp | Layer::Mtcp | Layer::Ecla),
-            tls: false,
-            exported_key: None,
-            convergence_layer: self.layer.name(),
             congestion_control: congestion_control.to_owned(),
+            ..SessionInfo::new(self.layer.name(), self.remote)
         }
     }
 

@@ -15,7 +15,7 @@ use crate::config::Config;
 const UDP_BUFFER_BYTES: u32 = 4 << 20;
 
 /// Bytes that the kernel may hold unsent: about a bundle.
-static UNSENT_BYTES: libc::c_int = 128 << 10;
+const UNSENT_BYTES: u32 = 128 << 10;
 
 /// A peer that is gone without a word is noticed after so long.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -81,7 +81,7 @@ pub(crate) async fn dial(config: &Config) -> io::Result<TcpStream> {
     let stream = TcpSocket::from_std_stream(socket.into());
     let stream = stream.connect(config.remote).await?;
     stream.set_nodelay(true)?;
-    hold_back(&stream)?;
+    SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     expect_life(&stream)?;
     Ok(stream)
 }
@@ -92,24 +92,6 @@ pub(crate) fn expect_life(stream: &TcpStream) -> io::Result<()> {
         .with_time(SILENCE)
         .with_interval(SILENCE / 4);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
-}
-
-/// The kernel takes no more than it soon sends.
-fn hold_back(stream: &TcpStream) -> io::Result<()> {
-    // SAFETY: the option's value is one int that outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
-            (&raw const UNSENT_BYTES).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// Bytes written to a connection that the peer's TCP has not acknowledged

@@ -29,7 +29,7 @@ const FEW_PEERS: usize = 32;
 /// Short beside the time between beacons, and beside any hop's round trip.
 const ROUND: Duration = Duration::from_millis(5);
 
-/// Who wants to know. Implementations return quickly.
+/// The node that beacons serve. Implementations return quickly.
 pub trait Node: Send + Sync + 'static {
     /// What the convergence layer has heard and sent, asked when a beacon
     /// would be due.

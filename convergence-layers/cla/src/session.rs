@@ -52,6 +52,27 @@ pub struct SessionInfo {
     pub congestion_control: String,
 }
 
+impl SessionInfo {
+    /// A session that is not secured, and whose peer has told nothing of itself.
+    pub fn new(convergence_layer: &'static str, remote: SocketAddr) -> SessionInfo {
+        SessionInfo {
+            peer_node_id: String::new(),
+            path: String::new(),
+            remote,
+            class: None,
+            standby: false,
+            incarnation: None,
+            resumes: false,
+            transfer_mru_bytes: u64::MAX,
+            takes_files: false,
+            tls: false,
+            exported_key: None,
+            convergence_layer,
+            congestion_control: String::new(),
+        }
+    }
+}
+
 /// One bundle to be sent.
 #[derive(Clone, Debug)]
 pub struct Transfer {

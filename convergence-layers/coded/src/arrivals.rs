@@ -65,7 +65,7 @@ impl Arrivals {
         }
     }
 
-    /// So many datagrams count from now on.
+    /// This many datagrams count from now on.
     fn leave(&mut self, has_come: bool, count: u64) {
         if has_come {
             self.counts.received += count;

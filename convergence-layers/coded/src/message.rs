@@ -48,7 +48,7 @@ pub enum Message {
         block: u64,
         /// The `datagrams` of the SENT that this answers.
         datagrams: u64,
-        /// So many are enough.
+        /// How many of them are enough.
         count: u16,
         /// The own symbols that are missing, at least `count`.
         missing: Missing,

@@ -57,7 +57,7 @@ pub struct Receiver {
     /// Bundles of together so many bytes may be under way.
     room_bytes: u64,
     used_bytes: u64,
-    /// So many bytes may be kept of blocks that are not complete.
+    /// Bytes that may be kept of blocks that are not complete.
     store_bytes: usize,
     kept_bytes: usize,
     arrivals: Arrivals,

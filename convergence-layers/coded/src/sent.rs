@@ -92,7 +92,7 @@ impl SentBlock {
         number
     }
 
-    /// So many fresh repair symbols become due, as far as there are any.
+    /// This many fresh repair symbols become due, as far as there are any.
     pub(crate) fn make_repair(&mut self, count: u16, asked: bool) -> Vec<Due> {
         let count = count.min(self.more_repair());
         if count == 0 {

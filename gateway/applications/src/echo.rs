@@ -49,15 +49,13 @@ impl Echo {
             return None;
         }
         Some(Send {
-            destination: bundle.source,
-            service: self.service,
-            class: bundle.class,
-            payload: vec![bundle.payload],
             lifetime: Some(bundle.left),
-            custody: true,
-            last: false,
-            label: 0,
-            reports: None,
+            ..Send::new(
+                bundle.source,
+                self.service,
+                bundle.class,
+                vec![bundle.payload],
+            )
         })
     }
 

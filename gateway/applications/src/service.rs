@@ -511,15 +511,14 @@ pub(crate) mod tests {
         let mut agent = Agent::new(config);
         let now = Instant::now();
         let send = Send {
-            destination: ipn(1, 9),
-            service: 9,
-            class: underpass_cla::Class(2),
-            payload: vec![Bytes::from_static(payload)],
             lifetime: Some(Duration::from_secs(60)),
             custody: false,
-            last: false,
-            label: 0,
-            reports: None,
+            ..Send::new(
+                ipn(1, 9),
+                9,
+                underpass_cla::Class(2),
+                vec![Bytes::from_static(payload)],
+            )
         };
         for _ in 0..=sequence {
             agent.send(now, send.clone()).unwrap();

@@ -70,15 +70,8 @@ fn measure(rule: Option<Rule>, bytes: usize, rounds: u32) -> (Duration, Duration
     for _ in 0..rounds {
         let start = Instant::now();
         let send = Send {
-            destination: ipn(2, 64),
-            service: 64,
-            class: BULK,
-            payload: vec![payload.clone()],
-            lifetime: None,
             custody: false,
-            last: false,
-            label: 0,
-            reports: None,
+            ..Send::new(ipn(2, 64), 64, BULK, vec![payload.clone()])
         };
         agents[0].send(now, send).expect("there is room");
         let offer = agents[0].next_for(now, NeighbourId(2), BULK, u64::MAX);

@@ -77,17 +77,7 @@ fn measure(bytes: usize, rounds: u32) {
 }
 
 fn send(agent: &mut Agent, now: Instant, payload: &Bytes) -> Offer {
-    let send = Send {
-        destination: ipn(2, 64),
-        service: 64,
-        class: BULK,
-        payload: vec![payload.clone()],
-        lifetime: None,
-        custody: true,
-        last: false,
-        label: 0,
-        reports: None,
-    };
+    let send = Send::new(ipn(2, 64), 64, BULK, vec![payload.clone()]);
     agent.send(now, send).expect("the sender has room");
     let offer = agent.next_for(now, NeighbourId(2), BULK, u64::MAX);
     let offer = offer.expect("just queued");

@@ -371,14 +371,12 @@ impl Engine {
         let Some(peer) = self.neighbour_of(id) else {
             return;
         };
-        let ask = Message {
+        let ask = Message::new(
             peer,
-            service: ON_DEMAND_SERVICE,
-            class: Class::SIGNALLING,
-            age: Duration::ZERO,
-            ticket: None,
-            payload: Bytes::from([&[VERSION], path.as_bytes()].concat()),
-        };
+            ON_DEMAND_SERVICE,
+            Class::SIGNALLING,
+            Bytes::from([&[VERSION], path.as_bytes()].concat()),
+        );
         // Without room the next one says it.
         let _ = self.send_message(now, ask, ASKED_FOR);
     }

@@ -132,6 +132,30 @@ pub fn window_bytes(rate_bps: Option<u64>, rtt: Duration) -> u64 {
 }
 
 impl HopConfig {
+    /// A hop over a satellite without limits, by sessions over IPv4 and TLS.
+    pub fn new(id: HopId, name: String, neighbour: u64) -> HopConfig {
+        HopConfig {
+            id,
+            name,
+            known_as: Vec::new(),
+            neighbour,
+            weight: 1,
+            send_rate_bps: None,
+            rate_hint_bps: None,
+            guaranteed_rate_bps: None,
+            line: None,
+            receive_rate_bps: None,
+            rtt: Duration::from_millis(600),
+            rtt_is_guess: false,
+            mtu_bytes: 1500,
+            sends: true,
+            ipv6: false,
+            tls: true,
+            meter: None,
+            on_demand: None,
+        }
+    }
+
     /// The window of the direction with `rate_bps`, bytes.
     pub fn window_bytes(&self, rate_bps: Option<u64>) -> u64 {
         window_bytes(rate_bps, self.rtt)
@@ -181,24 +205,9 @@ pub(crate) mod tests {
 
     pub fn hop(rate: Option<u64>) -> HopConfig {
         HopConfig {
-            id: HopId(0),
-            name: "sat".to_owned(),
-            known_as: Vec::new(),
-            neighbour: 1,
-            weight: 1,
             send_rate_bps: rate,
-            rate_hint_bps: None,
-            rtt_is_guess: false,
-            guaranteed_rate_bps: None,
-            line: None,
             receive_rate_bps: rate,
-            rtt: Duration::from_millis(600),
-            mtu_bytes: 1500,
-            sends: true,
-            ipv6: false,
-            tls: true,
-            meter: None,
-            on_demand: None,
+            ..HopConfig::new(HopId(0), "sat".to_owned(), 1)
         }
     }
 

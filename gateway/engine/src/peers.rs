@@ -437,16 +437,13 @@ mod tests {
             peers.add_lanes(Class(2));
             peers.insert(10, 10, Peer::new(Config::default(), Side::Lower, 1));
             let mut there = Peer::new(Config::default(), Side::Higher, 1);
-            let open = Open {
-                class: named,
-                target: Target::Name {
+            let open = Open::new(
+                named,
+                Target::Name {
                     host: "origin.example".to_owned(),
                     port: 80,
                 },
-                client: None,
-                report_connected: false,
-                trace: None,
-            };
+            );
             let (_, id) = there.open(now, open).expect("it opens");
             let Some(Sealed::Payload { parts, .. }) = there.poll_payload(named, 4096) else {
                 panic!("an OPEN waits");
@@ -533,13 +530,7 @@ mod tests {
                         host: "origin.example".to_owned(),
                         port: 80,
                     };
-                    let request = Open {
-                        class: CLASSES[1 + roll(2) as usize],
-                        target,
-                        client: None,
-                        report_connected: false,
-                        trace: None,
-                    };
+                    let request = Open::new(CLASSES[1 + roll(2) as usize], target);
                     let opened = peers.open(now, peer, |streams| streams.open(now, request));
                     open.push((peer, opened.unwrap().1));
                 }

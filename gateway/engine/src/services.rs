@@ -31,6 +31,20 @@ pub struct Message {
     pub payload: Bytes,
 }
 
+impl Message {
+    /// A message that is to be sent.
+    pub fn new(peer: u64, service: u64, class: Class, payload: Bytes) -> Message {
+        Message {
+            peer,
+            service,
+            class,
+            age: Duration::ZERO,
+            ticket: None,
+            payload,
+        }
+    }
+}
+
 impl Engine {
     /// Sends a message, of use for `lifetime`. It is this node's to keep
     /// until the next custodian has taken it.
@@ -46,15 +60,13 @@ impl Engine {
         lifetime: Duration,
     ) -> Result<BundleId, SendError> {
         let send = bundle::Send {
-            destination: bundle::wire::ipn(message.peer, message.service),
-            service: message.service,
-            class: self.known(message.class),
-            payload: vec![message.payload],
             lifetime: Some(lifetime),
-            custody: true,
-            last: false,
-            label: 0,
-            reports: None,
+            ..bundle::Send::new(
+                bundle::wire::ipn(message.peer, message.service),
+                message.service,
+                self.known(message.class),
+                vec![message.payload],
+            )
         };
         let sent = self.agent.send(now, send);
         self.after_change(now);

@@ -136,7 +136,7 @@ pub struct ClassDemand {
     pub streams: Option<u64>,
 }
 
-/// So many streams behind a hop are counted by class.
+/// At most this many streams behind a hop are counted by class.
 const MOST_COUNTED: usize = 4_096;
 
 /// What became of streams since the start.

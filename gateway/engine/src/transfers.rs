@@ -142,7 +142,7 @@ impl Sessions {
         }
     }
 
-    /// So many bytes of a transfer have been acknowledged.
+    /// Notes how many bytes of a transfer have been acknowledged.
     pub fn progress(&mut self, key: u64, acknowledged: u64) {
         if let Some(transfer) = self.transfers.get_mut(&key) {
             transfer.acknowledged = acknowledged;

@@ -256,31 +256,13 @@ mod tests {
     use crate::message::Message;
 
     fn position(longitude: f64) -> Body {
-        Body::Position(Position {
-            longitude,
-            latitude: 50.0,
-            altitude_m: None,
-            speed_mps: None,
-            heading_deg: None,
-            accuracy_m: None,
-            gnss_time_ms: None,
-            node_time_ms: None,
-            synchronised: false,
-        })
+        Body::Position(Position::at(longitude, 50.0))
     }
 
     #[test]
     fn reports_of_one_millisecond_keep_their_order_in_each_kind() {
         let mut stamps = Stamps::new(7);
-        let status = || {
-            Body::Status(Status {
-                time_ms: None,
-                clock_offset_ms: None,
-                synchronised: false,
-                node: None,
-                links: vec![],
-            })
-        };
+        let status = || Body::Status(Status::default());
         let made = [
             stamps.stamp(position(1.0), 100),
             stamps.stamp(position(2.0), 100),
@@ -308,11 +290,8 @@ mod tests {
                 certificate_end_ms,
             };
             Body::Status(Status {
-                time_ms: None,
-                clock_offset_ms: None,
-                synchronised: false,
                 node: Some(node),
-                links: vec![],
+                ..Status::default()
             })
             .check()
         };

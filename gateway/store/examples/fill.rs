@@ -74,15 +74,8 @@ fn config(node: u64, to: u64) -> Config {
 
 fn send(to: u64, payload: &Bytes) -> Send {
     Send {
-        destination: ipn(to, 64),
-        service: 64,
-        class: Class(2),
-        payload: vec![payload.clone()],
         lifetime: Some(Duration::from_secs(3600)),
-        custody: true,
-        label: 0,
-        last: false,
-        reports: None,
+        ..Send::new(ipn(to, 64), 64, Class(2), vec![payload.clone()])
     }
 }
 

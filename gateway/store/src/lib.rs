@@ -39,6 +39,8 @@ mod store;
 mod tasks;
 mod turns;
 mod untold;
+#[cfg(feature = "simulation")]
+pub mod watched;
 mod worker;
 
 pub use directory::{Directory, DirectoryError};

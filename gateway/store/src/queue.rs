@@ -278,7 +278,7 @@ impl Shared {
     /// whether there is.
     fn sleep(&self, depth: u8, most: Option<Duration>, is_work: fn(&Jobs) -> bool) -> bool {
         let sleep = self.sleep.lock().unwrap();
-        // Whoever asks after its board was looked at here sees this.
+        // A store that asks after its board was looked at here sees this.
         self.asleep.store(depth, Ordering::SeqCst);
         let asked = |shard: usize| is_work(&self.board(shard).jobs);
         let mut woken = self.is_stopping() || (0..self.shards()).any(asked);

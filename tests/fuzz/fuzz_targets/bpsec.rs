@@ -30,17 +30,12 @@ static PRIMARY: LazyLock<Bytes> = LazyLock::new(|| {
     let mut agent = Agent::new(config);
     let now = Instant::now();
     agent.neighbour_up(now, NeighbourId(NODE));
-    let send = Send {
-        destination: ipn(NODE, 100),
-        service: 100,
-        class: CLASS,
-        payload: vec![Bytes::from_static(b"payload")],
-        lifetime: None,
-        custody: true,
-        label: 0,
-        last: false,
-        reports: None,
-    };
+    let send = Send::new(
+        ipn(NODE, 100),
+        100,
+        CLASS,
+        vec![Bytes::from_static(b"payload")],
+    );
     agent.send(now, send).expect("a route and room are there");
     let offer = agent
         .next_for(now, NeighbourId(NODE), CLASS, u64::MAX)

@@ -71,16 +71,13 @@ impl Beam {
             all.push(terminal);
         }
         for node in numbers {
-            let open = Open {
-                class: STREAMS,
-                target: Target::Name {
+            let open = Open::new(
+                STREAMS,
+                Target::Name {
                     host: "origin.example".to_owned(),
                     port: 80,
                 },
-                client: None,
-                report_connected: false,
-                trace: None,
-            };
+            );
             streams.push(hub.open(now, node, open).map_err(|e| e.to_string())?);
         }
         Ok(Beam {

@@ -51,42 +51,19 @@ pub fn engine(node: u64, neighbours: impl Iterator<Item = u64>) -> EngineConfig 
 
 fn hop(neighbour: u64) -> HopConfig {
     HopConfig {
-        id: HopId(neighbour),
-        name: format!("hop{neighbour}"),
-        known_as: Vec::new(),
-        neighbour,
-        weight: 1,
         send_rate_bps: Some(100_000_000_000),
-        rate_hint_bps: None,
-        rtt_is_guess: false,
-        guaranteed_rate_bps: None,
-        line: None,
         receive_rate_bps: Some(1_000_000_000),
-        rtt: Duration::from_millis(600),
-        mtu_bytes: 1500,
-        sends: true,
-        ipv6: false,
-        tls: true,
-        meter: None,
-        on_demand: None,
+        ..HopConfig::new(HopId(neighbour), format!("hop{neighbour}"), neighbour)
     }
 }
 
 /// A session of a class, as TCPCLv4 over TLS has them.
 pub fn session(class: Class) -> SessionInfo {
     SessionInfo {
-        peer_node_id: String::new(),
-        path: String::new(),
-        remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)),
         class: Some(class),
-        standby: false,
-        incarnation: None,
         resumes: true,
         transfer_mru_bytes: 1 << 30,
-        takes_files: false,
         tls: true,
-        exported_key: None,
-        convergence_layer: "tcpcl",
-        congestion_control: String::new(),
+        ..SessionInfo::new("tcpcl", SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)))
     }
 }

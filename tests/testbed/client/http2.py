@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from types import TracebackType
 from typing import Self
 
 from h2.config import H2Configuration
@@ -53,12 +52,7 @@ class Http2Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._sock.close()
 
     def download(self, size: int, seed: int, deadline_s: float) -> Transfer:

@@ -190,11 +190,13 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
+    use socket2::SockRef;
+
     use super::*;
     use crate::net::driver::command_channel;
     use crate::net::kernel::KernelSocket;
     use crate::net::pacing::payload_bytes_per_second;
-    use crate::net::socket::{max_pacing_rate, notsent_lowat};
+    use crate::net::socket::max_pacing_rate;
     use crate::net::tcp_info::TcpInfo;
 
     fn handle(stream: &TcpStream) -> SessionHandle<KernelSocket> {
@@ -214,17 +216,19 @@ mod tests {
         let (stream, _peer) = connection();
         let session = handle(&stream);
         let fd = stream.as_fd();
+        let socket = SockRef::from(&stream);
+        let lowat = || socket.tcp_notsent_lowat().expect("it can be read");
         session.set_rate(Some(40_000_000));
         let info = TcpInfo::of(fd).expect("a connection");
         assert!(info.has_timestamps());
         let rate = payload_bytes_per_second(40_000_000, info.mss_bytes(), false, true);
         assert_eq!(max_pacing_rate(fd), rate);
-        assert_eq!(notsent_lowat(fd), 600_000);
+        assert_eq!(lowat(), 600_000);
         session.set_rate(Some(0));
         assert_eq!(max_pacing_rate(fd), 1);
         session.set_rate(None);
         assert_eq!(max_pacing_rate(fd), u64::MAX);
-        assert_eq!(notsent_lowat(fd), 128 << 10);
+        assert_eq!(lowat(), 128 << 10);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
+use socket2::SockRef;
 use underpass_cla::PathFigures;
 
 use super::mptcp::{self, Subflows};
 use super::pacing::{notsent_lowat_bytes, payload_bytes_per_second};
-use super::socket::{congestion_control, set_max_pacing_rate, set_notsent_lowat};
+use super::socket::{congestion_control, set_max_pacing_rate};
 use super::tcp_info::TcpInfo;
 
 /// Who keeps to the rate of a session.
@@ -87,7 +88,7 @@ impl KernelSocket {
 
     fn set_lowat(&mut self, bytes: u32) -> io::Result<()> {
         self.lowat_bytes = bytes;
-        let set = set_notsent_lowat(self.as_fd(), bytes);
+        let set = SockRef::from(&*self).set_tcp_notsent_lowat(bytes);
         match self.is_paced_by_kernel() {
             true => set,
             // MPTCP of older kernels does not know it.
@@ -166,7 +167,7 @@ impl Socket for KernelSocket {
 
     fn look(&self) {
         // An error is that of a connection about to be reported broken.
-        let _ = set_notsent_lowat(self.as_fd(), self.lowat_bytes);
+        let _ = SockRef::from(self).set_tcp_notsent_lowat(self.lowat_bytes);
     }
 
     fn congestion_control(&self) -> String {

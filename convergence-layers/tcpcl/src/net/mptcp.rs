@@ -3,12 +3,13 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use socket2::SockRef;
 use underpass_cla::PathFigures;
 
+use super::socket::get;
 use super::tcp_info::{TcpInfo, unacknowledged_bytes, unsent_bytes};
 
 /// The level of MPTCP's own options (linux/socket.h).
@@ -53,20 +54,7 @@ pub(super) fn subflows(fd: BorrowedFd<'_>) -> io::Result<Vec<TcpInfo>> {
     let mut answer = Answer::default();
     answer.data.size_subflow_data = mem::size_of::<SubflowData>() as u32;
     answer.data.size_user = mem::size_of::<TcpInfo>() as u32;
-    let mut length = mem::size_of::<Answer>() as libc::socklen_t;
-    // SAFETY: `answer` is plain data of `length` bytes that outlives the call.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            SOL_MPTCP,
-            MPTCP_TCPINFO,
-            (&raw mut answer).cast(),
-            &raw mut length,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let answer = get(fd, SOL_MPTCP, MPTCP_TCPINFO, answer)?;
     let count = usize::try_from(answer.data.num_subflows).unwrap_or(MOST_SUBFLOWS);
     Ok(answer.subflows[..count.min(MOST_SUBFLOWS)].to_vec())
 }

@@ -90,13 +90,13 @@ impl SocketOptions {
         if is_mptcp(fd) {
             // It knows no TCP_USER_TIMEOUT, and before Linux 6.10 no low-water
             // mark either: then more lies in the kernel.
-            let _ = set_notsent_lowat(fd, self.notsent_lowat_bytes);
+            let _ = socket.set_tcp_notsent_lowat(self.notsent_lowat_bytes);
             return Ok(());
         }
         if self.user_timeout.is_some() {
             socket.set_tcp_user_timeout(self.user_timeout)?;
         }
-        set_notsent_lowat(fd, self.notsent_lowat_bytes)
+        socket.set_tcp_notsent_lowat(self.notsent_lowat_bytes)
     }
 
     fn choose_congestion_control(&self, socket: &Socket) {
@@ -156,11 +156,6 @@ fn set_limited_buffer(
     Ok(())
 }
 
-/// Sets `TCP_NOTSENT_LOWAT`.
-pub(super) fn set_notsent_lowat(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
-    set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
-}
-
 /// Sets `SO_MAX_PACING_RATE`, bytes/s; `u64::MAX` lifts it.
 pub(super) fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_second: u64) -> io::Result<()> {
     set(
@@ -196,17 +191,17 @@ fn set<T: Copy>(
 
 #[cfg(test)]
 pub(super) fn max_pacing_rate(fd: BorrowedFd<'_>) -> u64 {
-    get(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
+    get(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, 0).expect("it can be read")
 }
 
-#[cfg(test)]
-pub(super) fn notsent_lowat(fd: BorrowedFd<'_>) -> u32 {
-    get(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)
-}
-
-#[cfg(test)]
-fn get<T: Copy + Default>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> T {
-    let mut value = T::default();
+/// Reads an option, which is plain data: `value` as far as the kernel has no
+/// other.
+pub(super) fn get<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    mut value: T,
+) -> io::Result<T> {
     let mut length = mem::size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is plain data of `length` bytes that outlives the call.
     let result = unsafe {
@@ -218,8 +213,11 @@ fn get<T: Copy + Default>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_
             &raw mut length,
         )
     };
-    assert_eq!(result, 0, "the option can be read");
-    value
+    if result == 0 {
+        Ok(value)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 #[cfg(test)]
@@ -245,7 +243,8 @@ mod tests {
             for limited in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
                 set_limited_buffer(socket.as_fd(), limited, bytes).expect("may be set");
             }
-            get::<libc::c_int>(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUF_LOCK)
+            let locks = get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUF_LOCK, 0);
+            locks.expect("it can be read")
         };
         const BOTH: libc::c_int = 3;
         assert_eq!(locks(50_000), BOTH);
@@ -268,6 +267,7 @@ mod tests {
         let timeout = socket.tcp_user_timeout().expect("readable");
         assert_eq!(timeout, options.user_timeout);
         assert!(socket.tcp_nodelay().expect("readable"));
-        assert_eq!(notsent_lowat(socket.as_fd()), 128 << 10);
+        let lowat = SockRef::from(&socket).tcp_notsent_lowat();
+        assert_eq!(lowat.expect("it can be read"), 128 << 10);
     }
 }

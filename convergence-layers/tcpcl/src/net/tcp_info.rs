@@ -1,11 +1,12 @@
 //! What the kernel knows of a connection.
 
 use std::io;
-use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use underpass_cla::PathFigures;
+
+use super::socket::get;
 
 /// `struct tcp_info` of linux/tcp.h up to `tcpi_rcv_ooopack` (Linux 5.4).
 /// The kernel fills as much of it as it knows.
@@ -73,23 +74,7 @@ const OPTION_TIMESTAMPS: u8 = 1;
 impl TcpInfo {
     /// Asks the kernel.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let mut info = Self::default();
-        let mut length = mem::size_of::<Self>() as libc::socklen_t;
-        // SAFETY: `info` is plain data of `length` bytes that outlives the call.
-        let result = unsafe {
-            libc::getsockopt(
-                fd.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                (&raw mut info).cast(),
-                &raw mut length,
-            )
-        };
-        if result == 0 {
-            Ok(info)
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        get(fd, libc::IPPROTO_TCP, libc::TCP_INFO, Self::default())
     }
 
     /// Payload of a full segment, bytes, its TCP options left out.

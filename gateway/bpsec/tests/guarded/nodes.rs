@@ -98,14 +98,6 @@ impl Node {
         let half = payload.len() / 2;
         let pieces = [&payload[..half], &payload[half..]].map(Bytes::copy_from_slice);
         let send = Send {
-            destination: ipn(to, SERVICE),
-            service: SERVICE,
-            class: CLASS,
-            payload: pieces.to_vec(),
-            lifetime: None,
-            custody: true,
-            last: false,
-            label: 0,
             reports: report_to.map(|to| ReportRequest {
                 to,
                 reception: false,
@@ -113,6 +105,7 @@ impl Node {
                 delivery: false,
                 deletion: true,
             }),
+            ..Send::new(ipn(to, SERVICE), SERVICE, CLASS, pieces.to_vec())
         };
         self.agent.send(self.now, send).unwrap();
         self.offers(via, CLASS).expect("it is offered")

@@ -59,7 +59,7 @@ impl Amount {
         }
     }
 
-    /// So many hundredths of it.
+    /// Hundredths of it.
     fn percent(self, percent: u8) -> Amount {
         let hundredths = |all: u64| (u128::from(all) * u128::from(percent.min(100)) / 100) as u64;
         Amount {
@@ -175,7 +175,7 @@ impl Pool {
         let size = self.size.amount();
         match self.is_shared() {
             false => size,
-            // Whoever has nothing gets one bundle, even if that is larger than
+            // A neighbour without any gets one bundle, even if that is larger than
             // a share.
             true if first => size.plus(self.beyond.amount()),
             true => size.less(own),

@@ -59,6 +59,23 @@ pub struct Send {
     pub reports: Option<ReportRequest>,
 }
 
+impl Send {
+    /// What a service sends under custody, with nothing else asked of it.
+    pub fn new(destination: Eid, service: u64, class: Class, payload: Vec<Bytes>) -> Send {
+        Send {
+            destination,
+            service,
+            class,
+            payload,
+            lifetime: None,
+            custody: true,
+            last: false,
+            label: 0,
+            reports: None,
+        }
+    }
+}
+
 /// A request for status reports (RFC 9171 §4.2.3).
 #[derive(Clone, Debug)]
 pub struct ReportRequest {

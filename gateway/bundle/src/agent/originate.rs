@@ -304,7 +304,7 @@ fn report_flags(request: &ReportRequest) -> Flags {
     .into_iter()
     .filter(|(asked, _)| *asked)
     .fold(Flags::empty(), |all, (_, flag)| all | flag);
-    // Whoever asks who has it wants to know since when.
+    // Reports say when, too.
     match asked.is_empty() {
         true => asked,
         false => asked | Flags::BUNDLE_REQUEST_STATUS_TIME,

@@ -190,7 +190,7 @@ impl Agent {
             (Party::Asker(..), Some(_)) => {
                 self.settle(now, owed, Err(DeleteReason::DepletedStorage));
             }
-            // Whoever sent it last is told; an agent is told before.
+            // The last sender is told; an agent is told before.
             (Party::Custodian(..), Some(before)) => {
                 if let Party::Custodian(..) = before.to {
                     *before = owed;

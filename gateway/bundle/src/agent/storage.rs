@@ -124,7 +124,7 @@ impl Agent {
             stored.neighbour = via;
         }
         if !stored.own {
-            // Who had sent it here, and was believed what, is not stored.
+            // Who sent it, and whether its wish for reports was believed, is not stored.
             stored.reports = false;
             let lifetime = primary.lifetime.min(self.config.foreign_lifetime);
             stored.expires = expiry(now, lifetime, stored.age_ms).unwrap_or(now);

@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// So many bytes as they are.
+    /// This many bytes, as they are.
     pub fn take(&mut self, count: u64) -> Result<&'a [u8], CborError> {
         let left = self.bytes.len() - self.at;
         let count = usize::try_from(count).map_err(|_| CborError::Truncated)?;

@@ -39,21 +39,13 @@ fn liar(claims: u64, change: impl FnOnce(&mut Config)) -> Net {
         take_custody: true,
     }];
     change(&mut config);
-    let mut net = Net::new(vec![Agent::new(config)]);
+    let mut net = Net::of([config]);
     net.agents[0].neighbour_up(net.now, NeighbourId(99));
     net
 }
 
 fn send_to(net: &mut Net, to: u64, report_to: Option<Eid>) -> Offer {
     let send = Send {
-        destination: ipn(to, SERVICE),
-        service: SERVICE,
-        class: BULK,
-        payload: vec![payload(b"forged")],
-        lifetime: None,
-        custody: true,
-        last: false,
-        label: 0,
         reports: report_to.map(|to| ReportRequest {
             to,
             reception: true,
@@ -61,6 +53,7 @@ fn send_to(net: &mut Net, to: u64, report_to: Option<Eid>) -> Offer {
             delivery: true,
             deletion: false,
         }),
+        ..Send::new(ipn(to, SERVICE), SERVICE, BULK, vec![payload(b"forged")])
     };
     net.agents[0].send(net.now, send).unwrap();
     net.offer(0, 99).unwrap()

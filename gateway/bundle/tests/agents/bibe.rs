@@ -25,7 +25,7 @@ fn by_bibe(number: u64, neighbour: u64) -> Config {
 }
 
 fn pair() -> Net {
-    Net::new(vec![Agent::new(by_bibe(1, 2)), Agent::new(node(2))])
+    Net::of([by_bibe(1, 2), node(2)])
 }
 
 fn read(raw: &Bytes) -> Bundle {
@@ -135,8 +135,7 @@ fn a_bundle_under_custody_goes_in_another_and_is_released_by_its_signal() {
         [],
         "the CL's acknowledgement alone releases nothing"
     );
-    net.pass(Duration::from_millis(100));
-    net.carry_signals(1, 0);
+    net.signal(1, 0);
     assert_eq!(net.released(0), [id]);
     assert_eq!(net.delivered(1), [&b"data"[..]]);
     assert_eq!(net.agents[0].custody(net.now).used_bytes, 0);
@@ -146,21 +145,10 @@ fn a_bundle_under_custody_goes_in_another_and_is_released_by_its_signal() {
 fn without_custody_and_to_others_a_bundle_goes_as_it_is() {
     let mut config = by_bibe(1, 2);
     config.bibe.insert(NeighbourId(9));
-    let mut net = Net::new(vec![
-        Agent::new(config),
-        Agent::new(node(2)),
-        Agent::new(node(3)),
-    ]);
+    let mut net = Net::of([config, node(2), node(3)]);
     let plain = Send {
-        destination: ipn(2, SERVICE),
-        service: SERVICE,
-        class: BULK,
-        payload: vec![payload(b"plain")],
-        lifetime: None,
         custody: false,
-        last: false,
-        label: 0,
-        reports: None,
+        ..Send::new(ipn(2, SERVICE), SERVICE, BULK, vec![payload(b"plain")])
     };
     net.agents[0].send(net.now, plain).unwrap();
     net.send(0, 3, b"block").unwrap();
@@ -235,7 +223,7 @@ fn what_is_lost_is_sent_again_until_it_is_signalled_or_over() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut config = by_bibe(1, 2);
         config.lifetime = Duration::from_secs(120);
-        let mut net = Net::new(vec![Agent::new(config), Agent::new(node(2))]);
+        let mut net = Net::of([config, node(2)]);
         let mut ends: BTreeMap<_, Vec<&str>> = BTreeMap::new();
         let mut delivered = Vec::new();
         for number in 0..20_u64 {
@@ -359,11 +347,7 @@ fn a_signal_that_names_what_was_not_sent_counts_for_nothing() {
 fn nobody_else_signals_for_the_neighbour() {
     let mut config = by_bibe(1, 2);
     config.bibe.insert(NeighbourId(3));
-    let mut net = Net::new(vec![
-        Agent::new(config),
-        Agent::new(node(2)),
-        Agent::new(node(3)),
-    ]);
+    let mut net = Net::of([config, node(2), node(3)]);
     net.send(0, 2, b"data").unwrap();
     let (_, transmission) = sent(&mut net);
     let runs = [(transmission, 1)];
@@ -454,7 +438,7 @@ fn row(take_custody: bool) -> Net {
     one.routes = vec![route(3, 2, true)];
     two.routes = vec![route(3, 3, take_custody)];
     three.routes = vec![route(1, 2, true)];
-    Net::new([one, two, three].map(Agent::new).into())
+    Net::of([one, two, three])
 }
 
 #[test]
@@ -464,8 +448,7 @@ fn custody_of_what_is_forwarded_ends_with_this_node() {
         let id = net.send(0, 3, b"data").unwrap();
         let (offer, _) = sent(&mut net);
         net.arrive(1, 1, &offer);
-        net.pass(Duration::from_millis(100));
-        net.carry_signals(1, 0);
+        net.signal(1, 0);
         assert_eq!(net.released(0), [id]);
         let onward = net.offer(1, 3).unwrap();
         let forwarded = read(&onward.chunks.concat().into());

@@ -69,15 +69,8 @@ impl Hub {
 
     fn send(&mut self, to: u64, last: bool) -> BundleId {
         let send = Send {
-            destination: ipn(to, SERVICE),
-            service: SERVICE,
-            class: BULK,
-            payload: vec![payload(b"data")],
-            lifetime: None,
-            custody: true,
             last,
-            label: 0,
-            reports: None,
+            ..Send::new(ipn(to, SERVICE), SERVICE, BULK, vec![payload(b"data")])
         };
         let id = self.agent.send(self.now, send).unwrap();
         self.stored.push(id);
@@ -128,17 +121,7 @@ fn bundle_from_one(count: usize) -> Vec<Bytes> {
     let now = Instant::now();
     let mut bundles = Vec::new();
     for _ in 0..count {
-        let send = Send {
-            destination: ipn(1, SERVICE),
-            service: SERVICE,
-            class: BULK,
-            payload: vec![payload(b"data")],
-            lifetime: None,
-            custody: true,
-            last: false,
-            label: 0,
-            reports: None,
-        };
+        let send = Send::new(ipn(1, SERVICE), SERVICE, BULK, vec![payload(b"data")]);
         agent.send(now, send).unwrap();
         let offer = agent.next_for(now, NeighbourId(1), BULK, u64::MAX);
         bundles.push(offer.unwrap().chunks.concat().into());

@@ -85,17 +85,12 @@ impl World {
     fn send(&mut self, from: usize, to: u64) {
         let number = self.serial;
         self.serial += 1;
-        let send = Send {
-            destination: ipn(to, SERVICE),
-            service: SERVICE,
-            class: BULK,
-            payload: vec![Bytes::copy_from_slice(&number.to_be_bytes())],
-            lifetime: None,
-            custody: true,
-            last: false,
-            label: 0,
-            reports: None,
-        };
+        let send = Send::new(
+            ipn(to, SERVICE),
+            SERVICE,
+            BULK,
+            vec![Bytes::copy_from_slice(&number.to_be_bytes())],
+        );
         if self.agents[from].send(self.now, send).is_ok() {
             self.sent.insert(number);
         }

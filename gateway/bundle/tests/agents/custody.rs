@@ -11,19 +11,16 @@ use underpass_bundle::{
 use underpass_cla::{Class, Outcome, Refusal};
 
 fn pair() -> Net {
-    Net::new(vec![Agent::new(node(1)), Agent::new(node(2))])
+    Net::of([node(1), node(2)])
 }
 
 #[test]
 fn the_cls_acknowledgement_alone_releases_nothing() {
     let mut net = pair();
     let id = net.send(0, 2, b"data").unwrap();
-    let offer = net.offer(0, 2).unwrap();
-    net.arrive(1, 1, &offer);
-    net.finish(0, &offer, Outcome::Acknowledged);
+    net.carry(0, 1);
     assert_eq!(net.released(0), []);
-    net.pass(Duration::from_millis(100));
-    net.carry_signals(1, 0);
+    net.signal(1, 0);
     assert_eq!(net.released(0), [id]);
     assert_eq!(net.delivered(1), [&b"data"[..]]);
     assert_eq!(net.agents[0].custody(net.now).used_bytes, 0);
@@ -68,9 +65,7 @@ fn the_custody_timer_runs_only_after_the_cl_has_finished() {
 fn blocked_path_keeps_custody_until_signal() {
     let mut net = pair();
     let id = net.send(0, 2, b"data").unwrap();
-    let offer = net.offer(0, 2).unwrap();
-    net.arrive(1, 1, &offer);
-    net.finish(0, &offer, Outcome::Acknowledged);
+    net.carry(0, 1);
     let now = net.now;
     net.agents[0].neighbour_down(now, NeighbourId(2));
     net.pass(Duration::from_secs(600));
@@ -86,18 +81,13 @@ fn blocked_path_keeps_custody_until_signal() {
 fn a_lost_signal_is_healed_by_the_duplicate() {
     let mut net = pair();
     let id = net.send(0, 2, b"data").unwrap();
-    let offer = net.offer(0, 2).unwrap();
-    net.arrive(1, 1, &offer);
-    net.finish(0, &offer, Outcome::Acknowledged);
+    net.carry(0, 1);
     net.pass(Duration::from_millis(100));
     let lost = net.agents[1].next_for(net.now, NeighbourId(1), Class::SIGNALLING, u64::MAX);
     net.finish(1, &lost.unwrap(), Outcome::Acknowledged);
     net.pass(Duration::from_secs(3));
-    let again = net.offer(0, 2).unwrap();
-    net.arrive(1, 1, &again);
-    net.finish(0, &again, Outcome::Acknowledged);
-    net.pass(Duration::from_millis(100));
-    net.carry_signals(1, 0);
+    net.carry(0, 1);
+    net.signal(1, 0);
     assert_eq!(net.released(0), [id]);
     assert_eq!(net.delivered(1).len(), 1, "delivered once");
 }
@@ -106,16 +96,14 @@ fn a_lost_signal_is_healed_by_the_duplicate() {
 fn confirming_pair() -> Net {
     let mut second = node(2);
     second.confirming.insert(SERVICE);
-    Net::new(vec![Agent::new(node(1)), Agent::new(second)])
+    Net::of([node(1), second])
 }
 
 #[test]
 fn custody_of_an_unconfirmed_bundle_stays_with_the_sender() {
     let mut net = confirming_pair();
     let id = net.send(0, 2, b"data").unwrap();
-    let offer = net.offer(0, 2).unwrap();
-    net.arrive(1, 1, &offer);
-    net.finish(0, &offer, Outcome::Acknowledged);
+    net.carry(0, 1);
     let deliveries = net.deliveries(1);
     let [delivery] = &deliveries[..] else {
         panic!("delivered once: {deliveries:?}");
@@ -124,16 +112,12 @@ fn custody_of_an_unconfirmed_bundle_stays_with_the_sender() {
     net.carry_signals(1, 0);
     assert_eq!(net.released(0), []);
     // The custody timer's duplicate is neither delivered nor answered.
-    let again = net.offer(0, 2).unwrap();
-    net.arrive(1, 1, &again);
-    net.finish(0, &again, Outcome::Acknowledged);
-    net.pass(Duration::from_millis(100));
-    net.carry_signals(1, 0);
+    net.carry(0, 1);
+    net.signal(1, 0);
     assert_eq!((net.released(0), net.delivered(1).len()), (vec![], 0));
     let now = net.now;
     net.agents[1].confirm(now, delivery.ticket.unwrap());
-    net.pass(Duration::from_millis(100));
-    net.carry_signals(1, 0);
+    net.signal(1, 0);
     assert_eq!(net.released(0), [id]);
 }
 
@@ -141,9 +125,7 @@ fn custody_of_an_unconfirmed_bundle_stays_with_the_sender() {
 fn what_was_not_confirmed_before_the_end_of_the_process_is_delivered_again() {
     let mut net = confirming_pair();
     net.send(0, 2, b"data").unwrap();
-    let offer = net.offer(0, 2).unwrap();
-    net.arrive(1, 1, &offer);
-    net.finish(0, &offer, Outcome::Acknowledged);
+    net.carry(0, 1);
     assert_eq!(net.delivered(1).len(), 1);
     let mut restarted = node(2);
     restarted.confirming.insert(SERVICE);
@@ -164,9 +146,7 @@ fn one_signal_covers_a_thousand_bundles() {
     let mut net = pair();
     for _ in 0..1000 {
         net.send(0, 2, b"data").unwrap();
-        let offer = net.offer(0, 2).unwrap();
-        net.arrive(1, 1, &offer);
-        net.finish(0, &offer, Outcome::Acknowledged);
+        net.carry(0, 1);
     }
     net.pass(Duration::from_millis(100));
     let now = net.now;
@@ -184,7 +164,7 @@ fn one_signal_covers_a_thousand_bundles() {
 fn a_full_store_slows_the_source_and_refuses_the_peer() {
     let mut small = node(2);
     small.store_bytes = 10_000;
-    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(small)]);
+    let mut net = Net::of([node(1), small]);
     assert!(!net.agents[1].room(9_500));
     assert_eq!(net.send(1, 1, &[0; 9_500]), Err(SendError::NoRoom));
     net.send(0, 2, &[0; 9_500]).unwrap();
@@ -198,11 +178,7 @@ fn a_full_store_slows_the_source_and_refuses_the_peer() {
 
 #[test]
 fn a_signal_from_another_neighbour_releases_nothing() {
-    let mut net = Net::new(vec![
-        Agent::new(node(1)),
-        Agent::new(node(2)),
-        Agent::new(node(3)),
-    ]);
+    let mut net = Net::of([node(1), node(2), node(3)]);
     net.send(0, 2, b"data").unwrap();
     let offer = net.offer(0, 2).unwrap();
     net.finish(0, &offer, Outcome::Acknowledged);
@@ -219,13 +195,10 @@ fn a_signal_from_another_neighbour_releases_nothing() {
 fn an_unknown_service_refuses_custody_and_the_source_asks_again_later() {
     let mut deaf = node(2);
     deaf.services.clear();
-    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(deaf)]);
+    let mut net = Net::of([node(1), deaf]);
     net.send(0, 2, b"data").unwrap();
-    let offer = net.offer(0, 2).unwrap();
-    net.arrive(1, 1, &offer);
-    net.finish(0, &offer, Outcome::Acknowledged);
-    net.pass(Duration::from_millis(100));
-    net.carry_signals(1, 0);
+    net.carry(0, 1);
+    net.signal(1, 0);
     assert!(net.offer(0, 2).is_none());
     net.pass(Duration::from_secs(1));
     assert!(net.offer(0, 2).unwrap().again);
@@ -236,7 +209,7 @@ fn an_unknown_service_refuses_custody_and_the_source_asks_again_later() {
 fn lifetime_ends_by_age_and_gives_the_payload_back() {
     let mut config = node(1);
     config.lifetime = Duration::from_secs(5);
-    let mut net = Net::new(vec![Agent::new(config), Agent::new(node(2))]);
+    let mut net = Net::of([config, node(2)]);
     let id = net.send(0, 2, b"data").unwrap();
     let offer = net.offer(0, 2).unwrap();
     net.agents[0].set_clock(net.now, 1 << 40);
@@ -268,23 +241,17 @@ fn a_relay_without_custody_passes_the_custodian_on() {
             }];
         }
         let [one, three] = ends;
-        Net::new([one, relay, three].map(Agent::new).into())
+        Net::of([one, relay, three])
     };
     for takes in [false, true] {
         let mut net = relay(takes);
         let id = net.send(0, 3, b"data").unwrap();
-        let offer = net.offer(0, 2).unwrap();
-        net.arrive(1, 1, &offer);
-        net.finish(0, &offer, Outcome::Acknowledged);
-        net.pass(Duration::from_millis(100));
-        net.carry_signals(1, 0);
+        net.carry(0, 1);
+        net.signal(1, 0);
         let expected = if takes { vec![id] } else { vec![] };
         assert_eq!(net.released(0), expected);
-        let offer = net.offer(1, 3).unwrap();
-        net.arrive(2, 2, &offer);
-        net.finish(1, &offer, Outcome::Acknowledged);
-        net.pass(Duration::from_millis(100));
-        net.carry_signals(2, 1);
+        net.carry(1, 2);
+        net.signal(2, 1);
         net.carry_signals(1, 0);
         let expected = if takes { vec![] } else { vec![id] };
         assert_eq!(net.released(0), expected);
@@ -322,7 +289,7 @@ fn payload_pieces_are_sent_untouched_and_received_in_place() {
 fn a_store_full_of_own_bundles_still_takes_deliveries() {
     let mut small = node(2);
     small.store_bytes = 3_000;
-    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(small)]);
+    let mut net = Net::of([node(1), small]);
     net.send(1, 1, &[0; 1_000]).unwrap();
     assert!(net.send(1, 1, &[0; 1_000]).is_err());
     net.send(0, 2, &[0; 1_000]).unwrap();
@@ -343,7 +310,7 @@ fn a_routing_loop_never_makes_the_last_custodian_forget() {
     ring[0].routes = vec![route(3, 2)];
     ring[1].routes = vec![route(3, 4)];
     ring[3].routes = vec![route(3, 1), route(1, 2)];
-    let mut net = Net::new(ring.map(Agent::new).into());
+    let mut net = Net::of(ring);
     net.send(0, 3, b"data").unwrap();
     for (from, to) in [(0, 1), (1, 3), (3, 0)] {
         let offer = net.offer(from, to as u64 + 1).unwrap();
@@ -370,17 +337,10 @@ fn a_routing_loop_never_makes_the_last_custodian_forget() {
 fn status_reports_come_when_asked_and_not_in_floods() {
     let mut config = node(2);
     config.status_reports_per_s = 5;
-    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(config)]);
+    let mut net = Net::of([node(1), config]);
     for _ in 0..50 {
         let send = Send {
-            destination: ipn(2, SERVICE),
-            service: SERVICE,
-            class: BULK,
-            payload: vec![payload(b"data")],
-            lifetime: None,
             custody: false,
-            last: false,
-            label: 0,
             reports: Some(ReportRequest {
                 to: ipn(1, 0),
                 reception: false,
@@ -388,6 +348,7 @@ fn status_reports_come_when_asked_and_not_in_floods() {
                 delivery: true,
                 deletion: false,
             }),
+            ..Send::new(ipn(2, SERVICE), SERVICE, BULK, vec![payload(b"data")])
         };
         let now = net.now;
         net.agents[0].send(now, send).unwrap();
@@ -411,11 +372,9 @@ fn status_reports_come_when_asked_and_not_in_floods() {
 fn a_bplib_custodian_is_answered_in_its_dialect() {
     let mut bplib = node(1);
     bplib.codes = CodePoints::of(CustodyDialect::Bplib);
-    let mut net = Net::new(vec![Agent::new(bplib), Agent::new(node(2))]);
+    let mut net = Net::of([bplib, node(2)]);
     let id = net.send(0, 2, b"data").unwrap();
-    let offer = net.offer(0, 2).unwrap();
-    net.arrive(1, 1, &offer);
-    net.finish(0, &offer, Outcome::Acknowledged);
+    net.carry(0, 1);
     net.pass(Duration::from_millis(100));
     let now = net.now;
     let signal = net.agents[1]
@@ -456,17 +415,10 @@ fn for_a_neighbour_without_custody_this_node_has_it() {
     four.routes = vec![route(1, 3)];
     two.served = [NeighbourId(1)].into();
     three.served = [NeighbourId(4)].into();
-    let mut net = Net::new([one, two, three, four].map(Agent::new).into());
+    let mut net = Net::of([one, two, three, four]);
     let plain = Send {
-        destination: ipn(4, SERVICE),
-        service: SERVICE,
-        class: BULK,
-        payload: vec![payload(b"data")],
-        lifetime: None,
         custody: false,
-        last: false,
-        label: 0,
-        reports: None,
+        ..Send::new(ipn(4, SERVICE), SERVICE, BULK, vec![payload(b"data")])
     };
     net.agents[0].send(net.now, plain).unwrap();
     for (from, to) in [(0, 2), (1, 3), (2, 4)] {
@@ -477,8 +429,7 @@ fn for_a_neighbour_without_custody_this_node_has_it() {
         if from == 1 {
             let kept = net.agents[1].custody(net.now).bundles;
             assert_eq!(kept, 1, "until it is signalled");
-            net.pass(Duration::from_millis(100));
-            net.carry_signals(2, 1);
+            net.signal(2, 1);
         }
         assert_eq!(net.agents[from].custody(net.now).bundles, 0, "{from}");
     }

@@ -48,15 +48,13 @@ fn the_examples_are_what_is_sent() {
     let signal = net.agents[1].next_for(now, NeighbourId(1), Class::SIGNALLING, u64::MAX);
     documented("a signal's record", &signal.unwrap().chunks[1]);
     let last = underpass_bundle::Send {
-        destination: underpass_bundle::wire::ipn(2, SERVICE),
-        service: SERVICE,
-        class: BULK,
-        payload: vec![Bytes::from_static(b"last")],
-        lifetime: None,
-        custody: true,
         last: true,
-        label: 0,
-        reports: None,
+        ..underpass_bundle::Send::new(
+            underpass_bundle::wire::ipn(2, SERVICE),
+            SERVICE,
+            BULK,
+            vec![Bytes::from_static(b"last")],
+        )
     };
     let settled = net.agents[1].next_for(now, NeighbourId(1), Class::SIGNALLING, u64::MAX);
     assert!(settled.is_none());

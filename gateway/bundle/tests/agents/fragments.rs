@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::net::{BULK, Net, SERVICE, node};
 use bytes::Bytes;
 use underpass_bundle::wire::{Malformed, decode, ipn};
-use underpass_bundle::{Agent, DeleteReason, Event, NeighbourId, Offer, Reject, Send};
+use underpass_bundle::{DeleteReason, Event, NeighbourId, Offer, Reject, Send};
 use underpass_cla::Outcome;
 
 /// What the second node's convergence layer takes, bytes.
 const MRU: u64 = 2_000;
 
 fn pair() -> Net {
-    Net::new(vec![Agent::new(node(1)), Agent::new(node(2))])
+    Net::of([node(1), node(2)])
 }
 
 fn content(bytes: usize) -> Vec<u8> {
@@ -24,15 +24,9 @@ fn content(bytes: usize) -> Vec<u8> {
 fn send(net: &mut Net, bytes: &[u8], custody: bool) {
     let pieces = bytes.chunks(1_500).map(Bytes::copy_from_slice);
     let send = Send {
-        destination: ipn(2, SERVICE),
-        service: SERVICE,
-        class: BULK,
-        payload: pieces.collect(),
         lifetime: Some(Duration::from_secs(300)),
         custody,
-        last: false,
-        label: 0,
-        reports: None,
+        ..Send::new(ipn(2, SERVICE), SERVICE, BULK, pieces.collect())
     };
     net.agents[0].send(net.now, send).unwrap();
 }
@@ -126,11 +120,7 @@ fn few_fragments_are_stored_at_a_time_and_they_go_before_what_came_later() {
 
 #[test]
 fn fragments_of_fragments_and_duplicates_come_together_too() {
-    let mut net = Net::new(vec![
-        Agent::new(node(1)),
-        Agent::new(node(2)),
-        Agent::new(node(3)),
-    ]);
+    let mut net = Net::of([node(1), node(2), node(3)]);
     let whole = content(9_000);
     send(&mut net, &whole, false);
     // By the third node, which gets larger pieces than it may pass on.

@@ -18,7 +18,7 @@ use underpass_cla::Class;
 fn sealed(payload: &[u8], crc: CrcKind) -> Bytes {
     let mut config = node(1);
     config.payload_crc = crc;
-    let mut net = Net::new(vec![Agent::new(config), Agent::new(node(2))]);
+    let mut net = Net::of([config, node(2)]);
     net.send(0, 2, payload).unwrap();
     net.offer(0, 2).unwrap().chunks.concat().into()
 }
@@ -120,7 +120,7 @@ fn signal_for_all_of(sequence: u32) -> Bytes {
 
 #[test]
 fn a_signal_for_two_to_the_64_bundles_releases_only_those_that_were_offered() {
-    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(node(2))]);
+    let mut net = Net::of([node(1), node(2)]);
     let offered = net.send(0, 2, b"data").unwrap();
     let waiting = net.send(0, 2, b"data").unwrap();
     let offer = net.offer(0, 2).unwrap();
@@ -184,7 +184,7 @@ proptest! {
     ) {
         let mut config = node(1);
         config.payload_crc = CrcKind::from_code(kind).unwrap();
-        let mut net = Net::new(vec![Agent::new(config), Agent::new(node(2))]);
+        let mut net = Net::of([config, node(2)]);
         let payload: Vec<Bytes> = pieces.iter().cloned().map(Bytes::from).collect();
         net.send_pieces(0, 2, SERVICE, payload).unwrap();
         let offer = net.offer(0, 2).unwrap();

@@ -10,8 +10,8 @@ use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_bundle::wire::{Bundle, Extension, LongDecoder, ipn};
 use underpass_bundle::{
-    Agent, Amount, Applications, Decoded, DeleteReason, Event, Forgery, Insecure, NeighbourId,
-    Offer, Reject, Relaying, Secured, Security, Send, SendError,
+    Amount, Applications, Decoded, DeleteReason, Event, Forgery, Insecure, NeighbourId, Offer,
+    Reject, Relaying, Secured, Security, Send, SendError,
 };
 use underpass_cla::{Outcome, Refusal};
 use underpass_payloads::{Limits, PayloadFile, Payloads};
@@ -66,20 +66,13 @@ fn pair() -> Net {
     let services = vec![APPLICATION..=APPLICATION];
     let applications = Applications::new(services, [SERVICE].into(), None, most);
     second.applications = Some(Arc::new(applications));
-    Net::new(vec![Agent::new(node(1)), Agent::new(second)])
+    Net::of([node(1), second])
 }
 
 fn to(node: u64, service: u64) -> Send {
     Send {
-        destination: ipn(node, service),
-        service: SERVICE,
-        class: BULK,
-        payload: Vec::new(),
-        lifetime: None,
         custody: false,
-        last: false,
-        label: 0,
-        reports: None,
+        ..Send::new(ipn(node, service), SERVICE, BULK, Vec::new())
     }
 }
 
@@ -301,7 +294,7 @@ fn one_that_nobody_is_to_forward_is_judged_so() {
     let files = files();
     let mut relay = node(2);
     relay.relaying = Relaying::Pairs([].into());
-    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(relay)]);
+    let mut net = Net::of([node(1), relay]);
     net.agents[1].neighbour_up(net.now, NeighbourId(3));
     for (beyond, verdict) in [
         (3, Reject::Forged(Forgery::Relay)),
@@ -350,7 +343,7 @@ fn rules_that_come_into_force_meanwhile_count_for_it() {
     let rules = Arc::new(Rules::default());
     let mut second = node(2);
     second.security = Some(rules.clone());
-    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(second)]);
+    let mut net = Net::of([node(1), second]);
     let file = files.write(&content());
     net.agents[0]
         .send_file(net.now, to(2, APPLICATION), file)
@@ -387,8 +380,7 @@ fn a_long_bundle_in_a_bpdu_is_judged_written_and_signalled() {
     assert_eq!(read(&delivery.file.unwrap()), content());
     let now = net.now;
     net.agents[1].confirm(now, delivery.ticket.unwrap());
-    net.pass(Duration::from_millis(100));
-    net.carry_signals(1, 0);
+    net.signal(1, 0);
     assert_eq!(net.released(0).len(), 1);
 }
 

@@ -71,6 +71,11 @@ impl Net {
         }
     }
 
+    /// Agents of these configurations, numbered from 1.
+    pub fn of<const N: usize>(configs: [Config; N]) -> Net {
+        Net::new(configs.map(Agent::new).into())
+    }
+
     pub fn send(&mut self, from: usize, to: u64, bytes: &[u8]) -> Result<BundleId, SendError> {
         self.send_pieces(from, to, SERVICE, vec![payload(bytes)])
     }
@@ -82,17 +87,7 @@ impl Net {
         service: u64,
         payload: Vec<Bytes>,
     ) -> Result<BundleId, SendError> {
-        let send = Send {
-            destination: ipn(to, service),
-            service: SERVICE,
-            class: BULK,
-            payload,
-            lifetime: None,
-            custody: true,
-            last: false,
-            label: 0,
-            reports: None,
-        };
+        let send = Send::new(ipn(to, service), SERVICE, BULK, payload);
         self.agents[from].send(self.now, send)
     }
 
@@ -111,6 +106,13 @@ impl Net {
 
     pub fn finish(&mut self, at: usize, offer: &Offer, outcome: Outcome) {
         self.agents[at].transfer_finished(self.now, offer.key, outcome);
+    }
+
+    /// Carries the next bundle from one agent to another, acknowledged.
+    pub fn carry(&mut self, from: usize, to: usize) {
+        let offer = self.offer(from, to as u64 + 1).unwrap();
+        self.arrive(to, from as u64 + 1, &offer);
+        self.finish(from, &offer, Outcome::Acknowledged);
     }
 
     /// Lets time pass, every deadline served at its moment.
@@ -143,6 +145,12 @@ impl Net {
                 .unwrap();
             self.finish(from, &offer, Outcome::Acknowledged);
         }
+    }
+
+    /// Carries signals when an agent has gathered them for as long as it may.
+    pub fn signal(&mut self, from: usize, to: usize) {
+        self.pass(Duration::from_millis(100));
+        self.carry_signals(from, to);
     }
 
     /// All events since the last call of a method that takes events.

@@ -29,15 +29,8 @@ fn line(custody: bool) -> Net {
 
 fn send_last(net: &mut Net, bytes: &[u8]) -> BundleId {
     let send = Send {
-        destination: ipn(3, SERVICE),
-        service: SERVICE,
-        class: URGENT,
-        payload: vec![payload(bytes)],
-        lifetime: None,
-        custody: true,
         last: true,
-        label: 0,
-        reports: None,
+        ..Send::new(ipn(3, SERVICE), SERVICE, URGENT, vec![payload(bytes)])
     };
     net.agents[0].send(net.now, send).unwrap()
 }

@@ -101,17 +101,12 @@ fn turn(net: &mut Net, via: u64, lost: &[u64], moved: &[u64]) {
 }
 
 fn send(net: &mut Net, service: u64) {
-    let send = Send {
-        destination: ipn(END, APPLICATION),
+    let send = Send::new(
+        ipn(END, APPLICATION),
         service,
-        class: BULK,
-        payload: vec![payload(b"by the plan")],
-        lifetime: None,
-        custody: true,
-        last: false,
-        label: 0,
-        reports: None,
-    };
+        BULK,
+        vec![payload(b"by the plan")],
+    );
     net.agents[SOURCE].send(net.now, send).unwrap();
 }
 
@@ -231,17 +226,12 @@ fn a_custody_signal_counts_by_the_way_that_the_plan_lets_it_come() {
 #[test]
 fn what_this_nodes_own_services_send_goes_by_the_routes() {
     let mut net = net();
-    let send = Send {
-        destination: ipn(LOWER, SERVICE),
-        service: SERVICE,
-        class: BULK,
-        payload: vec![payload(b"a stream")],
-        lifetime: None,
-        custody: true,
-        last: false,
-        label: 0,
-        reports: None,
-    };
+    let send = Send::new(
+        ipn(LOWER, SERVICE),
+        SERVICE,
+        BULK,
+        vec![payload(b"a stream")],
+    );
     let speakers = HashMap::new();
     let next = [(END, UPPER), (LOWER, UPPER)];
     change(&mut net, SOURCE, &next, speakers, &[], &[LOWER]);

@@ -87,10 +87,18 @@ impl SqliteStore {
     }
 }
 
-/// Node numbers are below 2⁶³ by RFC 9758's allocators of 32 bits each in
-/// practice; as SQLite's integers are signed, they are stored bit by bit.
-fn stored(number: u64) -> i64 {
-    number.cast_signed()
+/// What a record is found by. Node numbers are below 2⁶³ by RFC 9758's
+/// allocators of 32 bits each in practice; as SQLite's integers are signed, they
+/// are stored bit by bit.
+fn of_record(record: &RecordKey) -> (u8, i64, [u8; 16], u32) {
+    let RecordKey { side, peer, key } = record;
+    (*side as u8, peer.cast_signed(), key.id.0, key.attempt)
+}
+
+/// What the parts of an object are found by.
+fn of_object(object: &ObjectKey) -> (u8, i64, [u8; 16], u32, u8) {
+    let (side, peer, id, attempt) = of_record(&object.record);
+    (side, peer, id, attempt, object.kind as u8)
 }
 
 fn read_key(row: &Row<'_>, first: usize) -> rusqlite::Result<RecordKey> {
@@ -121,16 +129,17 @@ impl Store for SqliteStore {
     fn put_record(&mut self, key: &RecordKey, record: &str) -> Result<(), StoreError> {
         let sql = "INSERT INTO record (side, peer, id, attempt, body) VALUES (?1, ?2, ?3, ?4, ?5)
             ON CONFLICT DO UPDATE SET body = excluded.body";
-        let RecordKey { side, peer, key } = key;
-        let values = params![*side as u8, stored(*peer), key.id.0, key.attempt, record];
+        let (side, peer, id, attempt) = of_record(key);
+        let values = params![side, peer, id, attempt, record];
         self.change(sql, values)?;
         Ok(())
     }
 
     fn delete_record(&mut self, key: &RecordKey) -> Result<(), StoreError> {
-        let RecordKey { side, peer, key } = key;
-        let values = params![*side as u8, stored(*peer), key.id.0, key.attempt];
-        self.change(&format!("DELETE FROM record WHERE {OF_RECORD}"), values)?;
+        self.change(
+            &format!("DELETE FROM record WHERE {OF_RECORD}"),
+            of_record(key),
+        )?;
         Ok(())
     }
 
@@ -150,30 +159,15 @@ impl Store for SqliteStore {
 
     fn parts(&self, object: &ObjectKey) -> Result<Vec<u32>, StoreError> {
         let sql = format!("SELECT number FROM part WHERE {OF_RECORD} AND kind = ?5");
-        let RecordKey { side, peer, key } = object.record;
-        let values = params![
-            side as u8,
-            stored(peer),
-            key.id.0,
-            key.attempt,
-            object.kind as u8
-        ];
         let mut query = self.connection.prepare_cached(&sql)?;
-        let rows = query.query_map(values, |row| row.get(0))?;
+        let rows = query.query_map(of_object(object), |row| row.get(0))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
     fn part(&self, object: &ObjectKey, index: u32) -> Result<Option<Bytes>, StoreError> {
         let sql = format!("SELECT data FROM part WHERE {OF_RECORD} AND kind = ?5 AND number = ?6");
-        let RecordKey { side, peer, key } = object.record;
-        let values = params![
-            side as u8,
-            stored(peer),
-            key.id.0,
-            key.attempt,
-            object.kind as u8,
-            index
-        ];
+        let (side, peer, id, attempt, kind) = of_object(object);
+        let values = params![side, peer, id, attempt, kind, index];
         let mut query = self.connection.prepare_cached(&sql)?;
         let data: Option<Vec<u8>> = query.query_row(values, |row| row.get(0)).optional()?;
         Ok(data.map(Bytes::from))
@@ -182,30 +176,15 @@ impl Store for SqliteStore {
     fn put_part(&mut self, object: &ObjectKey, index: u32, data: &[u8]) -> Result<(), StoreError> {
         let sql = "INSERT INTO part (side, peer, id, attempt, kind, number, data)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-        let RecordKey { side, peer, key } = object.record;
-        let values = params![
-            side as u8,
-            stored(peer),
-            key.id.0,
-            key.attempt,
-            object.kind as u8,
-            index,
-            data
-        ];
+        let (side, peer, id, attempt, kind) = of_object(object);
+        let values = params![side, peer, id, attempt, kind, index, data];
         self.change(sql, values)?;
         self.bytes += data.len() as u64;
         Ok(())
     }
 
     fn delete_object(&mut self, object: &ObjectKey) -> Result<(), StoreError> {
-        let RecordKey { side, peer, key } = object.record;
-        let values = params![
-            side as u8,
-            stored(peer),
-            key.id.0,
-            key.attempt,
-            object.kind as u8
-        ];
+        let values = of_object(object);
         let of_object = format!("FROM part WHERE {OF_RECORD} AND kind = ?5");
         let sum = format!("SELECT coalesce(sum(length(data)), 0) {of_object}");
         let mut query = self.connection.prepare_cached(&sum)?;

@@ -32,7 +32,7 @@ pub use inbound::serve_inbound;
 pub use policy::Policy;
 use resolver::{Resolver, Sources};
 pub use routes::RouteChanges;
-pub(crate) use socket::{set_congestion_control, set_ipv6_transparent};
+pub(crate) use socket::set_congestion_control;
 
 /// The pause before the next address is tried beside the last one (RFC 8305
 /// §5 recommends 250 ms).

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::AsFd;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -60,20 +61,10 @@ fn prepare(config: &DialConfig, address: SocketAddr, client: SocketAddr) -> io::
 fn bind_as(socket: &Socket, client: IpAddr) -> io::Result<()> {
     match client {
         IpAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
-        IpAddr::V6(_) => set_ipv6_transparent(socket.as_fd())?,
+        IpAddr::V6(_) => socket.set_ip_transparent_v6(true)?,
     }
-    set_option(
-        socket.as_fd(),
-        libc::IPPROTO_IP,
-        libc::IP_BIND_ADDRESS_NO_PORT,
-        1,
-    )?;
+    setsockopt(socket, sockopt::IpBindAddressNoPort, &true)?;
     socket.bind(&SocketAddr::new(client, 0).into())
-}
-
-/// IPV6_TRANSPARENT, which needs CAP_NET_ADMIN.
-pub(crate) fn set_ipv6_transparent(socket: BorrowedFd<'_>) -> io::Result<()> {
-    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, 1)
 }
 
 /// Takes the first congestion control of `preference` that the kernel has; an
@@ -93,28 +84,4 @@ pub(crate) fn set_congestion_control(socket: &impl AsFd, preference: &[String]) 
         }
     }
     refused
-}
-
-fn set_option(
-    socket: BorrowedFd<'_>,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: the pointer and length describe `value`, which outlives the
-    // call, and the descriptor is borrowed for it.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_ref(&value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }

@@ -39,7 +39,7 @@ pub enum Owner {
     Peer(u64),
 }
 
-/// Who knows how large objects are of which messages do not say it.
+/// Knows the sizes of objects whose messages do not tell them.
 pub trait ObjectSizes: Debug + Send + Sync {
     /// The size of the object at `target`, a path with its query, of `host` (in
     /// lower case, without the port), bytes, if it is known now. Never waits.

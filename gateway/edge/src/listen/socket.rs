@@ -1,17 +1,29 @@
 //! Listening sockets and what they know of a client.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use nix::sys::socket::setsockopt;
+use nix::{setsockopt_impl, sockopt_impl};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::config::{ListenerConfig, ListenerProtocol};
-use crate::dial::{set_congestion_control, set_ipv6_transparent};
+use crate::dial::set_congestion_control;
 
 /// Connections that may wait to be accepted; the kernel cuts it to somaxconn.
 const BACKLOG: i32 = 4096;
+
+sockopt_impl!(
+    /// Has the kernel keep the headers of each SYN, the only place where the
+    /// client's DSCP can be read from.
+    SaveSyn,
+    SetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_SAVE_SYN,
+    bool
+);
 
 /// The listening socket of `config`. Accepted sockets inherit its options.
 pub(super) fn listen(config: &ListenerConfig) -> io::Result<TcpListener> {
@@ -29,7 +41,7 @@ pub(super) fn listen(config: &ListenerConfig) -> io::Result<TcpListener> {
     if config.protocol == ListenerProtocol::Transparent {
         socket.set_ip_transparent_v4(true)?;
         if address.is_ipv6() {
-            set_ipv6_transparent(socket.as_fd())?;
+            socket.set_ip_transparent_v6(true)?;
         }
     }
     if let Some(interface) = &config.interface {
@@ -37,7 +49,7 @@ pub(super) fn listen(config: &ListenerConfig) -> io::Result<TcpListener> {
     }
     set_congestion_control(&socket, &config.congestion_control)?;
     set_keepalive(&SockRef::from(&socket))?;
-    save_syn(&socket)?;
+    setsockopt(&socket, SaveSyn, &true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
@@ -51,27 +63,6 @@ pub(crate) fn set_keepalive(socket: &SockRef<'_>) -> io::Result<()> {
         .with_interval(Duration::from_secs(30))
         .with_retries(4);
     socket.set_tcp_keepalive(&keepalive)
-}
-
-/// Has the kernel keep the headers of each SYN, the only place where the
-/// client's DSCP can be read from.
-fn save_syn(socket: &Socket) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the pointer and length describe `on`, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_SAVE_SYN,
-            std::ptr::from_ref(&on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 /// DSCP of the SYN that `socket` was accepted for. Reading the saved headers

@@ -51,24 +51,9 @@ pub fn place(number: u64) -> usize {
 
 fn hop(id: u64, neighbour: usize) -> HopConfig {
     HopConfig {
-        id: HopId(id),
-        name: format!("hop{neighbour}"),
-        known_as: Vec::new(),
-        neighbour: number(neighbour),
-        weight: 1,
         send_rate_bps: Some(2_000_000),
-        rate_hint_bps: None,
-        rtt_is_guess: false,
-        guaranteed_rate_bps: None,
-        line: None,
         receive_rate_bps: Some(2_000_000),
-        rtt: Duration::from_millis(600),
-        mtu_bytes: 1500,
-        sends: true,
-        ipv6: false,
-        tls: true,
-        meter: None,
-        on_demand: None,
+        ..HopConfig::new(HopId(id), format!("hop{neighbour}"), number(neighbour))
     }
 }
 
@@ -108,19 +93,12 @@ pub fn config(node: usize, incarnation: u64, hops: &[(u64, usize)]) -> EngineCon
 
 pub fn info(class: u8, incarnation: u64) -> SessionInfo {
     SessionInfo {
-        peer_node_id: String::new(),
-        path: String::new(),
-        remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)),
         class: Some(Class(class)),
-        standby: false,
         incarnation: Some(incarnation),
         resumes: true,
         transfer_mru_bytes: 1 << 20,
-        takes_files: false,
         tls: true,
-        exported_key: None,
-        convergence_layer: "tcpcl",
-        congestion_control: String::new(),
+        ..SessionInfo::new("tcpcl", SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)))
     }
 }
 

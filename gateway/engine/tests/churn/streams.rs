@@ -80,14 +80,14 @@ impl World {
     fn open(&mut self, from: usize, to: usize, class: Class, kind: Kind) {
         let bytes = self.random.between(1, 6_000) as usize;
         let open = Open {
-            class,
-            target: Target::Name {
-                host: "origin.example".to_owned(),
-                port: kind as u16,
-            },
-            client: None,
             report_connected: self.random.chance(30),
-            trace: None,
+            ..Open::new(
+                class,
+                Target::Name {
+                    host: "origin.example".to_owned(),
+                    port: kind as u16,
+                },
+            )
         };
         // A node that was taken from the configuration has no streams.
         let opened = self.call(from, |engine, now| engine.open(now, number(to), open));

@@ -28,25 +28,8 @@ pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
         priority: class,
         weight: 1,
     };
-    let hop = |(number, neighbour): (usize, &u64)| HopConfig {
-        id: HopId(number as u64),
-        name: format!("hop{number}"),
-        known_as: Vec::new(),
-        neighbour: *neighbour,
-        weight: 1,
-        send_rate_bps: None,
-        rate_hint_bps: None,
-        rtt_is_guess: false,
-        guaranteed_rate_bps: None,
-        line: None,
-        receive_rate_bps: None,
-        rtt: Duration::from_millis(600),
-        mtu_bytes: 1500,
-        sends: true,
-        ipv6: false,
-        tls: true,
-        meter: None,
-        on_demand: None,
+    let hop = |(number, neighbour): (usize, &u64)| {
+        HopConfig::new(HopId(number as u64), format!("hop{number}"), *neighbour)
     };
     EngineConfig {
         node,
@@ -134,19 +117,11 @@ impl Node {
         change: impl FnOnce(&mut SessionInfo),
     ) {
         let mut info = SessionInfo {
-            peer_node_id: String::new(),
-            path: String::new(),
-            remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)),
             class,
-            standby: false,
-            incarnation: None,
             resumes: true,
             transfer_mru_bytes: MRU,
-            takes_files: false,
             tls: true,
-            exported_key: None,
-            convergence_layer: "tcpcl",
-            congestion_control: String::new(),
+            ..SessionInfo::new("tcpcl", SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)))
         };
         change(&mut info);
         self.engine
@@ -163,13 +138,7 @@ impl Node {
             host: "origin.example".to_owned(),
             port: 80,
         };
-        let open = Open {
-            class,
-            target,
-            client: None,
-            report_connected: false,
-            trace: None,
-        };
+        let open = Open::new(class, target);
         self.engine.open(self.now, peer, open).expect("it opens")
     }
 

@@ -52,17 +52,12 @@ fn follow(node: &mut Node, via: u64, open: &[(u64, bool)], lost: &[u64]) {
 }
 
 fn send(node: &mut Node) {
-    let send = bundle::Send {
-        destination: ipn(BEHIND, SERVICE),
-        service: SERVICE,
-        class: BULK,
-        payload: vec![vec![b'x'; 5_000].into()],
-        lifetime: None,
-        custody: true,
-        last: false,
-        label: 0,
-        reports: None,
-    };
+    let send = bundle::Send::new(
+        ipn(BEHIND, SERVICE),
+        SERVICE,
+        BULK,
+        vec![vec![b'x'; 5_000].into()],
+    );
     let sent = node.engine.send_for_application(node.now, send, None);
     assert!(sent.is_ok(), "{sent:?}");
 }

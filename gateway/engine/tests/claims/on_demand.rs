@@ -299,14 +299,7 @@ fn one_that_does_not_come_up_holds_nothing_that_may_go_elsewhere() {
 }
 
 fn ask(peer: u64, payload: &'static [u8]) -> Message {
-    Message {
-        peer,
-        service: ON_DEMAND_SERVICE,
-        class: Class::SIGNALLING,
-        age: Duration::ZERO,
-        ticket: None,
-        payload: payload.into(),
-    }
+    Message::new(peer, ON_DEMAND_SERVICE, Class::SIGNALLING, payload.into())
 }
 
 /// What another node says is of its own paths only; and what is no such message is

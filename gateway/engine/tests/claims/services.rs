@@ -19,14 +19,7 @@ fn with_service(node: u64, neighbour: u64) -> EngineConfig {
 }
 
 fn message(peer: u64, bytes: usize) -> Message {
-    Message {
-        peer,
-        service: SERVICE,
-        class: URGENT,
-        age: Duration::ZERO,
-        ticket: None,
-        payload: Bytes::from(vec![7; bytes]),
-    }
+    Message::new(peer, SERVICE, URGENT, Bytes::from(vec![7; bytes]))
 }
 
 fn linked() -> (Node, Node) {

@@ -35,7 +35,7 @@ impl World {
                 let peer = PeerConfig {
                     node: self.schedule.nodes[other].number as u32,
                     rtt: plan.delay * 2,
-                    // Who dials knows where the other is.
+                    // The side that dials knows where the other is.
                     address: (end == 1).then(|| address(other)),
                     patience: std::time::Duration::MAX,
                 };

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use underpass_bundle::{
-    BundleId, DurableRecord, Payload, Restored, Store, StoreEvent, destination_of,
-};
+use underpass_bundle::{Restored, Store, destination_of};
 use underpass_store::simulated::{Crash, SimulatedDisk};
+use underpass_store::watched::Watched;
 use underpass_store::{DiskStore, Identity, Limits, Next, Worker};
 
 use crate::nodes;
@@ -106,7 +104,13 @@ impl Disk {
         };
         let watched = stores.into_iter().map(|store| {
             let flags = flags.clone();
-            Box::new(Watched { store, flags }) as Box<dyn Store>
+            let tell = move |store: &DiskStore, asks| {
+                flags.asked.fetch_or(asks, Ordering::Relaxed);
+                // Only a store with nothing to write takes whatever comes.
+                let quiet = store.free_bytes() == u64::MAX;
+                flags.quiet.store(quiet, Ordering::Relaxed);
+            };
+            Box::new(Watched::new(store, tell)) as Box<dyn Store>
         });
         (watched.collect(), work)
     }
@@ -126,97 +130,6 @@ impl DiskWork {
             }
         }
         panic!("a worker never ends");
-    }
-}
-
-/// A durable store that says when its worker has something to do.
-struct Watched {
-    store: DiskStore,
-    flags: Arc<Flags>,
-}
-
-impl Watched {
-    fn asks<R>(&mut self, call: impl FnOnce(&mut DiskStore) -> R) -> R {
-        let result = call(&mut self.store);
-        self.flags.asked.store(true, Ordering::Relaxed);
-        self.note();
-        result
-    }
-
-    fn note(&self) {
-        // Only a store with nothing to write takes whatever comes.
-        let quiet = self.store.free_bytes() == u64::MAX;
-        self.flags.quiet.store(quiet, Ordering::Relaxed);
-    }
-}
-
-impl Store for Watched {
-    fn is_durable(&self) -> bool {
-        self.store.is_durable()
-    }
-
-    fn restore(&mut self) -> Vec<Restored> {
-        self.asks(DiskStore::restore)
-    }
-
-    fn first_free_id(&self) -> BundleId {
-        self.store.first_free_id()
-    }
-
-    fn free_bytes(&self) -> u64 {
-        self.store.free_bytes()
-    }
-
-    fn burst_bytes(&self) -> u64 {
-        self.store.burst_bytes()
-    }
-
-    fn put(
-        &mut self,
-        now: Instant,
-        id: BundleId,
-        durable: Option<DurableRecord>,
-        payload: Vec<Bytes>,
-    ) {
-        self.asks(|store| store.put(now, id, durable, payload));
-    }
-
-    fn payload(&mut self, id: BundleId) -> Payload {
-        self.asks(|store| store.payload(id))
-    }
-
-    fn expect(&mut self, id: BundleId) {
-        self.asks(|store| store.expect(id));
-    }
-
-    fn remove(&mut self, now: Instant, id: BundleId) {
-        self.asks(|store| store.remove(now, id));
-    }
-
-    fn poll_event(&mut self) -> Option<StoreEvent> {
-        let event = self.store.poll_event();
-        self.note();
-        event
-    }
-
-    fn next_timeout(&self) -> Option<Instant> {
-        self.store.next_timeout()
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.asks(|store| store.handle_timeout(now));
-    }
-
-    fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>> {
-        self.store.in_memory_alone(id)
-    }
-
-    fn flush(&mut self) {
-        self.asks(DiskStore::flush);
-    }
-
-    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
-        self.store.footprint(tell);
     }
 }
 

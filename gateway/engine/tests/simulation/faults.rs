@@ -202,7 +202,7 @@ impl World {
                     stream.ends[end].durable = 0;
                     continue;
                 }
-                // Who has reset a stream wants nothing of it.
+                // A side that has reset a stream wants nothing of it.
                 let reset = matches!(stream.ends[end].ended, Some(Ended::Reset(_)));
                 // The other end may have its stream with an earlier run.
                 let other = stream.node_of(1 - end);

@@ -30,14 +30,7 @@ impl World {
         let peer = self.schedule.nodes[plan.to].number;
         let head = Bytes::copy_from_slice(&(serial as u64).to_be_bytes());
         let body = pattern(serial, 0, 0, plan.bytes);
-        let message = Message {
-            peer,
-            service: SERVICE,
-            class: plan.class,
-            age: Duration::ZERO,
-            ticket: None,
-            payload: [head, body].concat().into(),
-        };
+        let message = Message::new(peer, SERVICE, plan.class, [head, body].concat().into());
         let sent = self.call_for(plan.from, peer, |engine, now| {
             engine.send_message(now, message, DAY)
         });

@@ -144,24 +144,11 @@ fn hops(schedule: &Schedule, node: usize) -> Vec<HopConfig> {
 
 fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: Option<PlanLine>) -> HopConfig {
     HopConfig {
-        id: HopId(number as u64),
-        name: format!("link{number}"),
-        known_as: Vec::new(),
-        neighbour,
-        weight: 1,
         send_rate_bps: link.rate_bps,
-        rate_hint_bps: None,
-        rtt_is_guess: false,
-        guaranteed_rate_bps: None,
         line,
         receive_rate_bps: link.rate_bps,
         rtt: link.delay * 2,
-        mtu_bytes: 1500,
-        sends: true,
-        ipv6: false,
-        tls: true,
-        meter: None,
-        on_demand: None,
+        ..HopConfig::new(HopId(number as u64), format!("link{number}"), neighbour)
     }
 }
 
@@ -195,17 +182,12 @@ pub fn session_info(
 ) -> SessionInfo {
     SessionInfo {
         peer_node_id: format!("ipn:{peer}.0"),
-        path: String::new(),
-        remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)),
         class,
-        standby: false,
         incarnation,
         resumes: true,
         transfer_mru_bytes,
-        takes_files: false,
         tls: true,
-        exported_key: None,
-        convergence_layer: "tcpcl",
         congestion_control: "hybla".to_owned(),
+        ..SessionInfo::new("tcpcl", SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)))
     }
 }

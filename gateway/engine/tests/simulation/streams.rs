@@ -14,14 +14,14 @@ impl World {
         let plan = self.streams[serial].plan.clone();
         let peer = self.schedule.nodes[plan.acceptor].number;
         let open = Open {
-            class: plan.class,
-            target: Target::Name {
-                host: format!("s{serial}"),
-                port: 80,
-            },
-            client: None,
             report_connected: plan.report_connected,
-            trace: None,
+            ..Open::new(
+                plan.class,
+                Target::Name {
+                    host: format!("s{serial}"),
+                    port: 80,
+                },
+            )
         };
         let key = self.call_for(plan.opener, peer, |engine, now| {
             engine.open(now, peer, open)

@@ -164,7 +164,7 @@ pub async fn identify(
             request.extensions_mut().insert(actor);
             next.run(request).await
         }
-        // Who presents none has not guessed.
+        // A caller without a token has not guessed one.
         None => unidentified("a bearer token is needed"),
         Some(None) => {
             tokens.failures().failed(caller, now);

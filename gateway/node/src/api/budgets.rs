@@ -38,7 +38,7 @@ pub struct MeterView {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetChange {
-    /// So much more may be spent in this period, bytes.
+    /// What may still be spent in this period, bytes.
     add_bytes: Option<u64>,
     /// Nothing was spent and nothing added in this period.
     #[serde(default)]

@@ -14,7 +14,7 @@ use super::ApiState;
 
 /// Throughput is the mean over so long.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// So many of them are kept: ten minutes.
+/// How many of them are kept: ten minutes.
 const INTERVALS: usize = 120;
 
 /// bit/s of a class in each interval.

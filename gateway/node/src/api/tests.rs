@@ -209,17 +209,12 @@ impl World {
         let info = SessionInfo {
             peer_node_id: "ipn:1.0".to_owned(),
             path: "sat".to_owned(),
-            remote: "192.0.2.1:4556".parse().unwrap(),
             class: Some(Class(2)),
-            standby: false,
-            incarnation: None,
             resumes: true,
             transfer_mru_bytes: 1 << 20,
-            takes_files: false,
             tls: true,
-            exported_key: None,
-            convergence_layer: "tcpcl",
             congestion_control: "hybla".to_owned(),
+            ..SessionInfo::new("tcpcl", "192.0.2.1:4556".parse().unwrap())
         };
         let id = SessionId(1);
         self.state.shell.session_up(id, info, session.clone());
@@ -228,11 +223,11 @@ impl World {
 
     fn stream(&self) -> StreamKey {
         let open = Open {
-            class: Class(2),
-            target: Target::Address("198.51.100.7:80".parse().unwrap()),
-            client: None,
             report_connected: true,
-            trace: None,
+            ..Open::new(
+                Class(2),
+                Target::Address("198.51.100.7:80".parse().unwrap()),
+            )
         };
         let opened = self
             .state

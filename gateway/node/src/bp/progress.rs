@@ -27,7 +27,7 @@ impl Progress {
         }
     }
 
-    /// So many bytes are done.
+    /// Shows how many bytes are done, if it is time to.
     pub fn reached(&mut self, done: u64) {
         let now = Instant::now();
         let due = self.shown.is_none_or(|shown| now - shown >= EVERY);

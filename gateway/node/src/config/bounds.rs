@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 /// Texts are names, addresses and paths: the longest path of Linux, with its NUL.
 const LONGEST_TEXT_BYTES: usize = 4_096;
-/// So much of a text is shown in what is told of it.
+/// Error messages show at most this much of a text.
 const SHOWN_CHARS: usize = 40;
 /// Ten years, s: what is kept for longer is not meant.
 pub(super) const TEN_YEARS_S: u64 = 10 * 365 * 86_400;

@@ -32,6 +32,8 @@ mod provider;
 mod reports;
 mod route;
 mod routing;
+mod session;
+mod terminal;
 mod traces;
 mod traffic;
 
@@ -59,9 +61,8 @@ pub use deferred::DeferredConfig;
 pub use document::{Document, FRAGMENTS, Place};
 pub use enrolment::EnrolmentConfig;
 pub use link::{
-    AcceptedHop, BeamConfig, ConvergenceLayer, KnownLink, ListenerConfig, PathConfig,
-    PathDirection, QuicConfig, QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig,
-    TerminalConfig, TerminalPathConfig, TlsConfig,
+    BeamConfig, ConvergenceLayer, KnownLink, ListenerConfig, PathConfig, PathDirection, RATES_BPS,
+    RTTS_MS,
 };
 pub use listed::{ListedTerminal, Listing};
 pub use ltp::LtpConfig;
@@ -75,6 +76,8 @@ pub use provider::{ProviderConfig, Settable};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig, RouteCustody};
 pub use routing::RoutingConfig;
+pub use session::{QuicConfig, QuicCongestionControl, TcpConfig, TlsConfig};
+pub use terminal::{AcceptedHop, TerminalConfig, TerminalPathConfig};
 pub use traces::TracesConfig;
 pub use traffic::{
     ClassSettings, Coded, FlowEstimate, MeteredPolicy, MigrateSettings, PathPolicy, StreamsConfig,
@@ -342,7 +345,7 @@ impl Config {
         problems
     }
 
-    /// Whoever has a neighbour sends him something: custody signals at least.
+    /// Every neighbour is sent something: custody signals at least.
     fn check_directions(&self, problems: &mut Vec<String>) {
         let dialled = self.paths.iter();
         let dialled = dialled.map(|path| (path.neighbour, path.direction));

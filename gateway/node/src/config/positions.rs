@@ -200,7 +200,7 @@ impl Table {
             }
             (None, Some(address), None) => Ok(Source::Tcp { address }),
             (None, None, Some(listen)) => {
-                // Who can send a datagram could put the vehicle anywhere.
+                // Anybody who can send a datagram could put the vehicle anywhere.
                 match listen.ip().is_loopback() || self.senders.is_some() {
                     true => Ok(Source::Udp {
                         listen,

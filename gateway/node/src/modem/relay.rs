@@ -16,7 +16,7 @@ use super::lock::{Lock, LockReader};
 use crate::config::ModemConfig;
 use crate::upgrade::Sockets;
 
-/// Who has not answered for so long, at the level of TCP, is dead.
+/// A peer whose TCP has not answered for this long is dead.
 const SILENCE: Duration = Duration::from_secs(10);
 
 static REFUSED: LineLimit = LineLimit::new("modems refused");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::trial::{Contact, PathContact};
 use crate::config::{Change, Config};
 
-/// So many of a listener's terminals are listened for at most.
+/// At most this many of a listener's terminals are listened for.
 const MOST_PATHS: usize = 256;
 
 /// What a change concerns.

@@ -69,14 +69,7 @@ impl Carrier for Messages {
         if earlier.is_some() && !newer {
             return true;
         }
-        let message = Message {
-            peer,
-            service: SERVICE,
-            class: Class(class),
-            age: Duration::ZERO,
-            ticket: None,
-            payload,
-        };
+        let message = Message::new(peer, SERVICE, Class(class), payload);
         match self.shell.send_message(message, lifetime, earlier) {
             Ok(id) => {
                 if sent.len() >= REMEMBERED {

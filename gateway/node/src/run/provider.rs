@@ -277,14 +277,7 @@ impl Provider {
         let Ok(document) = passed.settings.encode() else {
             return Ok(None);
         };
-        let envelope = Envelope {
-            peer: node,
-            service: SERVICE,
-            class: Class::SIGNALLING,
-            age: Duration::ZERO,
-            ticket: None,
-            payload: Bytes::from(document),
-        };
+        let envelope = Envelope::new(node, SERVICE, Class::SIGNALLING, Bytes::from(document));
         let lifetime = Duration::from_secs(self.config.get().custody.lifetime_s);
         let before = passed.told.map(|(_, id)| id);
         let sent = self.shell.send_message(envelope, lifetime, before);

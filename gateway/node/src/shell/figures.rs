@@ -76,7 +76,7 @@ pub async fn watch(
                 }
                 of_hop.subtract(&shell, hop);
             }
-            // Whoever waits for this thread goes first.
+            // Tasks that wait for this thread go first.
             tokio::task::yield_now().await;
         }
     }
@@ -94,7 +94,7 @@ async fn measure_moving(shell: &Shell, watched: &mut HashMap<HopId, Watched>) ->
         if of_hop.is_measured() && now >= of_hop.meter.looked_at() + pause {
             let (readings, sending) = shell.look_at(*hop);
             of_hop.measure(shell, *hop, sending, &readings, &beam);
-            // Whoever waits for this thread goes first.
+            // Tasks that wait for this thread go first.
             tokio::task::yield_now().await;
         }
     }

@@ -149,17 +149,12 @@ fn info(peer: u64) -> SessionInfo {
     SessionInfo {
         peer_node_id: format!("ipn:{peer}.0"),
         path: "beam".to_owned(),
-        remote: SocketAddr::from(([192, 0, 2, 1], 4556)),
-        class: None,
-        standby: false,
         incarnation: Some(1),
         resumes: true,
         transfer_mru_bytes: 64 << 20,
-        takes_files: false,
         tls: true,
-        exported_key: None,
-        convergence_layer: "tcpcl",
         congestion_control: "model".to_owned(),
+        ..SessionInfo::new("tcpcl", SocketAddr::from(([192, 0, 2, 1], 4556)))
     }
 }
 
@@ -199,14 +194,7 @@ fn bundle_of(terminal: u64, payload: &'static [u8]) -> Bytes {
 }
 
 fn message(peer: u64, payload: &'static [u8]) -> Message {
-    Message {
-        peer,
-        service: SERVICE,
-        class: Class(2),
-        age: Duration::ZERO,
-        ticket: None,
-        payload: Bytes::from_static(payload),
-    }
+    Message::new(peer, SERVICE, Class(2), Bytes::from_static(payload))
 }
 
 /// A service that keeps what comes.

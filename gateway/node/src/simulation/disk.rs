@@ -1,15 +1,12 @@
 //! Durable custody over a simulated disk, which outlives its node.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::Notify;
-use underpass_bundle::{
-    BundleId, DurableRecord, NeighbourId, Payload, Restored, Sharding, Store, StoreEvent,
-    destination_of,
-};
+use underpass_bundle::{NeighbourId, Restored, Sharding, Store, destination_of};
 use underpass_store::simulated::{Crash, SimulatedDisk};
+use underpass_store::watched::Watched;
 use underpass_store::{DiskStore, Identity, Limits, Next, Worker};
 
 use crate::shell::Shell;
@@ -76,7 +73,12 @@ impl Disk {
         };
         let stores = stores.into_iter().map(|store| {
             let asked = asked.clone();
-            Box::new(Asked { store, asked }) as Box<dyn Store>
+            let tell = move |_: &DiskStore, asks| {
+                if asks {
+                    asked.notify_one();
+                }
+            };
+            Box::new(Watched::new(store, tell)) as Box<dyn Store>
         });
         (stores.collect(), work)
     }
@@ -104,86 +106,5 @@ impl DiskWork {
                 Next::Stop => return,
             }
         }
-    }
-}
-
-/// A store that tells its worker when it is asked for something.
-struct Asked {
-    store: DiskStore,
-    asked: Arc<Notify>,
-}
-
-impl Store for Asked {
-    fn is_durable(&self) -> bool {
-        self.store.is_durable()
-    }
-
-    fn restore(&mut self) -> Vec<Restored> {
-        self.asked.notify_one();
-        self.store.restore()
-    }
-
-    fn first_free_id(&self) -> BundleId {
-        self.store.first_free_id()
-    }
-
-    fn free_bytes(&self) -> u64 {
-        self.store.free_bytes()
-    }
-
-    fn burst_bytes(&self) -> u64 {
-        self.store.burst_bytes()
-    }
-
-    fn put(
-        &mut self,
-        now: Instant,
-        id: BundleId,
-        durable: Option<DurableRecord>,
-        payload: Vec<Bytes>,
-    ) {
-        self.asked.notify_one();
-        self.store.put(now, id, durable, payload);
-    }
-
-    fn payload(&mut self, id: BundleId) -> Payload {
-        self.asked.notify_one();
-        self.store.payload(id)
-    }
-
-    fn expect(&mut self, id: BundleId) {
-        self.asked.notify_one();
-        self.store.expect(id);
-    }
-
-    fn remove(&mut self, now: Instant, id: BundleId) {
-        self.asked.notify_one();
-        self.store.remove(now, id);
-    }
-
-    fn poll_event(&mut self) -> Option<StoreEvent> {
-        self.store.poll_event()
-    }
-
-    fn next_timeout(&self) -> Option<Instant> {
-        self.store.next_timeout()
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.asked.notify_one();
-        self.store.handle_timeout(now);
-    }
-
-    fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>> {
-        self.store.in_memory_alone(id)
-    }
-
-    fn flush(&mut self) {
-        self.asked.notify_one();
-        self.store.flush();
-    }
-
-    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
-        self.store.footprint(tell);
     }
 }

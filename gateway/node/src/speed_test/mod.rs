@@ -261,16 +261,13 @@ impl Course {
 
     fn open(&self, service: Service) -> Result<Box<dyn Conduit>, Failure> {
         let target = service.target();
-        let open = Open {
-            class: self.class,
-            target: Target::Name {
+        let open = Open::new(
+            self.class,
+            Target::Name {
                 host: target.name().unwrap_or_default().to_owned(),
                 port: target.port(),
             },
-            client: None,
-            report_connected: false,
-            trace: None,
-        };
+        );
         let stream = self.shell.open_stream(self.peer, open)?;
         Ok(self.shell.conduit_again(stream, false))
     }

@@ -10,7 +10,7 @@ const PEER_PART: f64 = 0.5;
 /// Peers that are told apart; those beyond are not traced while these trace.
 const MOST_PEERS: usize = 4096;
 
-/// So many a second, and as many at once.
+/// This many a second, and as many at once.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     per_s: f64,

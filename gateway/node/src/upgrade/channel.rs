@@ -106,7 +106,7 @@ impl Channel {
         Ok(())
     }
 
-    /// So many open files.
+    /// How many open files.
     ///
     /// # Errors
     /// When the other end is gone or too slow, or sends others.

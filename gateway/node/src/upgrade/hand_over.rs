@@ -113,7 +113,7 @@ pub struct Parts {
 pub struct HandOver {
     parts: Parts,
     runtime: Handle,
-    /// Whoever is at it.
+    /// Held by the one hand-over that is under way.
     alone: Mutex<()>,
     done: CancellationToken,
 }

@@ -148,7 +148,7 @@ pub fn serve(program: &Path, arguments: &[OsString]) -> io::Result<()> {
     set_signals(SigHandler::SigIgn);
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.peer_addr()?;
-    // Nobody else is to have it.
+    // No other process is to have it.
     dup2_stdin(File::open("/dev/null")?).map_err(io::Error::from)?;
     let mut channel = Channel::of(socket);
     let mut started: Option<Child> = None;

@@ -84,7 +84,7 @@ fn another_key_number_or_signature_gets_nothing() {
     assert!(matches!(refused, PkiError::OtherNode { named: 7, node: 8 }));
     authority.sign(7, &request(&own, 7), 10, now).unwrap();
     for (request, at) in [
-        // Whoever has no certificate of the number has nothing to renew.
+        // Without a certificate of the number there is nothing to renew.
         (request(&other, 7), now),
         (request(&own, 8), now),
         (request(&own, 7), now + 11 * DAY),
@@ -274,7 +274,7 @@ fn whoever_answers_a_renewal_neither_chooses_whom_the_node_trusts_nor_undoes_a_r
     assert!(replace_revocation_list(&own, &list).unwrap());
     let again = install(&own, 7, &key, &delivered(&first), false).unwrap();
     assert_eq!(again.revoked.len(), 1);
-    // Whoever enrols the node anew says so.
+    // An operator who enrols the node anew says so.
     let replaced = install(&own, 7, &key, &delivered(&theirs), true).unwrap();
     assert!(replaced.revoked.is_empty());
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use underpass_plans::Direction;
 
 /// What a node's links do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The node's clock, ms since the Unix epoch; absent if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -33,6 +33,23 @@ pub struct Position {
     pub synchronised: bool,
 }
 
+impl Position {
+    /// A place of which nothing else is known.
+    pub fn at(longitude: f64, latitude: f64) -> Position {
+        Position {
+            longitude,
+            latitude,
+            altitude_m: None,
+            speed_mps: None,
+            heading_deg: None,
+            accuracy_m: None,
+            gnss_time_ms: None,
+            node_time_ms: None,
+            synchronised: false,
+        }
+    }
+}
+
 /// A blockage that the terminal expects of itself. Times are the control
 /// service's, as far as the node knows its own clock's offset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -129,23 +129,10 @@ fn vectors() -> [(&'static str, Vec<Report>); 7] {
         figures: None,
     };
     let bare_status = Status {
-        time_ms: None,
-        clock_offset_ms: None,
-        synchronised: false,
-        node: None,
         links: vec![bare_link],
+        ..Status::default()
     };
-    let bare_position = Position {
-        longitude: -180.0,
-        latitude: -90.0,
-        altitude_m: None,
-        speed_mps: None,
-        heading_deg: None,
-        accuracy_m: None,
-        gnss_time_ms: None,
-        node_time_ms: None,
-        synchronised: false,
-    };
+    let bare_position = Position::at(-180.0, -90.0);
     [
         (
             include_str!("../../../../docs/vectors/control/report-status.json"),

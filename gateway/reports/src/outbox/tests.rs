@@ -7,26 +7,13 @@ use crate::report::{Body, Stamps};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn status() -> Body {
-    Body::Status(Status {
-        time_ms: None,
-        clock_offset_ms: None,
-        synchronised: false,
-        node: None,
-        links: vec![],
-    })
+    Body::Status(Status::default())
 }
 
 fn position() -> Body {
     Body::Position(Position {
-        longitude: 8.6,
-        latitude: 50.1,
-        altitude_m: None,
-        speed_mps: None,
-        heading_deg: None,
-        accuracy_m: None,
-        gnss_time_ms: None,
-        node_time_ms: None,
         synchronised: true,
+        ..Position::at(8.6, 50.1)
     })
 }
 

@@ -24,6 +24,16 @@ fn following(plan: &[Contact], neighbours: &[Node]) -> Forwarding {
     Forwarding::new(OWN, plan.to_vec(), &neighbours, SMALL)
 }
 
+/// To 4 by 2, and by 3, whose contact with 4 is the slower one.
+fn two_ways(end_s: u64, slow_ms: u64) -> [Contact; 4] {
+    let to = |from, to| contact(from, to, (0, end_s));
+    let slow = Contact {
+        owlt_ms: slow_ms,
+        ..to(3, 4)
+    };
+    [to(OWN, 2), to(OWN, 3), to(2, 4), slow]
+}
+
 fn none() -> BTreeMap<Node, Vec<Blocked>> {
     BTreeMap::new()
 }
@@ -126,15 +136,8 @@ fn a_contact_that_begins_and_ends_moves_what_waits() {
 
 #[test]
 fn a_contact_further_on_that_ends_moves_what_waits() {
-    let plan = [
-        contact(OWN, 2, (0, 100)),
-        contact(OWN, 3, (0, 100)),
-        contact(2, 4, (0, 30)),
-        Contact {
-            owlt_ms: 500,
-            ..contact(3, 4, (0, 100))
-        },
-    ];
+    let mut plan = two_ways(100, 500);
+    plan[2].end_ms = 30_000;
     let mut forwarding = following(&plan, &[2, 3]);
     forwarding.advance(0, &none());
     assert_eq!(via(&forwarding, 4), Some(2));
@@ -146,16 +149,7 @@ fn a_contact_further_on_that_ends_moves_what_waits() {
 
 #[test]
 fn a_blockage_moves_bundles_to_another_way_and_back() {
-    let plan = [
-        contact(OWN, 2, (0, 100)),
-        contact(OWN, 3, (0, 100)),
-        contact(2, 4, (0, 100)),
-        Contact {
-            owlt_ms: 500,
-            ..contact(3, 4, (0, 100))
-        },
-    ];
-    let mut forwarding = following(&plan, &[2, 3]);
+    let mut forwarding = following(&two_ways(100, 500), &[2, 3]);
     forwarding.advance(0, &none());
     assert_eq!(via(&forwarding, 4), Some(2));
 
@@ -192,16 +186,7 @@ fn a_blockage_moves_bundles_to_another_way_and_back() {
 
 #[test]
 fn a_backlog_sends_what_comes_another_way_and_moves_nothing() {
-    let plan = [
-        contact(OWN, 2, (0, 100)),
-        contact(OWN, 3, (0, 100)),
-        contact(2, 4, (0, 100)),
-        Contact {
-            owlt_ms: 3_000,
-            ..contact(3, 4, (0, 100))
-        },
-    ];
-    let mut forwarding = following(&plan, &[2, 3]);
+    let mut forwarding = following(&two_ways(100, 3_000), &[2, 3]);
     forwarding.advance(0, &none());
     let small = BTreeMap::from([(2, 2_000_000)]);
     assert!(forwarding.book(0, &small).is_none());
@@ -224,16 +209,7 @@ fn a_backlog_sends_what_comes_another_way_and_moves_nothing() {
 
 #[test]
 fn a_backlog_that_stays_is_booked_anew_when_its_time_is_over() {
-    let plan = [
-        contact(OWN, 2, (0, 1_000)),
-        contact(OWN, 3, (0, 1_000)),
-        contact(2, 4, (0, 1_000)),
-        Contact {
-            owlt_ms: 3_000,
-            ..contact(3, 4, (0, 1_000))
-        },
-    ];
-    let mut forwarding = following(&plan, &[2, 3]);
+    let mut forwarding = following(&two_ways(1_000, 3_000), &[2, 3]);
     let backlog = BTreeMap::from([(2, 20_000_000)]);
     for second in 0..100 {
         let change = forwarding.advance(second * 1_000, &none());

@@ -25,7 +25,7 @@ fn backlogged(node: &mut Node, terminals: &[(usize, u64)]) {
     }
 }
 
-/// So many terminals of weight 1 on each shard.
+/// Terminals of weight 1 on each shard, this many.
 fn numbers(numbers: &[usize]) -> Vec<(usize, u64)> {
     let shards = numbers.iter().enumerate();
     shards

@@ -82,15 +82,13 @@ impl Node {
 
     fn send(&mut self, to: u64, label: u64, payload: &'static [u8]) {
         let send = Send {
-            destination: ipn(to, SERVICE),
-            service: SERVICE,
-            class: BULK,
-            payload: vec![Bytes::from_static(payload)],
-            lifetime: None,
-            custody: true,
             label,
-            last: false,
-            reports: None,
+            ..Send::new(
+                ipn(to, SERVICE),
+                SERVICE,
+                BULK,
+                vec![Bytes::from_static(payload)],
+            )
         };
         self.agent.send(self.now, send).expect("it has room");
     }

@@ -159,17 +159,7 @@ impl Node {
     }
 
     fn send(&mut self, to: u64) {
-        let send = Send {
-            destination: ipn(to, 40),
-            service: 64,
-            class: BULK,
-            payload: Vec::new(),
-            lifetime: None,
-            custody: true,
-            label: 0,
-            last: false,
-            reports: None,
-        };
+        let send = Send::new(ipn(to, 40), 64, BULK, Vec::new());
         let file = self.write();
         self.agent.send_file(self.now, send, file).expect("room");
     }

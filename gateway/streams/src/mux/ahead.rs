@@ -168,7 +168,7 @@ impl Mux {
         Some(flow)
     }
 
-    /// Nobody wants what is withheld of a stream.
+    /// Drops what is withheld of a stream.
     pub(super) fn drop_ahead(&mut self, id: StreamId) {
         self.dequeue(id);
         if let Some(stream) = self.streams.get_mut(&id)

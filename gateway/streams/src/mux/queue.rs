@@ -311,7 +311,7 @@ impl Mux {
         }
     }
 
-    /// So many payloads of a former run's stream may leave by now.
+    /// Lets so many payloads of a former run's stream leave by now.
     pub(crate) fn let_restored_leave(
         &mut self,
         run: u64,

@@ -45,13 +45,7 @@ fn hello(sequence: u64) -> Hello {
 }
 
 fn open() -> Open {
-    Open {
-        class: CLASS,
-        target: Target::Address(([127, 0, 0, 1], 80).into()),
-        client: None,
-        report_connected: false,
-        trace: None,
-    }
+    Open::new(CLASS, Target::Address(([127, 0, 0, 1], 80).into()))
 }
 
 /// A node, and a peer that sends what it likes.

@@ -73,6 +73,20 @@ pub struct Open {
     pub trace: Option<TraceContext>,
 }
 
+impl Open {
+    /// A request of nobody's own address or trace, which is silent where it
+    /// succeeds.
+    pub fn new(class: Class, target: Target) -> Open {
+        Open {
+            class,
+            target,
+            client: None,
+            report_connected: false,
+            trace: None,
+        }
+    }
+}
+
 /// What a node can reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Announcement {

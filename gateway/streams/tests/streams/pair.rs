@@ -10,16 +10,13 @@ pub const CONTROL: Class = Class(0);
 pub const CLASS: Class = Class(2);
 
 pub fn open() -> Open {
-    Open {
-        class: CLASS,
-        target: Target::Name {
+    Open::new(
+        CLASS,
+        Target::Name {
             host: "origin.example".to_owned(),
             port: 443,
         },
-        client: None,
-        report_connected: false,
-        trace: None,
-    }
+    )
 }
 
 pub struct Pair {

@@ -12,6 +12,11 @@ use crate::packets::{arrivals, number, packet};
 
 const MS: Nanos = 1_000_000;
 const S: Nanos = 1_000_000_000;
+/// The second second.
+const SECOND: Interval = Interval {
+    start: S,
+    duration: S,
+};
 
 fn link(rate_bps: Option<u64>, delay_ms: f64) -> LinkProfile {
     LinkProfile {
@@ -222,23 +227,9 @@ fn loss_pattern_restarts_with_its_seed_and_differs_by_link() {
 #[test]
 fn blockage_drops_forward_packets_by_their_arrival() {
     let mut beam = one(link(None, 300.0));
-    beam.schedule(
-        0,
-        0,
-        vec![Interval {
-            start: S,
-            duration: S,
-        }],
-    );
-    for tenth in 0..30 {
-        beam.enqueue(
-            u64::from(tenth) * 100 * MS,
-            Direction::Forward,
-            0,
-            packet(tenth, 100),
-        );
-    }
-    let numbers: Vec<u32> = arrivals(&mut beam, 10 * S).iter().map(number).collect();
+    beam.schedule(0, 0, vec![SECOND]);
+    let out = feed(&mut beam, Direction::Forward, 0, 30, 100 * MS);
+    let numbers: Vec<u32> = out.iter().map(number).collect();
     // Sent from 0.7 s on they would arrive in the blockage, until 1.7 s.
     let expected: Vec<u32> = (0..7).chain(17..30).collect();
     assert_eq!(numbers, expected);
@@ -249,23 +240,9 @@ fn blockage_drops_forward_packets_by_their_arrival() {
 #[test]
 fn blockage_drops_return_packets_by_their_departure() {
     let mut beam = one(link(None, 300.0));
-    beam.schedule(
-        0,
-        0,
-        vec![Interval {
-            start: S,
-            duration: S,
-        }],
-    );
-    for tenth in 0..30 {
-        beam.enqueue(
-            u64::from(tenth) * 100 * MS,
-            Direction::Return,
-            0,
-            packet(tenth, 100),
-        );
-    }
-    let numbers: Vec<u32> = arrivals(&mut beam, 10 * S).iter().map(number).collect();
+    beam.schedule(0, 0, vec![SECOND]);
+    let out = feed(&mut beam, Direction::Return, 0, 30, 100 * MS);
+    let numbers: Vec<u32> = out.iter().map(number).collect();
     let expected: Vec<u32> = (0..10).chain(20..30).collect();
     assert_eq!(numbers, expected);
 }
@@ -305,21 +282,19 @@ fn blockage_of_one_terminal_leaves_the_others_alone() {
 #[test]
 fn schedules_restart_at_a_new_epoch() {
     let mut beam = one(link(None, 0.0));
-    beam.schedule(
-        0,
-        0,
-        vec![Interval {
-            start: S,
-            duration: S,
-        }],
-    );
+    beam.schedule(0, 0, vec![SECOND]);
     beam.restart_epoch(5 * S);
     assert_eq!(beam.epoch(), 5 * S);
     assert!(!beam.is_blocked(5 * S, 0));
     assert!(beam.is_blocked(6 * S, 0));
 }
 
-fn two_greedy(capacity: CapacityProfile, counts: [u32; 2]) -> Beam {
+/// A beam of 12 Mbit/s, with packets of 1500 bytes for each of two terminals.
+fn two_greedy(sharing: Sharing, counts: [u32; 2]) -> Beam {
+    let capacity = CapacityProfile {
+        capacity_bps: Some(12_000_000),
+        sharing,
+    };
     let mut profile = link(Some(12_000_000), 0.0);
     profile.queue.limit_bytes = Some(1 << 30);
     let terminals = ["t1", "t2"].map(|name| terminal(name, profile.clone(), profile.clone()));
@@ -341,14 +316,10 @@ fn bytes_out(beam: &mut Beam, terminal: usize, at: Nanos) -> u64 {
 
 #[test]
 fn first_come_first_served_shares_the_capacity_by_order_of_arrival() {
-    let capacity = CapacityProfile {
-        capacity_bps: Some(12_000_000),
-        sharing: Sharing::FirstCome,
-    };
-    let mut beam = two_greedy(capacity, [1000, 1000]);
+    let mut beam = two_greedy(Sharing::FirstCome, [1000, 1000]);
     assert_eq!(bytes_out(&mut beam, 0, S), 750_000);
     assert_eq!(bytes_out(&mut beam, 1, S), 750_000);
-    let mut beam = two_greedy(capacity, [1000, 0]);
+    let mut beam = two_greedy(Sharing::FirstCome, [1000, 0]);
     assert_eq!(bytes_out(&mut beam, 0, S), 1_500_000, "work-conserving");
 }
 
@@ -368,11 +339,7 @@ fn slow_terminal_does_not_hold_up_the_shared_capacity() {
 
 #[test]
 fn allocations_are_enforced_from_their_time_on() {
-    let capacity = CapacityProfile {
-        capacity_bps: Some(12_000_000),
-        sharing: Sharing::FirstCome,
-    };
-    let mut beam = two_greedy(capacity, [2000, 2000]);
+    let mut beam = two_greedy(Sharing::FirstCome, [2000, 2000]);
     let rates = |t1, t2| BTreeMap::from([(0, t1), (1, t2)]);
     beam.allocate(0, Direction::Forward, rates(9_000_000, 3_000_000), 0)
         .unwrap();
@@ -398,11 +365,7 @@ fn allocations_are_enforced_from_their_time_on() {
 
 #[test]
 fn allocation_holds_from_its_time_however_late_the_beam_is_polled() {
-    let capacity = CapacityProfile {
-        capacity_bps: Some(12_000_000),
-        sharing: Sharing::FirstCome,
-    };
-    let mut beam = two_greedy(capacity, [2000, 0]);
+    let mut beam = two_greedy(Sharing::FirstCome, [2000, 0]);
     let nothing = BTreeMap::new();
     beam.allocate(0, Direction::Forward, nothing, S).unwrap();
     // A packet that begins at 1 s still goes at the old rate.
@@ -411,11 +374,7 @@ fn allocation_holds_from_its_time_however_late_the_beam_is_polled() {
 
 #[test]
 fn unused_allocation_goes_to_nobody() {
-    let capacity = CapacityProfile {
-        capacity_bps: Some(12_000_000),
-        sharing: Sharing::Allocated,
-    };
-    let mut beam = two_greedy(capacity, [0, 1000]);
+    let mut beam = two_greedy(Sharing::Allocated, [0, 1000]);
     let rates = BTreeMap::from([(0, 6_000_000), (1, 6_000_000)]);
     beam.allocate(0, Direction::Forward, rates, 0).unwrap();
     assert_eq!(bytes_out(&mut beam, 1, S), 750_000);
@@ -423,11 +382,7 @@ fn unused_allocation_goes_to_nobody() {
 
 #[test]
 fn allocation_above_the_capacity_is_refused_and_changes_nothing() {
-    let capacity = CapacityProfile {
-        capacity_bps: Some(12_000_000),
-        sharing: Sharing::FirstCome,
-    };
-    let mut beam = two_greedy(capacity, [0, 1000]);
+    let mut beam = two_greedy(Sharing::FirstCome, [0, 1000]);
     let rates = BTreeMap::from([(0, 12_000_000), (1, 1)]);
     let refused = beam.allocate(0, Direction::Forward, rates, 0);
     assert!(matches!(refused, Err(BeamError::Overallocated { .. })));

@@ -169,13 +169,7 @@ impl Terminal {
     fn begin(&self, origin: SocketAddr, request: Bytes, download: Download) {
         let hub = self.shell.hub_node;
         self.shell.with(|inner, now| {
-            let open = Open {
-                class: NORMAL,
-                target: Target::Address(origin),
-                client: None,
-                report_connected: false,
-                trace: None,
-            };
+            let open = Open::new(NORMAL, Target::Address(origin));
             let Ok(key) = inner.engine.open(now, hub, open) else {
                 inner.figures.broken += 1;
                 return;

@@ -151,7 +151,7 @@ impl Agent {
             reassembly: _,
             events: _,
             woken: _,
-            // Who waits for room asks again.
+            // Services that wait for room ask again.
             without_room: _,
         } = self;
         let bundles = bundles.into_iter().map(|(id, stored)| {

@@ -246,15 +246,10 @@ pub fn by(node: u64, neighbour: u64) -> Route {
 
 /// Bytes to send to a node, under custody.
 pub fn to_send(to: u64, bytes: &[u8]) -> Send {
-    Send {
-        destination: underpass_bundle::wire::ipn(to, SERVICE),
-        service: SERVICE,
-        class: BULK,
-        payload: vec![payload(bytes)],
-        lifetime: None,
-        custody: true,
-        last: false,
-        label: 0,
-        reports: None,
-    }
+    Send::new(
+        underpass_bundle::wire::ipn(to, SERVICE),
+        SERVICE,
+        BULK,
+        vec![payload(bytes)],
+    )
 }

@@ -83,7 +83,7 @@ async fn who_guesses_tokens_is_refused_and_the_socket_is_not() {
         code_of(socket, "/metrics", token).await.unwrap()
     };
     let right = format!("Bearer {TOKEN}");
-    // Who presents no token does not guess.
+    // A caller without a token has not guessed one.
     for _ in 0..20 {
         assert_eq!(ask(None).await, "401");
     }

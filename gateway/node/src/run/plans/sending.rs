@@ -57,14 +57,12 @@ impl Plans {
         let longest = Duration::from_secs(self.config.get().custody.lifetime_s);
         let lifetime = (Duration::from_millis(left) + USE_AFTER_END).min(longest);
         let message = Message { control_ms, plan };
-        let envelope = Envelope {
-            peer: terminal,
-            service: SERVICE,
-            class: Class::SIGNALLING,
-            age: Duration::ZERO,
-            ticket: None,
-            payload: Bytes::from(message.encode()),
-        };
+        let envelope = Envelope::new(
+            terminal,
+            SERVICE,
+            Class::SIGNALLING,
+            Bytes::from(message.encode()),
+        );
         let version = due.plan.version();
         match self.shell.send_message(envelope, lifetime, due.before) {
             Ok(bundle) => Ok(Some(bundle)),

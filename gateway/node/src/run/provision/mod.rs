@@ -101,13 +101,6 @@ fn send(
         _ => lowest_class(config),
     };
     let lifetime = Duration::from_secs(config.custody.lifetime_s);
-    let envelope = Envelope {
-        peer,
-        service: SERVICE,
-        class,
-        age: Duration::ZERO,
-        ticket: None,
-        payload: Bytes::from(payload),
-    };
+    let envelope = Envelope::new(peer, SERVICE, class, Bytes::from(payload));
     shell.send_message(envelope, lifetime, instead_of)
 }

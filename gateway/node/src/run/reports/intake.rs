@@ -141,21 +141,13 @@ impl Service for Intake {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bytes::Bytes;
     use underpass_cla::Class;
 
     use super::*;
 
     fn status(incarnation: u64, uptime_ms: u64) -> Report {
-        let status = Status {
-            time_ms: None,
-            clock_offset_ms: None,
-            synchronised: false,
-            node: None,
-            links: vec![],
-        };
+        let status = Status::default();
         Report {
             body: Body::Status(status),
             uptime_ms,
@@ -179,14 +171,12 @@ mod tests {
     #[test]
     fn nonsense_is_refused_and_changes_nothing() {
         let intake = Intake::default();
-        intake.message(Envelope {
-            peer: 10,
-            service: SERVICE,
-            class: Class::SIGNALLING,
-            age: Duration::ZERO,
-            ticket: None,
-            payload: Bytes::from_static(b"{\"version\":1"),
-        });
+        intake.message(Envelope::new(
+            10,
+            SERVICE,
+            Class::SIGNALLING,
+            Bytes::from_static(b"{\"version\":1"),
+        ));
         assert!(intake.heard().is_empty());
     }
 }

@@ -81,24 +81,8 @@ mod tests {
     #[test]
     fn what_is_out_of_range_is_counted_and_not_sent() {
         let (sender, mut made) = ReportSender::new(3, Instant::now());
-        sender.send(Body::Position(Position {
-            longitude: f64::NAN,
-            latitude: 0.0,
-            altitude_m: None,
-            speed_mps: None,
-            heading_deg: None,
-            accuracy_m: None,
-            gnss_time_ms: None,
-            node_time_ms: None,
-            synchronised: false,
-        }));
-        sender.send(Body::Status(Status {
-            time_ms: None,
-            clock_offset_ms: None,
-            synchronised: false,
-            node: None,
-            links: vec![],
-        }));
+        sender.send(Body::Position(Position::at(f64::NAN, 0.0)));
+        sender.send(Body::Status(Status::default()));
         assert_eq!(made.try_recv().unwrap().report.incarnation, 3);
         assert!(made.try_recv().is_err());
         assert_eq!(sender.refused(), 1);

@@ -155,17 +155,11 @@ impl Carriage {
                 return Handed::Over;
             }
         };
-        let envelope = Envelope {
-            peer: self.hub,
-            service: SERVICE,
-            class: match batch.urgency {
-                Urgency::Newest => Class::SIGNALLING,
-                Urgency::Late => self.lowest,
-            },
-            age: Duration::ZERO,
-            ticket: None,
-            payload,
+        let class = match batch.urgency {
+            Urgency::Newest => Class::SIGNALLING,
+            Urgency::Late => self.lowest,
         };
+        let envelope = Envelope::new(self.hub, SERVICE, class, payload);
         match self.shell.send_message(envelope, self.lifetime, None) {
             Ok(_) => Handed::Over,
             Err(SendError::NoRoom) => Handed::NoRoom,

@@ -68,13 +68,10 @@ fn sums_and_listings_of_streams_are_those_of_one_shard() {
         for peer in many() {
             let shard = shard_of(&shell, peer);
             shell.with_inner(shard, |inner, now| {
-                let open = underpass_streams::Open {
-                    class: Class(2),
-                    target: underpass_streams::Target::Address(([198, 51, 100, 7], 80).into()),
-                    client: None,
-                    report_connected: false,
-                    trace: None,
-                };
+                let open = underpass_streams::Open::new(
+                    Class(2),
+                    underpass_streams::Target::Address(([198, 51, 100, 7], 80).into()),
+                );
                 inner.engine.open(now, peer, open).expect("room")
             });
         }

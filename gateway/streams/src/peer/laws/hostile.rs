@@ -46,11 +46,8 @@ fn disturb(peer: &mut Peer, now: Instant, step: Step) {
     match step {
         Step::Open(_, class) => {
             let open = Open {
-                class: Class(class),
-                target: Target::Address(([192, 0, 2, 1], 80).into()),
-                client: None,
                 report_connected: true,
-                trace: None,
+                ..Open::new(Class(class), Target::Address(([192, 0, 2, 1], 80).into()))
             };
             let _ = peer.open(now, open);
         }

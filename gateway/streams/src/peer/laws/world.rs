@@ -145,16 +145,13 @@ impl World {
         match step {
             Step::Open(node, class) => {
                 let key = self.next_key;
-                let open = Open {
-                    class: Class(class),
-                    target: Target::Name {
+                let open = Open::new(
+                    Class(class),
+                    Target::Name {
                         host: key.to_string(),
                         port: 1,
                     },
-                    client: None,
-                    report_connected: false,
-                    trace: None,
-                };
+                );
                 if let Ok(id) = self.nodes[node].open(self.now, open) {
                     self.next_key += 1;
                     self.add_end(node, id, key);

@@ -1,0 +1,216 @@
+//! Terminals that a hub or relay accepts: their hops.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use super::link::{
+    KnownLink, PathDirection, check_hint, check_hop, check_rates, default_mtu_bytes,
+};
+use super::meter::MeterSettings;
+use super::on_demand::AskedSettings;
+
+/// A terminal that a hub or relay accepts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalConfig {
+    /// Its ipn node number.
+    pub node: u64,
+    /// Most that is sent to the terminal, bit/s of IP bytes. Default: the
+    /// beam's rate.
+    pub send_rate_bps: Option<u64>,
+    /// Where the estimate of what its link carries starts, bit/s of IP bytes; no more
+    /// than `send_rate_bps`. Default: what the last run has found, or that rate, or
+    /// what the first packets show.
+    pub rate_hint_bps: Option<u64>,
+    /// Rate from the terminal, bit/s of IP bytes. Default: unlimited.
+    pub receive_rate_bps: Option<u64>,
+    /// Share of the beam among the terminals. Default 1.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// Round-trip time without load, ms. Default: 600, or what is measured if
+    /// that is longer.
+    pub rtt_ms: Option<u64>,
+    /// Largest IP packet on the path, bytes. Default 1500.
+    #[serde(default = "default_mtu_bytes")]
+    pub mtu_bytes: u32,
+    /// both, or receive: this node sends no bundle by it. Default both.
+    #[serde(default)]
+    pub direction: PathDirection,
+    /// Networks of the clients behind the terminal, as CIDR: where there is
+    /// interception, the plain IP that is routed there is measured and taken
+    /// from the rate. Default: none.
+    #[serde(default)]
+    pub networks: Vec<IpNet>,
+    /// Its other paths, each by a listener of its own. The keys above are of
+    /// the path by the other listeners.
+    #[serde(default, rename = "path")]
+    pub paths: Vec<TerminalPathConfig>,
+    /// The bytes of its own path are paid for. Default: they are not.
+    pub meter: Option<MeterSettings>,
+    /// The terminal brings its own path up when it is needed. Default: it is always
+    /// up.
+    pub on_demand: Option<AskedSettings>,
+    /// What earlier runs have found.
+    #[serde(skip)]
+    pub known: KnownLink,
+}
+
+/// Another path of a terminal: its sessions come in by one listener.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalPathConfig {
+    /// The listener's name.
+    pub listener: String,
+    /// As of a terminal. Default: what the link is measured to carry.
+    pub send_rate_bps: Option<u64>,
+    /// As of a terminal.
+    pub rate_hint_bps: Option<u64>,
+    /// As of a terminal.
+    pub receive_rate_bps: Option<u64>,
+    /// As of a terminal.
+    pub rtt_ms: Option<u64>,
+    /// As of a terminal.
+    #[serde(default = "default_mtu_bytes")]
+    pub mtu_bytes: u32,
+    /// both, or receive: this node sends no bundle by it. Default both.
+    #[serde(default)]
+    pub direction: PathDirection,
+    /// As of a terminal.
+    pub meter: Option<MeterSettings>,
+    /// As of a terminal.
+    pub on_demand: Option<AskedSettings>,
+    /// What earlier runs have found.
+    #[serde(skip)]
+    pub known: KnownLink,
+}
+
+/// A hop whose sessions are accepted: a terminal's, or one of its other paths.
+#[derive(Clone, Debug)]
+pub struct AcceptedHop {
+    /// Its name in API and metrics.
+    pub name: String,
+    /// The terminal's ipn node number.
+    pub node: u64,
+    /// The listener that all of its sessions come by; without one, those that
+    /// no other path of the terminal has.
+    pub listener: Option<String>,
+    /// Listeners that are other paths' of the terminal.
+    others: Vec<String>,
+    /// Most that is sent, bit/s of IP bytes.
+    pub send_rate_bps: Option<u64>,
+    /// Where the estimate of what its link carries starts, bit/s of IP bytes.
+    pub hint_bps: Option<u64>,
+    /// Rate from the terminal, bit/s of IP bytes.
+    pub receive_rate_bps: Option<u64>,
+    /// Share of the beam.
+    pub weight: u32,
+    /// Round-trip time without load, as far as it is known.
+    pub rtt: Duration,
+    /// Whether `rtt` is a guess.
+    pub rtt_is_guess: bool,
+    /// Largest IP packet, bytes.
+    pub mtu_bytes: u32,
+    /// Which bundles go by it.
+    pub direction: PathDirection,
+    /// Its bytes are paid for.
+    pub meter: Option<MeterSettings>,
+    /// The terminal brings it up when it is needed.
+    pub on_demand: Option<AskedSettings>,
+}
+
+impl AcceptedHop {
+    /// Whether sessions of the terminal that come by a listener are of this
+    /// hop.
+    pub fn comes_by(&self, listener: &str) -> bool {
+        match &self.listener {
+            Some(own) => own == listener,
+            None => !self.others.iter().any(|other| other == listener),
+        }
+    }
+}
+
+fn default_weight() -> u32 {
+    1
+}
+
+impl TerminalConfig {
+    /// The round-trip time without load, as far as it is known.
+    pub fn rtt(&self) -> Duration {
+        self.known.rtt(self.rtt_ms)
+    }
+
+    /// Where the estimate of what its link carries starts, bit/s of IP bytes;
+    /// the beam's rate is no limit here.
+    pub fn hint_bps(&self) -> Option<u64> {
+        self.known.hint_bps(self.rate_hint_bps, self.send_rate_bps)
+    }
+
+    /// Its name in API and metrics.
+    pub fn name(&self) -> String {
+        format!("terminal-{}", self.node)
+    }
+
+    /// The name of one of its other paths.
+    pub fn name_of(&self, path: &TerminalPathConfig) -> String {
+        format!("terminal-{}-{}", self.node, path.listener)
+    }
+
+    /// Its own hop; under a beam's rate where it has none.
+    pub fn hop(&self, beam_bps: Option<u64>) -> AcceptedHop {
+        let others = self.paths.iter().map(|path| path.listener.clone());
+        AcceptedHop {
+            name: self.name(),
+            node: self.node,
+            listener: None,
+            others: others.collect(),
+            send_rate_bps: self.send_rate_bps.or(beam_bps),
+            hint_bps: self.hint_bps(),
+            receive_rate_bps: self.receive_rate_bps,
+            weight: self.weight,
+            rtt: self.rtt(),
+            rtt_is_guess: self.rtt_ms.is_none(),
+            mtu_bytes: self.mtu_bytes,
+            direction: self.direction,
+            meter: self.meter.clone(),
+            on_demand: self.on_demand.clone(),
+        }
+    }
+
+    /// The hops of its other paths.
+    pub fn other_hops(&self) -> impl Iterator<Item = AcceptedHop> + '_ {
+        self.paths.iter().map(|path| AcceptedHop {
+            name: self.name_of(path),
+            node: self.node,
+            listener: Some(path.listener.clone()),
+            others: Vec::new(),
+            send_rate_bps: path.send_rate_bps,
+            hint_bps: path.known.hint_bps(path.rate_hint_bps, path.send_rate_bps),
+            receive_rate_bps: path.receive_rate_bps,
+            weight: 1,
+            rtt: path.known.rtt(path.rtt_ms),
+            rtt_is_guess: path.rtt_ms.is_none(),
+            mtu_bytes: path.mtu_bytes,
+            direction: path.direction,
+            meter: path.meter.clone(),
+            on_demand: path.on_demand.clone(),
+        })
+    }
+
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        let at = format!("terminal {}", self.node);
+        for path in &self.paths {
+            let at = format!("{at}, path by {:?}", path.listener);
+            check_rates(&at, path.send_rate_bps, path.receive_rate_bps, problems);
+            check_hint(&at, path.rate_hint_bps, path.send_rate_bps, problems);
+            check_hop(&at, path.rtt_ms, path.mtu_bytes, problems);
+        }
+        check_rates(&at, self.send_rate_bps, self.receive_rate_bps, problems);
+        check_hint(&at, self.rate_hint_bps, self.send_rate_bps, problems);
+        check_hop(&at, self.rtt_ms, self.mtu_bytes, problems);
+        if self.weight == 0 {
+            problems.push(format!("{at}: weight must be at least 1"));
+        }
+    }
+}
