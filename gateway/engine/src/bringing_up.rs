@@ -26,9 +26,10 @@ use crate::streams::StreamKey;
 
 /// The ipn service of nodes that ask for a path; 1 to 127 are for private use.
 pub const ON_DEMAND_SERVICE: u64 = 84;
-/// Of the message that asks: the version, and the path's name in UTF-8 at the node
-/// that dials it.
-const VERSION: u8 = 1;
+/// A message is one of these, and the path's name in UTF-8 at the node that dials
+/// it: it is needed, or no longer.
+const NEEDS: u8 = 1;
+const NEEDS_NO_MORE: u8 = 0;
 /// A name is no longer, bytes.
 pub const LONGEST_NAME: usize = 255;
 
@@ -163,11 +164,12 @@ impl Engine {
             return;
         };
         let change = presence.step(now, &reading);
-        let asks = presence.asks(now).then(|| presence.config().path.clone());
+        let word = presence.word(now);
+        let word = word.map(|needs| (needs, presence.config().path.clone()));
         let next = presence.next(now, &reading);
         self.on_demand.judge_at(id, next);
-        if let Some(path) = asks {
-            self.ask_for(now, id, &path);
+        if let Some((needs, path)) = word {
+            self.tell_need(now, id, &path, needs);
         }
         self.path_changed(now, id, change);
     }
@@ -366,29 +368,32 @@ impl Engine {
         loads
     }
 
-    /// Asks the neighbour to bring a path up, or to keep it up.
-    fn ask_for(&mut self, now: Instant, id: HopId, path: &str) {
+    /// Tells the neighbour that this node needs a path that is dialled there, or no
+    /// longer does.
+    fn tell_need(&mut self, now: Instant, id: HopId, path: &str, needs: bool) {
         let Some(peer) = self.neighbour_of(id) else {
             return;
         };
-        let ask = Message::new(
+        let kind = if needs { NEEDS } else { NEEDS_NO_MORE };
+        let word = Message::new(
             peer,
             ON_DEMAND_SERVICE,
             Class::SIGNALLING,
-            Bytes::from([&[VERSION], path.as_bytes()].concat()),
+            Bytes::from([&[kind], path.as_bytes()].concat()),
         );
-        // Without room the next one says it.
-        let _ = self.send_message(now, ask, ASKED_FOR);
+        // Without room the next one says it, or the last one ceases to count.
+        let _ = self.send_message(now, word, ASKED_FOR);
     }
 
-    /// A neighbour asks for a path that this node dials to it; whether it does.
-    /// Only the neighbour itself may, and of its own path.
-    pub(crate) fn take_ask(&mut self, now: Instant, delivery: &bundle::Delivery) -> bool {
+    /// A neighbour says whether it needs a path that this node dials to it; whether
+    /// the message is that. Only the neighbour itself may, and of its own path.
+    pub(crate) fn take_need(&mut self, now: Instant, delivery: &bundle::Delivery) -> bool {
         let source = bundle::wire::ipn_parts(&delivery.source);
         let Some((peer, ON_DEMAND_SERVICE)) = source else {
             return false;
         };
-        let Some((VERSION, name)) = delivery.payload.split_first().map(|(v, rest)| (*v, rest))
+        let word = delivery.payload.split_first();
+        let Some((kind @ (NEEDS | NEEDS_NO_MORE), name)) = word.map(|(kind, name)| (*kind, name))
         else {
             return false;
         };
@@ -403,7 +408,7 @@ impl Engine {
         };
         let at = now.checked_sub(delivery.age).unwrap_or(now);
         if let Some(presence) = self.presence_mut(id) {
-            presence.take_ask(at);
+            presence.take_word(at, kind == NEEDS);
         }
         self.judge_path_soon(now, id);
         true

@@ -43,7 +43,16 @@ pub struct ComparedPath {
     /// When the flow would be complete by it; `None` where the policy does not
     /// go by that.
     pub completes: Option<Duration>,
+    /// By how much the flows that compete are later for it, all together.
+    pub others_wait: Duration,
     lane: Option<Class>,
+}
+
+impl ComparedPath {
+    /// What completion times grow by in all if the flow goes by this path.
+    fn costs(&self) -> Option<Duration> {
+        Some(self.completes?.saturating_add(self.others_wait))
+    }
 }
 
 /// Where a flow goes, and why if that was asked.
@@ -205,6 +214,7 @@ impl Engine {
                     ..Competition::default()
                 },
                 completes: None,
+                others_wait: Duration::ZERO,
                 lane: None,
             })
         });
@@ -286,6 +296,7 @@ impl Engine {
                 path,
                 others,
                 completes: Some(estimate.of(&path, &others, size_bytes)),
+                others_wait: estimate.others_wait(&path, &others),
                 lane: Some(lane),
             });
         }
@@ -413,9 +424,10 @@ impl Engine {
     }
 }
 
-/// The path by which a flow is complete first, and its lane.
+/// The path by which a flow is complete first, what others wait for it counted in;
+/// and its lane.
 fn first_of(compared: &[ComparedPath]) -> Option<(HopId, Class)> {
-    let first = compared.iter().min_by_key(|path| path.completes)?;
+    let first = compared.iter().min_by_key(|path| path.costs())?;
     Some((first.hop, first.lane?))
 }
 

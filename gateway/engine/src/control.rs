@@ -160,6 +160,9 @@ impl Engine {
     pub(crate) fn set_blocked(&mut self, now: Instant, id: HopId, blocked: bool) {
         if let Some(hop) = self.hops.get_mut(&id) {
             let was_blocked = std::mem::replace(&mut hop.blocked, blocked);
+            if blocked && !was_blocked {
+                hop.heard_before_blockage = hop.link.last_heard();
+            }
             let neighbour = hop.config.neighbour;
             for session in hop.all_sessions() {
                 self.actions.push_back(Action::Suspend { session, blocked });

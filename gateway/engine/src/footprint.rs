@@ -88,6 +88,7 @@ impl Hop {
             link,
             link_at: _,
             blocked: _,
+            heard_before_blockage: _,
             mru_bytes: _,
             subtracted_bps: _,
             measured: _,

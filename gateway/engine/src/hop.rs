@@ -74,6 +74,8 @@ pub(crate) struct Hop {
     pub link_at: Option<Instant>,
     /// Nothing is sent.
     pub blocked: bool,
+    /// When the peer was heard for the last time before the last blockage.
+    pub heard_before_blockage: Option<Instant>,
     /// The largest bundle that the neighbour takes, as it said last.
     pub mru_bytes: Option<u64>,
     /// Traffic the scheduler does not send, bit/s of IP bytes.
@@ -134,6 +136,7 @@ impl Hop {
             sessions: vec![BTreeSet::new(); classes],
             classless: BTreeSet::new(),
             blocked: false,
+            heard_before_blockage: None,
             mru_bytes: None,
             subtracted_bps: 0,
             measured: MeasuredLink::default(),

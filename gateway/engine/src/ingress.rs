@@ -96,7 +96,7 @@ impl Engine {
                     self.actions.push_back(Action::Application(delivery));
                 }
                 bundle::Event::Deliver(delivery) if delivery.service == ON_DEMAND_SERVICE => {
-                    if !self.take_ask(now, &delivery) {
+                    if !self.take_need(now, &delivery) {
                         let unclaimed = bundle::Event::Deliver(delivery);
                         self.actions.push_back(Action::Bundle(unclaimed));
                     }

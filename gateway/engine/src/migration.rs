@@ -25,7 +25,8 @@ pub struct MigrationRule {
     /// A path is in trouble for so long before the class leaves it; none: it
     /// moves only by an operator's word and when its path cannot carry.
     pub after: Option<Duration>,
-    /// A path is full when this part of its rate is in use.
+    /// A path is full when this part of its rate is in use, or when more waits for it
+    /// than leaves in `delay_factor` times its base.
     pub full_part: f64,
     /// Trouble is to be full while the delay is so many times the base; the
     /// class' own backlog counts as delay.
@@ -112,14 +113,19 @@ pub(crate) struct PathReading {
     /// The round trip without queues, and with these and the class' backlog.
     pub base: Duration,
     pub delay: Duration,
+    /// How long that backlog needs to leave.
+    pub waits: Duration,
     /// Part of the packets that it loses.
     pub loss: f64,
 }
 
 impl PathReading {
+    /// A path from which queues of others are drained again and again carries less than
+    /// its rate, and more would be sent all the same: what waits shows that.
     fn is_full(&self, rule: &MigrationRule) -> bool {
         let full = |rate: u64| self.load_bps as f64 >= rate as f64 * rule.full_part;
-        self.rate_bps.is_some_and(full)
+        let waits = self.waits >= self.base.mul_f64(rule.delay_factor);
+        waits || self.rate_bps.is_some_and(full)
     }
 
     fn has_room(&self, rule: &MigrationRule, demand_bps: u64) -> bool {
@@ -339,6 +345,7 @@ mod tests {
                 rate_bps: Some(rate),
                 base: Duration::from_millis(base_ms),
                 delay: Duration::from_millis(base_ms),
+                waits: Duration::ZERO,
                 loss: 0.0,
             };
             let now = Instant::now();
@@ -437,6 +444,32 @@ mod tests {
         rig.congest();
         rig.paths[0].load_bps = 8_900_000;
         assert_eq!(rig.seconds(60), []);
+    }
+
+    /// Others share its queue: each drain leaves it a moment without anything of ours.
+    #[test]
+    fn what_waits_for_long_shows_that_a_path_is_full() {
+        let mut rig = Rig::new();
+        let mut seconds = 0;
+        while rig.moves.is_empty() && seconds < 20 {
+            rig.paths[0].load_bps = [9_500_000, 4_000_000][seconds % 2];
+            rig.paths[0].waits = Duration::from_secs(2);
+            rig.paths[0].delay = rig.paths[0].base + rig.paths[0].waits;
+            rig.seconds(1);
+            seconds += 1;
+        }
+        assert_eq!(seconds, 6);
+        assert_eq!(rig.moves[0].2, MoveReason::Delay);
+        // A moment's backlog of a path with room is none.
+        let mut rig = Rig::new();
+        for _ in 0..20 {
+            rig.paths[0].waits = Duration::from_millis(160);
+            rig.paths[0].delay = rig.paths[0].base + rig.paths[0].waits;
+            assert_eq!(rig.seconds(3), []);
+            rig.paths[0].waits = Duration::ZERO;
+            rig.relieve();
+            assert_eq!(rig.seconds(1), []);
+        }
     }
 
     #[test]

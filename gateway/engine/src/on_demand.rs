@@ -26,6 +26,8 @@ const BACKLOG: Duration = Duration::from_millis(50);
 const ASKED_EACH: Duration = Duration::from_secs(5);
 /// What it has said counts for so long: two of three messages may come late.
 pub(crate) const ASKED_FOR: Duration = Duration::from_secs(15);
+/// It says that it no longer needs the path when it has not for so long.
+const WITHDRAWN_AFTER: Duration = Duration::from_secs(1);
 /// The pause behind a failure is doubled so often at most.
 const MOST_DOUBLINGS: u32 = 6;
 
@@ -176,9 +178,10 @@ pub(crate) struct Presence {
     pressed: Duration,
     looked: Option<Instant>,
     others_down_since: Option<Instant>,
-    /// Until when the neighbour's word counts; none if it has never asked.
-    asked_until: Option<Instant>,
-    /// When this node has last asked for it.
+    /// When the neighbour has last said that it needs it, and that it no longer does.
+    asked_for: Option<Instant>,
+    withdrawn: Option<Instant>,
+    /// When this node has last asked for it, unless it has withdrawn that.
     asked: Option<Instant>,
     /// When it had a session last, since it is up.
     connected: Instant,
@@ -206,7 +209,8 @@ impl Presence {
             pressed: Duration::ZERO,
             looked: None,
             others_down_since: None,
-            asked_until: None,
+            asked_for: None,
+            withdrawn: None,
             asked: None,
             connected: now,
             closed_until: None,
@@ -233,12 +237,22 @@ impl Presence {
 
     /// Whether the neighbour tells when it needs the path.
     pub fn neighbour_tells(&self) -> bool {
-        self.asked_until.is_some()
+        self.asked_for.is_some()
     }
 
-    /// The neighbour needs it, as it has said at `at`.
-    pub fn take_ask(&mut self, at: Instant) {
-        self.asked_until = self.asked_until.max(Some(at + ASKED_FOR));
+    /// The neighbour has said at `at` that it needs it, or no longer does.
+    pub fn take_word(&mut self, at: Instant, needs: bool) {
+        let last = match needs {
+            true => &mut self.asked_for,
+            false => &mut self.withdrawn,
+        };
+        *last = (*last).max(Some(at));
+    }
+
+    /// Whether the neighbour needs it, by what it has said last.
+    fn is_asked_for(&self, now: Instant) -> bool {
+        let last = self.asked_for.filter(|at| self.withdrawn < Some(*at));
+        last.is_some_and(|at| now < at + ASKED_FOR)
     }
 
     /// An operator wants it up or released; none leaves it to what is needed. What is
@@ -305,14 +319,19 @@ impl Presence {
         (idle && over).then(|| self.close(now, Released::Idle))
     }
 
-    /// Whether this node, which does not dial it, is to ask for it now.
-    pub fn asks(&mut self, now: Instant) -> bool {
-        let due = self.asked.is_none_or(|at| now >= at + ASKED_EACH);
-        let asks = !self.config.dials && self.need.is_some() && due;
-        if asks {
-            self.asked = Some(now);
+    /// What this node, which does not dial it, is to say now: that it needs it, or
+    /// no longer does.
+    pub fn word(&mut self, now: Instant) -> Option<bool> {
+        if self.config.dials {
+            return None;
         }
-        asks
+        let due = self.asked.is_none_or(|at| now >= at + ASKED_EACH);
+        if self.need.is_some() && due {
+            self.asked = Some(now);
+            return Some(true);
+        }
+        let over = self.need.is_none() && now >= self.needed + WITHDRAWN_AFTER;
+        (over && self.asked.take().is_some()).then_some(false)
     }
 
     /// When it is to be judged again.
@@ -326,7 +345,7 @@ impl Presence {
         let down = down.filter(|at| *at > now);
         let looks = if reading.active || !self.pressed.is_zero() || waits {
             Some(now + JUDGED_EACH)
-        } else if self.up || reading.connected || self.need.is_some() {
+        } else if self.up || reading.connected || self.need.is_some() || self.asked.is_some() {
             Some(now + JUDGED_IDLE)
         } else {
             None
@@ -376,7 +395,7 @@ impl Presence {
             true => reading.beyond_others || backlog,
             false => was_pressed || self.pressed >= self.within(),
         };
-        let asked = self.asked_until.is_some_and(|until| now < until);
+        let asked = self.is_asked_for(now);
         self.need = match self.held {
             Some(true) => Some(Need::Operator),
             Some(false) => None,

@@ -4,10 +4,12 @@ use std::time::Instant;
 
 use underpass_bundle::NeighbourId;
 use underpass_cla::{Class, Outcome, SessionId, SessionInfo};
+use underpass_plans::Direction;
 
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
 use crate::link::Sign;
+use crate::transfers::GivenBack;
 
 impl Engine {
     /// Whether this node has a class.
@@ -118,10 +120,27 @@ impl Engine {
 
     /// Takes all that was offered to a session and not ended from it: it is
     /// sent again, on another one.
+    ///
+    /// A blockage is at the terminal's antenna. What left it before it last heard
+    /// the hub has come through; only the answers, a round trip later, have not.
+    /// So behind a blockage that goes last: the hub is waiting for what follows.
     pub(crate) fn requeue_transfers(&mut self, now: Instant, id: SessionId) {
-        for (key, acknowledged) in self.sessions.give_back(id) {
-            let outcome = Outcome::Broken { acknowledged };
-            self.agent.transfer_finished(now, key, outcome);
+        let hop = self.sessions.get(id).map(|session| session.hop);
+        let hop = hop.and_then(|hop| self.hops.get(&hop));
+        let terminal = hop.filter(|hop| hop.follows(Direction::Return).is_some());
+        let through = terminal.and_then(|hop| hop.heard_before_blockage);
+        for transfer in self.sessions.give_back(id) {
+            let GivenBack {
+                key,
+                left_by,
+                acknowledged,
+            } = transfer;
+            if through.is_some_and(|heard| left_by <= heard) {
+                self.agent.transfer_unanswered(key, acknowledged);
+            } else {
+                let outcome = Outcome::Broken { acknowledged };
+                self.agent.transfer_finished(now, key, outcome);
+            }
         }
     }
 

@@ -384,6 +384,7 @@ impl Engine {
             let rate_bps = hop.usable_bps();
             let backlog = self.backlog_by(neighbour, class, id);
             let waits = rate_bps.map_or(0.0, |rate| backlog as f64 * 8.0 / rate.max(1) as f64);
+            let waits = Duration::from_secs_f64(waits.min(3_600.0));
             let base = hop.round_trip();
             let pace = steered.and_then(|steered| steered.of_hops.get(&id));
             PathReading {
@@ -392,7 +393,8 @@ impl Engine {
                 load_bps: pace.map_or(0, |pace| pace.bps),
                 rate_bps,
                 base,
-                delay: base + hop.measured.queue + Duration::from_secs_f64(waits.min(3_600.0)),
+                delay: base + hop.measured.queue + waits,
+                waits,
                 loss: hop.measured.loss,
             }
         });

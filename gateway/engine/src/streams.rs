@@ -251,8 +251,13 @@ impl Engine {
         let hops = self.ways.hops_to(neighbour).iter();
         let ceilings = hops.filter_map(|id| Some(&self.hops.get(id)?.ceiling));
         let shortest = ceilings.clone().map(|hop| hop.rtt).min()?;
+        let several = ceilings.clone().count() > 1;
         let all = ceilings.cloned().reduce(|all, hop| all.beside(&hop))?;
-        let ahead = bytes_ahead(all.send_rate_bps, all.rtt - shortest);
+        let ahead = match all.send_rate_bps {
+            // Neither rate nor round trip may be known: the present ones bound it then.
+            None if several => MOST_AHEAD_BYTES,
+            rate_bps => bytes_ahead(rate_bps, all.rtt - shortest),
+        };
         Some(self.stream_config(&all, ahead))
     }
 
@@ -299,7 +304,7 @@ impl Engine {
         let hops = self.ways.hops_to(self.neighbour_to(peer)).iter();
         let carrying = hops.filter_map(|id| {
             let hop = self.hops.get(id)?;
-            (hop.is_up() && !hop.blocked).then_some((id, hop.ceiling.rtt))
+            (hop.is_up() && !hop.blocked).then_some((id, hop.round_trip()))
         });
         let (mut bundles, mut rate_bps, mut rtts) = (0, Some(0_u64), None);
         for (id, rtt) in carrying {

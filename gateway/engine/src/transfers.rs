@@ -4,6 +4,7 @@
 //! back; a session that takes one is not ready until it says so again.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use underpass_cla::{EXPRESS_ROOM_BYTES, Outcome, SessionId, SessionInfo};
 use underpass_work::FastMap;
@@ -74,8 +75,20 @@ impl Session {
 #[derive(Debug)]
 struct InFlight {
     session: SessionId,
+    /// When all of it has left at the hop's rate.
+    left_by: Instant,
     /// Bytes of its bundle that the peer has acknowledged.
     acknowledged: u64,
+}
+
+/// A transfer that was taken from its session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GivenBack {
+    pub key: u64,
+    /// When all of it has left at the hop's rate.
+    pub left_by: Instant,
+    /// Bytes of its bundle that the peer has acknowledged.
+    pub acknowledged: u64,
 }
 
 /// All sessions.
@@ -123,9 +136,10 @@ impl Sessions {
         true
     }
 
-    /// A session is offered a transfer; `short_bytes` is its length if it is a
-    /// short bundle, behind which more of these may go.
-    pub fn offered(&mut self, id: SessionId, key: u64, short_bytes: Option<u64>) {
+    /// A session is offered a transfer, which has left its hop by then;
+    /// `short_bytes` is its length if it is a short bundle, behind which more of
+    /// these may go.
+    pub fn offered(&mut self, id: SessionId, key: u64, left_by: Instant, short_bytes: Option<u64>) {
         if let Some(session) = self.known.get_mut(&id) {
             session.ready = false;
             let left = short_bytes.map(|bytes| session.room_bytes.saturating_sub(bytes));
@@ -136,6 +150,7 @@ impl Sessions {
             }
             let transfer = InFlight {
                 session: id,
+                left_by,
                 acknowledged: 0,
             };
             self.transfers.insert(key, transfer);
@@ -165,9 +180,8 @@ impl Sessions {
         true
     }
 
-    /// Takes all transfers from a session, which takes no more: their keys, and
-    /// how many bytes of each have been acknowledged.
-    pub fn give_back(&mut self, id: SessionId) -> Vec<(u64, u64)> {
+    /// Takes all transfers from a session, which takes no more.
+    pub fn give_back(&mut self, id: SessionId) -> Vec<GivenBack> {
         let Some(session) = self.known.get_mut(&id) else {
             return Vec::new();
         };
@@ -175,9 +189,13 @@ impl Sessions {
         session.room_bytes = 0;
         session.long_in_flight.clear();
         let keys = std::mem::take(&mut session.in_flight).into_iter();
-        let transfers = keys.map(|key| {
-            let transfer = self.transfers.remove(&key);
-            (key, transfer.map_or(0, |transfer| transfer.acknowledged))
+        let transfers = keys.filter_map(|key| {
+            let transfer = self.transfers.remove(&key)?;
+            Some(GivenBack {
+                key,
+                left_by: transfer.left_by,
+                acknowledged: transfer.acknowledged,
+            })
         });
         transfers.collect()
     }

@@ -104,9 +104,10 @@ fn compared_shown(path: &ComparedView) -> String {
     let capacity = path
         .capacity_bps
         .map_or("unlimited".to_owned(), |bps| format!("{bps} bit/s"));
-    let completes = path
-        .completes_ms
-        .map_or(String::new(), |ms| format!(", complete in {ms:.0} ms"));
+    let completes = path.completes_ms.map_or(String::new(), |ms| {
+        let others = path.others_wait_ms;
+        format!(", complete in {ms:.0} ms, others {others:.0} ms later")
+    });
     format!(
         "    {}: delay {:.1} ms, {capacity}, loss {:.4}, busy {:.0} ms, {} flows with {} bytes, \
          {} bytes before{completes}\n",

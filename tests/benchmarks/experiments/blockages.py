@@ -138,7 +138,7 @@ def resumptions(on: Bench, count: int, *, up: bool = False) -> list[list[float]]
         # A peer may need minutes to notice that the link is back.
         patience = 60.0 + _BETWEEN_S
         back = blockage.start_s + blockage.duration_s
-        after_s = _BETWEEN_S if name == OURS else patience
+        after_s = _BETWEEN_S if name.startswith(OURS) else patience
         with _arranged(on, [blockage], None):
             if up:
                 transfer = _broken_off_upload(on, access, f"{name}-{seed}", seed, back + after_s)

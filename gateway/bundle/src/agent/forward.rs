@@ -291,23 +291,39 @@ impl Agent {
         })
     }
 
-    /// The end of a transfer that [`Agent::next_for`] began.
-    pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
-        let Some(id) = self.transmissions.remove(&key) else {
-            return;
-        };
-        let Some(stored) = self.bundles.get_mut(id) else {
-            // Released, expired or cancelled meanwhile.
-            return;
-        };
-        let acknowledged = match outcome {
-            Outcome::Broken { acknowledged } => acknowledged,
-            _ => 0,
-        };
+    /// A transfer is broken off of which the peer's answer could not be heard any
+    /// more: the bundle has probably arrived.
+    pub fn transfer_unanswered(&mut self, key: u64, acknowledged: u64) {
+        if let Some(id) = self.transfer_ended(key, acknowledged) {
+            self.enqueue_as(id, true);
+        }
+    }
+
+    /// Notes how much of a bundle its last transfer has brought; none if nothing
+    /// is left of the bundle.
+    fn transfer_ended(&mut self, key: u64, acknowledged: u64) -> Option<BundleId> {
+        let id = self.transmissions.remove(&key)?;
+        // It may be released, expired or cancelled meanwhile.
+        let stored = self.bundles.get_mut(id)?;
         match &mut stored.sent {
             Some(sent) if acknowledged > 0 => sent.acknowledged = acknowledged,
             sent => *sent = None,
         }
+        Some(id)
+    }
+
+    /// The end of a transfer that [`Agent::next_for`] began.
+    pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
+        let acknowledged = match outcome {
+            Outcome::Broken { acknowledged } => acknowledged,
+            _ => 0,
+        };
+        let Some(id) = self.transfer_ended(key, acknowledged) else {
+            return;
+        };
+        let Some(stored) = self.bundles.get_mut(id) else {
+            return;
+        };
         match outcome {
             Outcome::Acknowledged | Outcome::Refused(Refusal::Completed) => {
                 stored.acknowledged = Some(now);

@@ -405,6 +405,11 @@ impl Agent {
 
     /// Queues a stored bundle, among those that go again if it was sent before.
     fn enqueue(&mut self, id: BundleId) {
+        self.enqueue_as(id, false);
+    }
+
+    /// The same; `unanswered` if it was sent before and has probably arrived.
+    fn enqueue_as(&mut self, id: BundleId, unanswered: bool) {
         let Some(stored) = self.bundles.get_mut(id) else {
             return;
         };
@@ -419,6 +424,7 @@ impl Agent {
         let neighbour = self.neighbour(via);
         let queue: &mut Queue = neighbour.queues.entry(class).or_default();
         match again {
+            true if unanswered => queue.unanswered.insert(id),
             true => queue.again.insert(id),
             false => queue.fresh.insert(id),
         };

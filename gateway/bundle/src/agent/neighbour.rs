@@ -11,10 +11,12 @@ use super::event::BundleId;
 use super::signals::SignalTo;
 
 /// Bundles of one class that wait, oldest first; those that were in
-/// transmission before go first, and fragments of one whose turn had come.
+/// transmission before go first, and fragments of one whose turn had come. Of
+/// these, the ones that have probably arrived go last: a signal may still come.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub again: IdSet<BundleId>,
+    pub unanswered: IdSet<BundleId>,
     pub fresh: IdSet<BundleId>,
     pub bytes: u64,
     /// The next one, while the store reads its payload.
@@ -30,12 +32,13 @@ pub(crate) struct Queue {
 impl Queue {
     /// Whether there is one that can be offered now.
     pub fn is_offerable(&self) -> bool {
-        self.loading.is_none() && !(self.again.is_empty() && self.fresh.is_empty())
+        self.loading.is_none() && self.in_order().next().is_some()
     }
 
     /// In the order in which they are offered.
     pub fn in_order(&self) -> impl Iterator<Item = BundleId> + '_ {
-        self.again.iter().chain(self.fresh.iter())
+        let sent = self.again.iter().chain(self.unanswered.iter());
+        sent.chain(self.fresh.iter())
     }
 
     /// Has a bundle that waits go before those that were not sent.
@@ -46,7 +49,7 @@ impl Queue {
     }
 
     pub fn remove(&mut self, id: BundleId, bytes: u64) {
-        if self.again.remove(id) || self.fresh.remove(id) {
+        if self.again.remove(id) || self.unanswered.remove(id) || self.fresh.remove(id) {
             self.bytes -= bytes;
         }
         if self.loading == Some(id) {
@@ -120,6 +123,7 @@ impl Neighbour {
         for queue in queues.values() {
             let Queue {
                 again,
+                unanswered,
                 fresh,
                 bytes: _,
                 loading,
@@ -127,7 +131,8 @@ impl Neighbour {
                 begins_anew: _,
                 takes_files: _,
             } = queue;
-            tell("queued bundles", again.len() + fresh.len());
+            let queued = again.len() + unanswered.len() + fresh.len();
+            tell("queued bundles", queued);
             tell("bundles being read", usize::from(loading.is_some()));
         }
         tell("class queues", queues.len());

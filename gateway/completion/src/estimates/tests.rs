@@ -89,6 +89,18 @@ fn an_open_session_by_hand() {
 }
 
 #[test]
+fn others_are_later_by_what_they_send_in_turn_with_a_flow() {
+    let others = Competition {
+        flows: 3,
+        bytes: 75_000,
+        before_bytes: 12_500,
+    };
+    let wait = |estimate: Estimate| estimate.others_wait(&terrestrial(), &others);
+    assert!(is_close(wait(Estimate::OpenSession), 0.3));
+    assert_eq!(wait(Estimate::NewConnection), Duration::ZERO);
+}
+
+#[test]
 fn what_is_small_goes_by_terrestrial_and_what_is_large_by_satellite() {
     for (estimate, small, large) in [
         (Estimate::OpenSession, 50_000, 110_000),

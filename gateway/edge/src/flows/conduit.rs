@@ -270,6 +270,7 @@ mod tests {
                 competing_bytes: 7,
                 before_bytes: 0,
                 completes: Some(Duration::from_millis(20)),
+                others_wait: Duration::ZERO,
             }],
         }
     }

@@ -214,10 +214,10 @@ fn what_an_operator_wants_and_fails_is_tried_ever_more_seldom_until_it_is_said_a
 #[test]
 fn the_neighbours_word_counts_for_a_while_and_only_where_it_may_ask() {
     let mut rig = Rig::new();
-    rig.presence.take_ask(rig.now);
+    rig.presence.take_word(rig.now, true);
     assert_eq!(rig.live(1), [(0, BringUp(Need::Neighbour))]);
     for _ in 0..20 {
-        rig.presence.take_ask(rig.now);
+        rig.presence.take_word(rig.now, true);
         assert_eq!(rig.live(5), []);
     }
     let changes = rig.live(60);
@@ -226,13 +226,29 @@ fn the_neighbours_word_counts_for_a_while_and_only_where_it_may_ask() {
     };
     assert!((130..=132).contains(&at), "{at}");
 
+    // What it takes back counts no more, nor does a word of before that comes late.
+    let mut rig = Rig::new();
+    rig.reading.pinned = true;
+    rig.live(100);
+    rig.reading.pinned = false;
+    let asked = rig.now;
+    rig.presence.take_word(asked, true);
+    assert_eq!(rig.live(1), []);
+    rig.presence.take_word(rig.now, false);
+    rig.presence.take_word(asked, true);
+    let changes = rig.live(30);
+    let [(at, Release(Released::Idle))] = changes[..] else {
+        panic!("{changes:?}");
+    };
+    assert!((120..=122).contains(&at), "{at}");
+
     let mut rig = Rig::new();
     let forbidden = OnDemand {
         neighbour_asks: false,
         ..config()
     };
     rig.presence.reconfigure(forbidden);
-    rig.presence.take_ask(rig.now);
+    rig.presence.take_word(rig.now, true);
     assert_eq!(rig.live(60), []);
 }
 
@@ -254,16 +270,25 @@ fn a_node_that_does_not_dial_it_asks_now_and_then() {
     };
     rig.presence = Presence::new(rig.now, asking);
     rig.reading.pinned = true;
-    let mut asked = 0;
+    let mut words = Vec::new();
     for _ in 0..60 {
         assert_eq!(rig.live(1), []);
-        asked += u64::from(rig.presence.asks(rig.now));
+        words.extend(rig.presence.word(rig.now));
     }
-    assert_eq!(asked, 12);
+    assert_eq!(words, [true; 12]);
+    // It says once that it no longer does, and not for a moment without need.
     rig.reading.pinned = false;
+    rig.now += STEP;
     rig.live(1);
-    rig.now += seconds(10);
-    assert!(!rig.presence.asks(rig.now));
+    words.clear();
+    for _ in 0..60 {
+        words.extend(rig.presence.word(rig.now));
+        rig.live(1);
+    }
+    assert_eq!(words, [false]);
+    rig.reading.pinned = true;
+    rig.live(1);
+    assert_eq!(rig.presence.word(rig.now), Some(true));
 }
 
 #[test]

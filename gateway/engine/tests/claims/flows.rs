@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use underpass_cla::Class;
 use underpass_engine::{
-    Engine, EngineConfig, Estimate, HopId, PathUse, PlannedBlockage, Policy, StreamKey,
+    ComparedPath, Engine, EngineConfig, Estimate, HopId, PathUse, PlannedBlockage, Policy,
+    StreamKey,
 };
 use underpass_streams::Event;
 
@@ -100,6 +101,27 @@ fn flows_that_wait_send_those_that_follow_elsewhere() {
     // 0.08 s each by the near one, 0.265 and 0.02 s each by the far one.
     assert!((3..6).contains(&flows(0)), "{} {}", flows(0), flows(1));
     assert_eq!(flows(0) + flows(1), 8);
+}
+
+#[test]
+fn a_flow_leaves_a_hop_to_those_that_would_wait_for_it_longer_than_it_would_gain() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    // Nothing leaves meanwhile but the first.
+    for _ in 0..4 {
+        let key = terminal.open(1, BULK);
+        begin(&mut terminal, key, 50_000, 50_000);
+    }
+    let key = terminal.open(1, BULK);
+    let told = terminal.engine.begin_flow(terminal.now, key, 50_000, true);
+    let why = told.why.expect("it was asked");
+    let [near, far] = &why.compared[..] else {
+        panic!("{why:?}");
+    };
+    // By the near hop in some 0.2 s, but three others are later by 40 ms each.
+    assert!(near.completes < far.completes, "{why:?}");
+    let others = near.others_wait;
+    assert!(others > 110 * MS && others < 140 * MS, "{others:?}");
+    assert_eq!(why.chosen, Some(FAR));
 }
 
 #[test]
@@ -226,7 +248,8 @@ fn what_is_said_of_a_choice_is_what_it_was_made_by() {
             assert_eq!(path.completes, Some(estimated));
             assert!(path.path.capacity_bps.is_some() && path.path.delay > Duration::ZERO);
         }
-        let first = if one.completes <= other.completes {
+        let costs = |path: &ComparedPath| path.completes.map(|time| time + path.others_wait);
+        let first = if costs(one) <= costs(other) {
             one
         } else {
             other

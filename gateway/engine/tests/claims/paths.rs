@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use underpass_cla::Class;
 use underpass_engine::{
-    EngineConfig, HopId, LinkChange, MigrateError, MoveReason, PathUse, PlannedBlockage, Policy,
-    SILENCE, Sign, Source,
+    EngineConfig, HopId, LinkChange, MeasuredLink, MigrateError, MoveReason, PathUse,
+    PlannedBlockage, Policy, SILENCE, Sign, Source,
 };
 use underpass_streams::Event;
 
@@ -114,6 +114,44 @@ fn a_far_hop_takes_what_lies_behind_all_that_the_near_one_delivers_until_then() 
     // A bundle of 75 kB, and 250 ms at 10 Mbit/s, in such bundles.
     let ahead: u64 = waiting.iter().map(|one| one.bytes).sum();
     assert!((300_000..550_000).contains(&ahead), "{ahead}");
+}
+
+/// Nothing was told of either, so the same round trip was assumed of both.
+#[test]
+fn enough_waits_for_a_far_hop_that_was_only_measured_to_be_far() {
+    let untold = |mut config: EngineConfig| {
+        for hop in &mut config.hops {
+            (hop.send_rate_bps, hop.receive_rate_bps) = (None, None);
+            (hop.rtt, hop.rtt_is_guess) = (600 * MS, true);
+        }
+        config
+    };
+    let (mut terminal, mut hub) =
+        pair_of(untold(config(10, &[1, 1])), untold(config(1, &[10, 10])));
+    for node in [&mut terminal, &mut hub] {
+        node.up(1, 200);
+    }
+    live(&mut terminal, &mut hub, 500 * MS);
+    for (hop, mbps, rtt) in [(NEAR, 40, 70 * MS), (FAR, 20, 640 * MS)] {
+        let link = MeasuredLink {
+            rate_bps: Some(mbps * 1_000_000),
+            capacity_bps: Some(mbps * 1_000_000),
+            base_rtt: Some(rtt),
+            ..MeasuredLink::default()
+        };
+        terminal.engine.measured(terminal.now, hop, link, 0);
+    }
+    let key = terminal.open(1, BULK);
+    let mut sent = [0, 0];
+    for _ in 0..40 {
+        let room = terminal.engine.send_capacity(key);
+        terminal.write(key, room);
+        for (session, transfer) in drain(&mut terminal, 25 * MS) {
+            sent[usize::from(session.0 >= 200)] += transfer.len();
+        }
+    }
+    assert!(sent[0] > 4_000_000 && sent[0] < 5_600_000, "{sent:?}");
+    assert!(sent[1] > 2_000_000 && sent[1] < 2_800_000, "{sent:?}");
 }
 
 #[test]

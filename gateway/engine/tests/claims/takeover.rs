@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use underpass_cla::{Outcome, Resume, SessionId};
-use underpass_engine::HopId;
+use underpass_engine::{EngineConfig, HopId, PlanLine, Sign};
+use underpass_plans::Direction;
 use underpass_streams::Event;
 
-use crate::bench::{BULK, MRU, Node, Offered, URGENT, exchange, pair};
+use crate::bench::{BULK, MRU, Node, Offered, URGENT, config, exchange, pair, pair_of};
 
 const HOP: HopId = HopId(0);
 const ACTIVE: SessionId = SessionId(102);
@@ -92,6 +93,43 @@ fn what_was_in_flight_goes_before_what_waits() {
     assert_eq!(first.0, STANDBY);
     assert_eq!(first.1.resume, None);
     assert_eq!(first.1.len(), before.1.len());
+}
+
+/// A blockage is at the terminal's antenna: what left it while it heard the hub has
+/// come through, and nobody waits for it.
+#[test]
+fn what_a_terminal_sent_before_it_last_heard_the_hub_goes_last() {
+    let lined = |mut config: EngineConfig, link| {
+        config.hops[0].line = Some(PlanLine { link, terminal: 10 });
+        config
+    };
+    let (mut terminal, mut hub) = pair_of(
+        lined(config(10, &[1]), Direction::Return),
+        lined(config(1, &[10]), Direction::Forward),
+    );
+    for (node, peer) in [(&mut terminal, 1), (&mut hub, 10)] {
+        node.up(0, 200);
+        let key = node.open(peer, BULK);
+        node.write(key, 20_000);
+        let before = node.offers().remove(0);
+        node.ready(before.0);
+        node.pass(node.now + Duration::from_millis(20));
+        node.engine.heard(node.now, HOP, node.now, Sign::Beacon);
+        node.pass(node.now + Duration::from_millis(20));
+        node.write(key, 10_000);
+        assert_eq!(node.offers().len(), 1);
+        let silent = node.now + Duration::from_secs(3);
+        node.pass(silent);
+        assert!(node.engine.hops()[0].blocked);
+        node.engine.heard(node.now, HOP, node.now, Sign::Beacon);
+        let mut again = Vec::new();
+        while let Some(offered) = node.offers().into_iter().next() {
+            node.ready(offered.0);
+            again.push(offered.1.len() > 15_000);
+        }
+        // The terminal's first, which is the longer one, goes behind its second.
+        assert_eq!(again, [peer != 1, peer == 1]);
+    }
 }
 
 #[test]

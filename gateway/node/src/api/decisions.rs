@@ -120,6 +120,9 @@ pub struct ComparedView {
     pub before_bytes: u64,
     /// When the flow is complete by it, ms; null where nothing is estimated.
     pub completes_ms: Option<f64>,
+    /// By how much the flows that compete are later for it, all together, ms.
+    #[serde(default)]
+    pub others_wait_ms: f64,
 }
 
 /// What has happened to a path.
@@ -289,6 +292,7 @@ fn compared(choice: &PathChoice) -> Vec<ComparedView> {
         competing_bytes: path.competing_bytes,
         before_bytes: path.before_bytes,
         completes_ms: path.completes.map(ms),
+        others_wait_ms: ms(path.others_wait),
     };
     choice.compared.iter().map(view).collect()
 }

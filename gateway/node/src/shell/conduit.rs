@@ -314,6 +314,7 @@ fn choice(engine: &Engine, why: FlowChoice) -> PathChoice {
                 competing_bytes: one.others.bytes,
                 before_bytes: one.others.before_bytes,
                 completes: one.completes,
+                others_wait: one.others_wait,
             })
             .collect(),
     }
