@@ -146,11 +146,12 @@ export class FleetMap {
     const { vehicles } = this.live.fleet;
     this.motion.keep((node) => vehicles.has(node));
     const ahead: { vehicle: Vehicle; inMs: number }[] = [];
-    const bounds = this.map.getBounds();
+    const [[west, south], [east, north]] = this.map.getBounds().toArray();
     let inSight = 0;
     for (const vehicle of vehicles.values()) {
       if (!vehicle.position) continue;
-      if (bounds.contains([vehicle.position.longitude, vehicle.position.latitude])) inSight += 1;
+      const { longitude, latitude } = vehicle.position;
+      if (longitude >= west && longitude <= east && latitude >= south && latitude <= north) inSight += 1;
       // A fix that is known already changes nothing.
       if (!this.motion.has(vehicle.node)) this.takePositions([vehicle.position]);
       const next = nextBlockage(vehicle, now);

@@ -1,12 +1,14 @@
 /**
- * How often the map is drawn by itself: what moves on it is worth a part of the time, not all of it.
- * Without I/O and without a clock; times are ms.
+ * How often the map is drawn by itself. Without a graphics card a draw takes so long that the rest of
+ * the page would wait for it most of the time. Without I/O and without a clock; times are ms.
  */
 
-/** Between two draws is so many times what one takes, */
-const REST = 12;
+/** What a draw takes at most without costing the page a frame of its own. */
+const FREE_MS = 8;
+/** Between two draws is so many times what one takes beyond that, */
+const REST = 15;
 /** but no more than this, so that a fix is seen while it is news. */
-const LONGEST_MS = 500;
+const LONGEST_MS = 650;
 /** The part of a new measurement in what is expected of the next draw. */
 const GAIN = 0.3;
 
@@ -18,8 +20,8 @@ export class Pace {
     this.costMs += GAIN * (ms - this.costMs);
   }
 
-  /** How long after a draw the next one begins at the earliest. */
+  /** How long the map rests between the end of a draw and the next one, at least. */
   get restMs(): number {
-    return Math.min(LONGEST_MS, REST * this.costMs);
+    return Math.min(LONGEST_MS, REST * Math.max(0, this.costMs - FREE_MS));
   }
 }
