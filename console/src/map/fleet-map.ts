@@ -10,7 +10,7 @@ import {
   setWorkerUrl,
 } from "maplibre-gl";
 import workerUrl from "maplibre-gl/dist/maplibre-gl-worker.mjs?url";
-import type { Blockage, Obstruction, Position } from "../api/types";
+import type { Beam, Blockage, Footprint, Obstruction, Position } from "../api/types";
 import { healthOf, type Vehicle } from "../fleet/fleet";
 import { nextBlockage } from "../fleet/blockage";
 import { type Live, READ } from "../fleet/live";
@@ -42,6 +42,9 @@ type PaintName = Parameters<MapLibreMap["setPaintProperty"]>[1];
 type Source = (typeof SOURCES)[number];
 type Line = { type: "LineString"; coordinates: Degrees[] };
 
+/** What may be chosen on the map beside vehicles. */
+export type Place = { obstruction: Obstruction } | { beam: Beam };
+
 export class FleetMap {
   readonly map: MapLibreMap;
   private readonly motion = new Motion(performance.now());
@@ -64,7 +67,7 @@ export class FleetMap {
     container: HTMLElement,
     private readonly live: Live,
     private readonly onSelect: (node: number | undefined) => void,
-    private readonly onObstruction: (obstruction: Obstruction | undefined) => void,
+    private readonly onPlace: (place: Place | undefined) => void,
     onGround: (isThere: boolean) => void,
   ) {
     this.map = new MapLibreMap({
@@ -91,6 +94,7 @@ export class FleetMap {
       if (event.kind === "positions") this.takePositions(event.data.positions as Position[]);
       if (event.kind === "obstructions") void this.readObstructions();
       if (event.kind === "tiles" || event.kind === READ) void this.readGround();
+      if (event.kind === READ) this.drawBeams();
     });
     this.ended.signal.addEventListener("abort", off);
   }
@@ -120,6 +124,7 @@ export class FleetMap {
   private loaded(): void {
     this.isLoaded = true;
     this.map.addLayer(this.layer);
+    this.drawBeams();
     this.refresh();
     void this.readObstructions();
     void this.readGround();
@@ -246,6 +251,14 @@ export class FleetMap {
     this.setLines("roads", [...roads.values()].map((line) => ({ line: lineOf(line), properties: {} })));
   }
 
+  private drawBeams(): void {
+    const features = [];
+    for (const { id, name, footprint } of this.live.fleet.beams.values()) {
+      if (footprint) features.push({ type: "Feature" as const, geometry: footprint as Footprint, properties: { id, name } });
+    }
+    this.source("beams")?.setData({ type: "FeatureCollection", features });
+  }
+
   private readTrackAgain(): void {
     const now = performance.now();
     if (this.selected === undefined || now - this.trackReadAt < TRACK_EVERY_MS) return;
@@ -274,9 +287,14 @@ export class FleetMap {
     const node = this.nearest(event.point.x, event.point.y);
     this.onSelect(node);
     if (node !== undefined) return;
-    const layers = ["tunnels", "learned", "areas"];
+    const layers = ["tunnels", "learned", "areas", "beams"];
+    // What lies above comes first.
     const [hit] = this.map.queryRenderedFeatures(event.point, { layers });
-    this.onObstruction(hit && this.obstructions.get(String(hit.properties.id)));
+    const id = String(hit?.properties.id);
+    const obstruction = this.obstructions.get(id);
+    const beam = this.live.fleet.beams.get(id);
+    if (hit?.layer.id === "beams") this.onPlace(beam && { beam });
+    else this.onPlace(obstruction && { obstruction });
   }
 
   private nearest(x: number, y: number): number | undefined {

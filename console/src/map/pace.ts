@@ -8,7 +8,7 @@ const FREE_MS = 8;
 /** Between two draws is so many times what one takes beyond that, */
 const REST = 15;
 /** but no more than this, so that a fix is seen while it is news. */
-const LONGEST_MS = 650;
+const LONGEST_MS = 600;
 /** The part of a new measurement in what is expected of the next draw. */
 const GAIN = 0.3;
 

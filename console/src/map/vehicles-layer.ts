@@ -223,7 +223,7 @@ export class VehiclesLayer implements CustomLayerInterface {
     gl.uniform1f(at("u_now"), this.motion.time(now));
     gl.uniform1f(at("u_bearing"), map.getBearing());
     const { clientWidth, clientHeight } = map.getCanvas();
-    const room = Math.sqrt((clientWidth * clientHeight) / this.inSight) / 1.6;
+    const room = Math.sqrt((clientWidth * clientHeight) / this.inSight) / 2;
     const most = SIZE_PX * Math.min(1, Math.max(0.35, map.getZoom() / 11));
     const half = Math.min(most, Math.max(LEAST_PX, room));
     const ratio = map.getPixelRatio();
