@@ -115,7 +115,9 @@ def test_a_viewer_sees_beams_and_no_form(service: ControlService, fleet: Fleet, 
     del fleet
     sign_in(page, service, service.viewer)
     go(page, "settings/beams")
-    expect(page.get_by_role("region", name="All beams")).to_contain_text("East", timeout=PATIENCE_MS)
+    expect(page.get_by_role("region", name="All beams")).to_contain_text(
+        "East", timeout=PATIENCE_MS
+    )
     expect(page.get_by_role("form")).to_have_count(0)
     expect(page.get_by_role("button", name="Remove")).to_have_count(0)
 

@@ -149,12 +149,12 @@ export class FleetMap {
     if (document.hidden) return;
     const now = this.live.now();
     const { vehicles } = this.live.fleet;
-    this.motion.keep((node) => vehicles.has(node));
     const ahead: { vehicle: Vehicle; inMs: number }[] = [];
     const [[west, south], [east, north]] = this.map.getBounds().toArray();
-    let inSight = 0;
+    let [inSight, placed] = [0, 0];
     for (const vehicle of vehicles.values()) {
       if (!vehicle.position) continue;
+      placed += 1;
       const { longitude, latitude } = vehicle.position;
       if (longitude >= west && longitude <= east && latitude >= south && latitude <= north) inSight += 1;
       // A fix that is known already changes nothing.
@@ -165,6 +165,7 @@ export class FleetMap {
       const soon = health === "up" && next !== undefined && next.inMs < SOON_MS;
       this.motion.look(vehicle.node, LOOKS.indexOf(soon ? "ahead" : health), vehicle.node === this.selected);
     }
+    if (this.motion.count > placed) this.motion.keep((node) => vehicles.has(node));
     this.layer.setInSight(inSight);
     if (this.motion.changed) this.layer.drawWithin();
     this.fit();

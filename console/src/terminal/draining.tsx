@@ -7,7 +7,7 @@ import { useMayOperate } from "../shell/may-operate";
 import { leftOver, verdict } from "./left-over";
 
 /** Has a terminal run empty before it is taken away: its maintenance, and what still waits meanwhile. */
-export function Draining({ node }: { node: number }) {
+export default function Draining({ node }: { node: number }) {
   const live = useLive();
   const mayOperate = useMayOperate();
   const path = `v1/interventions?terminal=${node}&kind=maintenance`;

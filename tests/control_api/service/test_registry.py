@@ -63,7 +63,7 @@ def test_a_footprint_as_large_as_may_be_is_no_event_of_that_size(api: Api) -> No
 @pytest.mark.parametrize(
     ("footprint", "why"),
     [
-        ({"type": "Polygon", "coordinates": [SQUARE[:-1] + [[7.0, 46.5]]]}, "does not end where"),
+        ({"type": "Polygon", "coordinates": [[*SQUARE[:-1], [7.0, 46.5]]]}, "does not end where"),
         ({"type": "Polygon", "coordinates": [SQUARE[:2]]}, "at least 4"),
         ({"type": "Polygon", "coordinates": [[[200, 0], *SQUARE[1:-1], [200, 0]]]}, "180"),
         ({"type": "Polygon", "coordinates": [[*SQUARE] * 250 + SQUARE[-1:]]}, "at most 1000"),
