@@ -1,4 +1,3 @@
-import { Component } from "preact";
 import { useState } from "preact/hooks";
 import type { Terminal } from "../api/types";
 import { useLive, useTick } from "../shell/context";
@@ -58,70 +57,28 @@ export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
           </thead>
           <tbody>
             {listed.map(({ terminal: { node, name, beam: of }, vehicle, health, ahead }) => (
-              <Row
-                key={node}
-                node={node}
-                name={name}
-                isSelected={node === selected}
-                health={health}
-                ahead={ahead ? countdown(ahead) : ""}
-                toIt={bps(fleet.rates.newest(node, "forward"))}
-                fromIt={narrow ? undefined : bps(fleet.rates.newest(node, "return"))}
-                waiting={bytes(vehicle.forward?.backlogged_bytes)}
-                speed={narrow ? "" : speed(vehicle.position?.speed_mps)}
-                beam={of}
-                beamName={fleet.beams.get(of)?.name ?? of}
-              />
+              <tr key={node} class={node === selected ? "selected" : ""}>
+                <th scope="row">
+                  <a href={hashOf(narrow ? "map" : "terminals", node)}>{name}</a>
+                </th>
+                <td>
+                  <HealthBadge health={health} />
+                </td>
+                <td>{ahead ? countdown(ahead) : ""}</td>
+                <td class="number">{bps(fleet.rates.newest(node, "forward"))}</td>
+                {!narrow && <td class="number">{bps(fleet.rates.newest(node, "return"))}</td>}
+                {!narrow && <td class="number">{bytes(vehicle.forward?.backlogged_bytes)}</td>}
+                {!narrow && <td class="number">{speed(vehicle.position?.speed_mps)}</td>}
+                {!narrow && (
+                  <td>
+                    <a href={hashOf("beams", of)}>{fleet.beams.get(of)?.name ?? of}</a>
+                  </td>
+                )}
+              </tr>
             ))}
           </tbody>
         </table>
       </div>
     </section>
   );
-}
-
-interface Cells {
-  node: number;
-  name: string;
-  isSelected: boolean;
-  health: Health;
-  ahead: string;
-  toIt: string;
-  /** Absent in a narrow table, as all that follows. */
-  fromIt: string | undefined;
-  waiting: string;
-  speed: string;
-  beam: string;
-  beamName: string;
-}
-
-/** A terminal's line, drawn again only when something in it is another. */
-class Row extends Component<Cells> {
-  override shouldComponentUpdate(next: Cells): boolean {
-    return (Object.keys(next) as (keyof Cells)[]).some((name) => next[name] !== this.props[name]);
-  }
-
-  override render({ node, name, isSelected, health, ahead, toIt, fromIt, waiting, speed, beam, beamName }: Cells) {
-    const narrow = fromIt === undefined;
-    return (
-      <tr class={isSelected ? "selected" : ""}>
-        <th scope="row">
-          <a href={hashOf(narrow ? "map" : "terminals", node)}>{name}</a>
-        </th>
-        <td>
-          <HealthBadge health={health} />
-        </td>
-        <td>{ahead}</td>
-        <td class="number">{toIt}</td>
-        {!narrow && <td class="number">{fromIt}</td>}
-        {!narrow && <td class="number">{waiting}</td>}
-        {!narrow && <td class="number">{speed}</td>}
-        {!narrow && (
-          <td>
-            <a href={hashOf("beams", beam)}>{beamName}</a>
-          </td>
-        )}
-      </tr>
-    );
-  }
 }

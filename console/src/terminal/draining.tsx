@@ -1,44 +1,47 @@
-import { useEffect } from "preact/hooks";
-import { filled, useListed } from "../access/listed";
+import { useState } from "preact/hooks";
 import type { Intervention } from "../api/types";
 import { useLive } from "../shell/context";
 import { seconds, utc } from "../shell/format";
 import { useMayOperate } from "../shell/may-operate";
+import { Failure, useRead } from "../shell/read";
 import { leftOver, verdict } from "./left-over";
 
+const READ_MS = 3_000;
+
 /** Has a terminal run empty before it is taken away: its maintenance, and what still waits meanwhile. */
-export default function Draining({ node }: { node: number }) {
+export function Draining({ node }: { node: number }) {
   const live = useLive();
   const mayOperate = useMayOperate();
   const path = `v1/interventions?terminal=${node}&kind=maintenance`;
-  const { entries, flaw, change, reread } = useListed<Intervention>(path, "interventions");
-  useEffect(
-    () =>
-      live.listen(({ kind, data }) => {
-        if (kind === "intervention" && data.terminal === node) reread();
-      }),
-    [live, node],
-  );
+  const found = useRead((signal) => live.client.get<{ interventions: Intervention[] }>(path, signal), path, READ_MS);
+  const [flaw, setFlaw] = useState<string>();
+  const change = (work: Promise<unknown>) => {
+    setFlaw(undefined);
+    // What has become of it is read again soon.
+    work.catch((error: Error) => setFlaw(error.message));
+  };
   const now = live.now();
-  const set = entries?.filter((one) => Date.parse(one.until) > now);
+  const set = found.value?.interventions.filter((one) => Date.parse(one.until) > now);
   const drain = (event: Event) => {
     event.preventDefault();
-    const given = filled(event.currentTarget as HTMLFormElement);
-    const beginMs = now + 60_000 * Number(given.in);
+    const given = new FormData(event.currentTarget as HTMLFormElement);
+    const inMs = 60_000 * Number(given.get("in"));
+    const note = String(given.get("note"));
     const body = {
       kind: "maintenance",
       terminal: node,
       // Left out, it is at once.
-      ...(Number(given.in) > 0 && { from: new Date(beginMs).toISOString() }),
-      until: new Date(beginMs + 60_000 * Number(given.for)).toISOString(),
-      ...(given.note && { note: given.note }),
+      ...(inMs > 0 && { from: new Date(now + inMs).toISOString() }),
+      until: new Date(now + inMs + 60_000 * Number(given.get("for"))).toISOString(),
+      ...(note && { note }),
     };
-    void change(() => live.client.post("v1/interventions", body));
+    change(live.client.post("v1/interventions", body));
   };
-  const release = (one: Intervention) => void change(() => live.client.delete(`v1/interventions/${one.id}`, one.revision));
+  const release = (one: Intervention) => change(live.client.delete(`v1/interventions/${one.id}`, one.revision));
   return (
     <section class="card" aria-labelledby="draining">
       <h2 id="draining">Drain</h2>
+      <Failure of={found} />
       <p class="flaw" role="alert">
         {flaw}
       </p>

@@ -8,13 +8,13 @@ import { countdown, nextBlockage } from "../fleet/blockage";
 import { healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
 import { useLive, useTick } from "../shell/context";
-import { later } from "../shell/later";
 import { useMayOperate } from "../shell/may-operate";
 import { bps, bytes, seconds, speed, utc } from "../shell/format";
 import { NotHere } from "../shell/not-here";
 import { Failure, useRead } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
 import { Table, type Column } from "../shell/table";
+import { Draining } from "./draining";
 import { Itself } from "./itself";
 import { LastWords } from "./last-words";
 import { LineChart } from "./line-chart";
@@ -22,7 +22,6 @@ import { backlogColumns, outages, rateColumns } from "./series";
 import { SetFromAfar } from "./set-from-afar";
 import { Tags } from "./tags";
 
-const Draining = later(() => import("./draining"), "the maintenance");
 const BLOCKAGES_MS = 10_000;
 const LINKS: LinkName[] = ["forward", "return"];
 const BLOCKAGE_COLUMNS: Column[] = [
