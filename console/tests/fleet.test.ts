@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { firstOf } from "../src/fleet/attention";
 import { countdown, nextBlockage } from "../src/fleet/blockage";
 import { EventLog } from "../src/fleet/event-log";
 import { Fleet, healthOf } from "../src/fleet/fleet";
@@ -81,6 +82,38 @@ describe("blockages ahead", () => {
     made.apply({ kind: "blockages", data: { blockages: [expected(11, 10, 40)] } });
     const next = nextBlockage(made.vehicle(11), START_MS + 15_000);
     expect(next && countdown(next)).toBe("for 25 s more");
+  });
+});
+
+describe("who needs attention first", () => {
+  const fleet = new Fleet();
+  const nodes = Array.from({ length: 60 }, (_, index) => ((7 * index) % 60) + 1);
+  const states = ["up", "blocked", "down"] as const;
+  fleet.read({
+    beams: [],
+    terminals: nodes.map((node) => terminal(node)),
+    // Each fourth is silent.
+    links: nodes.filter((node) => node % 4).map((node) => link(node, 1, { state: states[node % 3] ?? "up" })),
+    positions: [],
+    blockages: nodes.filter((node) => node % 5 === 0).map((node) => expected(node, 100 - node, 200)),
+  });
+  const inMs = (node: number) => nextBlockage(fleet.vehicle(node), START_MS)?.inMs ?? Number.MAX_SAFE_INTEGER;
+  const ranks = ["down", "blocked", "silent", "up"];
+  const rank = (node: number) => ranks.indexOf(healthOf(fleet.vehicle(node)));
+  const sorted = [...nodes].sort((a, b) => rank(a) - rank(b) || inMs(a) - inMs(b) || a - b);
+
+  test("is as if all were sorted, however many are asked for", () => {
+    for (const most of [1, 7, 20, 60, 100]) {
+      const { count, listed } = firstOf(fleet, START_MS, most, () => true);
+      expect(count).toBe(60);
+      expect(listed.map((one) => one.terminal.node)).toEqual(sorted.slice(0, most));
+    }
+  });
+
+  test("is found among those that are wanted", () => {
+    const { count, listed } = firstOf(fleet, START_MS, 5, (one) => one.node > 50);
+    expect(count).toBe(10);
+    expect(listed.map((one) => one.terminal.node)).toEqual(sorted.filter((node) => node > 50).slice(0, 5));
   });
 });
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Obstruction, Road } from "../src/api/types";
 import { mercator, Motion, STRIDE } from "../src/map/motion";
+import { Pace } from "../src/map/pace";
 import { distance, roadAhead } from "../src/map/road-ahead";
 import { trackParts } from "../src/map/track";
 import { at, position } from "./made";
@@ -11,6 +12,42 @@ function east(metres: number) {
 }
 
 const METRE = east(1).x - east(0).x;
+
+describe("the pace of drawing", () => {
+  /** How many draws of this length begin in ten seconds, and how much of the time they take. */
+  function tenSeconds(tookMs: number): { draws: number; part: number } {
+    const pace = new Pace();
+    let [now, draws] = [0, 0];
+    for (; now < 10_000; draws += 1) {
+      pace.took(tookMs);
+      now += tookMs + pace.restMs;
+    }
+    return { draws, part: (draws * tookMs) / now };
+  }
+
+  test("what is drawn within half a frame is drawn without a rest", () => {
+    const pace = new Pace();
+    for (let draw = 0; draw < 100; draw++) pace.took(5);
+    expect(pace.restMs).toBe(0);
+  });
+
+  test("slow draws leave most of the time to the page", () => {
+    for (const tookMs of [15, 30, 50]) expect(tenSeconds(tookMs).part).toBeLessThan(0.15);
+  });
+
+  test("however slow a draw is, the next one comes within a second of its end", () => {
+    const pace = new Pace();
+    for (let draw = 0; draw < 100; draw++) pace.took(5_000);
+    expect(pace.restMs).toBeLessThan(1000);
+  });
+
+  test("a machine that gets quicker is soon drawn for as one", () => {
+    const pace = new Pace();
+    for (let draw = 0; draw < 100; draw++) pace.took(200);
+    for (let draw = 0; draw < 12; draw++) pace.took(4);
+    expect(pace.restMs).toBeLessThan(100);
+  });
+});
 
 describe("vehicles in motion", () => {
   test("a vehicle glides to its newest fix and never leaps on the way", () => {

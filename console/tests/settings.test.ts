@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { featureLines } from "../src/settings/features";
+import { areaOf, featureLines, positionsOf } from "../src/settings/features";
 import { tagsOf } from "../src/terminal/tags";
 
 describe("settings", () => {
@@ -15,6 +15,21 @@ describe("settings", () => {
   it("says what is no map", () => {
     for (const text of ["", "{", "[]", "{}", '{"type": "FeatureCollection"}', "null"]) {
       expect(() => featureLines(text)).toThrow();
+    }
+  });
+
+  it("takes the one area of a file, by itself or as a feature", () => {
+    const ring = [[7, 46], [8, 46], [8, 47], [7, 46]];
+    const area = { type: "Polygon", coordinates: [ring] };
+    const feature = { type: "Feature", properties: {}, geometry: area };
+    for (const one of [area, feature, { type: "FeatureCollection", features: [feature] }]) {
+      expect(areaOf(JSON.stringify(one))).toEqual(area);
+    }
+    expect(positionsOf(areaOf(JSON.stringify({ type: "MultiPolygon", coordinates: [[ring], [ring, ring]] })))).toBe(12);
+    const two = { type: "FeatureCollection", features: [feature, feature] };
+    const line = { type: "Feature", geometry: { type: "LineString", coordinates: ring } };
+    for (const none of [two, line, { type: "FeatureCollection", features: [] }, [], null]) {
+      expect(() => areaOf(JSON.stringify(none))).toThrow();
     }
   });
 

@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { ruleOf, ruleText } from "../src/alerts/rule-text";
 import type { AlertRule } from "../src/api/types";
+import type { Vehicle } from "../src/fleet/fleet";
 import { lastHeard } from "../src/terminal/heard";
+import { leftOver, verdict } from "../src/terminal/left-over";
 import { lifetime } from "../src/terminal/lifetime";
 import { link, START_MS } from "./made";
 
@@ -15,6 +17,31 @@ describe("what was last heard of a terminal", () => {
     expect(heard?.silent).toBe(true);
     expect(lastHeard(vehicle, START_MS + 35_000)?.silent).toBe(false);
     expect(lastHeard({ node: 11, ...none, forward: link(11, 100) }, START_MS)).toBeUndefined();
+  });
+});
+
+describe("what is left over of a terminal", () => {
+  const figures = { queue_ms: 0, loss: 0, stored_bundles: 0, stored_bytes: 0, classes: [] };
+  const quiet = { figures, streams: 0 };
+  const seen = (forward: object, back: object) => ({
+    node: 11, ...none, forward: link(11, 100, forward), return: link(11, 100, { link: "return", ...back }),
+  });
+  const said = (vehicle: Vehicle, s = 101) => verdict(leftOver(vehicle, START_MS + 1000 * s));
+
+  test("is nothing only if both directions have just said so", () => {
+    expect(said(seen(quiet, quiet))).toContain("it may be taken away");
+    expect(said(seen(quiet, quiet), 200)).toContain("forward and return link: something may wait");
+    expect(said({ node: 11, ...none, return: link(11, 100, { link: "return", ...quiet }) })).toContain("its forward link");
+  });
+
+  test("is what waits, and what is in custody, in either direction", () => {
+    expect(said(seen(quiet, { ...quiet, backlogged_bytes: 20_000 }))).toBe("Still waiting: 20 kB from it.");
+    const kept = { ...quiet, figures: { ...figures, stored_bundles: 3 } };
+    expect(said(seen(kept, quiet))).toBe("Still waiting: 3 bundles in custody to it.");
+  });
+
+  test("has connections that would end", () => {
+    expect(said(seen(quiet, { ...quiet, streams: 2 }))).toContain("2 connections are open and idle");
   });
 });
 

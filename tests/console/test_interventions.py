@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.console.axe import needed, violations
 from tests.console.fleet import BEAM, DRIVER, Fleet
 from tests.console.pages import PATIENCE_MS, go, sign_in
 from tests.console.service import ControlService
@@ -83,3 +84,36 @@ def test_a_viewer_sees_what_is_set_and_no_form(
     expect(page.get_by_role("heading", name="Set by operators")).to_be_visible()
     expect(page.get_by_text("the planner decides alone")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_role("form", name="Set something for a time")).to_have_count(0)
+
+
+def test_a_terminal_is_drained_from_its_page_and_put_back_in_service(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    needed()
+    sign_in(page, service)
+    go(page, "terminals/13")
+    card = page.locator("section", has=page.get_by_role("heading", name="Drain"))
+    expect(card).to_contain_text("It is in service.", timeout=PATIENCE_MS)
+    form = card.get_by_role("form", name="Drain the terminal")
+    form.get_by_label("Maintenance in").fill("10")
+    form.get_by_label("note").fill("<b>new modem</b>")
+    form.get_by_role("button", name="Drain").click()
+    expect(card).to_contain_text("It drains", timeout=PATIENCE_MS)
+    expect(card).to_contain_text("<b>new modem</b>")
+    # The fleet's terminals are backlogged for ever.
+    expect(card.get_by_role("status")).to_contain_text("Still waiting: 400 kB to it")
+    expect(card.get_by_role("status")).to_contain_text("7 bundles in custody from it")
+    found = violations(page)
+    assert not found, found
+    (one,) = listed(service)
+    assert (one["kind"], one["terminal"], one["state"]) == ("maintenance", 13, "ahead")
+    card.get_by_role("button", name="Back in service").click()
+    expect(card).to_contain_text("It is in service.", timeout=PATIENCE_MS)
+    assert listed(service) == []
+    # At once.
+    form.get_by_label("Maintenance in").fill("0")
+    form.get_by_role("button", name="Drain").click()
+    expect(card).to_contain_text("It is in maintenance", timeout=PATIENCE_MS)
+    card.get_by_role("button", name="Back in service").click()
+    expect(card).to_contain_text("It is in service.", timeout=PATIENCE_MS)

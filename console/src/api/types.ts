@@ -13,7 +13,15 @@ export interface Beam {
   forward_capacity_bps: number;
   return_capacity_bps: number;
   one_way_delay_ms: number;
+  fair_share: "symbols" | "bits";
+  opensand?: string | null;
+  footprint?: Footprint | null;
 }
+
+type Ring = [number, number][];
+
+/** Where a beam is received, as GeoJSON. */
+export type Footprint = { type: "Polygon"; coordinates: Ring[] } | { type: "MultiPolygon"; coordinates: Ring[][] };
 
 export interface Terminal {
   node: number;

@@ -149,10 +149,10 @@ export class Fleet {
   }
 }
 
-/** The worst of both directions: what its clients feel. */
+/** The worst of both directions: what its clients feel. Asked of each vehicle, again and again. */
 export function healthOf(vehicle: Vehicle | undefined): Health {
-  const states = [vehicle?.forward?.state, vehicle?.return?.state].filter((one) => one !== undefined);
-  if (states.length === 0) return "silent";
-  if (states.includes("down")) return "down";
-  return states.includes("blocked") ? "blocked" : "up";
+  const [forward, back] = [vehicle?.forward?.state, vehicle?.return?.state];
+  if (forward === "down" || back === "down") return "down";
+  if (forward === "blocked" || back === "blocked") return "blocked";
+  return forward === undefined && back === undefined ? "silent" : "up";
 }

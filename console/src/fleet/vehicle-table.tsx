@@ -1,16 +1,14 @@
 import { useState } from "preact/hooks";
+import type { Terminal } from "../api/types";
 import { useLive, useTick } from "../shell/context";
 import { bps, bytes, speed } from "../shell/format";
 import { hashOf } from "../shell/route";
-import { countdown, nextBlockage } from "./blockage";
-import { healthOf, type Health } from "./fleet";
+import { firstOf } from "./attention";
+import { countdown } from "./blockage";
+import { type Health } from "./fleet";
 
 /** So many are listed; the search finds the others. */
 const MOST_ROWS = 200;
-/** Later than any blockage that is expected. */
-const FAR_MS = Number.MAX_SAFE_INTEGER;
-/** What needs attention comes first. */
-const ORDER: Health[] = ["down", "blocked", "silent", "up"];
 
 export function HealthBadge({ health }: { health: Health }) {
   return <span class={`badge ${health}`}>{health}</span>;
@@ -28,30 +26,20 @@ export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
   const live = useLive();
   const [search, setSearch] = useState("");
   useTick();
-  const now = live.now();
+  const { fleet } = live;
   const wanted = search.trim().toLowerCase();
-  const found = [...live.fleet.terminals.values()]
-    .filter((one) => beam === undefined || one.beam === beam)
-    .filter((one) => !tag || one.tags?.includes(tag))
-    .filter((one) => !wanted || `${one.node} ${one.name} ${one.beam} ${one.tags}`.toLowerCase().includes(wanted))
-    .map((terminal) => {
-      const vehicle = live.fleet.vehicle(terminal.node);
-      return { terminal, vehicle, health: healthOf(vehicle), ahead: nextBlockage(vehicle, now) };
-    })
-    .sort(
-      (a, b) =>
-        ORDER.indexOf(a.health) - ORDER.indexOf(b.health) ||
-        // Those without one are equal: Infinity less Infinity is no number.
-        (a.ahead?.inMs ?? FAR_MS) - (b.ahead?.inMs ?? FAR_MS) ||
-        a.terminal.node - b.terminal.node,
-    );
+  const wants = (one: Terminal) =>
+    (beam === undefined || one.beam === beam) &&
+    (!tag || Boolean(one.tags?.includes(tag))) &&
+    (!wanted || `${one.node} ${one.name} ${one.beam} ${one.tags}`.toLowerCase().includes(wanted));
+  const { count, listed } = firstOf(fleet, live.now(), MOST_ROWS, wants);
   return (
     <section aria-label="Terminals" class="vehicles">
       <label class="search">
         Find <input type="search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
       </label>
       <p class="count" role="status">
-        {found.length} terminals{found.length > MOST_ROWS ? `, the first ${MOST_ROWS} of them here` : ""}
+        {count} terminals{count > MOST_ROWS ? `, the first ${MOST_ROWS} of them here` : ""}
       </p>
       <div class="scroll" tabIndex={0} role="region" aria-label="List of terminals">
         <table>
@@ -68,26 +56,22 @@ export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
             </tr>
           </thead>
           <tbody>
-            {found.slice(0, MOST_ROWS).map(({ terminal, vehicle, health, ahead }) => (
-              <tr key={terminal.node} class={terminal.node === selected ? "selected" : ""}>
+            {listed.map(({ terminal: { node, name, beam: of }, vehicle, health, ahead }) => (
+              <tr key={node} class={node === selected ? "selected" : ""}>
                 <th scope="row">
-                  <a href={narrow ? hashOf("map", terminal.node) : hashOf("terminals", terminal.node)}>
-                    {terminal.name}
-                  </a>
+                  <a href={hashOf(narrow ? "map" : "terminals", node)}>{name}</a>
                 </th>
                 <td>
                   <HealthBadge health={health} />
                 </td>
                 <td>{ahead ? countdown(ahead) : ""}</td>
-                <td class="number">{bps(live.fleet.rates.newest(terminal.node, "forward"))}</td>
-                {!narrow && <td class="number">{bps(live.fleet.rates.newest(terminal.node, "return"))}</td>}
+                <td class="number">{bps(fleet.rates.newest(node, "forward"))}</td>
+                {!narrow && <td class="number">{bps(fleet.rates.newest(node, "return"))}</td>}
                 {!narrow && <td class="number">{bytes(vehicle.forward?.backlogged_bytes)}</td>}
                 {!narrow && <td class="number">{speed(vehicle.position?.speed_mps)}</td>}
                 {!narrow && (
                   <td>
-                    <a href={hashOf("beams", terminal.beam)}>
-                      {live.fleet.beams.get(terminal.beam)?.name ?? terminal.beam}
-                    </a>
+                    <a href={hashOf("beams", of)}>{fleet.beams.get(of)?.name ?? of}</a>
                   </td>
                 )}
               </tr>

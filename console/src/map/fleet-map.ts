@@ -10,7 +10,7 @@ import {
   setWorkerUrl,
 } from "maplibre-gl";
 import workerUrl from "maplibre-gl/dist/maplibre-gl-worker.mjs?url";
-import type { Blockage, Obstruction, Position } from "../api/types";
+import type { Beam, Blockage, Footprint, Obstruction, Position } from "../api/types";
 import { healthOf, type Vehicle } from "../fleet/fleet";
 import { nextBlockage } from "../fleet/blockage";
 import { type Live, READ } from "../fleet/live";
@@ -42,6 +42,9 @@ type PaintName = Parameters<MapLibreMap["setPaintProperty"]>[1];
 type Source = (typeof SOURCES)[number];
 type Line = { type: "LineString"; coordinates: Degrees[] };
 
+/** What may be chosen on the map beside vehicles. */
+export type Place = { obstruction: Obstruction } | { beam: Beam };
+
 export class FleetMap {
   readonly map: MapLibreMap;
   private readonly motion = new Motion(performance.now());
@@ -64,7 +67,7 @@ export class FleetMap {
     container: HTMLElement,
     private readonly live: Live,
     private readonly onSelect: (node: number | undefined) => void,
-    private readonly onObstruction: (obstruction: Obstruction | undefined) => void,
+    private readonly onPlace: (place: Place | undefined) => void,
     onGround: (isThere: boolean) => void,
   ) {
     this.map = new MapLibreMap({
@@ -91,6 +94,7 @@ export class FleetMap {
       if (event.kind === "positions") this.takePositions(event.data.positions as Position[]);
       if (event.kind === "obstructions") void this.readObstructions();
       if (event.kind === "tiles" || event.kind === READ) void this.readGround();
+      if (event.kind === READ) this.drawBeams();
     });
     this.ended.signal.addEventListener("abort", off);
   }
@@ -120,6 +124,7 @@ export class FleetMap {
   private loaded(): void {
     this.isLoaded = true;
     this.map.addLayer(this.layer);
+    this.drawBeams();
     this.refresh();
     void this.readObstructions();
     void this.readGround();
@@ -144,13 +149,14 @@ export class FleetMap {
     if (document.hidden) return;
     const now = this.live.now();
     const { vehicles } = this.live.fleet;
-    this.motion.keep((node) => vehicles.has(node));
     const ahead: { vehicle: Vehicle; inMs: number }[] = [];
-    const bounds = this.map.getBounds();
-    let inSight = 0;
+    const [[west, south], [east, north]] = this.map.getBounds().toArray();
+    let [inSight, placed] = [0, 0];
     for (const vehicle of vehicles.values()) {
       if (!vehicle.position) continue;
-      if (bounds.contains([vehicle.position.longitude, vehicle.position.latitude])) inSight += 1;
+      placed += 1;
+      const { longitude, latitude } = vehicle.position;
+      if (longitude >= west && longitude <= east && latitude >= south && latitude <= north) inSight += 1;
       // A fix that is known already changes nothing.
       if (!this.motion.has(vehicle.node)) this.takePositions([vehicle.position]);
       const next = nextBlockage(vehicle, now);
@@ -159,6 +165,7 @@ export class FleetMap {
       const soon = health === "up" && next !== undefined && next.inMs < SOON_MS;
       this.motion.look(vehicle.node, LOOKS.indexOf(soon ? "ahead" : health), vehicle.node === this.selected);
     }
+    if (this.motion.count > placed) this.motion.keep((node) => vehicles.has(node));
     this.layer.setInSight(inSight);
     if (this.motion.changed) this.layer.drawWithin();
     this.fit();
@@ -245,6 +252,14 @@ export class FleetMap {
     this.setLines("roads", [...roads.values()].map((line) => ({ line: lineOf(line), properties: {} })));
   }
 
+  private drawBeams(): void {
+    const features = [];
+    for (const { id, name, footprint } of this.live.fleet.beams.values()) {
+      if (footprint) features.push({ type: "Feature" as const, geometry: footprint as Footprint, properties: { id, name } });
+    }
+    this.source("beams")?.setData({ type: "FeatureCollection", features });
+  }
+
   private readTrackAgain(): void {
     const now = performance.now();
     if (this.selected === undefined || now - this.trackReadAt < TRACK_EVERY_MS) return;
@@ -273,9 +288,14 @@ export class FleetMap {
     const node = this.nearest(event.point.x, event.point.y);
     this.onSelect(node);
     if (node !== undefined) return;
-    const layers = ["tunnels", "learned", "areas"];
+    const layers = ["tunnels", "learned", "areas", "beams"];
+    // What lies above comes first.
     const [hit] = this.map.queryRenderedFeatures(event.point, { layers });
-    this.onObstruction(hit && this.obstructions.get(String(hit.properties.id)));
+    const id = String(hit?.properties.id);
+    const obstruction = this.obstructions.get(id);
+    const beam = this.live.fleet.beams.get(id);
+    if (hit?.layer.id === "beams") this.onPlace(beam && { beam });
+    else this.onPlace(obstruction && { obstruction });
   }
 
   private nearest(x: number, y: number): number | undefined {

@@ -1,10 +1,9 @@
 /** The map and what is selected on it; loaded after the rest of the console. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Obstruction } from "../api/types";
 import { useLive } from "../shell/context";
 import { hashOf } from "../shell/route";
-import { FleetMap } from "./fleet-map";
+import { FleetMap, type Place } from "./fleet-map";
 import "./map.css";
 import { Selected } from "./selected";
 
@@ -12,18 +11,18 @@ export default function MapView({ selected }: { selected: number | undefined }) 
   const live = useLive();
   const container = useRef<HTMLDivElement>(null);
   const map = useRef<FleetMap>(undefined);
-  const [obstruction, setObstruction] = useState<Obstruction>();
+  const [place, setPlace] = useState<Place>();
   const [hasGround, setHasGround] = useState(false);
   const [failure, setFailure] = useState<string>();
 
   useEffect(() => {
     if (!container.current) return undefined;
     const onSelect = (node: number | undefined) => {
-      setObstruction(undefined);
+      setPlace(undefined);
       location.hash = node === undefined ? hashOf("map") : hashOf("map", node);
     };
     try {
-      map.current = new FleetMap(container.current, live, onSelect, setObstruction, setHasGround);
+      map.current = new FleetMap(container.current, live, onSelect, setPlace, setHasGround);
     } catch (error) {
       // Without WebGL, say so: the list beside it works all the same.
       setFailure(error instanceof Error ? error.message : String(error));
@@ -37,7 +36,7 @@ export default function MapView({ selected }: { selected: number | undefined }) 
     <section class="map" aria-label="Map of the vehicles">
       <div ref={container} class="canvas" />
       {failure !== undefined && <p role="alert">There is no map here: {failure}</p>}
-      <Selected node={selected} obstruction={obstruction} />
+      <Selected node={selected} place={place} />
       {hasGround && (
         <p class="attribution">
           ©{" "}

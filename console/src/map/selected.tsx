@@ -1,20 +1,51 @@
-import type { Obstruction } from "../api/types";
+import type { Beam, Obstruction } from "../api/types";
 import { countdown, nextBlockage } from "../fleet/blockage";
 import { healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
 import { useLive, useTick } from "../shell/context";
 import { bps, seconds, speed } from "../shell/format";
 import { hashOf } from "../shell/route";
+import type { Place } from "./fleet-map";
 
 interface Props {
   node: number | undefined;
-  obstruction: Obstruction | undefined;
+  place: Place | undefined;
 }
 
-/** What is selected on the map: a vehicle, or an obstruction. */
-export function Selected({ node, obstruction }: Props) {
+/** What is selected on the map: a vehicle, an obstruction, or a beam. */
+export function Selected({ node, place }: Props) {
   if (node !== undefined) return <SelectedVehicle node={node} />;
-  if (!obstruction) return null;
+  if (!place) return null;
+  return "beam" in place ? <SelectedBeam beam={place.beam} /> : <SelectedObstruction obstruction={place.obstruction} />;
+}
+
+function SelectedBeam({ beam }: { beam: Beam }) {
+  const live = useLive();
+  useTick(1000);
+  const states = { up: 0, blocked: 0, down: 0, silent: 0 };
+  for (const terminal of live.fleet.terminals.values()) {
+    if (terminal.beam === beam.id) states[healthOf(live.fleet.vehicles.get(terminal.node))] += 1;
+  }
+  return (
+    <aside class="card" aria-label="Selected beam">
+      <h2>
+        <a href={hashOf("beams", beam.id)}>{beam.name}</a>
+      </h2>
+      <dl class="facts">
+        <dt>Forward, return</dt>
+        <dd>
+          {bps(beam.forward_capacity_bps)}, {bps(beam.return_capacity_bps)}
+        </dd>
+        <dt>Terminals</dt>
+        <dd>
+          {states.up} up, {states.blocked} blocked, {states.down} down, {states.silent} silent
+        </dd>
+      </dl>
+    </aside>
+  );
+}
+
+function SelectedObstruction({ obstruction }: { obstruction: Obstruction }) {
   const { name, kind, certainty, source, lost, held } = obstruction.properties;
   const said = source === "learned" ? `learned: lost ${lost ?? 0} times there, held ${held ?? 0}` : `from ${source}`;
   return (

@@ -6,7 +6,7 @@ import type { Palette } from "../shell/palette";
 const EMPTY = { type: "FeatureCollection" as const, features: [] };
 
 /** Sources that are filled as the fleet moves. */
-export const SOURCES = ["roads", "obstructions", "track", "ahead"] as const;
+export const SOURCES = ["beams", "roads", "obstructions", "track", "ahead"] as const;
 
 export function styleOf(colours: Palette): StyleSpecification {
   const sources = Object.fromEntries(
@@ -20,6 +20,26 @@ export function layersOf(colours: Palette): LayerSpecification[] {
   const learned: ["==", ["get", string], string] = ["==", ["get", "source"], "learned"];
   return [
     { id: "ground", type: "background", paint: { "background-color": colours.ground } },
+    // A beam's colour would be one of a state's: its edge and its name tell it.
+    {
+      id: "beams",
+      type: "fill",
+      source: "beams",
+      paint: { "fill-color": colours.accent, "fill-opacity": 0.05, "fill-antialias": false },
+    },
+    {
+      id: "beam edges",
+      type: "line",
+      source: "beams",
+      paint: { "line-color": colours.accent, "line-width": 1.5, "line-dasharray": [3, 2], "line-opacity": 0.7 },
+    },
+    {
+      id: "beam names",
+      type: "symbol",
+      source: "beams",
+      layout: { "text-field": ["get", "name"], "text-size": 13, "text-max-width": 12 },
+      paint: { "text-color": colours.accent, "text-halo-color": colours.ground, "text-halo-width": 1.5 },
+    },
     {
       id: "roads",
       type: "line",

@@ -1,10 +1,14 @@
 /**
  * All vehicles in one draw: a layer of the map's own WebGL context. A fix costs the upload of some
  * numbers; the GPU works out where each vehicle is between its fixes.
+ *
+ * Each is a point, and its shape is found in the square around it: without a graphics card the price
+ * is by the triangle, and an instance costs as much as a draw of its own.
  */
 
 import type { CustomLayerInterface, CustomRenderMethodInput, Map as MapLibreMap } from "maplibre-gl";
 import { mercator, STRIDE, type Motion } from "./motion";
+import { Pace } from "./pace";
 
 const VERTEX = `#version 300 es
 precision highp float;
@@ -14,52 +18,63 @@ layout(location = 2) in vec2 a_times;
 layout(location = 3) in vec3 a_look;
 uniform mat4 u_matrix;
 uniform vec4 u_centre;
-uniform vec2 u_pixel;
 uniform float u_now;
 uniform float u_bearing;
-uniform float u_size;
-flat out vec3 v_colour;
+// Half of the sides of the squares, in pixels of the canvas: of all, and of what is selected.
+uniform vec2 u_half;
 uniform vec3 u_colours[8];
-uniform vec3 u_rim;
-// Left, tip, tail, right: an arrow that points ahead, and what has no heading. Twice, the rim first.
-const vec2 ARROW[8] = vec2[8](
-  vec2(-1.1, -1.08), vec2(0, 1.16), vec2(0, -0.54), vec2(1.1, -1.08),
-  vec2(-0.83, -0.82), vec2(0, 0.85), vec2(0, -0.4), vec2(0.83, -0.82));
-const vec2 DIAMOND[8] = vec2[8](
-  vec2(-0.95, 0), vec2(0, 0.95), vec2(0, -0.95), vec2(0.95, 0),
-  vec2(-0.7, 0), vec2(0, 0.7), vec2(0, -0.7), vec2(0.7, 0));
+flat out vec3 v_colour;
+flat out mat2 v_turn;
+// Half of the side, the rim's part of it, and whether there is a heading.
+flat out vec3 v_shape;
 void main() {
   // High parts first: their difference is exact, and the low parts are not lost beside it.
   vec2 from = (a_from.xz - u_centre.xz) + (a_from.yw - u_centre.yw);
   vec2 to = (a_to.xz - u_centre.xz) + (a_to.yw - u_centre.yw);
   float span = a_times.y - a_times.x;
   float part = span > 0.0 ? clamp((u_now - a_times.x) / span, 0.0, 1.0) : 1.0;
-  vec4 place = u_matrix * vec4(mix(from, to, part), 0, 1);
-  bool inside = gl_VertexID > 3, selected = a_look.z > 0.5;
-  vec2 corner = a_look.x < 0.0 ? DIAMOND[gl_VertexID] : ARROW[gl_VertexID];
-  float turn = a_look.x < 0.0 ? 0.0 : radians(a_look.x - u_bearing);
-  mat2 rotation = mat2(cos(turn), -sin(turn), sin(turn), cos(turn));
-  float size = selected ? max(u_size * 1.5, 14.0) * (inside ? 0.75 : 1.0) : u_size;
-  gl_Position = place + vec4(rotation * corner * size * u_pixel * place.w, 0, 0);
-  v_colour = inside ? u_colours[int(a_look.y)] : u_rim;
+  gl_Position = u_matrix * vec4(mix(from, to, part), 0, 1);
+  bool selected = a_look.z > 0.5, headed = a_look.x >= 0.0;
+  float turn = headed ? radians(a_look.x - u_bearing) : 0.0;
+  v_turn = mat2(cos(turn), sin(turn), -sin(turn), cos(turn));
+  float size = selected ? u_half.y : u_half.x;
+  gl_PointSize = 2.0 * size;
+  v_colour = u_colours[int(a_look.y)];
+  v_shape = vec3(size, selected ? 0.3 : 0.17, headed);
 }`;
 
-// Drawn in software, most of the work is that for each pixel: there is none but to fill it.
 const FRAGMENT = `#version 300 es
-precision mediump float;
+precision highp float;
+uniform vec3 u_rim;
 flat in vec3 v_colour;
+flat in mat2 v_turn;
+flat in vec3 v_shape;
 out vec4 colour;
-void main() { colour = vec4(v_colour, 1); }`;
+void main() {
+  // Turned until it points up; both shapes have a left side like the right one.
+  vec2 place = v_turn * vec2(2.0 * gl_PointCoord.x - 1.0, 1.0 - 2.0 * gl_PointCoord.y);
+  float x = abs(place.x), y = place.y;
+  // How far it is to the edge, outside above 0: of an arrow's flank and of its notch; of a diamond.
+  float arrow = max(0.921 * x + 0.39 * (y - 1.0), -0.486 * x - 0.874 * (y + 0.3));
+  float diamond = 0.707 * (x + abs(y) - 0.75);
+  float far = v_shape.z > 0.5 ? arrow : diamond;
+  float inside = clamp(0.5 - far * v_shape.x, 0.0, 1.0);
+  if (inside == 0.0) discard;
+  float rim = clamp((far + v_shape.y) * v_shape.x + 0.5, 0.0, 1.0);
+  colour = vec4(mix(v_colour, u_rim, rim), 1) * inside;
+}`;
 
-/** Two triangles of the rim, two of what is inside it. */
-const CORNERS = Uint8Array.of(0, 1, 2, 2, 1, 3, 4, 5, 6, 6, 5, 7);
-/** Half of an arrow's length where there is room for it, and at least. */
-const SIZE_PX = 13;
-const LEAST_PX = 4;
+/** Half of a square's side where there is room for it, at least, and of what is selected at least. */
+const SIZE_PX = 16;
+const LEAST_PX = 5;
+const SELECTED_PX = 18;
 /** A vehicle is drawn anew when it has moved so far; a fix within so many ms. */
 const STEP_PX = 0.5;
 const LATEST_MS = 200;
 const FRAME_MS = 16;
+/** So often it is looked whether a draw is done, and for so long at most. */
+const DONE_EVERY_MS = 4;
+const DONE_WITHIN_MS = 2_000;
 /** Sizes of the attributes, in their order. */
 const ATTRIBUTES = [4, 4, 2, 3];
 
@@ -70,11 +85,13 @@ export class VehiclesLayer implements CustomLayerInterface {
   private program: WebGLProgram | undefined;
   private buffer: WebGLBuffer | undefined;
   private array: WebGLVertexArrayObject | undefined;
-  private corners: WebGLBuffer | undefined;
   private capacity = 0;
   private inSight = 1;
   private timer: number | undefined;
   private dueAt = Infinity;
+  private readonly pace = new Pace();
+  private earliestAt = 0;
+  private done: WebGLSync | undefined;
 
   constructor(
     private readonly motion: Motion,
@@ -94,15 +111,17 @@ export class VehiclesLayer implements CustomLayerInterface {
 
   /**
    * Has the map drawn again after a time, if not before. Between fixes vehicles on a map of a whole
-   * region move by a pixel in a second: more frames than their steps would be the same picture.
+   * region move by a pixel in a second: more frames than their steps would be the same picture. Where
+   * a draw takes long, there are fewer: the rest of the page is to be quick, too.
    */
   drawWithin(ms = LATEST_MS): void {
     const now = performance.now();
-    if (!this.map || now + ms >= this.dueAt) return;
+    const at = Math.max(now + ms, this.earliestAt);
+    if (!this.map || at >= this.dueAt) return;
     clearTimeout(this.timer);
-    this.dueAt = now + ms;
-    if (ms <= FRAME_MS) this.map.triggerRepaint();
-    else this.timer = window.setTimeout(() => this.map?.triggerRepaint(), ms);
+    this.dueAt = at;
+    if (at - now <= FRAME_MS) this.map.triggerRepaint();
+    else this.timer = window.setTimeout(() => this.map?.triggerRepaint(), at - now);
   }
 
   onAdd(map: MapLibreMap, gl: WebGL2RenderingContext): void {
@@ -113,14 +132,10 @@ export class VehiclesLayer implements CustomLayerInterface {
     this.array = gl.createVertexArray();
     gl.bindVertexArray(this.array);
     gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
-    this.corners = gl.createBuffer();
-    gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.corners);
-    gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, CORNERS, gl.STATIC_DRAW);
     let offset = 0;
     ATTRIBUTES.forEach((size, location) => {
       gl.enableVertexAttribArray(location);
       gl.vertexAttribPointer(location, size, gl.FLOAT, false, 4 * STRIDE, 4 * offset);
-      gl.vertexAttribDivisor(location, 1);
       offset += size;
     });
     gl.bindVertexArray(null);
@@ -131,7 +146,6 @@ export class VehiclesLayer implements CustomLayerInterface {
     clearTimeout(this.timer);
     gl.deleteProgram(this.program ?? null);
     gl.deleteBuffer(this.buffer ?? null);
-    gl.deleteBuffer(this.corners ?? null);
     gl.deleteVertexArray(this.array ?? null);
   }
 
@@ -147,12 +161,36 @@ export class VehiclesLayer implements CustomLayerInterface {
     this.setUniforms(gl, program, map, input, now);
     gl.disable(gl.DEPTH_TEST);
     gl.disable(gl.STENCIL_TEST);
-    gl.drawElementsInstanced(gl.TRIANGLES, CORNERS.length, gl.UNSIGNED_BYTE, 0, motion.count);
+    gl.drawArrays(gl.POINTS, 0, motion.count);
+    this.time(gl, now);
     gl.bindVertexArray(null);
     const worldPx = 512 * 2 ** map.getZoom() * devicePixelRatio;
     const pixelsPerMs = motion.fastest(now) * worldPx;
     // At rest, until the next fix.
     if (pixelsPerMs > 0) this.drawWithin(Math.max(FRAME_MS, STEP_PX / pixelsPerMs));
+  }
+
+  /** Finds out how long the draw that has begun takes, and puts the next one off by that. */
+  private time(gl: WebGL2RenderingContext, began: number): void {
+    this.earliestAt = began + this.pace.restMs;
+    // One at a time; a map that is dragged is drawn all the time.
+    if (this.done) return;
+    const done = gl.fenceSync(gl.SYNC_GPU_COMMANDS_COMPLETE, 0) ?? undefined;
+    this.done = done;
+    if (!done) return;
+    const look = () => {
+      const now = performance.now();
+      const isDone = gl.getSyncParameter(done, gl.SYNC_STATUS) === gl.SIGNALED;
+      if (!isDone && now - began < DONE_WITHIN_MS) {
+        window.setTimeout(look, DONE_EVERY_MS);
+        return;
+      }
+      gl.deleteSync(done);
+      this.done = undefined;
+      this.pace.took(now - began);
+      this.earliestAt = Math.max(this.earliestAt, now + this.pace.restMs);
+    };
+    window.setTimeout(look, DONE_EVERY_MS);
   }
 
   private upload(gl: WebGL2RenderingContext): void {
@@ -182,13 +220,14 @@ export class VehiclesLayer implements CustomLayerInterface {
     gl.uniformMatrix4fv(at("u_matrix"), false, matrix);
     const [highX, highY] = [Math.fround(x), Math.fround(y)];
     gl.uniform4f(at("u_centre"), highX, x - highX, highY, y - highY);
-    const canvas = map.getCanvas();
-    gl.uniform2f(at("u_pixel"), 2 / canvas.clientWidth, 2 / canvas.clientHeight);
     gl.uniform1f(at("u_now"), this.motion.time(now));
     gl.uniform1f(at("u_bearing"), map.getBearing());
-    const room = Math.sqrt((canvas.clientWidth * canvas.clientHeight) / this.inSight) / 2;
+    const { clientWidth, clientHeight } = map.getCanvas();
+    const room = Math.sqrt((clientWidth * clientHeight) / this.inSight) / 2;
     const most = SIZE_PX * Math.min(1, Math.max(0.35, map.getZoom() / 11));
-    gl.uniform1f(at("u_size"), Math.min(most, Math.max(LEAST_PX, room)));
+    const half = Math.min(most, Math.max(LEAST_PX, room));
+    const ratio = map.getPixelRatio();
+    gl.uniform2f(at("u_half"), ratio * half, ratio * Math.max(1.5 * half, SELECTED_PX));
     gl.uniform3fv(at("u_colours"), this.colours.states);
     gl.uniform3fv(at("u_rim"), this.colours.rim);
   }

@@ -1,7 +1,8 @@
-/** What is set of many at once: terminals by a file, changes in stages, maps, and slices. */
+/** What is set of all: terminals by a file, beams, changes in stages, maps, and slices. */
 
 import { Parts } from "../shell/parts";
 import type { Route } from "../shell/route";
+import { Beams } from "./beams";
 import { Maps } from "./maps";
 import { Rollouts } from "./rollouts";
 import { Slices } from "./slices";
@@ -9,6 +10,7 @@ import { TerminalFile } from "./terminal-file";
 
 const PARTS = {
   terminals: ["Terminals in bulk", TerminalFile],
+  beams: ["Beams", Beams],
   rollouts: ["Rollouts", Rollouts],
   maps: ["Maps", Maps],
   slices: ["Slices", Slices],

@@ -14,6 +14,7 @@ import { NotHere } from "../shell/not-here";
 import { Failure, useRead } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
 import { Table, type Column } from "../shell/table";
+import { Draining } from "./draining";
 import { Itself } from "./itself";
 import { LastWords } from "./last-words";
 import { LineChart } from "./line-chart";
@@ -64,7 +65,10 @@ export default function TerminalView({ route }: { route: Route }) {
           <LinkCard key={link} node={node} link={link} />
         ))}
       </div>
-      <Tags key={`${node} ${terminal.tags}`} terminal={terminal} />
+      <div class="columns">
+        <Tags key={`${node} ${terminal.tags}`} terminal={terminal} />
+        <Draining key={`draining ${node}`} node={node} />
+      </div>
       <Blockages key={`blockages ${node}`} node={node} />
       {LINKS.map((link) => (
         <section key={link} class="card" aria-label={`Plan in force of the ${link} link`}>
@@ -239,7 +243,10 @@ function Blockages({ node }: { node: number }) {
   );
 }
 
-/** Has a terminal planned as blocked; its expected blockage can be withdrawn below. */
+/**
+ * Has a terminal planned as blocked; its expected blockage can be withdrawn below. The fields have
+ * defaults and not values: the page is drawn again each second, and what is typed stays.
+ */
 function Announce({ node, say }: { node: number; say: (text: string) => void }) {
   const live = useLive();
   const submit = async (event: Event) => {
@@ -257,10 +264,10 @@ function Announce({ node, say }: { node: number; say: (text: string) => void }) 
   return (
     <form class="tools" aria-label="Announce a blockage" onSubmit={(event) => void submit(event)}>
       <label>
-        Blocked in, s <input name="in" type="number" min="0" max="3600" step="any" value="10" required />
+        Blocked in, s <input name="in" type="number" min="0" max="3600" step="any" defaultValue="10" required />
       </label>
       <label>
-        for, s <input name="for" type="number" min="1" max="3600" step="any" value="60" required />
+        for, s <input name="for" type="number" min="1" max="3600" step="any" defaultValue="60" required />
       </label>
       <button type="submit">Announce</button>
     </form>

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -94,6 +96,10 @@ def set_beam(
     opensand: Annotated[
         str | None, typer.Option(help="The NCC of the return link: opensand://HOST[:PORT].")
     ] = None,
+    footprint: Annotated[
+        Path | None,
+        typer.Option(help="Where it is received: a file with a (Multi)Polygon of GeoJSON."),
+    ] = None,
     clear: Clear = None,
 ) -> None:
     """Make a beam, or change what is named of one.
@@ -109,6 +115,7 @@ def set_beam(
         one_way_delay_ms=one_way_delay_ms,
         fair_share=fair_share,
         opensand=opensand,
+        footprint=None if footprint is None else _area(footprint),
     )
     service.set(path_of("beams", beam), BEAM, changes)
 
@@ -192,6 +199,24 @@ def delete_terminal(service: Service, node: Node) -> None:
     Example: underpass-control terminal delete 10
     """
     service.ask("DELETE", path_of("terminals", node))
+
+
+def _area(path: Path) -> Any:
+    """Return what a file has; a feature's or a collection's area as if it stood alone."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        fail(f"{path}: {error.strerror}")
+    except ValueError as error:
+        fail(f"{path}: no JSON: {error}")
+    features = document.get("features") if isinstance(document, dict) else None
+    if isinstance(features, list) and len(features) == 1:
+        (document,) = features
+    if isinstance(document, dict) and document.get("type") == "Feature":
+        document = document.get("geometry")
+    if not isinstance(document, dict) or document.get("type") not in ("Polygon", "MultiPolygon"):
+        fail(f"{path}: no Polygon or MultiPolygon of GeoJSON, nor one feature with such an area")
+    return document
 
 
 def _changes(clear: list[str] | None, **given: Any) -> dict[str, Any]:

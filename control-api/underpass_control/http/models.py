@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_serializer
 
+from underpass_control.http.footprint import Footprint
 from underpass_control.instants import rfc3339
 from underpass_control.opensand.ncc import ncc_address
 from underpass_control.opensand.request import MOST_ST_ID
@@ -91,6 +92,8 @@ class BeamBody(Model):
     fair_share: Literal["symbols", "bits"] = "symbols"
     # The OpenSAND NCC that shares out the return link.
     opensand: Ncc | None = None
+    # Where it is received, for people: nothing is planned by it.
+    footprint: Footprint | None = None
 
 
 class Beam(BeamBody):

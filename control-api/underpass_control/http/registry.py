@@ -276,7 +276,7 @@ class Registry:
                 assert row is not None
                 model = model_of(row)
                 state = _state(model)
-                publish(_change(table, key, "set") | {"state": state})
+                publish(_change(table, key, "set") | {"state": _announced(state)})
                 was = None if before is None else _state(model_of(before))
                 await call.record(connection, _changed("set", table, key, was, state))
         except registry.RevisionError as error:
@@ -341,6 +341,11 @@ def _state(model: models.Model) -> dict[str, Any]:
     return model.model_dump(mode="json", exclude_none=True)
 
 
+def _announced(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what an event says of a state: a footprint is too large for one."""
+    return {name: value for name, value in state.items() if name != "footprint"}
+
+
 def _shown_beam(call: Call) -> Callable[[Row[Any]], models.Beam]:
     """Return how a caller is shown beams: tenants are not told where the NCC is."""
     if call.known_caller.tenant is None:
@@ -357,6 +362,7 @@ def _beam(row: Row[Any]) -> models.Beam:
         one_way_delay_ms=row.one_way_delay_ms,
         fair_share=row.fair_share,
         opensand=row.opensand,
+        footprint=row.footprint,
     )
 
 

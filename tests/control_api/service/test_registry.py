@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,54 @@ def test_a_beam_is_set_read_changed_and_deleted(api: Api) -> None:
     assert api.call("DELETE", "/v1/beams/ka-2").status == 204
     assert "no beam ka-2" in api.get("/v1/beams/ka-2").problem
     assert api.call("DELETE", "/v1/beams/ka-2").status == 404
+
+
+SQUARE = [[7.0, 46.0], [8.0, 46.0], [8.0, 47.0], [7.0, 46.0]]
+HOLE = [[7.4, 46.2], [7.5, 46.2], [7.5, 46.3], [7.4, 46.2]]
+
+
+@pytest.mark.parametrize(
+    "footprint",
+    [
+        {"type": "Polygon", "coordinates": [SQUARE, HOLE]},
+        {"type": "MultiPolygon", "coordinates": [[SQUARE], [HOLE]]},
+    ],
+)
+def test_a_footprint_is_kept_until_it_is_taken_away(api: Api, footprint: dict[str, Any]) -> None:
+    assert "footprint" not in api.call("PUT", "/v1/beams/ka-2", BEAM).json
+    made = api.call("PUT", "/v1/beams/ka-2", {**BEAM, "footprint": footprint})
+    assert made.json["footprint"] == footprint
+    listed = {one["id"]: one for one in api.get("/v1/beams").json["beams"]}
+    assert listed["ka-2"]["footprint"] == footprint
+    assert "footprint" not in api.call("PUT", "/v1/beams/ka-2", BEAM).json
+    assert "footprint" not in api.get("/v1/beams/ka-2").json
+
+
+def test_a_footprint_as_large_as_may_be_is_no_event_of_that_size(api: Api) -> None:
+    ring = [[7.123456789012345 + i / 1e6, 46.123456789012345] for i in range(999)]
+    footprint = {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
+    made = api.call("PUT", "/v1/beams/ka-2", {**BEAM, "footprint": footprint})
+    assert (made.status, made.json["footprint"]) == (201, footprint)
+
+
+@pytest.mark.parametrize(
+    ("footprint", "why"),
+    [
+        ({"type": "Polygon", "coordinates": [[*SQUARE[:-1], [7.0, 46.5]]]}, "does not end where"),
+        ({"type": "Polygon", "coordinates": [SQUARE[:2]]}, "at least 4"),
+        ({"type": "Polygon", "coordinates": [[[200, 0], *SQUARE[1:-1], [200, 0]]]}, "180"),
+        ({"type": "Polygon", "coordinates": [[*SQUARE] * 250 + SQUARE[-1:]]}, "at most 1000"),
+        ({"type": "MultiPolygon", "coordinates": [[[*SQUARE] * 99]] * 3}, "may have 1000"),
+        ({"type": "Point", "coordinates": [7, 46]}, "Polygon"),
+        ({"type": "Polygon", "coordinates": [SQUARE], "more": 1}, "Extra"),
+    ],
+)
+def test_a_footprint_that_is_no_area_is_refused(
+    api: Api, footprint: dict[str, Any], why: str
+) -> None:
+    refused = api.call("PUT", "/v1/beams/ka-2", {**BEAM, "footprint": footprint})
+    assert refused.status == 422
+    assert why in refused.text
 
 
 def test_a_beam_with_terminals_stays(api: Api) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from underpass_control.storage.models.base import Base
@@ -22,6 +24,8 @@ class Beam(Base):
     fair_share: Mapped[str] = mapped_column(String(8), default="symbols")
     # Where an OpenSAND NCC shares out the return link: `opensand://host:port`.
     opensand: Mapped[str | None] = mapped_column(String(200))
+    # Where it is received, as GeoJSON (RFC 7946).
+    footprint: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     # Rises with every change of it, for conditional requests.
     revision: Mapped[int] = mapped_column(default=1)
 

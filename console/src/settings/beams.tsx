@@ -1,0 +1,191 @@
+/** Beams: what they carry and where they are received; made, changed and removed. */
+
+import { useState } from "preact/hooks";
+import { filled, useListed } from "../access/listed";
+import type { Beam, Footprint } from "../api/types";
+import { useLive } from "../shell/context";
+import { bps } from "../shell/format";
+import { useMayOperate } from "../shell/may-operate";
+import { hashOf } from "../shell/route";
+import { Table, type Column } from "../shell/table";
+import { areaOf, positionsOf } from "./features";
+
+const COLUMNS: Column[] = [
+  "Beam",
+  "Id",
+  ...["Forward", "Return", "One way"].map((number) => ({ number })),
+  "Fair share of",
+  "Footprint",
+];
+/** Of a new one. */
+const DELAY_MS = 300;
+
+/** A beam as it was read to be changed; it is changed only if it is still that. */
+interface Edited {
+  beam: Beam;
+  revision: number;
+}
+
+export function Beams() {
+  const { client } = useLive();
+  const mayOperate = useMayOperate();
+  const { entries, flaw, change } = useListed<Beam>("v1/beams", "beams");
+  const [edited, setEdited] = useState<Edited>();
+  const [said, setSaid] = useState<string>();
+
+  const edit = (id: string) =>
+    change(async () => {
+      setSaid(undefined);
+      const answer = await client.open(pathOf(id), {}, AbortSignal.timeout(30_000));
+      const revision = Number((answer.headers.get("ETag") ?? "").replaceAll('"', ""));
+      setEdited({ beam: (await answer.json()) as Beam, revision });
+    });
+  const put = async (id: string, body: unknown) => {
+    const done = await change(() => client.send("PUT", pathOf(id), body, edited?.revision));
+    if (done) setSaid(edited ? `${id} is changed.` : `${id} is made.`);
+    if (done) setEdited(undefined);
+    return done;
+  };
+  const remove = (id: string) => {
+    setSaid(undefined);
+    if (confirm(`Remove the beam ${id}? That is refused while it has terminals.`)) {
+      void change(() => client.delete(pathOf(id)));
+    }
+  };
+  return (
+    <>
+      {mayOperate && (
+        <BeamForm key={edited?.beam.id ?? ""} edited={edited?.beam} put={put} leave={() => setEdited(undefined)} />
+      )}
+      <p class="flaw" role="alert">
+        {flaw}
+      </p>
+      <p role="status">{said}</p>
+      <Table label="All beams" columns={mayOperate ? [...COLUMNS, "Actions"] : COLUMNS}>
+        {entries?.map((beam) => (
+          <tr key={beam.id}>
+            <th scope="row">
+              <a href={hashOf("beams", beam.id)}>{beam.name}</a>
+            </th>
+            <td>{beam.id}</td>
+            <td class="number">{bps(beam.forward_capacity_bps)}</td>
+            <td class="number">{bps(beam.return_capacity_bps)}</td>
+            <td class="number">{beam.one_way_delay_ms} ms</td>
+            <td>{beam.fair_share}</td>
+            <td>{beam.footprint ? `${positionsOf(beam.footprint)} positions` : "none"}</td>
+            {mayOperate && (
+              <td>
+                <button type="button" aria-label={`Change ${beam.id}`} onClick={() => void edit(beam.id)}>
+                  Change
+                </button>{" "}
+                <button type="button" aria-label={`Remove ${beam.id}`} onClick={() => remove(beam.id)}>
+                  Remove
+                </button>
+              </td>
+            )}
+          </tr>
+        ))}
+      </Table>
+    </>
+  );
+}
+
+interface FormProps {
+  /** Absent for a new one. */
+  edited: Beam | undefined;
+  put: (id: string, body: unknown) => Promise<boolean>;
+  leave: () => void;
+}
+
+function BeamForm({ edited, put, leave }: FormProps) {
+  const [wrong, setWrong] = useState<string>();
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const { id = edited?.id ?? "", name, forward, back, delay, share, opensand } = filled(form);
+    try {
+      const body = {
+        name,
+        forward_capacity_bps: Math.round(1e6 * Number(forward)),
+        return_capacity_bps: Math.round(1e6 * Number(back)),
+        one_way_delay_ms: Number(delay),
+        fair_share: share,
+        opensand,
+        footprint: await footprintOf(new FormData(form), edited?.footprint ?? undefined),
+      };
+      setWrong(undefined);
+      if (await put(id, body)) form.reset();
+    } catch (error) {
+      // What is chosen is no area.
+      setWrong(error instanceof Error ? error.message : String(error));
+    }
+  };
+  const mbps = (label: string, field: string, value: number | undefined) => (
+    <label>
+      {label}, Mbit/s{" "}
+      <input name={field} type="number" required min="0" max="1000000" step="any" defaultValue={value === undefined ? "" : String(value / 1e6)} />
+    </label>
+  );
+  return (
+    <form class="tools" aria-label={edited ? `Change the beam ${edited.id}` : "Make a beam"} onSubmit={(event) => void submit(event)}>
+      {!edited && (
+        <label>
+          Id <input name="id" required maxLength={64} pattern="[a-z0-9][a-z0-9_\-]*" autocomplete="off" autocapitalize="none" />
+        </label>
+      )}
+      <label>
+        Name <input name="name" required maxLength={200} autocomplete="off" defaultValue={edited?.name ?? ""} />
+      </label>
+      {mbps("Forward", "forward", edited?.forward_capacity_bps)}
+      {mbps("Return", "back", edited?.return_capacity_bps)}
+      <label>
+        One way, ms{" "}
+        <input name="delay" type="number" required min="0" max="10000" step="1" defaultValue={String(edited?.one_way_delay_ms ?? DELAY_MS)} />
+      </label>
+      <label>
+        Fair share of{" "}
+        <select name="share">
+          {["symbols", "bits"].map((share) => (
+            <option key={share} selected={share === edited?.fair_share}>
+              {share}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        OpenSAND NCC{" "}
+        <input name="opensand" maxLength={200} placeholder="opensand://HOST" autocomplete="off" defaultValue={edited?.opensand ?? ""} />
+      </label>
+      <label>
+        Footprint, GeoJSON <input name="footprint" type="file" accept=".geojson,.json" />
+      </label>
+      {edited?.footprint && (
+        <label>
+          <input name="none" type="checkbox" /> without a footprint
+        </label>
+      )}
+      {wrong && (
+        <p class="flaw" role="alert">
+          {wrong}
+        </p>
+      )}
+      <button type="submit">{edited ? "Change" : "Make"}</button>
+      {edited && (
+        <button type="button" onClick={leave}>
+          Leave it
+        </button>
+      )}
+    </form>
+  );
+}
+
+/** The area of the file that is chosen, or the one that there is. */
+async function footprintOf(given: FormData, before: Footprint | undefined): Promise<Footprint | undefined> {
+  const file = given.get("footprint");
+  if (file instanceof File && file.size > 0) return areaOf(await file.text());
+  return given.has("none") ? undefined : before;
+}
+
+function pathOf(id: string): string {
+  return `v1/beams/${encodeURIComponent(id)}`;
+}
