@@ -55,8 +55,10 @@ impl EventParser {
     /// When they make an event that is none of ours; nothing more can be
     /// taken then.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), EventError> {
-        if std::mem::take(&mut self.after_cr)
-            && let Some((b'\n', rest)) = bytes.split_first()
+        // A piece without bytes leaves open whether a line feed comes.
+        if let Some((first, rest)) = bytes.split_first()
+            && std::mem::take(&mut self.after_cr)
+            && *first == b'\n'
         {
             bytes = rest;
         }
@@ -218,6 +220,16 @@ mod tests {
             EventParser::default().feed(b"id: \xff\n"),
             Err(EventError::Text)
         );
+    }
+
+    #[test]
+    fn a_piece_without_bytes_ends_no_line() {
+        let mut parser = EventParser::default();
+        for piece in ["data: a\r", "", "\ndata: b\r\n\r", "", "\n"] {
+            parser.feed(piece.as_bytes()).expect("it is short");
+        }
+        assert_eq!(parser.next().expect("it is whole").data, b"a\nb");
+        assert_eq!(parser.next(), None);
     }
 
     fn piece() -> impl Strategy<Value = String> {
