@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Position, expect
 
 from tests.console.axe import needed, violations
 from tests.console.fleet import BEAM, Fleet
@@ -94,7 +94,7 @@ def test_a_footprint_is_on_the_map_and_leads_to_its_beam(
     canvas.wait_for(timeout=PATIENCE_MS)
     card = page.get_by_role("complementary", name="Selected beam")
     # While it has none, there is nothing to choose.
-    corner = {"x": 40, "y": 500}
+    corner: Position = {"x": 40, "y": 500}
     canvas.click(position=corner)
     expect(card).to_have_count(0)
     service.call("PUT", f"/v1/beams/{BEAM}", {**without_id(beam), "footprint": area})
