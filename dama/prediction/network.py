@@ -267,7 +267,8 @@ class Network:
             ends = edge.ends if to_m == edge.length_m else self._new_node()
             part = f"@{round(at_m)}-{round(to_m)}"
             light_m = None
-            if edge.light_m is not None and at_m < edge.light_m <= to_m + 0.1:
+            # It was rounded.
+            if edge.light_m is not None and at_m < min(edge.light_m, edge.length_m) <= to_m:
                 light_m = edge.light_m - at_m
             line = course.part(at_m, to_m)
             pieces.append(

@@ -15,7 +15,7 @@ from dama.prediction.habits import Habits, hours_apart
 from dama.prediction.speed import KNOWN_S
 
 # Whoever is faster or slower than this was not driving along the road.
-LEAST, MOST = 0.4, 1.6
+LEAST_PACE, MOST_PACE = 0.4, 1.6
 # What was driven for a shorter time than this says little of a road.
 _LEAST_S = 4.0
 # Drives made so many hours of the day apart say nothing of each other's hour but this part.
@@ -56,7 +56,7 @@ class Stretch(NamedTuple):
         """The pace that was driven; None where that was for too short a time, or with a stop."""
         if self.stopped or self.moved_s < _LEAST_S:
             return None
-        return min(max(self.expected_s / self.moved_s, LEAST), MOST)
+        return min(max(self.expected_s / self.moved_s, LEAST_PACE), MOST_PACE)
 
 
 class RoadPaces:
@@ -74,7 +74,7 @@ class RoadPaces:
             weight = drive.weight(self._now_ms) * self._same_hour(drive.last_ms)
             for road_id, percent in zip(drive.roads, drive.paces, strict=False):
                 if percent:
-                    pace = min(max(percent / 100.0, LEAST), MOST)
+                    pace = min(max(percent / 100.0, LEAST_PACE), MOST_PACE)
                     count, total = mine.get(road_id, (0.0, 0.0))
                     mine[road_id] = count + weight, total + weight * math.log(pace)
         for road_id, (count, total) in mine.items():

@@ -16,7 +16,7 @@ from dama.prediction.driven import driven_on
 from dama.prediction.fix import MAX_SPEED_MPS, Fix
 from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, OVERLAP, Continuation, Habits
 from dama.prediction.matching import Expected, Hypothesis, Sighting, drift_after, match
-from dama.prediction.paces import LEAST, MOST
+from dama.prediction.paces import LEAST_PACE, MOST_PACE, Stretch
 from dama.prediction.places import Line, Plane, distance_m, turn_deg
 from dama.prediction.profile import Profile
 from dama.prediction.roadmap import Into, ObstructionMap, Passage, area_in_plane
@@ -218,7 +218,7 @@ class Predictor:
         # Who took much longer was held up inside.
         pace = expected_s / elapsed_s
         known = {road_id: pace * self.map.pace(road_id) for road_id in covered}
-        return {road_id: part for road_id, part in known.items() if LEAST <= part <= MOST}
+        return {road_id: part for road_id, part in known.items() if LEAST_PACE <= part <= MOST_PACE}
 
     def end_drive(self, *, keep: int = 0) -> Track:
         """Remember the drive so far; return the track, which goes on with the last few roads."""
@@ -233,7 +233,8 @@ class Predictor:
             self._ahead_of = ()
             driven = track.driven[-keep:] if keep else ()
             kept = {road_id: paces[road_id] for road_id in driven if road_id in paces}
-            self.track = replace(track, driven=driven, paces=kept)
+            stretch = track.stretch if keep else Stretch()
+            self.track = replace(track, driven=driven, stretch=stretch, paces=kept)
         return self.track
 
     def blockages(self, now_ms: int) -> tuple[Blockage, ...]:

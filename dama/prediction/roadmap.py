@@ -51,6 +51,10 @@ _Chunk: TypeAlias = tuple[float, float, float, float, str, Course, int, int]
 """A part of a road: least and most longitude and latitude, and between which of its vertices."""
 
 
+_Way: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]
+"""The roads to a portal and behind it, and their paces where any was learned."""
+
+
 class Near(NamedTuple):
     """A road near a position."""
 
@@ -108,7 +112,7 @@ class ObstructionMap:
         self._paces: dict[str, float] = {}
         self._shapes: dict[str, Shape] = {}
         self._alone: dict[str, Profile] = {}
-        self._profiles: dict[tuple[tuple[str, ...], tuple[str, ...]], Profile] = {}
+        self._profiles: dict[_Way, Profile] = {}
         self._passages: dict[str, tuple[Passage, ...]] = {}
         self._into: dict[str, tuple[Into, ...]] = {}
         self._reaches: dict[str, tuple[_Reach, ...]] = {}
@@ -320,7 +324,7 @@ class ObstructionMap:
             and road_id in self._roads
         }
         if made._paces != self._paces:
-            made._shapes, made._alone, made._profiles = {}, {}, {}
+            made._shapes, made._alone = {}, {}
             made._passages, made._into = {}, {}
         return made
 
@@ -486,7 +490,9 @@ class ObstructionMap:
         return self._shapes[road_id]
 
     def _profile(self, approach: Sequence[str], inside: Sequence[str]) -> Profile:
-        key = tuple(approach), tuple(inside)
+        # The same map with other paces has the same profiles where they do not differ.
+        paces = tuple(map(self.pace, (*approach, *inside))) if self._paces else ()
+        key = tuple(approach), tuple(inside), paces
         known = self._profiles.get(key)
         if known is None:
             if len(self._profiles) >= _MOST_PROFILES:

@@ -9,9 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from underpass_control.client import path_of
-from underpass_control.commands.console import (
-    fail,
-)
+from underpass_control.commands.console import fail
 from underpass_control.commands.tables import Column, Service, asking, millions
 
 beams = typer.Typer(help="Beams: pools of capacity.", no_args_is_help=True)

@@ -106,12 +106,6 @@ pub fn of_open_session(path: &PathState, others: &Competition, size_bytes: u64) 
     seconds(path.busy.as_secs_f64() + sending_s + delay_s + repair_s)
 }
 
-/// By how much the flows that compete with one of `size_bytes` are later for it,
-/// all together: each waits for as much of it as it sends itself meanwhile.
-pub fn others_wait(path: &PathState, others: &Competition) -> Duration {
-    seconds(path.time_of(8.0 * others.bytes as f64 * path.sendings()))
-}
-
 impl Estimate {
     /// The completion time of a flow of `size_bytes`.
     pub fn of(self, path: &PathState, others: &Competition, size_bytes: u64) -> Duration {
@@ -121,11 +115,14 @@ impl Estimate {
         }
     }
 
-    /// By how much others are later for a flow, as far as the estimate counts that:
-    /// the paper's does not.
+    /// By how much the flows that compete with one are later for it, all together:
+    /// each waits for as much of it as it sends itself meanwhile. The paper's estimate
+    /// does not count that.
     pub fn others_wait(self, path: &PathState, others: &Competition) -> Duration {
         match self {
-            Estimate::OpenSession => others_wait(path, others),
+            Estimate::OpenSession => {
+                seconds(path.time_of(8.0 * others.bytes as f64 * path.sendings()))
+            }
             Estimate::NewConnection => Duration::ZERO,
         }
     }

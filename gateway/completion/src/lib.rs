@@ -17,7 +17,7 @@ mod loss;
 
 pub use estimates::{
     Competition, Estimate, INITIAL_WINDOW_SEGMENTS, PathState, SEGMENT_BYTES, of_new_connection,
-    of_open_session, others_wait,
+    of_open_session,
 };
 pub use load::Load;
 pub use loss::LossWindow;

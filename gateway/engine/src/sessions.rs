@@ -9,7 +9,7 @@ use underpass_plans::Direction;
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
 use crate::link::Sign;
-use crate::transfers::GivenBack;
+use crate::transfers::InFlight;
 
 impl Engine {
     /// Whether this node has a class.
@@ -129,11 +129,11 @@ impl Engine {
         let hop = hop.and_then(|hop| self.hops.get(&hop));
         let terminal = hop.filter(|hop| hop.follows(Direction::Return).is_some());
         let through = terminal.and_then(|hop| hop.heard_before_blockage);
-        for transfer in self.sessions.give_back(id) {
-            let GivenBack {
-                key,
+        for (key, transfer) in self.sessions.give_back(id) {
+            let InFlight {
                 left_by,
                 acknowledged,
+                ..
             } = transfer;
             if through.is_some_and(|heard| left_by <= heard) {
                 self.agent.transfer_unanswered(key, acknowledged);

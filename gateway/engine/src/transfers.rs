@@ -73,18 +73,8 @@ impl Session {
 
 /// A transfer that is not ended.
 #[derive(Debug)]
-struct InFlight {
+pub(crate) struct InFlight {
     session: SessionId,
-    /// When all of it has left at the hop's rate.
-    left_by: Instant,
-    /// Bytes of its bundle that the peer has acknowledged.
-    acknowledged: u64,
-}
-
-/// A transfer that was taken from its session.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GivenBack {
-    pub key: u64,
     /// When all of it has left at the hop's rate.
     pub left_by: Instant,
     /// Bytes of its bundle that the peer has acknowledged.
@@ -180,8 +170,8 @@ impl Sessions {
         true
     }
 
-    /// Takes all transfers from a session, which takes no more.
-    pub fn give_back(&mut self, id: SessionId) -> Vec<GivenBack> {
+    /// Takes all transfers from a session, which takes no more, with their keys.
+    pub fn give_back(&mut self, id: SessionId) -> Vec<(u64, InFlight)> {
         let Some(session) = self.known.get_mut(&id) else {
             return Vec::new();
         };
@@ -189,14 +179,7 @@ impl Sessions {
         session.room_bytes = 0;
         session.long_in_flight.clear();
         let keys = std::mem::take(&mut session.in_flight).into_iter();
-        let transfers = keys.filter_map(|key| {
-            let transfer = self.transfers.remove(&key)?;
-            Some(GivenBack {
-                key,
-                left_by: transfer.left_by,
-                acknowledged: transfer.acknowledged,
-            })
-        });
+        let transfers = keys.filter_map(|key| Some((key, self.transfers.remove(&key)?)));
         transfers.collect()
     }
 

@@ -27,7 +27,7 @@ from tests.control_api.service.api import Api, served
 from tests.control_api.service.conftest import migrated
 
 # Bounds the time: some 110 operations, each in two modes.
-_CASES_PER_OPERATION = 8
+_CASES_PER_OPERATION = 12
 # A stream has no end to wait for.
 _STREAMS = ("/v1/events", "/v1/gateways/{gateway}/plans")
 _CHECKS = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dama.prediction import Fix, Obstruction, ObstructionMap, Onward, Predictor, Road
 from dama.prediction.habits import Habits, RememberedDrive, hours_apart
-from dama.prediction.paces import LEAST, MOST, RoadPaces, Stretch
+from dama.prediction.paces import LEAST_PACE, MOST_PACE, RoadPaces, Stretch
 from tests.dama.prediction.test_laws import START_MS, after, fix, line, now
 
 _DAY_S = 86_400
@@ -107,7 +107,7 @@ def test_one_vehicle_slows_the_others_down_no_more_than_one() -> None:
     slow = RememberedDrive(("near",), 1e9, START_MS, (1,))
     hostile = paces_of(Habits((slow,) * 16), at_s=0)
     honest = [Habits((RememberedDrive(("near",), 1.0, START_MS, (100,)),)) for _ in range(8)]
-    assert hostile.of("near") == pytest.approx(math.sqrt(LEAST))
+    assert hostile.of("near") == pytest.approx(math.sqrt(LEAST_PACE))
     assert paces_of(Habits((slow,) * 16), *honest, at_s=0).of("near") > 0.9
 
 
@@ -161,7 +161,7 @@ def test_roads_that_are_not_on_the_map_and_broken_paces_change_nothing() -> None
 @given(st.lists(st.integers(-(10**6), 10**6), max_size=20), st.integers(0, 10**9))
 def test_paces_stay_within_their_bounds(percents: list[int], at_s: int) -> None:
     remembered = RememberedDrive(("near",) * len(percents), 3.0, 0, tuple(percents))
-    assert LEAST <= paces_of(Habits((remembered,)), at_s=at_s).of("near") <= MOST
+    assert LEAST_PACE <= paces_of(Habits((remembered,)), at_s=at_s).of("near") <= MOST_PACE
 
 
 @given(st.integers(0, 10**13), st.integers(0, 10**13))

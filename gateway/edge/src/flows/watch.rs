@@ -49,7 +49,7 @@ pub struct Watch {
     handshake_next: bool,
     sizes: Arc<Mutex<Sizes>>,
     objects: Option<Arc<dyn ObjectSizes>>,
-    /// How much of the head of a request of the other direction is there.
+    /// What has come of the head of a request in the other direction.
     asked: Vec<u8>,
     /// The size of the object that was last asked for, if it is known.
     asked_bytes: Option<u64>,
@@ -64,9 +64,9 @@ pub struct Watch {
 enum State {
     /// The next byte begins a flow.
     Start,
-    /// How much of a head is there.
+    /// What has come of a head.
     Head(Vec<u8>),
-    /// How much of a body is to come.
+    /// Bytes of a body that are to come.
     Body(u64),
     /// A flow that ends by silence.
     Burst,
