@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from tests.benchmarks.bench import OURS, WIDE_WINDOWS, Bench, Settings, say
 from tests.benchmarks.experiments.bursts import MODEL
 from tests.benchmarks.experiments.downloads import download_series, seconds, transfer_record
+from tests.benchmarks.figures.paths import QUIC
 from tests.benchmarks.records import Result, quantile, record
-from tests.benchmarks.several_paths import QUIC
 from tests.benchmarks.subjects.underpass import Underpass
 from tests.testbed.profile import PROFILE_G, symmetric
 from tests.testbed.topology import Testbed

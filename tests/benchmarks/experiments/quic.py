@@ -12,8 +12,8 @@ from tests.benchmarks.experiments.downloads import (
     transfer_record,
     typical_curve,
 )
+from tests.benchmarks.figures.paths import QUIC
 from tests.benchmarks.records import Result, quantile, record
-from tests.benchmarks.several_paths import QUIC
 from tests.benchmarks.subjects.underpass import Underpass
 from tests.testbed.profile import PROFILE_G, PROFILE_V
 

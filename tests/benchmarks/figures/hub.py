@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.figure import Figure
+from tests.benchmarks.figures.figure import Figure
 
-MANY_TERMINALS = [
+HUB = [
     *(
         figure
         for name, size in (("4k", "4 KiB"), ("64k", "64 KiB"))
@@ -120,4 +120,48 @@ MANY_TERMINALS = [
     ),
     Figure("hostile.broken", "The same: broken downloads", "", target=0.0),
     Figure("hostile.memory", "The same: the hub's memory behind it", "MiB", target=768.0),
+    *(
+        Figure(
+            f"beside-bulk.{kind}",
+            f"New {kind}s of 10 kB beside 50 uploads of their own class on 2 Mbit/s, p95 beyond "
+            "the RTT, profile V",
+            "ms",
+            target=150.0,
+        )
+        for kind in ("download", "upload")
+    ),
+    Figure(
+        "idle-beam.upload",
+        "200 idle terminals on a return link of 10 Mbit/s, 560 ms, and one that uploads: its "
+        "upload, of what headers leave of the beam",
+        "%",
+        target=90.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "idle-beam.plan",
+        "The same: what the plan gives to the one that uploads, of the beam",
+        "%",
+        more_is_better=True,
+    ),
+    Figure("idle-beam.idle", "The same: what the 200 send, of the beam", "%"),
+    Figure(
+        "upgrade.broken",
+        "1,000 downloads of 60 kbit/s through ten upgrades in place, of hub and terminal in turn, "
+        "profile G without loss: those that are not whole",
+        "downloads",
+        target=0.0,
+    ),
+    Figure(
+        "upgrade.wrong",
+        "The same: those with bytes lost, changed or doubled",
+        "downloads",
+        target=0.0,
+    ),
+    Figure(
+        "upgrade.pause",
+        "The same: the longest pause of any of them, in any of the upgrades",
+        "RTT",
+        target=2.0,
+    ),
 ]

@@ -1,8 +1,10 @@
-"""The figures of bundles that are other applications', and of other implementations' ways."""
+"""The figures of bundles of other applications, routes through contact plans, and enrolment."""
 
 from __future__ import annotations
 
-from tests.benchmarks.figure import Figure
+from collections.abc import Iterator
+
+from tests.benchmarks.figures.figure import Figure
 
 _KNOWN = {
     "1k": "HDTN 20,500; ION over TCPCLv3, one hop, 7,800; dtn7-rs 7,700; Hardy 3,900 and less",
@@ -10,7 +12,29 @@ _KNOWN = {
     "1m": "HDTN 4.3; ION 4.1; Hardy 2.7; dtn7-rs 0.17",
 }
 
-DTN_WORLD = [
+_THROUGH = "renewal and revocation, a blockage of 10 min and a killed service"
+_CHANGES = {
+    "cut": "a contact ends 30 s earlier",
+    "restored": "a contact gets 30 s back",
+    "booking": "10 MB are booked in all contacts of a route",
+    "new": "a contact is added",
+}
+
+
+def _routing() -> Iterator[Figure]:
+    """Yield the time of all queries in a small plan, and of single changes in a large one."""
+    yield Figure(
+        "sabr.queries",
+        "4,000 queries in a contact plan of 1,000 contacts, 50 nodes, one core",
+        "ms",
+    )
+    for kind, what in _CHANGES.items():
+        which = f"100,000 contacts, 500 nodes: {what}, with all routes found again"
+        yield Figure(f"sabr.{kind}-median", f"{which}, the median of 250", "ms")
+        yield Figure(f"sabr.{kind}-longest", f"{which}, the longest of 250", "ms", target=50.0)
+
+
+DTN = [
     *(
         figure
         for name, size, unit, target, target_alone in (
@@ -93,4 +117,8 @@ DTN_WORLD = [
         15_000.0,
         more_is_better=True,
     ),
+    *_routing(),
+    Figure("enrolment.first-byte", "from a bare node to a client's first byte", "s", 60.0),
+    Figure("enrolment.lost", f"{_THROUGH}: lost", "", 0.0),
+    Figure("enrolment.doubled", f"{_THROUGH}: doubled", "", 0.0),
 ]

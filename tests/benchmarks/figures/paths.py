@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.benchmarks.figure import Figure
+from tests.benchmarks.figures.figure import Figure
 
 # What has targets of its own beside TCPCL.
 QUIC = "underpass-quic"
@@ -58,7 +58,7 @@ def _coded(
         yield Figure(f"{figure}.repair", repaired, "%", repair[place], subject=QUIC)
 
 
-SEVERAL_PATHS = [
+PATHS = [
     Figure(
         "bonding.rate",
         "100 MB over terrestrial 10 Mbit/s, 30 ms and satellite 40 Mbit/s, 530 ms",

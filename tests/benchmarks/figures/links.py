@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.figure import Figure
+from tests.benchmarks.figures.figure import Figure
 
 
 def _loaded(
@@ -97,7 +97,7 @@ _BOTH_WAYS = [
     )
 ]
 
-CHANGING_LINKS = [
+LINKS = [
     *_BOTH_WAYS,
     *_UNCONFIGURED,
     *_loaded("wrong-hint.half", "Profile G, link with 1/2 of the hint", goodput=93.0, small=150.0),

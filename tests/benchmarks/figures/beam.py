@@ -1,0 +1,190 @@
+"""The figures of a shared beam, of the control service that plans it, and of its console."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.benchmarks.figures.figure import Figure
+
+
+def _allocation() -> Iterator[Figure]:
+    """Yield the figures of the paper's experiment: what each gets, and how fair that is."""
+    paper = {
+        "clear": "the paper's: 543.2; 542.4 to 544.8",
+        "blocked": "the paper's splitting PEP: 427.2; 575 to 578; Jain 0.962 / 0.976 / 0.987",
+        "lent": "the paper's: 498.4; 543.2 to 544.8; Jain 0.99 / 0.997 / 0.999",
+    }
+    told = {
+        "clear": "no blockage",
+        "blocked": "A blocked for 60 s of 300, without lending",
+        "lent": "A blocked for 60 s of 300, announced 120 s before, lent and repaid",
+    }
+    for direction, way in (("down", "downloads"), ("up", "uploads")):
+        for condition, what in told.items():
+            name = f"allocation-{direction}.{condition}"
+            asked = direction == "down" and condition != "blocked"
+            title = f"8 Mbit/s shared, {way}, {what}"
+            known = paper[condition] if direction == "down" else ""
+            for part, of in (("a", "A"), ("others", "the least of B, C, D")):
+                target = {"clear-a": 555.0, "lent-a": 550.0}.get(f"{condition}-{part}", 555.0)
+                yield Figure(
+                    f"{name}.{part}",
+                    f"{title}: sent in 300 s, {of}",
+                    "Mbit",
+                    target if asked else None,
+                    more_is_better=True,
+                    elsewhere=known,
+                )
+            for sessions in (2, 4, 8):
+                yield Figure(
+                    f"{name}.jain-{sessions}",
+                    f"{title}: Jain's index of {sessions} sessions",
+                    "1",
+                    0.9999 if asked else None,
+                    more_is_better=True,
+                    elsewhere=known,
+                )
+
+
+BEAM = [
+    Figure(
+        "planner.1000",
+        "Planning a beam of 1,000 terminals with 100 overlapping blockages, one core",
+        "ms",
+        target=200.0,
+    ),
+    Figure("planner.10000", "The same blockages among 10,000 terminals", "ms"),
+    Figure("planner.ratio", "The second against the first", "ratio", target=2.0),
+    Figure(
+        "console.frames",
+        "Frames of the console with 10,000 vehicles moving at 1 Hz, of those with a blank map",
+        "%",
+        target=90.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "console.heap",
+        "JavaScript heap of that console after two minutes",
+        "MB",
+    ),
+    Figure(
+        "console.to-screen",
+        "From the service's answer to a fix until it is on that console's map, p99",
+        "s",
+        target=1.0,
+    ),
+    Figure(
+        "console.hour.heap",
+        "The most JavaScript heap in the last ten minutes of an hour with those vehicles",
+        "MB",
+        target=300.0,
+    ),
+    Figure(
+        "console.hop.round-trips",
+        "The console's first load over the hop, TLS: until it can be signed in to",
+        "RTT",
+        target=4.0,
+    ),
+    Figure("console.hop.bytes", "The same: what came until then, compressed", "kB", target=200.0),
+    Figure(
+        "console.hundred.reports",
+        "A hundred consoles open beside 1,000 reporting terminals: how much longer reports take",
+        "%",
+        target=5.0,
+    ),
+    Figure(
+        "console.hundred.plans",
+        "The same: how much longer it takes from an announced blockage to the plan",
+        "%",
+        target=5.0,
+    ),
+    *(
+        Figure(
+            f"position-reports.{database}",
+            "Position reports stored, batches of 100 over HTTP with a token, one process that "
+            f"plans for 1,000 reporting terminals meanwhile, {name}",
+            "1/s",
+            target=target,
+            more_is_better=True,
+        )
+        for database, name, target in (
+            ("sqlite", "SQLite", 5_000.0),
+            ("postgresql", "PostgreSQL", 10_000.0),
+        )
+    ),
+    *(
+        figure
+        for database, name in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL"))
+        for figure in (
+            Figure(
+                f"report-to-plan.hub.{database}",
+                f"From a report's arrival at control to the plan in force at the hub, {name}",
+                "ms",
+                target=300.0,
+            ),
+            Figure(
+                f"report-to-plan.terminal.{database}",
+                "The same at the terminal, one way delay of 250 ms included",
+                "ms",
+                target=550.0,
+            ),
+        )
+    ),
+    *(
+        figure
+        for what, away in (("service", "the control service"), ("database", "its PostgreSQL"))
+        for figure in (
+            Figure(
+                f"control-loss.{what}.missing",
+                f"60 s without {away}: position reports lost",
+                "reports",
+                target=0.0,
+            ),
+            Figure(
+                f"control-loss.{what}.plans",
+                "The same: links whose next plan did not come into force within 10 s",
+                "links",
+                target=0.0,
+            ),
+            Figure(
+                f"control-loss.{what}.caught-up",
+                "The same: until the newest positions are known again",
+                "s",
+            ),
+            Figure(
+                f"control-loss.{what}.goodput",
+                "The same: goodput of these 60 s against those before",
+                "%",
+                target=99.0,
+                more_is_better=True,
+            ),
+        )
+    ),
+    *(
+        Figure(
+            f"goodput-rtt.{part}.{rtt}",
+            f"Goodput at 10 Mbit/s, satellite RTT {rtt} ms, {what}",
+            "Mbit/s",
+            more_is_better=True,
+        )
+        for part, what in (
+            ("competition", "five flows of 25 ms share the bottleneck behind the hub"),
+            ("loss", "1 % loss on the satellite hop"),
+            ("both", "five flows of 25 ms, and 1 % loss"),
+        )
+        for rtt in (25, 100, 200, 400, 600)
+    ),
+    Figure(
+        "fairness.jain",
+        "Three terrestrial and three satellite flows: Jain's index",
+        "1",
+        more_is_better=True,
+    ),
+    *_allocation(),
+    Figure(
+        "fairness.satellite-share",
+        "The same: the satellite flows' part of the goodput (fair: 50)",
+        "%",
+        more_is_better=True,
+    ),
+]

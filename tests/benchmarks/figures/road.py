@@ -1,0 +1,294 @@
+"""The figures of prediction: the roads ahead and the sky above them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.benchmarks.figures.figure import Figure
+
+
+def _road_ahead() -> Iterator[Figure]:
+    """Yield what prediction reaches on the roads of real maps: by map, by route, a second time."""
+    for name in ("andorra", "krems", "moscow"):
+        for way, how in (
+            ("map", "by the map alone"),
+            ("route", "with the route known"),
+            ("again", "the second time on the same way"),
+        ):
+            which = f"roads of {name.capitalize()}, {how}"
+            # What is asked of a known route is asked of a way that was driven before.
+            route = way != "map"
+            # Each with its target, and that of the 90th percentile.
+            for part, title, unit, target, target_p90 in (
+                (
+                    "error",
+                    "Entry time predicted 30 s ahead, not held up on the way",
+                    "s",
+                    1.0 if route else 1.5,
+                    4.0 if route else 6.0,
+                ),
+                ("error-held-up", "The same, held up by a light or a jam", "s", None, None),
+                ("exit", "Exit time predicted at the portal", "s", 3.0, 10.0),
+                (
+                    "entry-within",
+                    "Entries within the told 80 % interval, 30 s ahead",
+                    "%",
+                    80.0,
+                    None,
+                ),
+                (
+                    "exit-within",
+                    "Exits within the told 80 % interval, at the portal",
+                    "%",
+                    80.0,
+                    None,
+                ),
+                (
+                    "untold",
+                    "Entries that a perfect matcher would know and that are not told 10 s before",
+                    "%",
+                    1.0 if route else 2.0,
+                    None,
+                ),
+                (
+                    "false-certain",
+                    "Told at 0.9 or more 10 s before, and not come",
+                    "%",
+                    2.0 if route else 5.0,
+                    None,
+                ),
+                ("false", "Told at 0.5 or more 10 s before, and not come", "%", None, None),
+                (
+                    "unreliable",
+                    "Distance of the part that came from the confidence, mean over tenths",
+                    "1",
+                    0.05,
+                    None,
+                ),
+                (
+                    "cost",
+                    "One fix in, blockages out, judging and the route's matching included",
+                    "µs",
+                    None,
+                    None,
+                ),
+            ):
+                yield Figure(
+                    f"road-ahead.{name}.{way}.{part}",
+                    f"{title}, {which}",
+                    unit,
+                    target=target,
+                    target_p90=target_p90,
+                    more_is_better=part.endswith("-within"),
+                )
+        for way, how in (
+            ("free", "drives that nothing steers past a portal"),
+            ("fleet", "the same, with the turns of 300 other vehicles"),
+        ):
+            for part, title, unit, target in (
+                ("false-certain", "Told at 0.9 or more 10 s before, and not come", "%", 5.0),
+                ("false", "Told at 0.5 or more 10 s before, and not come", "%", None),
+                (
+                    "unreliable",
+                    "Distance of the part that came from the confidence, mean over tenths",
+                    "1",
+                    0.05,
+                ),
+                (
+                    "unreliable-by-chance",
+                    "The same, on average, of so many blockages that come as probably as was told",
+                    "1",
+                    None,
+                ),
+                (
+                    "miscalibrated",
+                    "Distance of the part of the drivers who come from the confidence, over tenths",
+                    "1",
+                    0.05,
+                ),
+            ):
+                yield Figure(
+                    f"road-ahead.{name}.{way}.{part}",
+                    f"{title}, roads of {name.capitalize()}, {how}",
+                    unit,
+                    target=target,
+                )
+        yield from _rush_hour(name)
+
+
+def _rush_hour(name: str) -> Iterator[Figure]:
+    """Yield how well times are predicted on a map in rush hour, with and without learned paces."""
+    for way, how in (
+        ("rush", "in rush hour, by the map alone"),
+        ("rush-learned", "in rush hour, with the paces of 300 other vehicles"),
+    ):
+        wanted = way == "rush-learned"
+        for part, title, unit, target, target_p90 in (
+            ("error", "Entry time predicted 30 s ahead, not held up on the way", "s", 1.5, 6.0),
+            ("exit", "Exit time predicted at the portal", "s", 3.0, 10.0),
+            ("entry-within", "Entries within the told 80 % interval, 30 s ahead", "%", 80.0, None),
+        ):
+            yield Figure(
+                f"road-ahead.{name}.{way}.{part}",
+                f"{title}, roads of {name.capitalize()}, {how}",
+                unit,
+                target=target if wanted else None,
+                target_p90=target_p90 if wanted else None,
+                more_is_better=part.endswith("-within"),
+            )
+
+
+def _matching() -> Iterator[Figure]:
+    """Yield which road a vehicle is matched to, beside Meili: by map."""
+    for name in ("andorra", "krems", "moscow"):
+        for part, title, unit, more in (
+            ("fixes", "Fixes matched to the road that was driven", "%", True),
+            ("junctions", "Junctions behind which the match is right after 3 s", "%", True),
+            ("cost", "Processor time of a fix", "µs", False),
+        ):
+            yield Figure(
+                f"matching.{name}.{part}",
+                f"{title}, roads of {name.capitalize()}",
+                unit,
+                more_is_better=more,
+            )
+
+
+def _road_ahead_lending() -> Iterator[Figure]:
+    """Yield what lending by predictions brings, beside lending by known times: by map."""
+    for name in ("andorra", "krems", "moscow"):
+        for part, title, unit, target, more in (
+            (
+                "vehicle",
+                "Bits of the vehicle, of those by known times, all drives",
+                "%",
+                97.0,
+                True,
+            ),
+            ("vehicle-each", "The same, drive by drive", "%", None, True),
+            ("others", "Bits of the others, of those by known times, all drives", "%", 99.0, True),
+            (
+                "gain",
+                "What the vehicle gains by lending, of its gain by known times",
+                "%",
+                None,
+                True,
+            ),
+            # Rounding leaves a bit.
+            ("debts", "Owed four minutes after the drive", "bit", 1.0, False),
+            ("plans", "Plans made in a drive", "1", None, False),
+        ):
+            yield Figure(
+                f"road-ahead.{name}.lending.{part}",
+                f"{title}, roads of {name.capitalize()}, lent for by predictions",
+                unit,
+                target=target,
+                more_is_better=more,
+            )
+
+
+ROAD = [
+    *(
+        figure
+        for drives, which in (
+            ("synthetic", "100 synthetic drives with their map"),
+            ("recorded", "the recorded drive, lines drawn from itself (timing only)"),
+        )
+        for figure in (
+            Figure(
+                f"prediction.{drives}.error",
+                f"Entry time predicted 30 s ahead against the last fix before the loss, {which}",
+                "s",
+                target=2.0,
+            ),
+            Figure(
+                f"prediction.{drives}.missed",
+                "The same: entries not predicted 10 s ahead",
+                "entries",
+                target=0.0,
+            ),
+            Figure(
+                f"prediction.{drives}.unseen",
+                "The same: entries not yet predicted 30 s ahead",
+                "%",
+            ),
+            Figure(
+                f"prediction.{drives}.false",
+                "The same: predictions held 10 s before their entry that no entry follows",
+                "%",
+                target=5.0,
+            ),
+            Figure(
+                f"prediction.{drives}.withdrawn",
+                "The same: predictions held 30 s before their entry and given up 10 s before",
+                "%",
+            ),
+            Figure(
+                f"prediction.{drives}.cost",
+                "The same: one fix in, blockages out, one core",
+                "µs",
+            ),
+        )
+    ),
+    *_matching(),
+    *_road_ahead(),
+    *_road_ahead_lending(),
+    Figure(
+        "sky.cost",
+        "Shadows of 100,000 buildings on 10,000 km of road, both directions, one core",
+        "s",
+        target=60.0,
+    ),
+    Figure(
+        "sky.precision",
+        "Places told as blocked that are, by rays from 100,000 places, all heights known",
+        "%",
+        target=95.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "sky.recall",
+        "The same: blocked places that are told as such",
+        "%",
+        target=95.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "sky.told-worst",
+        "Half of inner Moscow's known heights hidden: probability told against part blocked, "
+        "the tenth that is furthest off",
+        "1",
+        target=0.05,
+    ),
+    Figure("sky.told-mean", "The same, the mean of all tenths by metres", "1"),
+    *(
+        Figure(
+            f"moving-vehicles.{name}.{part}",
+            f"{title}, map of {which}",
+            unit,
+            target=target,
+            more_is_better=part == "vehicles",
+        )
+        for name, which in (("town", "a dense town"), ("country", "100,000 roads"))
+        for part, title, unit, target in (
+            (
+                "processor",
+                "Processors taken by the control service for 2,000 vehicles that move at 1 Hz",
+                "1",
+                1.0,
+            ),
+            (
+                "vehicles",
+                "Moving vehicles that one processor would serve",
+                "1",
+                2_000.0,
+            ),
+            (
+                "delay",
+                "From a fix to what is predicted by it, 99th percentile",
+                "s",
+                1.0,
+            ),
+        )
+    ),
+]
