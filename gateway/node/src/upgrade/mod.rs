@@ -20,4 +20,4 @@ pub use early_sessions::EarlySessions;
 pub use hand_over::{HandOver, Parts, Upgrade, at_signals};
 pub use launcher::Launcher;
 pub use sockets::Sockets;
-pub use take_over::{Predecessor, TakeOverError, lead};
+pub use take_over::{Connections, Predecessor, TakeOverError, lead};
