@@ -9,7 +9,7 @@ use crate::base::BaseRtt;
 use crate::history::{History, OTHER_BITS, REPEATED_BITS, SENT_BITS};
 use crate::probe::{Probing, Trip};
 use crate::told::Told;
-use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, View, excess, noticed};
+use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, TOO_MUCH, View, excess, noticed};
 use crate::{Reading, Reason, WayThere};
 
 /// Arrivals are counted over so much, and over as many packets at least.
@@ -31,8 +31,6 @@ const SHIFTED_BY: f64 = 1.25;
 /// One that has stood for a round trip, and at least so long, tells the same by
 /// itself: the excess is too small to be seen growing.
 const LEAST_STANDING: Duration = Duration::from_millis(200);
-/// After a drain, an estimate that is too high by this part of it shows.
-const TOO_MUCH: f64 = 0.05;
 /// What was sent a round trip ago is looked at in so many steps, since that is not known
 /// well.
 const ECHO_STEPS: u32 = 16;
@@ -290,7 +288,7 @@ impl Estimator {
         self.access = self.access.min(base + MOST_FRAMES);
         let flight = reading.in_flight_bits;
         self.find_first(now, base, flight, way_back, steady);
-        let window = self.window(now);
+        let window = self.window(now, steady);
         let Some(mut view) = self.view(now, base + self.access, window, reading.allowed_bps) else {
             return;
         };
@@ -377,13 +375,14 @@ impl Estimator {
     }
 
     /// Over how long arrivals are counted at present.
-    fn window(&self, now: Instant) -> Duration {
+    fn window(&self, now: Instant, steady: bool) -> Duration {
         let base = self.base.get().unwrap_or_default();
         let by_rtt = (base / 4).clamp(LEAST_WINDOW, MOST_WINDOW);
         let rate = self.capacity.unwrap_or(f64::INFINITY).max(LEAST_CAPACITY);
         let by_packets = Duration::from_secs_f64(WINDOW_BITS / rate);
         let recent = now.checked_sub(Duration::from_secs(1)).unwrap_or(now);
-        let by_bunches = WINDOW_BUNCHES * self.history.longest_gap(recent);
+        let gap = self.history.longest_gap(recent, steady.then_some(base));
+        let by_bunches = WINDOW_BUNCHES * gap;
         by_rtt
             .max(by_packets)
             .max(by_bunches.min(2 * MOST_WINDOW))
@@ -401,7 +400,8 @@ impl Estimator {
         let (arrivals, since) = self.history.arrivals(now, window)?;
         let least_rtt = self.history.least_rtt(now.checked_sub(window)?);
         let last_sent = least_rtt.unwrap_or(base);
-        let first_sent = last_sent + window;
+        // Where nothing came for a while, arrivals are counted from before that on.
+        let first_sent = last_sent + window.max(now.saturating_duration_since(since));
         if !self.history.reaches(now.checked_sub(first_sent)?) {
             return None;
         }
@@ -411,6 +411,8 @@ impl Estimator {
             window,
             other,
             carried: arrivals / (1.0 - self.loss) + other,
+            allowed_bps,
+            sent: self.sent(now, first_sent, last_sent),
             backlogged: self.filled(now, first_sent, last_sent, allowed_bps),
             steady: true,
             told: None,
@@ -425,13 +427,21 @@ impl Estimator {
     /// Whether there was a backlog from so long ago to so long ago, and as much was sent
     /// as was allowed.
     fn filled(&self, now: Instant, from: Duration, to: Duration, allowed_bps: Option<u64>) -> bool {
+        let sent = self.sent(now, from, to);
         let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
             return false;
         };
-        let sent = self.history.rate(SENT_BITS, from, to) + self.history.rate(OTHER_BITS, from, to);
         allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64)
             && self.history.reaches(from)
             && self.history.backlogged(from, to)
+    }
+
+    /// How fast was sent from so long ago to so long ago, bit/s.
+    fn sent(&self, now: Instant, from: Duration, to: Duration) -> f64 {
+        let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
+            return 0.0;
+        };
+        self.history.rate(SENT_BITS, from, to) + self.history.rate(OTHER_BITS, from, to)
     }
 
     /// Beside a queue on the way back: what the link carries goes back to how fast
@@ -455,6 +465,7 @@ impl Estimator {
         let sent = self.history.rate(SENT_BITS, from, to) + self.history.rate(OTHER_BITS, from, to);
         let before = self.history.told_at(told_from).unwrap_or(told.late);
         let grown = told.late.as_secs_f64() - before.as_secs_f64();
+        view.sent = sent;
         view.carried = sent / (1.0 + grown / span.as_secs_f64()).max(0.5);
         view.carried = view.carried.min(self.most_arrived(now, view));
         view.backlogged = allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64)
@@ -507,7 +518,7 @@ impl Estimator {
             return;
         }
         let grows = self.history.rtt_grows(now, now - view.window, GROWS);
-        if grows && view.latest > view.base + view.noticed {
+        if grows && view.latest > view.base + view.noticed && view.falls_short() {
             self.lower(now, view, view.carried);
             return;
         }
@@ -518,9 +529,18 @@ impl Estimator {
         });
         if stands && view.told.is_some() {
             self.lower(now, view, view.carried);
-        } else if stands && let Some((arrivals, _)) = self.history.arrivals(now, standing) {
-            let carried = arrivals / (1.0 - self.loss) + view.other;
-            self.lower(now, view, carried);
+        } else if stands && let Some((arrivals, since)) = self.history.arrivals(now, standing) {
+            // What arrived while little was sent says nothing of the link.
+            let latest = view.base + view.queue;
+            let first = latest + now.saturating_duration_since(since);
+            let standing = View {
+                sent: self.sent(now, first, latest),
+                carried: arrivals / (1.0 - self.loss) + view.other,
+                ..*view
+            };
+            if self.filled(now, first, latest, view.allowed_bps) && standing.falls_short() {
+                self.lower(now, view, standing.carried);
+            }
         }
     }
 
@@ -595,9 +615,12 @@ impl Estimator {
                     self.probing.look_for(now, self.before / capacity - 1.0);
                 }
             }
-        } else {
+        } else if !view.steady || view.backlogged && view.falls_short() {
             self.unmoved = 0;
             self.lower(now, view, view.carried);
+        } else {
+            // Too little is sent at present to show what the link carries.
+            self.end_drain(now, view);
         }
     }
 
@@ -679,7 +702,9 @@ impl Estimator {
                 told_later: view.told.map(|told| 2 * told.each + view.way_back),
             };
             let recent = now.checked_sub(Duration::from_secs(1)).unwrap_or(now);
-            let bunch = self.history.longest_gap(recent);
+            let bunch = self
+                .history
+                .longest_gap(recent, view.steady.then_some(view.base));
             if !view.steady {
                 self.probing.flatten();
             }

@@ -266,8 +266,9 @@ impl History {
         second - first > least && last - second > least
     }
 
-    /// The longest time without an arrival since `since`.
-    pub fn longest_gap(&self, since: Instant) -> Duration {
+    /// The longest time without an arrival since `since`. On a way of a known round trip
+    /// only times count in whose first half something had been sent that should have come.
+    pub fn longest_gap(&self, since: Instant, rtt: Option<Duration>) -> Duration {
         let arrivals = self
             .points
             .iter()
@@ -276,11 +277,23 @@ impl History {
         let mut before: Option<Instant> = None;
         let mut longest = Duration::ZERO;
         for at in arrivals {
-            if let Some(before) = before.replace(at) {
-                longest = longest.max(at - before);
+            let Some(before) = before.replace(at) else {
+                continue;
+            };
+            let gap = at - before;
+            let counts = |rtt: Duration| self.was_sent_for(before, gap / 2, rtt);
+            if gap > longest && rtt.is_none_or(counts) {
+                longest = gap;
             }
         }
         longest
+    }
+
+    /// Whether anything was sent that should have come in so long from a time on.
+    fn was_sent_for(&self, from: Instant, span: Duration, rtt: Duration) -> bool {
+        from.checked_sub(rtt).is_some_and(|sent| {
+            self.total_at(SENT_BITS, sent + span) > self.total_at(SENT_BITS, sent)
+        })
     }
 }
 
@@ -315,7 +328,10 @@ mod tests {
             }
         }
         let now = start + 1980 * MS;
-        assert_eq!(history.longest_gap(start + 1000 * MS), 100 * MS);
+        assert_eq!(
+            history.longest_gap(start + 1000 * MS, Some(20 * MS)),
+            100 * MS
+        );
         // Then nothing comes any more.
         let later = now + 400 * MS;
         history.push(later, delivered(19 * 100_000), false, HORIZON);

@@ -184,8 +184,9 @@ impl Probing {
         };
     }
 
-    /// Nothing was learned, since too little was sent.
+    /// Nothing was learned, since too little was sent: less is enough for a smaller one.
     pub fn inconclusive(&mut self, now: Instant) {
+        self.gain = (self.gain / 2.0).max(FIRST_GAIN.min(self.gain));
         self.current = None;
         self.next_at = Some(now);
     }

@@ -22,6 +22,13 @@ pub(crate) const SLACK: Duration = Duration::from_millis(5);
 /// And so many bits at any rate.
 pub(crate) const SOME_PACKETS: f64 = 4.0 * 12_000.0;
 
+/// After a drain, an estimate that is too high by this part of it shows.
+pub(crate) const TOO_MUCH: f64 = 0.05;
+
+/// Where less was sent than this part of what was allowed, what arrives may be all that
+/// was sent.
+const NEARLY_ALL: f64 = 0.9;
+
 /// No estimate is below this, bit/s: less cannot carry what measures it.
 pub(crate) const LEAST_CAPACITY: f64 = 8_000.0;
 
@@ -34,6 +41,10 @@ pub(crate) struct View {
     pub other: f64,
     /// What the link carries, if it carries as much as it can, bit/s.
     pub carried: f64,
+    /// What may be sent, bit/s; `None` is unlimited.
+    pub allowed_bps: Option<u64>,
+    /// How fast was sent what arrives in the window, bit/s.
+    pub sent: f64,
     /// Whether as much was sent as was allowed when that was sent which arrives
     /// in the window.
     pub backlogged: bool,
@@ -51,6 +62,15 @@ pub(crate) struct View {
     pub queue: Duration,
     /// Whether one is known.
     pub heard: bool,
+}
+
+impl View {
+    /// Whether the link has carried less than was sent, or was sent as much as was allowed:
+    /// else what arrived does not show what it carries.
+    pub fn falls_short(&self) -> bool {
+        let all = |bps: u64| self.sent >= NEARLY_ALL * bps as f64;
+        self.allowed_bps.is_none_or(all) || self.carried < self.sent * (1.0 - TOO_MUCH)
+    }
 }
 
 /// From when on a queue is noticed.

@@ -121,7 +121,8 @@ impl Estimator {
         let Some(from) = self.history.reading_at(probe.began + way) else {
             return 0.0;
         };
-        if self.history.longest_gap(from) > length / BUNCHES_PER_PROBE {
+        let gap = self.history.longest_gap(from, Some(view.base));
+        if gap > length / BUNCHES_PER_PROBE {
             return 0.0;
         }
         let shift = |at: Instant| at.checked_sub(way).unwrap_or(at);

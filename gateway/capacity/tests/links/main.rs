@@ -4,6 +4,7 @@ mod acks;
 mod beacons;
 mod course;
 mod demand;
+mod intermittent;
 mod model;
 mod on_demand;
 mod random;

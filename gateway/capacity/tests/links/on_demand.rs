@@ -41,18 +41,26 @@ fn takes(course: &Course, from_s: f64, bits: f64) -> f64 {
 /// queue to be drained: the less waits, the less is granted.
 #[test]
 fn an_upload_on_demand_has_what_the_link_carries() {
-    for (rate, rtt_s) in [(2e6, RTT_S), (1e6, RTT_S), (10e6, RTT_S), (2e6, 0.3)] {
-        let course = run(&on_demand(rate, rtt_s), &nothing_told(), 90.0, EACH_MS);
-        let name = format!("on demand, {rate}, {rtt_s} s");
-        show(&name, &course, 15.0, 90.0);
-        let took_s = takes(&course, BEGINS_S, UPLOAD_BITS * rate / 2e6);
-        let part = UPLOAD_BITS / 2e6 / took_s;
-        println!("  the first upload: {took_s:.1} s, {part:.3}");
-        assert!(part > if rate == 2e6 { 0.88 } else { 0.8 });
-        assert!(course.used(15.0, 90.0) > 0.93);
-        // What waits for a grant, and three frames.
-        assert!(course.queue(0.95, 15.0, 90.0) < rtt_s + 0.3);
+    let (mut count, mut sum) = (0.0, 0.0);
+    for rtt_s in [0.3, RTT_S, 0.65] {
+        for rate in [1e6, 2e6, 5e6, 10e6] {
+            let course = run(&on_demand(rate, rtt_s), &nothing_told(), 90.0, EACH_MS);
+            let name = format!("on demand, {rate}, {rtt_s} s");
+            show(&name, &course, 15.0, 90.0);
+            let took_s = takes(&course, BEGINS_S, UPLOAD_BITS * rate / 2e6);
+            let part = UPLOAD_BITS / 2e6 / took_s;
+            println!("  the first upload: {took_s:.1} s, {part:.3}");
+            let asked = rate == 2e6 && rtt_s == RTT_S;
+            assert!(part > if asked { 0.88 } else { 0.75 });
+            assert!(course.used(15.0, 90.0) > 0.9);
+            // What waits for a grant, and three frames.
+            assert!(course.queue(0.95, 15.0, 90.0) < rtt_s + 0.3);
+            count += 1.0;
+            sum += part;
+        }
     }
+    println!("first uploads in the mean {:.3}", sum / count);
+    assert!(sum / count > 0.87);
 }
 
 /// Little that is sent between two uploads does not wait.
