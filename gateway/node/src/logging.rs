@@ -1,6 +1,7 @@
 //! Structured logs on standard error.
 
 mod excerpt;
+mod one_line;
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use tracing_subscriber::reload::Error;
 use crate::config::{LogConfig, LogFormat};
 
 pub use excerpt::Excerpt;
+use one_line::OneLine;
 
 /// The log of the process.
 pub struct Log {
@@ -50,7 +52,7 @@ pub fn start(config: &LogConfig) -> Result<Log, ParseError> {
     let excerpt = Arc::new(Excerpt::default());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(&config.level)?)
-        .with_writer(std::io::stderr.and(excerpt.clone()))
+        .with_writer(OneLine(std::io::stderr.and(excerpt.clone())))
         // By a print on standard error, which panics if nobody reads it.
         .log_internal_errors(false);
     let level = Level(match config.format {
