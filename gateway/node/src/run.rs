@@ -418,6 +418,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let renewal = Renewal::of(&config, &time).map_err(RunError::Enrolment)?;
     tasks.extend(renewal.map(|renewal| background(renewal.follow())));
     tasks.push(background(time.clone().save_regularly()));
+    tasks.push(background(log.limits.tell()));
     tasks.push(background(
         known_links.clone().save_regularly(shell.clone()),
     ));
