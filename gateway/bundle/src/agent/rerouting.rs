@@ -112,11 +112,12 @@ impl Agent {
         );
         let (since, expires) = (stored.since, stored.expires);
         let (before, number) = (stored.neighbour, stored.number);
-        let bytes = stored.counted_bytes();
+        let (class, bytes) = (stored.class, stored.counted_bytes());
         // Even if there is no room for it.
         let room = self.usage.reserve_anyway(via, bytes);
         self.usage.keep(via, room);
         self.free(before, bytes);
+        self.unseal(before, class, id);
         if !waits {
             self.halt(id);
             self.expiries.insert(since, expires, id);

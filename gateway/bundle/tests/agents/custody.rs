@@ -141,6 +141,43 @@ fn what_was_not_confirmed_before_the_end_of_the_process_is_delivered_again() {
     assert_eq!(net.delivered(1), [&b"data"[..]]);
 }
 
+/// Has a neighbour refuse all signals that wait for it.
+fn refuse_signals(net: &mut Net, at: usize, by: u64) {
+    let by = NeighbourId(by);
+    while let Some(offer) = net.agents[at].next_for(net.now, by, Class::SIGNALLING, u64::MAX) {
+        net.finish(at, &offer, Outcome::Refused(Refusal::NoResources));
+    }
+}
+
+#[test]
+fn a_neighbour_that_refuses_all_signals_costs_a_bounded_memory() {
+    let mut net = pair();
+    for _ in 0..1_000 {
+        net.send(0, 2, b"data").unwrap();
+        net.carry(0, 1);
+        net.delivered(1);
+        net.pass(Duration::from_millis(100));
+        refuse_signals(&mut net, 1, 1);
+    }
+    let mut bundles = 0;
+    net.agents[1].footprint(&mut |name, count| {
+        bundles += if name == "bundles" { count } else { 0 };
+    });
+    assert!((100..=256).contains(&bundles), "{bundles}");
+    // Once it takes them it hears of all.
+    let mut released = 0;
+    for _ in 0..20 {
+        net.pass(Duration::from_secs(600));
+        while let Some(offer) = net.offer(0, 2) {
+            net.arrive(1, 1, &offer);
+            net.finish(0, &offer, Outcome::Acknowledged);
+        }
+        net.signal(1, 0);
+        released += net.released(0).len();
+    }
+    assert_eq!(released, 1_000);
+}
+
 #[test]
 fn one_signal_covers_a_thousand_bundles() {
     let mut net = pair();
