@@ -57,7 +57,9 @@ impl Agent {
         for (id, neighbour) in &mut self.neighbours {
             neighbour.routed = routed.contains(id);
             if !neighbour.routed {
-                neighbour.signals.clear();
+                for to in neighbour.signals.drain(..) {
+                    self.signals.forget(&to);
+                }
             }
         }
         self.reroute_all(now);

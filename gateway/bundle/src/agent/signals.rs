@@ -261,12 +261,22 @@ impl Signals {
         let more = gathered.ranges > 0;
         if let Some(of_neighbour) = self.neighbours.get_mut(&to.way.from) {
             of_neighbour.ranges -= taken;
-            of_neighbour.custodians -= usize::from(!more);
         }
         if !more {
-            self.gathered.remove(to);
+            self.forget(to);
         }
         (dispositions, more)
+    }
+
+    /// Forgets what was gathered for a signal whose time had come.
+    pub fn forget(&mut self, to: &SignalTo) {
+        let Some(gathered) = self.gathered.remove(to) else {
+            return;
+        };
+        if let Some(of_neighbour) = self.neighbours.get_mut(&to.way.from) {
+            of_neighbour.ranges -= gathered.ranges;
+            of_neighbour.custodians -= 1;
+        }
     }
 }
 

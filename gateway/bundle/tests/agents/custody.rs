@@ -6,7 +6,8 @@ use crate::net::{BULK, Net, SERVICE, node, payload};
 use bytes::Bytes;
 use underpass_bundle::wire::{CodePoints, CustodyDialect, ipn};
 use underpass_bundle::{
-    Agent, CustodyTimer, Event, Forgery, NeighbourId, Reject, ReportRequest, Route, Send, SendError,
+    Agent, CustodyTimer, Event, Forgery, NeighbourId, Reject, Relaying, ReportRequest, Route, Send,
+    SendError,
 };
 use underpass_cla::{Class, Outcome, Refusal};
 
@@ -139,6 +140,33 @@ fn what_was_not_confirmed_before_the_end_of_the_process_is_delivered_again() {
     let again = net.offer(0, 2).unwrap();
     net.arrive(1, 1, &again);
     assert_eq!(net.delivered(1), [&b"data"[..]]);
+}
+
+#[test]
+fn a_neighbour_that_was_removed_and_is_there_again_gets_signals() {
+    let mut net = pair();
+    let first = net.send(0, 2, b"first").unwrap();
+    net.carry(0, 1);
+    // The signal's time comes, and nobody takes it.
+    net.pass(Duration::from_millis(100));
+    let route = Route {
+        nodes: 1..=1,
+        neighbour: NeighbourId(1),
+        take_custody: true,
+    };
+    for routes in [vec![], vec![route]] {
+        let now = net.now;
+        net.agents[1].set_routes(now, routes, Relaying::All);
+    }
+    let second = net.send(0, 2, b"second").unwrap();
+    net.carry(0, 1);
+    net.signal(1, 0);
+    assert_eq!(net.released(0), [second]);
+    // The other one is asked for again.
+    net.pass(CustodyTimer::default().initial);
+    net.carry(0, 1);
+    net.signal(1, 0);
+    assert_eq!(net.released(0), [first]);
 }
 
 /// Has a neighbour refuse all signals that wait for it.
