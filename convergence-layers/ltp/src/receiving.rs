@@ -42,6 +42,8 @@ pub(crate) struct Receiving {
     green: RangeSet<u64>,
     red_end: Option<u64>,
     block_end: Option<u64>,
+    /// Claims of all reports so far.
+    pub(crate) claims: usize,
     /// Reports by their serial numbers.
     pub(crate) issued: BTreeMap<u64, Issued>,
     /// The reports that answer each checkpoint.
@@ -67,6 +69,7 @@ impl Receiving {
             green: RangeSet::new(),
             red_end: None,
             block_end: None,
+            claims: 0,
             issued: BTreeMap::new(),
             answered: BTreeMap::new(),
             next_report: first_report,
@@ -127,15 +130,18 @@ impl Receiving {
         self.store.put(data.offset, data.bytes);
     }
 
+    /// Runs of bytes that are here.
+    pub(crate) fn runs(&self) -> usize {
+        self.red.len() + self.green.len()
+    }
+
     /// Whether so many gaps are there that a segment may add no other.
     pub(crate) fn is_full_of_gaps(&self, data: &Data<'_>, gaps: usize) -> bool {
         let runs = if data.red { &self.red } else { &self.green };
         let end = data.offset + data.bytes.len() as u64;
-        // Looked for only where it matters.
-        runs.len() >= gaps
-            && !runs
-                .iter()
-                .any(|run| run.start <= end && data.offset <= run.end)
+        // With what it touches it makes one run.
+        let around = data.offset.saturating_sub(1)..end.saturating_add(1);
+        runs.len() >= gaps && runs.overlapping(&around).next().is_none()
     }
 
     /// Whether the whole block is here and the client does not know yet: its
@@ -185,12 +191,13 @@ impl Receiving {
     }
 
     /// A checkpoint has come, which ends at `end`: the reports to be sent, or
-    /// none if it has too many (RFC 5326, 6.11). What the client has not taken
-    /// yet is not reported as complete.
+    /// none if it has too many (RFC 5326, 6.11), or all blocks together have
+    /// (`full`). What the client has not taken yet is not reported as complete.
     pub(crate) fn answer(
         &mut self,
         checkpoint: Checkpoint,
         end: u64,
+        full: bool,
         config: &Config,
     ) -> Option<Vec<u64>> {
         if let Some(serials) = self.answered.get(&checkpoint.serial) {
@@ -207,7 +214,8 @@ impl Receiving {
             }
             return Some(Vec::new());
         }
-        if self.answered.len() >= config.reports || self.issued.len() >= config.reports {
+        let many = self.answered.len() >= config.reports || self.issued.len() >= config.reports;
+        if many || full {
             return None;
         }
         // A second report begins where the first did that it follows.
@@ -252,6 +260,7 @@ impl Receiving {
                 tries: 0,
                 due: None,
             };
+            self.claims += part.len();
             self.issued.insert(serial, issued);
             serials.push(serial);
             from = until;

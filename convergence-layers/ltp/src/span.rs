@@ -30,6 +30,11 @@ const ANSWERS: usize = 4_096;
 /// Gaps that wait to be filled, over all blocks under way.
 const GAPS_WAITING: usize = 65_536;
 
+/// Runs of bytes that are here, and claims of the reports on them, over all
+/// blocks from the peer: what a block may have of them is for one that is long.
+const RUNS_KEPT: usize = 1 << 17;
+const CLAIMS_KEPT: usize = 1 << 17;
+
 /// Where sessions' first serial numbers are drawn from (CCSDS 734.1-B-1, 3.5.2).
 const FIRST_SERIALS: u64 = (1 << 14) - 1;
 
@@ -139,6 +144,8 @@ pub struct Span {
     fresh: VecDeque<u64>,
     fresh_bytes: u64,
     gaps_waiting: usize,
+    runs: usize,
+    claims: usize,
     receive_bytes: usize,
     dues: BTreeSet<(Duration, Due)>,
     events: VecDeque<Event>,
@@ -177,6 +184,8 @@ impl Span {
             fresh: VecDeque::new(),
             fresh_bytes: 0,
             gaps_waiting: 0,
+            runs: 0,
+            claims: 0,
             receive_bytes: 0,
             dues: BTreeSet::new(),
             events: VecDeque::new(),
@@ -374,6 +383,8 @@ impl Span {
     fn end_receiving(&mut self, number: u64) -> Option<Receiving> {
         let ended = self.receiving.remove(&number)?;
         self.receive_bytes -= ended.store.cost_bytes();
+        self.runs -= ended.runs();
+        self.claims -= ended.claims;
         for (serial, due) in ended.dues() {
             self.dues.remove(&(due, Due::Report { number, serial }));
         }

@@ -30,6 +30,9 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 const SAVE_CLOCK_AFTER: Duration = Duration::from_secs(60);
 /// Status reports that wait for one client; more are dropped.
 const WAITING_REPORTS: usize = 256;
+/// Status reports that wait for the thread, as while its disk is full; more are
+/// dropped, since anybody may send them.
+const UNREAD_REPORTS: usize = 4096;
 
 /// Tells that what came with a ticket is safe.
 pub type Confirm = Box<dyn Fn(u64) + Send>;
@@ -137,6 +140,8 @@ pub struct Service {
 struct Shared {
     /// Bundles that have come and are not confirmed.
     unconfirmed: AtomicUsize,
+    /// Status reports that wait for the thread.
+    unread_reports: AtomicUsize,
     next_client: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -176,6 +181,7 @@ impl Service {
         let (sender, receiver) = calls::channel();
         let shared = Arc::new(Shared {
             unconfirmed: AtomicUsize::new(0),
+            unread_reports: AtomicUsize::new(0),
             next_client: AtomicU64::new(0),
             thread: Mutex::default(),
         });
@@ -210,6 +216,12 @@ impl Service {
 
     /// A status report has come.
     pub fn report(&self, report: Report) {
+        let unread = &self.shared.unread_reports;
+        if unread.fetch_add(1, Ordering::AcqRel) >= UNREAD_REPORTS {
+            unread.fetch_sub(1, Ordering::AcqRel);
+            tracing::debug!("too many status reports wait for the applications");
+            return;
+        }
         self.call(Call::Report(report));
     }
 
@@ -354,7 +366,10 @@ impl Worker {
     fn take(&mut self, call: Call) {
         match call {
             Call::Arrived(delivery) => self.unstored.push(delivery),
-            Call::Report(report) => self.pass_report(report),
+            Call::Report(report) => {
+                self.shared.unread_reports.fetch_sub(1, Ordering::AcqRel);
+                self.pass_report(report);
+            }
             Call::Connect(client, outlets) => {
                 self.desk.connect(client);
                 self.outlets.insert(client, outlets);

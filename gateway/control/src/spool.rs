@@ -63,7 +63,8 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Opens or makes the database; also the ids and bytes of what it holds.
+    /// Opens or makes the database; also the ids of what it holds, with node and
+    /// bytes of each.
     /// `made_ms` of entries counts from `origin`. `done` is called on the
     /// spool's thread.
     ///
@@ -73,7 +74,7 @@ impl Spool {
         path: &Path,
         origin: Instant,
         done: impl Fn(Done) + Send + 'static,
-    ) -> Result<(Spool, Vec<(u64, u64)>), SpoolError> {
+    ) -> Result<(Spool, Vec<(u64, u64, u64)>), SpoolError> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
@@ -124,10 +125,13 @@ impl Spool {
     }
 }
 
-fn left(connection: &Connection) -> Result<Vec<(u64, u64)>, SpoolError> {
-    let sizes = "SELECT id, length(CAST(report AS BLOB)) FROM report";
+fn left(connection: &Connection) -> Result<Vec<(u64, u64, u64)>, SpoolError> {
+    let sizes = "SELECT id, node, length(CAST(report AS BLOB)) FROM report";
     let mut statement = connection.prepare(sizes)?;
-    let rows = statement.query_map([], |row| Ok((number(row.get(0)?), number(row.get(1)?))))?;
+    let rows = statement.query_map([], |row| {
+        let column = |place: usize| row.get(place).map(number);
+        Ok((column(0)?, column(1)?, column(2)?))
+    })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -229,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    fn open(path: &Path, origin: Instant) -> (Spool, Vec<(u64, u64)>, Receiver<Done>) {
+    fn open(path: &Path, origin: Instant) -> (Spool, Vec<(u64, u64, u64)>, Receiver<Done>) {
         let (done, seen) = mpsc::channel();
         let (spool, left) = Spool::open(path, origin, move |what| {
             let _ = done.send(what);
@@ -259,7 +263,7 @@ mod tests {
         spool.forget(vec![1]);
         spool.close();
         let (spool, left, seen) = open(&path, start);
-        assert_eq!(left, [(2, 22), (3, 22)]);
+        assert_eq!(left, [(2, 10, 22), (3, 10, 22)]);
         spool.load(vec![2, 9]);
         let Done::Loaded(Ok(entries)) = seen.recv().unwrap() else {
             panic!("not loaded");

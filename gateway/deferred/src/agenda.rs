@@ -3,14 +3,52 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
 
 use underpass_work::{count, each};
 
 use crate::node::Limits;
 
-/// What an item wants, as far as others have to know.
+/// Whose an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Party {
+    /// A node.
+    Peer(u64),
+    /// A client of this node: an IPv4 address, or the /64 of an IPv6 address,
+    /// which is one customer's (RFC 6177).
+    Client(IpAddr),
+}
+
+impl Party {
+    /// The client at an address.
+    pub fn client(address: IpAddr) -> Party {
+        Party::Client(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() >> 64 << 64;
+                Ipv6Addr::from_bits(network).into()
+            }
+            four => four,
+        })
+    }
+}
+
+/// What a party has here; bytes that are yet to come count as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub items: usize,
+    pub request_bytes: u64,
+    pub response_bytes: u64,
+}
+
+/// What an item wants, as far as others have to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wants {
+    /// Whose it is.
+    pub party: Party,
+    /// Bytes of its request, while that is kept.
+    pub request_bytes: u64,
+    /// Bytes of its response, while that is kept.
+    pub response_bytes: u64,
     /// The node at the other end.
     pub peer: u64,
     /// Its place in the order in which items came.
@@ -29,6 +67,26 @@ pub(crate) struct Wants {
     pub awaited_bytes: u64,
     /// When time changes something, ms.
     pub due_ms: Option<u64>,
+}
+
+impl Wants {
+    /// It keeps these bytes of a request, and there is nothing to do for it.
+    pub fn nothing(party: Party, request_bytes: u64) -> Wants {
+        Wants {
+            party,
+            request_bytes,
+            response_bytes: 0,
+            peer: 0,
+            number: 0,
+            sends: false,
+            has_word: false,
+            says: false,
+            waits: false,
+            running: false,
+            awaited_bytes: 0,
+            due_ms: None,
+        }
+    }
 }
 
 /// What is kept in an [`Agenda`].
@@ -76,6 +134,8 @@ pub(crate) struct Agenda<K, T> {
     running: HashMap<u64, usize>,
     due: BTreeSet<(u64, K)>,
     awaited_bytes: u64,
+    held: HashMap<Party, Held>,
+    request_bytes: u64,
 }
 
 impl<K: Copy + Ord + Hash, T: Item> Agenda<K, T> {
@@ -93,6 +153,8 @@ impl<K: Copy + Ord + Hash, T: Item> Agenda<K, T> {
             running: HashMap::new(),
             due: BTreeSet::new(),
             awaited_bytes: 0,
+            held: HashMap::new(),
+            request_bytes: 0,
         }
     }
 
@@ -168,15 +230,27 @@ impl<K: Copy + Ord + Hash, T: Item> Agenda<K, T> {
             };
         }
         let running = self.running.entry(wants.peer).or_default();
+        let held = self.held.entry(wants.party).or_default();
         if is_in {
             *running += usize::from(wants.running);
             self.awaited_bytes += wants.awaited_bytes;
+            self.request_bytes += wants.request_bytes;
+            held.items += 1;
+            held.request_bytes += wants.request_bytes;
+            held.response_bytes += wants.response_bytes;
         } else {
             *running -= usize::from(wants.running);
             self.awaited_bytes -= wants.awaited_bytes;
+            self.request_bytes -= wants.request_bytes;
+            held.items -= 1;
+            held.request_bytes -= wants.request_bytes;
+            held.response_bytes -= wants.response_bytes;
         }
         if *running == 0 {
             self.running.remove(&wants.peer);
+        }
+        if held.items == 0 {
+            self.held.remove(&wants.party);
         }
     }
 
@@ -219,6 +293,16 @@ impl<K: Copy + Ord + Hash, T: Item> Agenda<K, T> {
     /// Bytes of objects that have begun to come and are not here.
     pub fn awaited_bytes(&self) -> u64 {
         self.awaited_bytes
+    }
+
+    /// What a party has of all this.
+    pub fn held(&self, party: Party) -> Held {
+        self.held.get(&party).copied().unwrap_or_default()
+    }
+
+    /// Bytes of all requests that are kept.
+    pub fn request_bytes(&self) -> u64 {
+        self.request_bytes
     }
 
     /// The items whose time has come.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::agenda::Agenda;
+use crate::agenda::{Agenda, Party};
 use crate::dispatch::{Dispatched, Job, JobKey, Shares};
 use crate::id::Id;
 use crate::object::{MAX_PART_BYTES, MIN_PART_BYTES};
@@ -29,7 +29,8 @@ pub struct Limits {
     pub request_bytes: u64,
     /// Largest response, head included, bytes.
     pub response_bytes: u64,
-    /// Bytes kept in all; requests are taken up to half of it.
+    /// Bytes kept in all; requests are taken up to half of it. Of either each
+    /// peer, and each client, has no more than it leaves to others.
     pub quota_bytes: u64,
     /// Requests known at once, on each side. For the dispatching side it is a
     /// pool beyond what each peer is guaranteed.
@@ -139,6 +140,14 @@ pub struct Figures {
     pub quota_bytes: u64,
 }
 
+/// Whether a party that has `own` bytes of `all` may have `bytes` more. Beyond
+/// what is guaranteed it takes no more than it leaves free (the dynamic
+/// threshold of Choudhury and Hahne, 1998).
+fn has_share(own: u64, all: u64, bytes: u64, guaranteed: u64, quota: u64) -> bool {
+    let beyond = own.saturating_add(bytes).saturating_sub(guaranteed);
+    all.saturating_add(bytes).saturating_add(beyond) <= quota
+}
+
 /// Acknowledgements that are due, by peer, request and kind.
 type Acks = BTreeMap<(u64, Key, Of), (Side, u8, u32)>;
 
@@ -152,7 +161,7 @@ pub struct Node<S> {
     pub(crate) order: BTreeMap<u64, Id>,
     pub(crate) next_number: u64,
     /// Requests that are just coming in.
-    pub(crate) uploads: HashMap<Id, Upload>,
+    pub(crate) uploads: Agenda<Id, Upload>,
     /// Peers' requests.
     pub(crate) jobs: Agenda<JobKey, Job>,
     pub(crate) shares: Shares,
@@ -175,7 +184,7 @@ impl<S: Store> Node<S> {
             entries: Agenda::new(),
             order: BTreeMap::new(),
             next_number: 0,
-            uploads: HashMap::new(),
+            uploads: Agenda::new(),
             jobs: Agenda::new(),
             shares: Shares::default(),
             acks: BTreeMap::new(),
@@ -373,14 +382,53 @@ impl<S: Store> Node<S> {
         self.pauses.contains_key(&peer)
     }
 
-    /// Whether so many bytes more of requests may be kept.
-    pub(crate) fn request_room(&self, bytes: u64) -> bool {
-        self.store.bytes().saturating_add(bytes) <= self.limits.quota_bytes / 2
+    /// Has the figures of all items follow what has changed.
+    pub(crate) fn refresh(&mut self) {
+        self.entries.refresh(&self.limits);
+        self.uploads.refresh(&self.limits);
+        self.jobs.refresh(&self.limits);
     }
 
-    /// Whether so many bytes more of responses may be kept.
-    pub(crate) fn response_room(&self, bytes: u64) -> bool {
-        self.store.bytes().saturating_add(bytes) <= self.limits.quota_bytes
+    /// Whether so many bytes more of a party's requests may be kept.
+    pub(crate) fn request_room(&mut self, party: Party, bytes: u64) -> bool {
+        if !self.room(party, bytes) {
+            return false;
+        }
+        let all = self.entries.request_bytes()
+            + self.uploads.request_bytes()
+            + self.jobs.request_bytes();
+        let (own, _) = self.held_bytes(party);
+        let half = self.limits.quota_bytes / 2;
+        has_share(own, all, bytes, self.limits.request_bytes, half)
+    }
+
+    /// Whether so many bytes more of a party's may be kept.
+    pub(crate) fn room(&mut self, party: Party, bytes: u64) -> bool {
+        self.refresh();
+        let awaited = self.entries.awaited_bytes() + self.jobs.awaited_bytes();
+        let all = self.store.bytes().saturating_add(awaited);
+        let (requests, responses) = self.held_bytes(party);
+        let Limits {
+            request_bytes,
+            response_bytes,
+            quota_bytes,
+            ..
+        } = self.limits;
+        let guaranteed = request_bytes.saturating_add(response_bytes);
+        has_share(requests + responses, all, bytes, guaranteed, quota_bytes)
+    }
+
+    /// Bytes of a party's requests and responses, those that are yet to come
+    /// included.
+    fn held_bytes(&self, party: Party) -> (u64, u64) {
+        let held = [
+            self.entries.held(party),
+            self.uploads.held(party),
+            self.jobs.held(party),
+        ];
+        let requests = held.iter().map(|held| held.request_bytes).sum();
+        let responses = held.iter().map(|held| held.response_bytes).sum();
+        (requests, responses)
     }
 
     /// Figures for metrics.

@@ -1,9 +1,12 @@
 //! Structured logs on standard error.
 
 mod excerpt;
+mod limits;
+mod one_line;
 
 use std::sync::Arc;
 
+use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
@@ -12,6 +15,8 @@ use tracing_subscriber::reload::Error;
 use crate::config::{LogConfig, LogFormat};
 
 pub use excerpt::Excerpt;
+pub use limits::Limits;
+use one_line::OneLine;
 
 /// The log of the process.
 pub struct Log {
@@ -19,6 +24,8 @@ pub struct Log {
     pub level: Level,
     /// What was logged last.
     pub excerpt: Arc<Excerpt>,
+    /// How often each line may be.
+    pub limits: Arc<Limits>,
 }
 
 /// Changes what is logged while the process runs.
@@ -48,9 +55,12 @@ fn filter(level: &str) -> Result<EnvFilter, ParseError> {
 /// Fails if the level or filter directives cannot be read.
 pub fn start(config: &LogConfig) -> Result<Log, ParseError> {
     let excerpt = Arc::new(Excerpt::default());
+    let limits = Arc::new(Limits::default());
+    let limited = limits.clone();
+    let lines = OneLine(std::io::stderr.and(excerpt.clone()));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(&config.level)?)
-        .with_writer(std::io::stderr.and(excerpt.clone()))
+        .with_writer(lines.with_filter(move |line: &Metadata<'_>| limited.admits(line)))
         // By a print on standard error, which panics if nobody reads it.
         .log_internal_errors(false);
     let level = Level(match config.format {
@@ -67,5 +77,9 @@ pub fn start(config: &LogConfig) -> Result<Log, ParseError> {
             Box::new(move |filter| handle.reload(filter))
         }
     });
-    Ok(Log { level, excerpt })
+    Ok(Log {
+        level,
+        excerpt,
+        limits,
+    })
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::{Due, Event, GAPS_WAITING, Span, Waiting};
+use super::{CLAIMS_KEPT, Due, Event, GAPS_WAITING, RUNS_KEPT, Span, Waiting};
 use crate::receiving::Receiving;
 use crate::segment::{Body, Checkpoint, Data, Reason, Report, Segment, SessionId};
 use crate::sending::Heard;
@@ -146,6 +146,10 @@ impl Span {
         if !self.receiving.contains_key(&number) && !self.admit(at, number, data, end) {
             return;
         }
+        let gaps = match self.runs < RUNS_KEPT {
+            true => self.config.gaps,
+            false => 0,
+        };
         let Some(receiving) = self.receiving.get_mut(&number) else {
             return;
         };
@@ -168,7 +172,7 @@ impl Span {
                 return;
             }
             // As if its bytes had been lost; a checkpoint is answered all the same.
-            if receiving.is_full_of_gaps(data, self.config.gaps) {
+            if receiving.is_full_of_gaps(data, gaps) {
                 self.refused.no_room += 1;
             } else if !self.keep(number, data) {
                 return;
@@ -192,7 +196,9 @@ impl Span {
             return false;
         };
         self.receive_bytes += extra;
+        let runs = receiving.runs();
         receiving.take(data);
+        self.runs = self.runs + receiving.runs() - runs;
         self.offer(number, data.service);
         true
     }
@@ -268,7 +274,10 @@ impl Span {
         let Some(receiving) = self.receiving.get_mut(&number) else {
             return;
         };
-        let Some(serials) = receiving.answer(checkpoint, end, &self.config) else {
+        let (claims, full) = (receiving.claims, self.claims >= CLAIMS_KEPT);
+        let serials = receiving.answer(checkpoint, end, full, &self.config);
+        self.claims += receiving.claims - claims;
+        let Some(serials) = serials else {
             self.refused.no_room += 1;
             self.cancel_reception(number, Reason::Retransmissions);
             return;

@@ -103,6 +103,48 @@ fn checkpoints_without_end_are_answered_a_bounded_number_of_times() {
     assert!(count <= 21, "{count}");
 }
 
+/// Bytes of a block that do not meet: every other one.
+fn apart(world: &mut World, number: u64, count: u64) {
+    for at in 0..count {
+        world.inject(0, bytes(peers(number), Body::Data(red(2 * at, b"x"))));
+    }
+}
+
+#[test]
+fn the_gaps_of_all_blocks_together_are_bounded() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    for number in 1..=200 {
+        apart(&mut world, number, 1_000);
+    }
+    let refused = world.ends[0].span.refused().no_room;
+    assert_eq!(refused, 200_000 - (1 << 17));
+    // What stands still makes room.
+    world.now += S(601);
+    let now = world.instant();
+    world.ends[0].span.handle_timeout(now);
+    apart(&mut world, 300, 1_000);
+    assert_eq!(world.ends[0].span.refused().no_room, refused);
+}
+
+#[test]
+fn the_claims_of_reports_on_all_blocks_together_are_bounded() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    for number in 1..=50 {
+        apart(&mut world, number, 100);
+        // Each asks about all of the block.
+        for serial in 1..=100 {
+            let data = Data {
+                checkpoint: Some(Checkpoint { serial, report: 0 }),
+                ..red(198, b"x")
+            };
+            world.inject(0, bytes(peers(number), Body::Data(data)));
+        }
+    }
+    let lost = &world.ends[0].lost;
+    assert!(lost.contains(&(peers(50), Reason::Retransmissions)));
+    assert!(!lost.contains(&(peers(1), Reason::Retransmissions)));
+}
+
 #[test]
 fn answers_that_cannot_leave_do_not_pile_up() {
     let mut world = World::new(Link::clean(), 1, |_| {});

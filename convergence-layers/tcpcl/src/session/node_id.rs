@@ -28,9 +28,11 @@ fn ipn(id: &str) -> Option<(u64, u64)> {
     }
 }
 
+/// RFC 9758 has no leading zeros: otherwise a node had any number of names.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten()
+    let exact = digits && (text == "0" || !text.starts_with('0'));
+    exact.then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -49,6 +51,8 @@ mod tests {
     fn other_ids_are_compared_as_text() {
         assert!(same_node("dtn://node1/", "dtn://node1"));
         assert!(!same_node("dtn://node1/", "dtn://node2/"));
-        assert!(!same_node("ipn:10.0", "ipn:+10.0"));
+        for alias in ["ipn:+10.0", "ipn:010.0", "ipn:10.00", "ipn:00.10.0"] {
+            assert!(!same_node("ipn:10.0", alias), "{alias}");
+        }
     }
 }

@@ -202,5 +202,41 @@ async fn reports_go_to_the_application_that_sent_the_bundle() {
     service.report(report(10));
     service.report(report(9));
     assert_eq!(inlets.reports.recv().await, Some(report(9)));
+    // However many have come before.
+    for _ in 0..4 * UNREAD_REPORTS {
+        service.report(report(10));
+    }
+    service.register(client, Some(11)).await.unwrap();
+    service.report(report(9));
+    let told = tokio::time::timeout(Duration::from_secs(60), inlets.reports.recv());
+    assert_eq!(told.await.unwrap(), Some(report(9)));
     service.close();
+}
+
+#[test]
+fn reports_that_the_thread_does_not_come_to_are_bounded() {
+    let (calls, waiting) = calls::channel();
+    let service = Service {
+        calls,
+        applications: applications(100),
+        shared: Arc::new(Shared {
+            unconfirmed: AtomicUsize::new(0),
+            unread_reports: AtomicUsize::new(0),
+            next_client: AtomicU64::new(0),
+            thread: Mutex::default(),
+        }),
+    };
+    let report = Report {
+        service: 9,
+        reporter: "ipn:10.0".to_owned(),
+        time_ms: 1,
+        sequence: 2,
+        events: vec![Reported::Delivered],
+        at_ms: None,
+        reason: 0,
+    };
+    for _ in 0..2 * UNREAD_REPORTS {
+        service.report(report.clone());
+    }
+    assert_eq!(waiting.try_iter().count(), UNREAD_REPORTS);
 }

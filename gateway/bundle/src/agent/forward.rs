@@ -162,7 +162,8 @@ impl Agent {
 
     /// Makes bundles of the neighbour's first signal whose time has come.
     fn seal_signals(&mut self, now: Instant, via: NeighbourId) {
-        let Some(neighbour) = self.neighbours.get_mut(&via) else {
+        let neighbour = self.neighbours.get_mut(&via);
+        let Some(neighbour) = neighbour.filter(|neighbour| neighbour.seals_signals()) else {
             return;
         };
         let Some(to) = neighbour.signals.pop_front() else {
@@ -193,7 +194,22 @@ impl Agent {
                 last: false,
             };
             let room = self.usage.reserve_anyway(via, bytes);
-            self.originate(now, draft, room);
+            let id = self.originate(now, draft, room);
+            self.neighbour(via).sealed.insert(id);
+        }
+    }
+
+    /// A bundle waits for a neighbour no more: if it was one of a signal, there may
+    /// be another.
+    pub(super) fn unseal(&mut self, via: NeighbourId, class: Class, id: BundleId) {
+        if class != Class::SIGNALLING {
+            return;
+        }
+        let Some(neighbour) = self.neighbours.get_mut(&via) else {
+            return;
+        };
+        if neighbour.sealed.remove(&id) && neighbour.seals_signals() {
+            self.woken.insert((via, Some(class)));
         }
     }
 

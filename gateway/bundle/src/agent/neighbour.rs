@@ -10,6 +10,9 @@ use super::config::CustodyTimer;
 use super::event::BundleId;
 use super::signals::SignalTo;
 
+/// Bundles of signals that wait for one neighbour at most.
+const MOST_SEALED: usize = 256;
+
 /// Bundles of one class that wait, oldest first; those that were in
 /// transmission before go first, and fragments of one whose turn had come. Of
 /// these, the ones that have probably arrived go last: a signal may still come.
@@ -64,6 +67,8 @@ pub(crate) struct Neighbour {
     pub queues: BTreeMap<Class, Queue>,
     /// Signals whose time has come.
     pub signals: VecDeque<SignalTo>,
+    /// Bundles of signals that it has not taken.
+    pub sealed: BTreeSet<BundleId>,
     /// Name of the custody sequence towards it.
     pub sequence: u64,
     pub next_number: u64,
@@ -94,6 +99,7 @@ impl Neighbour {
         Neighbour {
             queues: BTreeMap::new(),
             signals: VecDeque::new(),
+            sealed: BTreeSet::new(),
             sequence,
             next_number: 0,
             unsignalled: BTreeMap::new(),
@@ -110,6 +116,7 @@ impl Neighbour {
         let Neighbour {
             queues,
             signals,
+            sealed,
             sequence: _,
             next_number: _,
             unsignalled,
@@ -137,13 +144,20 @@ impl Neighbour {
         }
         tell("class queues", queues.len());
         tell("signals to send", signals.len());
+        tell("signals in bundles", sealed.len());
         tell("custody without a signal", unsignalled.len());
         tell("custody to be refused", answerable.len());
     }
 
+    /// Whether there is a signal to be made a bundle of. One that refuses those
+    /// bundles has no more of them: further signals are gathered.
+    pub fn seals_signals(&self) -> bool {
+        !self.signals.is_empty() && self.sealed.len() < MOST_SEALED
+    }
+
     /// Whether there is something to offer at present.
     pub fn has_pending(&self, class: Class) -> bool {
-        if class == Class::SIGNALLING && !self.signals.is_empty() {
+        if class == Class::SIGNALLING && self.seals_signals() {
             return true;
         }
         let queued = self.queues.get(&class).is_some_and(Queue::is_offerable);

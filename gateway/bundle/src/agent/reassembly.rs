@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use underpass_work::each;
 
 use super::Agent;
 use super::config::NeighbourId;
@@ -129,8 +130,10 @@ impl Parts {
         }
         let end = offset + piece.len() as u64;
         // All of them, so that nothing is taken of a fragment that is wrong.
-        let before = self.pieces.range(..end);
-        let over: Vec<(u64, Bytes)> = before
+        // Of those that begin before it only the last one can reach into it.
+        let last = self.pieces.range(..=offset).next_back();
+        let first = last.map_or(offset, |(at, _)| *at);
+        let over: Vec<(u64, Bytes)> = each(self.pieces.range(first..end))
             .filter(|(at, known)| *at + known.len() as u64 > offset)
             .map(|(at, known)| (*at, known.clone()))
             .collect();

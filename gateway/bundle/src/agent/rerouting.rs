@@ -57,7 +57,9 @@ impl Agent {
         for (id, neighbour) in &mut self.neighbours {
             neighbour.routed = routed.contains(id);
             if !neighbour.routed {
-                neighbour.signals.clear();
+                for to in neighbour.signals.drain(..) {
+                    self.signals.forget(&to);
+                }
             }
         }
         self.reroute_all(now);
@@ -112,11 +114,12 @@ impl Agent {
         );
         let (since, expires) = (stored.since, stored.expires);
         let (before, number) = (stored.neighbour, stored.number);
-        let bytes = stored.counted_bytes();
+        let (class, bytes) = (stored.class, stored.counted_bytes());
         // Even if there is no room for it.
         let room = self.usage.reserve_anyway(via, bytes);
         self.usage.keep(via, room);
         self.free(before, bytes);
+        self.unseal(before, class, id);
         if !waits {
             self.halt(id);
             self.expiries.insert(since, expires, id);

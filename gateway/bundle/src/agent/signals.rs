@@ -23,6 +23,9 @@ const RANGES_PER_SIGNAL: usize = 1024;
 /// Ranges gathered for one custodian at most. What is beyond is not signalled:
 /// the custodian sends those bundles again.
 const RANGES_PER_CUSTODIAN: usize = 16 * 1024;
+/// The same for all custodians whose bundles come from one neighbour: it may
+/// name many, and take no signal.
+const RANGES_PER_NEIGHBOUR: usize = 64 * 1024;
 /// Custodians for which signals are gathered at one time, by the neighbour
 /// whose bundles name them: a neighbour that invents custodians harms no other.
 const CUSTODIANS_PER_NEIGHBOUR: usize = 1024;
@@ -104,11 +107,18 @@ fn numbers_of(state: NumbersState) -> Result<BTreeMap<u64, Numbers>, HandoverErr
     Ok(by_sequence)
 }
 
+/// What is gathered for bundles of one neighbour.
+#[derive(Debug, Default)]
+struct OfNeighbour {
+    custodians: usize,
+    ranges: usize,
+}
+
 /// All signals that are gathered.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     gathered: HashMap<SignalTo, Gathered>,
-    custodians: FastMap<NeighbourId, usize>,
+    neighbours: FastMap<NeighbourId, OfNeighbour>,
     /// In order of time, since all are gathered for the same time.
     due: VecDeque<(Instant, SignalTo)>,
 }
@@ -117,18 +127,18 @@ impl Signals {
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Signals {
             gathered,
-            custodians,
+            neighbours,
             due,
         } = self;
         tell("gathered signals", gathered.len());
-        tell("custodians to signal to", custodians.len());
+        tell("custodians to signal to", neighbours.len());
         tell("signals by time", due.len());
     }
 
     pub fn hand_over(self, now: Instant) -> SignalsState {
         let Signals {
             mut gathered,
-            custodians: _,
+            neighbours: _,
             due,
         } = self;
         let state = |to: SignalTo, gathered: Gathered, due: Option<Moment>| {
@@ -162,7 +172,9 @@ impl Signals {
                 ensure(later, "signals are not in order of time")?;
                 self.due.push_back((at, to.clone()));
             }
-            *self.custodians.entry(to.way.from).or_default() += 1;
+            let of_neighbour = self.neighbours.entry(to.way.from).or_default();
+            of_neighbour.custodians += 1;
+            of_neighbour.ranges += gathered.ranges;
             let known = self.gathered.insert(to, gathered).is_some();
             ensure(!known, "a signal is there twice")?;
         }
@@ -188,12 +200,15 @@ impl Signals {
             way,
             dialect: cteb.dialect,
         };
+        let of_neighbour = self.neighbours.entry(way.from).or_default();
+        if of_neighbour.ranges >= RANGES_PER_NEIGHBOUR {
+            return;
+        }
         if !self.gathered.contains_key(&to) {
-            let custodians = self.custodians.entry(way.from).or_default();
-            if *custodians >= CUSTODIANS_PER_NEIGHBOUR {
+            if of_neighbour.custodians >= CUSTODIANS_PER_NEIGHBOUR {
                 return;
             }
-            *custodians += 1;
+            of_neighbour.custodians += 1;
             self.due.push_back((now + aggregate, to.clone()));
         }
         let gathered = self.gathered.entry(to).or_default();
@@ -208,6 +223,7 @@ impl Signals {
         let before = ranges.len();
         ranges.insert(cteb.number..=cteb.number);
         gathered.ranges = gathered.ranges + ranges.len() - before;
+        of_neighbour.ranges = of_neighbour.ranges + ranges.len() - before;
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {
@@ -240,15 +256,27 @@ impl Signals {
                 dispositions.push(Disposition { code, sequences });
             }
         }
-        gathered.ranges -= RANGES_PER_SIGNAL - budget;
+        let taken = RANGES_PER_SIGNAL - budget;
+        gathered.ranges -= taken;
         let more = gathered.ranges > 0;
+        if let Some(of_neighbour) = self.neighbours.get_mut(&to.way.from) {
+            of_neighbour.ranges -= taken;
+        }
         if !more {
-            self.gathered.remove(to);
-            if let Some(custodians) = self.custodians.get_mut(&to.way.from) {
-                *custodians -= 1;
-            }
+            self.forget(to);
         }
         (dispositions, more)
+    }
+
+    /// Forgets what was gathered for a signal whose time had come.
+    pub fn forget(&mut self, to: &SignalTo) {
+        let Some(gathered) = self.gathered.remove(to) else {
+            return;
+        };
+        if let Some(of_neighbour) = self.neighbours.get_mut(&to.way.from) {
+            of_neighbour.ranges -= gathered.ranges;
+            of_neighbour.custodians -= 1;
+        }
     }
 }
 
@@ -368,5 +396,34 @@ mod tests {
         assert_eq!(sent, CUSTODIANS_PER_NEIGHBOUR + 1);
         signals.add(now, Duration::ZERO, WAY, &cteb(0, 1), true);
         assert!(signals.pop_due(now).is_some());
+    }
+
+    #[test]
+    fn a_neighbour_that_takes_no_signal_costs_a_bounded_memory() {
+        let now = Instant::now();
+        let mut signals = Signals::default();
+        let cteb = |custodian: u64, number: u64| Cteb {
+            custodian: ipn(1, custodian),
+            ..cteb(2 * number, 3)
+        };
+        for custodian in 0..10 {
+            for number in 0..10_000 {
+                signals.add(now, Duration::ZERO, WAY, &cteb(custodian, number), true);
+            }
+        }
+        let ranges = |signals: &Signals| {
+            let of_each = signals.gathered.values().map(|of| of.ranges);
+            of_each.sum::<usize>()
+        };
+        assert_eq!(ranges(&signals), RANGES_PER_NEIGHBOUR);
+        // Once it takes them, as many are gathered again.
+        while let Some(to) = signals.pop_due(now) {
+            while signals.take(&to).1 {}
+        }
+        assert_eq!(ranges(&signals), 0);
+        for number in 0..10_000 {
+            signals.add(now, Duration::ZERO, WAY, &cteb(0, number), false);
+        }
+        assert_eq!(ranges(&signals), 10_000);
     }
 }

@@ -373,6 +373,7 @@ impl Agent {
         let stored = self.bundles.remove(id)?;
         self.free(stored.neighbour, stored.counted_bytes());
         self.tally.remove(id, &stored);
+        self.unseal(stored.neighbour, stored.class, id);
         let primary = stored.primary();
         self.forget_planned(id, &primary);
         if stored.custody {

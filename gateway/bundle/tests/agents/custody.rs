@@ -6,7 +6,8 @@ use crate::net::{BULK, Net, SERVICE, node, payload};
 use bytes::Bytes;
 use underpass_bundle::wire::{CodePoints, CustodyDialect, ipn};
 use underpass_bundle::{
-    Agent, CustodyTimer, Event, Forgery, NeighbourId, Reject, ReportRequest, Route, Send, SendError,
+    Agent, CustodyTimer, Event, Forgery, NeighbourId, Reject, Relaying, ReportRequest, Route, Send,
+    SendError,
 };
 use underpass_cla::{Class, Outcome, Refusal};
 
@@ -139,6 +140,70 @@ fn what_was_not_confirmed_before_the_end_of_the_process_is_delivered_again() {
     let again = net.offer(0, 2).unwrap();
     net.arrive(1, 1, &again);
     assert_eq!(net.delivered(1), [&b"data"[..]]);
+}
+
+#[test]
+fn a_neighbour_that_was_removed_and_is_there_again_gets_signals() {
+    let mut net = pair();
+    let first = net.send(0, 2, b"first").unwrap();
+    net.carry(0, 1);
+    // The signal's time comes, and nobody takes it.
+    net.pass(Duration::from_millis(100));
+    let route = Route {
+        nodes: 1..=1,
+        neighbour: NeighbourId(1),
+        take_custody: true,
+    };
+    for routes in [vec![], vec![route]] {
+        let now = net.now;
+        net.agents[1].set_routes(now, routes, Relaying::All);
+    }
+    let second = net.send(0, 2, b"second").unwrap();
+    net.carry(0, 1);
+    net.signal(1, 0);
+    assert_eq!(net.released(0), [second]);
+    // The other one is asked for again.
+    net.pass(CustodyTimer::default().initial);
+    net.carry(0, 1);
+    net.signal(1, 0);
+    assert_eq!(net.released(0), [first]);
+}
+
+/// Has a neighbour refuse all signals that wait for it.
+fn refuse_signals(net: &mut Net, at: usize, by: u64) {
+    let by = NeighbourId(by);
+    while let Some(offer) = net.agents[at].next_for(net.now, by, Class::SIGNALLING, u64::MAX) {
+        net.finish(at, &offer, Outcome::Refused(Refusal::NoResources));
+    }
+}
+
+#[test]
+fn a_neighbour_that_refuses_all_signals_costs_a_bounded_memory() {
+    let mut net = pair();
+    for _ in 0..1_000 {
+        net.send(0, 2, b"data").unwrap();
+        net.carry(0, 1);
+        net.delivered(1);
+        net.pass(Duration::from_millis(100));
+        refuse_signals(&mut net, 1, 1);
+    }
+    let mut bundles = 0;
+    net.agents[1].footprint(&mut |name, count| {
+        bundles += if name == "bundles" { count } else { 0 };
+    });
+    assert!((100..=256).contains(&bundles), "{bundles}");
+    // Once it takes them it hears of all.
+    let mut released = 0;
+    for _ in 0..20 {
+        net.pass(Duration::from_secs(600));
+        while let Some(offer) = net.offer(0, 2) {
+            net.arrive(1, 1, &offer);
+            net.finish(0, &offer, Outcome::Acknowledged);
+        }
+        net.signal(1, 0);
+        released += net.released(0).len();
+    }
+    assert_eq!(released, 1_000);
 }
 
 #[test]

@@ -346,6 +346,22 @@ fn fragment(sequence: u64, offset: u64, total: u64, payload: &[u8]) -> Bytes {
 }
 
 #[test]
+fn a_fragment_costs_the_same_behind_few_and_behind_many() {
+    // Every other byte of a long bundle: none of them meet.
+    let single = |number: u64| fragment(7, 2 * number, 100_000, b"x");
+    let cost = |before: u64| {
+        let mut net = pair();
+        for number in 0..before {
+            arrive(&mut net, &single(number)).unwrap();
+        }
+        underpass_work::of(|| arrive(&mut net, &single(before)).unwrap())
+    };
+    let (few, many) = (cost(10), cost(1_000));
+    assert!(few > 1, "nothing is counted");
+    underpass_work::assert_bounded("a fragment", few, many);
+}
+
+#[test]
 fn whatever_fragments_come_what_is_delivered_is_what_the_first_of_each_byte_said() {
     let mut delivered = 0;
     for seed in 0..400 {

@@ -11,6 +11,7 @@
 //! custody of who sent it. When memory is full, what is saved stays on the
 //! disk alone until it can be posted.
 
+mod nodes;
 mod posting;
 mod spooling;
 
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 
 pub use posting::{Lane, Outcome};
 
+use nodes::Nodes;
 use posting::LaneState;
 
 /// What an entry takes beside its report's text.
@@ -110,9 +112,10 @@ pub struct Queue {
     /// In memory.
     in_memory: BTreeMap<u64, Queued>,
     memory_bytes: u64,
-    /// On the disk alone, with their bytes.
-    disk: BTreeMap<u64, u64>,
+    /// On the disk alone.
+    disk: BTreeMap<u64, OnDisk>,
     disk_bytes: u64,
+    nodes: Nodes,
     /// Of each bundle, how many reports still need its custody.
     tickets: HashMap<u64, usize>,
     urgent: LaneState,
@@ -131,13 +134,16 @@ pub struct Queue {
     unsaved: VecDeque<(Instant, u64)>,
     /// What is being saved.
     saving: Vec<u64>,
-    /// What is being loaded, with the bytes.
-    loading: BTreeMap<u64, u64>,
+    /// What is being loaded.
+    loading: BTreeMap<u64, OnDisk>,
     /// The disk is not asked before this.
     disk_at: Option<Instant>,
     actions: VecDeque<Action>,
     figures: Figures,
 }
+
+/// An entry that is not in memory: whose it is, and its bytes.
+type OnDisk = (u64, u64);
 
 #[derive(Debug)]
 struct Queued {
@@ -159,20 +165,29 @@ enum Saved {
 
 impl Queue {
     /// An empty one. `left` are the entries of an earlier run that the disk
-    /// has, with the bytes of their reports.
-    pub fn new(now: Instant, limits: Limits, left: impl IntoIterator<Item = (u64, u64)>) -> Queue {
-        let disk: BTreeMap<u64, u64> = left
+    /// has: whose each is, and the bytes of its report.
+    pub fn new(
+        now: Instant,
+        limits: Limits,
+        left: impl IntoIterator<Item = (u64, u64, u64)>,
+    ) -> Queue {
+        let disk: BTreeMap<u64, OnDisk> = left
             .into_iter()
-            .map(|(id, bytes)| (id, bytes + OVERHEAD_BYTES))
+            .map(|(id, node, bytes)| (id, (node, bytes + OVERHEAD_BYTES)))
             .collect();
+        let mut nodes = Nodes::default();
+        for (id, (node, bytes)) in &disk {
+            nodes.add(*node, *id, *bytes);
+        }
         let mut queue = Queue {
             limits,
             origin: now,
             next_id: disk.last_key_value().map_or(0, |(last, _)| last + 1),
             in_memory: BTreeMap::new(),
             memory_bytes: 0,
-            disk_bytes: disk.values().sum(),
+            disk_bytes: disk.values().map(|(_, bytes)| bytes).sum(),
             disk,
+            nodes,
             tickets: HashMap::new(),
             urgent: LaneState::default(),
             routine: LaneState::default(),
@@ -217,6 +232,7 @@ impl Queue {
             report: taken.report,
         };
         self.memory_bytes += entry.bytes();
+        self.nodes.add(node, id, entry.bytes());
         let queued = Queued {
             entry: Arc::new(entry),
             lane: taken.lane,
@@ -283,7 +299,9 @@ impl Queue {
     /// that may have it.
     fn done(&mut self, id: u64) -> Option<u64> {
         let queued = self.in_memory.remove(&id)?;
-        self.memory_bytes -= queued.entry.bytes();
+        let (node, bytes) = (queued.entry.node, queued.entry.bytes());
+        self.memory_bytes -= bytes;
+        self.nodes.remove(node, id, bytes);
         self.lane(queued.lane).waiting.remove(&id);
         self.release(queued.ticket);
         (queued.saved != Saved::No).then_some(id)
@@ -297,27 +315,27 @@ impl Queue {
     }
 
     fn bytes(&self) -> u64 {
-        self.memory_bytes + self.disk_bytes + self.loading.values().sum::<u64>()
+        let loading = self.loading.values().map(|(_, bytes)| bytes);
+        self.memory_bytes + self.disk_bytes + loading.sum::<u64>()
     }
 
     /// Keeps the bounds: of memory by leaving to the disk what it has, in all
-    /// by giving up the oldest.
+    /// by giving up the oldest of the node that has the most.
     fn bound(&mut self) {
         while self.limits.durable && self.memory_bytes > MEMORY_BYTES && self.evict_first() {}
         let mut forgotten = Vec::new();
         while self.bytes() > self.limits.bytes {
-            let oldest = self.disk.first_key_value().map(|(id, _)| *id);
-            let mut waiting = self
-                .in_memory
-                .iter()
-                .filter(|(_, queued)| !queued.in_flight);
-            let first = waiting.next().map(|(id, _)| *id);
-            let Some(id) = oldest.into_iter().chain(first).min() else {
+            let waits = |id: &u64| {
+                let queued = self.in_memory.get(id);
+                self.disk.contains_key(id) || queued.is_some_and(|queued| !queued.in_flight)
+            };
+            let Some(id) = self.nodes.most_first().find(waits) else {
                 break;
             };
             match self.disk.remove(&id) {
-                Some(bytes) => {
+                Some((node, bytes)) => {
                     self.disk_bytes -= bytes;
+                    self.nodes.remove(node, id, bytes);
                     forgotten.push(id);
                 }
                 None => forgotten.extend(self.done(id)),

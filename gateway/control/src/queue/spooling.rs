@@ -38,15 +38,17 @@ impl Queue {
     pub fn loaded(&mut self, now: Instant, entries: Option<Vec<Entry>>) {
         let mut asked = std::mem::take(&mut self.loading);
         let Some(entries) = entries else {
-            self.disk_bytes += asked.values().sum::<u64>();
+            self.disk_bytes += asked.values().map(|(_, bytes)| bytes).sum::<u64>();
             self.disk.append(&mut asked);
             self.disk_at = Some(now + DISK_PAUSE);
             return;
         };
         for entry in entries {
-            if asked.remove(&entry.id).is_none() {
+            let Some((node, bytes)) = asked.remove(&entry.id) else {
                 continue;
-            }
+            };
+            self.nodes.remove(node, entry.id, bytes);
+            self.nodes.add(entry.node, entry.id, entry.bytes());
             self.routine.waiting.insert(entry.id);
             self.memory_bytes += entry.bytes();
             let queued = Queued {
@@ -57,6 +59,9 @@ impl Queue {
                 ticket: None,
             };
             self.in_memory.insert(queued.entry.id, queued);
+        }
+        for (id, (node, bytes)) in &asked {
+            self.nodes.remove(*node, *id, *bytes);
         }
         self.figures.dropped += asked.len() as u64;
         if !asked.is_empty() {
@@ -99,12 +104,12 @@ impl Queue {
             return;
         }
         let ids: BTreeSet<u64> = self.disk.keys().rev().take(MAX_REPORTS).copied().collect();
-        let bytes_of = |id| self.disk.get(&id).copied().unwrap_or(0);
+        let bytes_of = |id| self.disk.get(&id).map_or(0, |(_, bytes)| *bytes);
         let ids = newest(&ids, MAX_REPORTS, bytes_of, MAX_BYTES as u64);
         for id in &ids {
-            if let Some(bytes) = self.disk.remove(id) {
+            if let Some((node, bytes)) = self.disk.remove(id) {
                 self.disk_bytes -= bytes;
-                self.loading.insert(*id, bytes);
+                self.loading.insert(*id, (node, bytes));
             }
         }
         self.actions.push_back(Action::Load(ids));
@@ -129,7 +134,7 @@ impl Queue {
             let bytes = queued.entry.bytes();
             self.memory_bytes -= bytes;
             self.disk_bytes += bytes;
-            self.disk.insert(id, bytes);
+            self.disk.insert(id, (queued.entry.node, bytes));
             self.lane(queued.lane).waiting.remove(&id);
         }
         true

@@ -131,7 +131,7 @@ fn custody_is_released_when_all_of_a_bundle_is_on_the_disk() {
 #[test]
 fn what_an_earlier_run_has_left_is_posted_when_the_service_answers() {
     let start = Instant::now();
-    let mut queue = Queue::new(start, LIMITS, [(3, 10), (4, 10)]);
+    let mut queue = Queue::new(start, LIMITS, [(3, 10, 10), (4, 10, 10)]);
     let done = actions(&mut queue, start);
     assert_eq!(done, [Action::Load(vec![3, 4])]);
     let entry = |id| Entry {
@@ -223,6 +223,56 @@ fn full_queue_gives_up_the_oldest_and_counts_them() {
     assert!(done.contains(&Action::Release(1)));
 }
 
+/// How many reports of a node wait in memory.
+fn waiting(queue: &Queue, node: u64) -> usize {
+    let queued = queue.in_memory.values();
+    queued.filter(|queued| queued.entry.node == node).count()
+}
+
+#[test]
+fn a_node_that_floods_a_full_queue_pushes_out_its_own_reports() {
+    let start = Instant::now();
+    let limits = Limits {
+        durable: false,
+        bytes: 100 * (OVERHEAD_BYTES + 1),
+        ..LIMITS
+    };
+    let mut queue = Queue::new(start, limits, []);
+    let take = |queue: &mut Queue, node| {
+        let report = Taken {
+            lane: Lane::Routine,
+            made: start,
+            report: "x".into(),
+        };
+        queue.take(start, node, vec![report], None);
+    };
+    for node in 1..=10 {
+        (0..4).for_each(|_| take(&mut queue, node));
+    }
+    (0..1000).for_each(|_| take(&mut queue, 66));
+    for node in 1..=10 {
+        assert_eq!(waiting(&queue, node), 4, "{node}");
+    }
+    assert_eq!(waiting(&queue, 66), 60);
+    assert_eq!(queue.figures().dropped, 940);
+}
+
+#[test]
+fn what_an_earlier_run_has_left_counts_for_its_node() {
+    let start = Instant::now();
+    let limits = Limits {
+        bytes: 20 * (OVERHEAD_BYTES + 1),
+        ..LIMITS
+    };
+    let flood = (0..30).map(|id| (id, 66, 1));
+    let left = flood.chain([(30, 7, 1)]).collect::<Vec<_>>();
+    let mut queue = Queue::new(start, limits, left);
+    let done = actions(&mut queue, start);
+    let forgotten: Vec<u64> = (0..11).collect();
+    assert_eq!(done[0], Action::Forget(forgotten));
+    assert_eq!(done[1], Action::Load((11..=30).collect()));
+}
+
 #[test]
 fn memory_holds_what_it_may_and_the_disk_the_rest() {
     let mut now = Instant::now();
@@ -260,7 +310,8 @@ struct World {
 
 impl World {
     fn new(disk: BTreeMap<u64, Entry>, now: Instant) -> World {
-        let left = disk.iter().map(|(id, e)| (*id, e.report.len() as u64));
+        let left = disk.iter();
+        let left = left.map(|(id, e)| (*id, e.node, e.report.len() as u64));
         World {
             queue: Queue::new(now, LIMITS, left.collect::<Vec<_>>()),
             now,

@@ -5,6 +5,7 @@
 use bytes::Bytes;
 
 use super::job::{JobKey, Stage};
+use crate::agenda::Party;
 use crate::node::{NameKind, Node, Order, Output, Refusal};
 use crate::object::Object;
 use crate::store::{Kind, Store, StoreError};
@@ -120,7 +121,7 @@ impl<S: Store> Node<S> {
         key: JobKey,
         data: &[u8],
     ) -> Result<Result<(), Refusal>, StoreError> {
-        let room = self.response_room(data.len() as u64);
+        let room = self.room(Party::Peer(key.peer), data.len() as u64);
         let most = self.limits.response_bytes;
         let job = self.jobs.get_mut(&key);
         let Some(job) = job.filter(|job| job.running && job.record.stage == Stage::Sent) else {

@@ -3,6 +3,7 @@
 
 use super::exchange::Answer;
 use super::job::{JobKey, MAX_LIFETIME_MS, Record, Stage};
+use crate::agenda::Party;
 use crate::node::{Node, Order, Output};
 use crate::store::{Kind, Side, Store, StoreError};
 use crate::transfer::Outgoing;
@@ -35,8 +36,7 @@ impl<S: Store> Node<S> {
             let most = self.limits.request_bytes;
             // A request that has begun has its room: none waits half here for
             // the room that another half one has.
-            self.jobs.refresh(&self.limits);
-            let room = total > most || self.request_room(self.jobs.awaited_bytes() + total);
+            let room = total > most || self.request_room(Party::Peer(key.peer), total);
             if lifetime_ms == 0 || !room || !self.new_job(key, record)? {
                 return Ok(());
             }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::agenda::{Item, Wants};
+use crate::agenda::{Item, Party, Wants};
 use crate::node::Limits;
 use crate::object::Object;
 use crate::store::{RecordKey, Side};
@@ -141,6 +141,20 @@ impl Job {
         })
     }
 
+    fn request_bytes(&self) -> u64 {
+        let request = self.record.request.filter(|_| self.keeps_request());
+        request.map_or(0, |object| object.total_bytes)
+    }
+
+    /// Bytes of the response, as far as it has come.
+    fn response_bytes(&self) -> u64 {
+        if self.record.stage == Stage::Sent {
+            return self.answered_bytes;
+        }
+        let response = self.record.response.filter(|_| self.keeps_response());
+        response.map_or(0, |object| object.total_bytes)
+    }
+
     pub(super) fn retry_later(&mut self, now_ms: u64) {
         self.record.stage = Stage::Stored;
         self.retry_at_ms = now_ms + self.retry_ms;
@@ -184,6 +198,9 @@ impl Item for Job {
         let retry = (waits && self.retry_at_ms > 0).then_some(self.retry_at_ms);
         let ends = self.ends_ms(limits);
         Wants {
+            party: Party::Peer(self.peer),
+            request_bytes: self.request_bytes(),
+            response_bytes: self.response_bytes(),
             peer: self.peer,
             number: self.number,
             sends: self.parts.is_some(),

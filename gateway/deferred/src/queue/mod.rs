@@ -9,7 +9,7 @@ mod requests;
 mod sending;
 mod submission;
 
-use crate::agenda::{Item, Wants};
+use crate::agenda::{Item, Party, Wants};
 use crate::id::Id;
 use crate::node::{Limits, Node};
 use crate::record::{Request, State};
@@ -45,6 +45,13 @@ impl Entry {
         })
     }
 
+    fn request_bytes(&self) -> u64 {
+        match self.request.state {
+            State::Answered | State::Cancelled => 0,
+            _ => self.request.request.total_bytes,
+        }
+    }
+
     fn key(&self) -> Key {
         Key {
             id: self.request.id,
@@ -73,7 +80,11 @@ impl Item for Entry {
         let repeat = transfers.filter_map(Outgoing::due_ms);
         let word_ends = self.word.as_ref().map(|_| self.request.expires_ms);
         let ends = ends_ms(&self.request, limits);
+        let response = self.request.response;
         Wants {
+            party: Party::client(self.request.owner.client),
+            request_bytes: self.request_bytes(),
+            response_bytes: response.map_or(0, |object| object.total_bytes),
             peer: self.request.peer,
             number: self.number,
             sends: self.parts.is_some(),

@@ -2,6 +2,7 @@
 //! responses.
 
 use super::put;
+use crate::agenda::Party;
 use crate::node::Node;
 use crate::record::State;
 use crate::store::{Kind, RecordKey, Side, Store, StoreError};
@@ -58,9 +59,9 @@ impl<S: Store> Node<S> {
     ) -> Result<(), StoreError> {
         let all = part.object.parts();
         let most = self.limits.response_bytes;
-        self.entries.refresh(&self.limits);
-        let awaited = self.entries.awaited_bytes();
-        let room = self.response_room(awaited + part.object.total_bytes);
+        let entry = self.entries.get(&key.id);
+        let party = entry.map(|entry| Party::client(entry.request.owner.client));
+        let room = party.is_some_and(|party| self.room(party, part.object.total_bytes));
         let object = RecordKey::own(key.id).object(Kind::Response);
         let ack = |node: &mut Self, next| {
             let ack = (Side::Queue, class, next);

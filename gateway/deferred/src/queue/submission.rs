@@ -1,19 +1,29 @@
 //! How a client's request comes in: part by part, then queued as a whole or
 //! abandoned.
 
+use std::net::IpAddr;
+
 use super::put;
+use crate::agenda::{Item, Party, Wants};
 use crate::id::Id;
-use crate::node::{Node, Refusal};
+use crate::node::{Limits, Node, Refusal};
 use crate::object::Object;
 use crate::record::{Owner, Request, State};
 use crate::store::{Kind, RecordKey, Store, StoreError};
 use crate::transfer::{Incoming, Outgoing};
 
 /// A request that is just coming in.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Upload {
+    party: Party,
     bytes: u64,
     parts: u32,
+}
+
+impl Item for Upload {
+    fn wants(&self, _: &Limits) -> Wants {
+        Wants::nothing(self.party, self.bytes)
+    }
 }
 
 /// What is said of a request that has come in whole.
@@ -38,15 +48,25 @@ pub struct Submission {
 }
 
 impl<S: Store> Node<S> {
-    /// Begins to take a request in.
+    /// Begins to take a request of the client at an address in. A client has
+    /// no more of them than it leaves to others.
     ///
     /// # Errors
     /// When there are as many as may be.
-    pub fn begin_upload(&mut self, id: Id) -> Result<(), Refusal> {
-        if self.entries.len() + self.uploads.len() >= self.limits.requests {
+    pub fn begin_upload(&mut self, id: Id, client: IpAddr) -> Result<(), Refusal> {
+        self.refresh();
+        let party = Party::client(client);
+        let own = self.entries.held(party).items + self.uploads.held(party).items;
+        let all = self.entries.len() + self.uploads.len();
+        if own + all >= self.limits.requests {
             return Err(Refusal::Full);
         }
-        self.uploads.insert(id, Upload::default());
+        let upload = Upload {
+            party,
+            bytes: 0,
+            parts: 0,
+        };
+        self.uploads.insert(id, upload);
         Ok(())
     }
 
@@ -56,7 +76,11 @@ impl<S: Store> Node<S> {
     /// # Errors
     /// When the store fails; inside, when the part is refused.
     pub fn upload(&mut self, id: Id, data: &[u8]) -> Result<Result<(), Refusal>, StoreError> {
-        let room = self.request_room(data.len() as u64);
+        let Some(upload) = self.uploads.get(&id) else {
+            return Ok(Err(Refusal::Unknown));
+        };
+        let party = upload.party;
+        let room = self.request_room(party, data.len() as u64);
         let Some(upload) = self.uploads.get_mut(&id) else {
             return Ok(Err(Refusal::Unknown));
         };

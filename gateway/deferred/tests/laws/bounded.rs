@@ -8,7 +8,7 @@ use underpass_deferred::{
 use underpass_work::{assert_bounded, of};
 
 use crate::memory::MemoryStore;
-use crate::world::LIMITS;
+use crate::world::{CLIENT, LIMITS};
 
 const PEER: u64 = 5;
 const OBJECT: Object = Object {
@@ -48,7 +48,7 @@ fn request(node: &mut Node<MemoryStore>, peer: u64, number: u64) {
 /// Queues a request of a client of this node's for `peer`.
 fn submit(node: &mut Node<MemoryStore>, peer: u64, number: u64) {
     let id = key(number).id;
-    node.begin_upload(id).unwrap();
+    node.begin_upload(id, CLIENT).unwrap();
     node.upload(id, &[7; 50]).unwrap().unwrap();
     let submission = Submission {
         id,
@@ -56,7 +56,7 @@ fn submit(node: &mut Node<MemoryStore>, peer: u64, number: u64) {
         class: 2,
         repeatable: true,
         owner: Owner {
-            client: [127, 0, 0, 1].into(),
+            client: CLIENT,
             user: None,
         },
         method: "POST".to_owned(),

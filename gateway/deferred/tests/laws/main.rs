@@ -8,7 +8,7 @@ mod world;
 use proptest::prelude::*;
 use underpass_deferred::wire::Key;
 use underpass_deferred::{Id, Refusal, State};
-use world::{HUB, LIFETIME_MS, LIMITS, TERMINAL, World, body_of, response_length};
+use world::{CLIENT, HUB, LIFETIME_MS, LIMITS, TERMINAL, World, body_of, response_length};
 
 /// Times each attempt of a request was sent to the origin.
 fn sent(world: &World, id: Id, attempt: u32) -> u32 {
@@ -119,7 +119,7 @@ fn what_does_not_get_through_expires() {
 fn a_client_that_dies_in_mid_request_leaves_nothing() {
     let mut world = World::new(8);
     let id = Id([9; 16]);
-    world.terminal().begin_upload(id).unwrap();
+    world.terminal().begin_upload(id, CLIENT).unwrap();
     world.terminal().upload(id, &[0; 1024]).unwrap().unwrap();
     world.commit(TERMINAL, false);
     assert_eq!(world.terminal().bytes(), 1024);
@@ -133,7 +133,7 @@ fn what_is_beyond_the_bounds_is_refused_and_leaves_nothing() {
     let mut world = World::new(9);
     let part = vec![0; 1024];
     let mut id = Id([1; 16]);
-    world.terminal().begin_upload(id).unwrap();
+    world.terminal().begin_upload(id, CLIENT).unwrap();
     for _ in 0..LIMITS.request_bytes / 1024 {
         world.terminal().upload(id, &part).unwrap().unwrap();
     }
@@ -141,15 +141,16 @@ fn what_is_beyond_the_bounds_is_refused_and_leaves_nothing() {
     assert_eq!(too_large, Err(Refusal::TooLarge(LIMITS.request_bytes)));
     world.terminal().abandon(id).unwrap();
     assert_eq!(world.terminal().bytes(), 0);
-    // Requests find half of the quota.
+    // Requests of many clients find half of the quota.
     let largest = vec![0; 1 << 20];
     for number in 0..(LIMITS.quota_bytes / 2) >> 20 {
         id = Id((number as u128 + 7).to_be_bytes());
-        world.terminal().begin_upload(id).unwrap();
+        let client = [192, 0, 2, number as u8].into();
+        world.terminal().begin_upload(id, client).unwrap();
         world.terminal().upload(id, &largest).unwrap().unwrap();
     }
     id = Id([2; 16]);
-    world.terminal().begin_upload(id).unwrap();
+    world.terminal().begin_upload(id, CLIENT).unwrap();
     let full = world.terminal().upload(id, &part).unwrap();
     assert_eq!(full, Err(Refusal::Full));
 }

@@ -2,6 +2,7 @@
 //! seed, in virtual time.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
 use underpass_deferred::wire::{Key, Message};
@@ -13,6 +14,7 @@ use crate::memory::MemoryStore;
 
 pub const TERMINAL: usize = 0;
 pub const HUB: usize = 1;
+pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PART: u32 = 1024;
 const HEAD: u32 = 40;
 pub const LIFETIME_MS: u64 = 7_200_000;
@@ -133,7 +135,7 @@ impl World {
         let id = Id(octets);
         let length = u64::from(HEAD) + self.random.below(6_000);
         let node = self.terminal();
-        node.begin_upload(id).unwrap();
+        node.begin_upload(id, CLIENT).unwrap();
         for part in body_of(id, 0, length).chunks(PART as usize) {
             node.upload(id, part).unwrap().unwrap();
         }
@@ -143,7 +145,7 @@ impl World {
             class: 2,
             repeatable,
             owner: Owner {
-                client: [127, 0, 0, 1].into(),
+                client: CLIENT,
                 user: None,
             },
             method: "POST".to_owned(),

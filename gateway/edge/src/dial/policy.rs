@@ -105,11 +105,11 @@ impl Policy {
             let text = format!("port {port} is denied by this node's configuration");
             return Err(forbidden(address, &text));
         }
-        if within(&self.deny, address) {
-            return Err(forbidden(address, "denied by this node's configuration"));
-        }
         let embedded = embedded_ipv4(address);
         let either = |is: &dyn Fn(IpAddr) -> bool| is(address) || embedded.is_some_and(is);
+        if either(&|ip| within(&self.deny, ip)) {
+            return Err(forbidden(address, "denied by this node's configuration"));
+        }
         if either(&|ip| self.metadata.contains(&ip)) && !self.names(address) {
             return Err(forbidden(
                 address,
@@ -270,7 +270,10 @@ mod tests {
         assert!(check(&policy, "10.1.1.1"));
         assert!(check(&policy, "::ffff:10.1.1.1"));
         assert!(!check(&policy, "10.9.1.1"));
-        assert!(!check(&policy, "192.0.2.7"));
+        for spelling in ["192.0.2.7", "64:ff9b::192.0.2.7", "2002:c000:207::1"] {
+            assert!(!check(&policy, spelling), "{spelling}");
+        }
+        assert!(check(&policy, "64:ff9b::192.0.3.7"));
         assert!(!check(&policy, "127.0.0.1"));
     }
 }

@@ -2,8 +2,8 @@
 
 use hyper::body::Frame;
 use hyper::header::{
-    CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use hyper::{Method, Version};
 
@@ -55,6 +55,11 @@ pub(super) fn strip(headers: &mut HeaderMap) -> Hop {
         takes_trailers: tokens(headers, &TE).any(|coding| coding.eq_ignore_ascii_case("trailers")),
         named,
     };
+    // Without the coding this length would hold, which is not the body's (RFC
+    // 9112 §6.3).
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     remove(headers, &hop.named);
     hop
 }
@@ -192,6 +197,16 @@ mod tests {
         assert!(hop.takes_trailers);
         assert_eq!(headers.len(), 1);
         assert!(headers.contains_key("accept"));
+    }
+
+    #[test]
+    fn a_length_beside_a_transfer_coding_ends_here_with_it() {
+        let mut both = headers(&[("transfer-encoding", "chunked"), ("content-length", "2")]);
+        strip(&mut both);
+        assert!(both.is_empty(), "{both:?}");
+        let mut alone = headers(&[("content-length", "2")]);
+        strip(&mut alone);
+        assert_eq!(alone["content-length"], "2");
     }
 
     #[test]

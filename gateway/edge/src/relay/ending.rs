@@ -1,24 +1,27 @@
 //! Waits for what a RST would overtake.
 
+use std::io;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Socket;
-
 /// A peer that takes nothing for so long gets no more before the RST.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often the send queue is looked at; the kernel tells of its room, not
-/// of its end.
-const GLANCE: Duration = Duration::from_millis(10);
+/// The send queue is looked at again after so long, and each time after twice
+/// as long as the time before: the kernel tells of its room, not of its end,
+/// and a peer may make the wait as long as it likes.
+const FIRST_GLANCE: Duration = Duration::from_millis(10);
+const LAST_GLANCE: Duration = Duration::from_secs(1);
 
 /// Waits until the other end has acknowledged what was written to it, since a
-/// RST overtakes what the kernel still holds.
-pub(super) async fn delivered(socket: &impl Socket) {
+/// RST overtakes what the kernel still holds. `unacknowledged` tells how much
+/// that is.
+pub(super) async fn delivered(unacknowledged: impl Fn() -> io::Result<u32>) {
     let mut until = Instant::now() + PATIENCE;
     let mut before = u32::MAX;
-    while let Ok(left) = socket.unacknowledged() {
+    let mut glance = FIRST_GLANCE;
+    while let Ok(left) = unacknowledged() {
         if left == 0 || Instant::now() >= until {
             return;
         }
@@ -26,6 +29,48 @@ pub(super) async fn delivered(socket: &impl Socket) {
             before = left;
             until = Instant::now() + PATIENCE;
         }
-        tokio::time::sleep(GLANCE).await;
+        tokio::time::sleep(glance).await;
+        glance = (2 * glance).min(LAST_GLANCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// How long it waits, and how often it looks, for a peer that takes a byte
+    /// of so many whenever so long has passed.
+    async fn waits(bytes: u32, each: Duration) -> (Duration, u32) {
+        let start = Instant::now();
+        let looks = Cell::new(0);
+        delivered(|| {
+            looks.set(looks.get() + 1);
+            let taken = start.elapsed().as_millis() / each.as_millis();
+            Ok(bytes.saturating_sub(u32::try_from(taken).unwrap()))
+        })
+        .await;
+        (start.elapsed(), looks.get())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_soon_taken_is_soon_over() {
+        let (waited, _) = waits(1, Duration::from_millis(15)).await;
+        assert!(waited < Duration::from_millis(40), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_given_up() {
+        let (waited, _) = waits(1, Duration::from_secs(86_400)).await;
+        let most = PATIENCE + LAST_GLANCE;
+        assert!(waited >= PATIENCE && waited <= most, "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_a_byte_now_and_then_costs_little() {
+        let (waited, looks) = waits(100, Duration::from_secs(20)).await;
+        assert!(waited >= Duration::from_secs(2_000), "{waited:?}");
+        assert!(looks <= 2_100, "{looks} looks");
     }
 }

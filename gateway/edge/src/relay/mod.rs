@@ -258,7 +258,7 @@ impl<S: Socket> Relay<S> {
                 }
             }
         }
-        ending::delivered(&self.socket).await;
+        ending::delivered(|| self.socket.unacknowledged()).await;
     }
 
     /// Writes a batch of what is left; false at its end.

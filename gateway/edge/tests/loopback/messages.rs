@@ -53,6 +53,25 @@ async fn a_get_keeps_its_chunked_body_and_trailers_pass_both_ways() {
 }
 
 #[tokio::test]
+async fn a_response_with_a_length_and_a_coding_is_passed_on_whole() {
+    let origin = origin(|mut socket| async move {
+        read_until(&mut socket, b"\r\n\r\n").await;
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n\
+            4\r\npong\r\n0\r\n\r\n";
+        socket.write_all(answer).await.unwrap();
+        // Open until the client has read.
+        read_until(&mut socket, b"\r\n\r\n").await;
+    })
+    .await;
+    let request = "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n";
+    let (mut client, _edge) = ask(origin, request).await;
+    let answer = head(&mut client).await;
+    assert_eq!(field(&answer, "content-length"), None, "{answer}");
+    let rest = read_until(&mut client, b"\r\n\r\n").await;
+    assert_eq!(rest, b"4\r\npong\r\n0\r\n\r\n");
+}
+
+#[tokio::test]
 async fn a_request_whose_connection_names_host_still_has_one() {
     let origin = origin(|mut socket| async move {
         let head = read_until(&mut socket, b"\r\n\r\n").await;

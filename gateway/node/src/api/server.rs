@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
+use underpass_identity::Sources;
 
 use crate::config::{ApiConfig, ApiRole};
 use crate::upgrade::Sockets;
@@ -33,6 +34,9 @@ use super::{ApiState, history, page, router};
 
 /// Connections at once to each socket; further ones wait.
 const CONNECTIONS: usize = 64;
+/// Those of one caller over TCP at once; further ones are closed. Nobody has
+/// said who he is when he takes them.
+const CONNECTIONS_OF_CALLER: usize = 32;
 /// Time for a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -134,10 +138,16 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
         servers
             ._tasks
             .extend(tls.clone().map(|tls| spawn(tls.watch())));
+        let callers = Sources::new(CONNECTIONS_OF_CALLER);
         servers._tasks.push(spawn(accept(tcp, move |socket, from| {
             let caller = Caller(from.ip().to_canonical());
+            let place = callers.enter(from.ip());
             let (remote, tls) = (remote.clone(), tls.as_ref().map(|tls| tls.current()));
             async move {
+                let Some(_place) = place else {
+                    tracing::debug!(%from, "a caller of the local API has too many connections");
+                    return;
+                };
                 let Some(tls) = tls else {
                     return exchange(socket, remote, caller).await;
                 };

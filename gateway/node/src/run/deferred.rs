@@ -36,7 +36,7 @@ pub(super) fn start(
     }
     let messages = Arc::new(Messages {
         shell: shell.clone(),
-        sent: Mutex::default(),
+        sent: Mutex::new(Sent::new()),
     });
     let settings = config.deferred.settings(&config.node.state_dir);
     let (handle, orders) = underpass_deferred::start(&settings, messages)?;
@@ -54,15 +54,45 @@ pub(crate) fn takes_part(config: &Config) -> bool {
 /// Messages to peers, as bundles.
 struct Messages {
     shell: Arc<Shell>,
-    /// The bundle that each was last sent in.
-    sent: Mutex<HashMap<(u64, Name), BundleId>>,
+    sent: Mutex<Sent>,
+}
+
+/// The bundle that each message was last sent in.
+struct Sent {
+    bundles: HashMap<(u64, Name), BundleId>,
+    /// As many as this, and it is looked which have left.
+    sweep_at: usize,
+}
+
+impl Sent {
+    fn new() -> Sent {
+        Sent {
+            bundles: HashMap::new(),
+            sweep_at: REMEMBERED,
+        }
+    }
+
+    fn insert(
+        &mut self,
+        message: (u64, Name),
+        id: BundleId,
+        is_stored: impl Fn(&BundleId) -> bool,
+    ) {
+        if self.bundles.len() >= self.sweep_at {
+            self.bundles.retain(|_, id| is_stored(id));
+            // Where most are still stored, so many more come before the next
+            // look that it costs each of them little.
+            self.sweep_at = REMEMBERED.max(2 * self.bundles.len());
+        }
+        self.bundles.insert(message, id);
+    }
 }
 
 impl Carrier for Messages {
     fn send(&self, peer: u64, class: u8, lifetime: Duration, name: Name, payload: Bytes) -> bool {
         let mut sent = self.sent.lock().unwrap();
         let stored = |id: &BundleId| self.shell.has_bundle(*id);
-        let earlier = sent.get(&(peer, name)).copied().filter(stored);
+        let earlier = sent.bundles.get(&(peer, name)).copied().filter(stored);
         // An acknowledgement says more than the one before it; anything else
         // that is still here need not be here twice.
         let newer = matches!(name.kind, NameKind::Ack(_));
@@ -72,10 +102,7 @@ impl Carrier for Messages {
         let message = Message::new(peer, SERVICE, Class(class), payload);
         match self.shell.send_message(message, lifetime, earlier) {
             Ok(id) => {
-                if sent.len() >= REMEMBERED {
-                    sent.retain(|_, id| stored(id));
-                }
-                sent.insert((peer, name), id);
+                sent.insert((peer, name), id, stored);
                 true
             }
             Err(SendError::NoRoom) => false,
@@ -102,5 +129,44 @@ impl Service for Receiver {
 
     fn peer_restarted(&self, peer: u64) {
         self.0.peer_restarted(peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use underpass_deferred::Id;
+    use underpass_deferred::store::Side;
+    use underpass_deferred::wire::Key;
+
+    use super::*;
+
+    #[test]
+    fn messages_that_have_not_left_are_not_looked_at_for_each_new_one() {
+        let mut sent = Sent::new();
+        let looks = Cell::new(0_u64);
+        let messages = 4 * REMEMBERED as u64;
+        let message = |number: u64| {
+            let key = Key {
+                id: Id(u128::from(number).to_be_bytes()),
+                attempt: 1,
+            };
+            let (side, kind) = (Side::Dispatch, NameKind::Word);
+            (1, Name { key, side, kind })
+        };
+        for number in 0..messages {
+            sent.insert(message(number), BundleId(number), |_| {
+                looks.set(looks.get() + 1);
+                true
+            });
+        }
+        assert!(looks.get() <= 2 * messages, "{} looks", looks.get());
+        assert_eq!(sent.bundles.len() as u64, messages);
+        // Those that have left are forgotten in the end.
+        for number in messages..3 * messages {
+            sent.insert(message(number), BundleId(number), |_| false);
+        }
+        assert!(sent.bundles.len() <= REMEMBERED);
     }
 }

@@ -43,7 +43,7 @@ pub(super) async fn serve(config: Config, before: Started) -> Result<(), RunErro
     let mut stop = Stop::new().map_err(RunError::Runtime)?;
     let hangups = listen(SignalKind::hangup())?;
     let upgrades = listen(SignalKind::user_defined2())?;
-    let mut tasks = Vec::new();
+    let mut tasks = vec![background(log.limits.tell())];
     let (foundation, mut predecessor) = Foundation::lay(config, channel)?;
     let (core, arriving) = Core::begin(&foundation, predecessor.as_mut(), helper, &mut tasks)?;
     let Arriving {

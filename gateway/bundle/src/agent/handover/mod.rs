@@ -345,6 +345,8 @@ impl NeighbourState {
             queues: _,
             unsignalled: _,
             signals,
+            // As many may come beside those that are sealed.
+            sealed: _,
             sequence,
             next_number,
             answerable,

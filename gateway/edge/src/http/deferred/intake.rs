@@ -120,10 +120,11 @@ struct Upload {
 }
 
 impl Upload {
-    async fn begin(handle: &Handle) -> Result<(Upload, Id), Refused> {
+    async fn begin(handle: &Handle, owner: &Owner) -> Result<(Upload, Id), Refused> {
         let id = Id::random().map_err(|_| Refused::Randomness)?;
+        let client = owner.client;
         let begun = handle
-            .call(move |node, _| Ok(node.begin_upload(id)))
+            .call(move |node, _| Ok(node.begin_upload(id, client)))
             .await?;
         begun?;
         let upload = Upload {
@@ -173,7 +174,7 @@ async fn take_in(
         return Err(Refusal::TooLarge(limits.request_bytes).into());
     }
     let part_bytes = limits.part_bytes as usize;
-    let (mut upload, id) = Upload::begin(handle).await?;
+    let (mut upload, id) = Upload::begin(handle, &owner).await?;
     let head_bytes = u32::try_from(request.len()).unwrap_or(u32::MAX);
     let mut waiting = BytesMut::from(request);
     loop {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::*;
@@ -95,6 +96,25 @@ async fn who_guesses_tokens_is_refused_and_the_socket_is_not() {
     assert_eq!(ask(Some(&right)).await, "429");
     let socket = UnixStream::connect(world.folder.path().join("api.sock"));
     let answer = code_of(socket.await.unwrap(), "/metrics", None).await;
+    assert_eq!(answer.as_deref(), Some("200"));
+}
+
+#[tokio::test]
+async fn a_caller_that_holds_connections_leaves_some_to_others() {
+    let world = World::new();
+    let servers = serve(world.state.clone()).await.unwrap();
+    let tcp = servers.tcp.unwrap();
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        held.push(TcpStream::connect(tcp).await.unwrap());
+    }
+    let other = TcpSocket::new_v4().unwrap();
+    other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let other = other.connect(tcp).await.unwrap();
+    let token = format!("Bearer {TOKEN}");
+    let answer = code_of(other, "/v1/status", Some(&token));
+    // Sooner than those that are held are given up.
+    let answer = timeout(Duration::from_secs(5), answer).await.unwrap();
     assert_eq!(answer.as_deref(), Some("200"));
 }
 

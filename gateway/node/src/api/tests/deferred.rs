@@ -35,7 +35,8 @@ async fn submit(world: &World) -> String {
         .as_ref()
         .unwrap()
         .call(move |node, now_ms| {
-            node.begin_upload(id).unwrap();
+            let client = submission.owner.client;
+            node.begin_upload(id, client).unwrap();
             node.upload(id, b"head and body")?.unwrap();
             node.submit(now_ms, submission)
         });
