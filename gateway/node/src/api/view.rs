@@ -168,7 +168,7 @@ pub struct HopFields {
     /// What its link was measured to carry.
     pub measured: MeasuredView,
     /// Bits per unit of the beam's capacity in the present MODCOD, as it was
-    /// told; null is 1.
+    /// told; null if nobody has told it.
     pub efficiency: Option<f64>,
     /// What is spent on it; null where its bytes are not paid for.
     #[serde(default)]
@@ -292,7 +292,7 @@ pub struct SessionView {
     pub remote: String,
     /// Whether TLS authenticates the peer.
     pub tls: bool,
-    /// The convergence layer: tcpcl or quic.
+    /// The convergence layer, as the configuration names it.
     pub convergence_layer: String,
     /// Congestion control in use.
     pub congestion_control: String,
