@@ -105,7 +105,7 @@ pub async fn change_path(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Efficiency {
-    /// Bits per unit of the beam's capacity; null is 1.
+    /// Bits per unit of the beam's capacity; null takes back what was told.
     efficiency: Option<f64>,
 }
 

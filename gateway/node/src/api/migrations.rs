@@ -43,8 +43,8 @@ pub struct Order {
     class: String,
     /// The path's or terminal's name.
     path: String,
-    /// Whether it stays there until the path cannot carry it; else the rule
-    /// decides on. Default true.
+    /// Whether it is kept there until it is released; else the rule decides
+    /// from then on. Default true.
     #[serde(default = "stays")]
     hold: bool,
 }

@@ -13,9 +13,8 @@ use crate::wire::{FLOOR_BYTES, Hello, StreamId, VARINT_MAX};
 
 /// Consumption is told when it reaches this part of a window. A sender must
 /// be able to have a round trip's bytes under way besides what was consumed
-/// and not told. It may use half of the peer window, which is 1.5 x rate x
-/// RTT; a quarter of the window untold would leave 0.75 of the one it needs,
-/// a sixteenth leaves 1.3.
+/// and not told. A sixteenth of the peer window, which is 8 x rate x RTT by
+/// default, is half of a round trip's bytes.
 pub(super) const PART_TOLD: u64 = 16;
 
 /// The credit that the peer gives.

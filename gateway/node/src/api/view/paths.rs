@@ -59,7 +59,7 @@ pub struct HopFields {
     /// What its link was measured to carry.
     pub measured: MeasuredView,
     /// Bits per unit of the beam's capacity in the present MODCOD, as it was
-    /// told; null is 1.
+    /// told; null if nobody has told it.
     pub efficiency: Option<f64>,
     /// What is spent on it; null where its bytes are not paid for.
     #[serde(default)]

@@ -21,7 +21,7 @@ pub struct SessionView {
     pub remote: String,
     /// Whether TLS authenticates the peer.
     pub tls: bool,
-    /// The convergence layer: tcpcl or quic.
+    /// The convergence layer, as the configuration names it.
     pub convergence_layer: String,
     /// Congestion control in use.
     pub congestion_control: String,
