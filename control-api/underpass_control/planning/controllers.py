@@ -200,9 +200,11 @@ class BeamControllers:
                     drawn, known = await load_map(connection)
                 now_ms = self._tools.database.clock.now_ms()
                 taught = await habits.taught(connection, drawn, now_ms)
-        except DatabaseLostError as error:
-            self._map_stale = map_stale
-            _LOG.warning("the map is not read", error=str(error))
+        except Exception as error:
+            # Whatever it is, it is read again; a change that has come meanwhile is not forgotten.
+            self._map_stale |= map_stale
+            is_lost = isinstance(error, DatabaseLostError)
+            _LOG.warning("the map is not read", error=str(error), exc_info=not is_lost)
             return
         if taught is self._map[0]:
             return

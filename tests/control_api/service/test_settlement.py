@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -42,14 +40,6 @@ FAIR_BITS = BEAM_BPS // len(NODES) * END_S
 # Rates on the wire are whole bit/s, reports count whole bytes.
 ROUNDING_BITS = 500
 AS_EXPECTED = Drive(30, 50)
-
-
-@pytest.fixture
-def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
-    """One database is enough where the claim is of arithmetic."""
-    path = tmp_path / "settled.db"
-    shutil.copy(migrated_sqlite, path)
-    return f"sqlite:///{path}"
 
 
 def over(url: str, run: Callable[[Database], Awaitable[T]]) -> T:
