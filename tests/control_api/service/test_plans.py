@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
+from underpass_control.http import capacity
 from underpass_control.instants import moment_of, rfc3339
 
 from tests.control_api.service.api import FIRST, SECOND, Api, Reply, now_ms
@@ -112,6 +114,34 @@ def test_capacity_over_time_is_planned_with(api: Api) -> None:
     assert api.call("PUT", f"{BEAM}/capacity", {}, caller="viewer").status == 403
     assert api.call("PUT", f"{BEAM}/capacity", {}).json["forward"] == []
     capacity_planned(api, 8_000_000)
+
+
+def test_of_two_who_set_a_capacity_at_once_the_second_replaces_the_firsts(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    firsts, seconds = (
+        {"forward": [{"from": moment(now_ms() + later_ms), "rate_bps": 6_000_000}]}
+        for later_ms in (30_000, 40_000)
+    )
+
+    async def run() -> None:
+        steps, others = capacity._steps, list[asyncio.Task[Reply]]()
+
+        async def beside(*arguments: Any) -> Any:
+            found = await steps(*arguments)
+            if found["forward"] and not others:
+                # The first has replaced the steps, and has not committed.
+                others.append(asyncio.create_task(api.ask("PUT", f"{BEAM}/capacity", seconds)))
+                await asyncio.wait(others, timeout=1)
+            return found
+
+        monkeypatch.setattr(capacity, "_steps", beside)
+        assert (await api.ask("PUT", f"{BEAM}/capacity", firsts)).status == 200
+        assert (await others[0]).status == 200
+        shown = (await api.ask("GET", f"{BEAM}/capacity")).json
+        assert shown["forward"] == seconds["forward"]
+
+    api.run(run())
 
 
 def what_if(api: Api, **body: object) -> Reply:
