@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import Any
 
 import pytest
 from underpass_control.http import capacity
+from underpass_control.http import what_if as what_if_endpoint
 from underpass_control.instants import moment_of, rfc3339
 
 from tests.control_api.service.api import FIRST, SECOND, Api, Reply, now_ms
@@ -191,6 +193,31 @@ def test_what_cannot_be_planned_is_told(api: Api) -> None:
     assert "not in the beam" in what_if(api, blockages=[stranger]).problem
     many = [{**stranger, "terminal": FIRST}] * 201
     assert what_if(api, blockages=many).status == 422
+
+
+def test_a_question_that_nobody_waits_for_any_more_is_not_worked_out(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(api)
+    path, body = f"{BEAM}/what-if", {"link": "forward"}
+    begun, goes_on, work = list[object](), threading.Event(), what_if_endpoint._work
+
+    def slow(request: Any) -> str:
+        begun.append(request)
+        goes_on.wait(20)
+        return work(request)
+
+    async def run() -> None:
+        monkeypatch.setattr(what_if_endpoint, "_work", slow)
+        monkeypatch.setattr(what_if_endpoint, "_WITHIN_S", 0.2)
+        replies = [await api.ask("POST", path, body) for _ in range(4)]
+        assert [reply.status for reply in replies] == [503] * 4
+        monkeypatch.setattr(what_if_endpoint, "_WITHIN_S", 20.0)
+        goes_on.set()
+        assert (await api.ask("POST", path, body)).status == 200
+        assert len(begun) == 2
+
+    api.run(run())
 
 
 def test_who_plans_is_told(api: Api) -> None:
