@@ -143,6 +143,22 @@ def test_what_proves_nothing_moves_nothing(api: Api, other: str, wrong: str) -> 
     assert heard_by(api) == HUB
 
 
+def test_a_terminal_that_was_given_to_another_tenant_moves_with_that_ones_token(
+    api: Api, other: str
+) -> None:
+    path, body = f"/v1/terminals/{FIRST}", {"beam": "ku-1", "name": "van"}
+    tenants = "former", "present"
+    for tenant in tenants:
+        made = api.call("PUT", f"/v1/tenants/{tenant}", {"name": "T"}, caller="administrator")
+        assert made.status == 201
+    of = {one: api.run(api.token(Role.TERMINAL, FIRST, tenant=one)) for one in tenants}
+    assert api.call("PUT", path, {**body, "tenant": "present"}).status == 200
+    assert len(refused(api, other, entry(status(proof=proof(of["former"]))))) == 1
+    assert heard_by(api) == HUB
+    assert refused(api, other, entry(status(proof=proof(of["present"])))) == []
+    assert heard_by(api) == OTHER_HUB
+
+
 def test_an_old_proof_does_not_take_a_terminal_back(api: Api, other: str) -> None:
     token = api.tokens["first"]
     there = proof(token, time_ms=now_ms() - 2_000)
