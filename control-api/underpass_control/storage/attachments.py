@@ -81,14 +81,13 @@ class Proof:
         )
 
 
-def mac_of(token: str, terminal: int, gateway: int, time_ms: int) -> bytes:
-    """Return what a terminal proves with that it is at a gateway (RFC 2104, with SHA-256)."""
-    return _mac(hashlib.sha256(token.encode()).digest(), terminal, gateway, time_ms)
+def mac_of(digest: bytes, terminal: int, gateway: int, time_ms: int) -> bytes:
+    """Return what a terminal proves with that it is at a gateway (RFC 2104, with SHA-256).
 
-
-def _mac(key: bytes, terminal: int, gateway: int, time_ms: int) -> bytes:
+    `digest` is what is kept of its token.
+    """
     text = f"underpass gateway {terminal} {gateway} {time_ms}"
-    return hmac.digest(key, text.encode(), hashlib.sha256)
+    return hmac.digest(digest, text.encode(), hashlib.sha256)
 
 
 async def of_terminals(
@@ -134,8 +133,8 @@ async def proved(
     }
 
 
-def _fits(proof: Proof, key: bytes) -> bool:
-    made = _mac(key, proof.terminal, proof.gateway, proof.time_ms)
+def _fits(proof: Proof, digest: bytes) -> bool:
+    made = mac_of(digest, proof.terminal, proof.gateway, proof.time_ms)
     return hmac.compare_digest(made, proof.mac)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from underpass_control.access.secrets import digest_of
 from underpass_control.roles import Role
 from underpass_control.storage.attachments import mac_of
 
@@ -38,7 +39,7 @@ def other(api: Api) -> str:
 
 def proof(token: str, gateway: int = OTHER_HUB, time_ms: int | None = None) -> dict[str, Any]:
     time_ms = now_ms() if time_ms is None else time_ms
-    mac = mac_of(token, FIRST, gateway, time_ms).hex()
+    mac = mac_of(digest_of(token), FIRST, gateway, time_ms).hex()
     return {"gateway": gateway, "time_ms": time_ms, "mac": mac}
 
 
@@ -133,7 +134,7 @@ def test_what_proves_nothing_moves_nothing(api: Api, other: str, wrong: str) -> 
     if wrong == "gateway":
         made = {**proof(token, gateway=HUB), "gateway": OTHER_HUB}
     elif wrong == "terminal":
-        made["mac"] = mac_of(token, SECOND, OTHER_HUB, made["time_ms"]).hex()
+        made["mac"] = mac_of(digest_of(token), SECOND, OTHER_HUB, made["time_ms"]).hex()
     elif wrong == "time":
         made["time_ms"] += 1
     elif wrong == "revoked":
