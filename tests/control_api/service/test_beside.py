@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import pairwise
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -95,6 +97,30 @@ def test_a_change_of_a_map_that_comes_while_it_cannot_be_read_is_not_forgotten(
 
     with served(sqlite_url) as api:
         api.run(run(api))
+
+
+def test_a_map_that_changes_all_the_time_is_not_read_all_the_time(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_map, read = controllers.load_map, list[float]()
+
+    async def slow(connection: AsyncConnection) -> tuple[ObstructionMap, dict[str, Learned]]:
+        read.append(time.monotonic())
+        await asyncio.sleep(0.2)
+        return await load_map(connection)
+
+    monkeypatch.setattr(controllers, "load_map", slow)
+
+    async def run(api: Api) -> None:
+        async with asyncio.timeout(60):
+            while len(read) < 3:
+                api.service.controllers.on_change("obstructions", {})
+                await asyncio.sleep(0.02)
+
+    with served(sqlite_url) as api:
+        api.run(run(api))
+    for before, after in pairwise(read):
+        assert after - before >= 5 * 0.2
 
 
 def _is_done(task: asyncio.Task[None] | None) -> bool:
