@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from underpass_control.http import capacity
+from underpass_control.http import capacity, shares
 from underpass_control.http import what_if as what_if_endpoint
 from underpass_control.instants import moment_of, rfc3339
 
@@ -116,6 +116,24 @@ def test_capacity_over_time_is_planned_with(api: Api) -> None:
     assert api.call("PUT", f"{BEAM}/capacity", {}, caller="viewer").status == 403
     assert api.call("PUT", f"{BEAM}/capacity", {}).json["forward"] == []
     capacity_planned(api, 8_000_000)
+
+
+def test_what_plans_give_is_worked_out_beside_the_event_loop(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(api)
+    of_link, threads = shares._of_link, list[int]()
+
+    def noted(*arguments: Any) -> Any:
+        threads.append(threading.get_ident())
+        return of_link(*arguments)
+
+    monkeypatch.setattr(shares, "_of_link", noted)
+    until = time.monotonic() + 20
+    while not api.get(f"{BEAM}/shares").json["links"]:
+        assert time.monotonic() < until, "no plan holds"
+        api.run(asyncio.sleep(0.05))
+    assert threading.get_ident() not in threads
 
 
 def test_of_two_who_set_a_capacity_at_once_the_second_replaces_the_firsts(
