@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,7 +15,9 @@ from dama.ledger import LedgerError
 from underpass_control.access import audit, enrolments
 from underpass_control.access.sessions import prune_sessions
 from underpass_control.alerts.sending import OLDEST_S as OLDEST_MESSAGE_S
+from underpass_control.clock import host_ms
 from underpass_control.metrics import Metrics
+from underpass_control.planning import lease
 from underpass_control.planning import stored as plans
 from underpass_control.settings import Settings
 from underpass_control.storage import (
@@ -111,8 +112,12 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
 async def _prune_kind(database: Database, kind: _Kind) -> None:
     if kind.keep_s is None:
         return
-    before_ms = time.time_ns() // 1_000_000 - round(kind.keep_s * 1000)
     try:
+        async with database.reading() as connection:
+            # Rows have times of either clock. What is young by one of them stays: a host's clock
+            # that is far ahead deletes nothing.
+            now_ms = min(await lease.now_ms(connection), round(host_ms()))
+        before_ms = now_ms - round(kind.keep_s * 1000)
         count = sum([await prune(database, one, before_ms) for one in kind.prunes])
     except (DatabaseLostError, LedgerError, ledger.PruneError) as error:
         _LOG.warning("what is old could not be deleted", what=kind.name, error=str(error))

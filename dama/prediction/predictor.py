@@ -530,7 +530,7 @@ def _is_same_way(way: _Way, obstruction_id: str, to_entry_m: float) -> bool:
     return way.obstruction_id == obstruction_id and is_as_long(way.to_entry_m, to_entry_m)
 
 
-def _crossing(area: shapely.Polygon, heading: float, range_m: float) -> tuple[float, float] | None:
+def _crossing(area: shapely.Geometry, heading: float, range_m: float) -> tuple[float, float] | None:
     """Return metres to the area and metres through it, straight ahead from the origin."""
     x, y = math.sin(math.radians(heading)), math.cos(math.radians(heading))
     origin = shapely.Point(0.0, 0.0)

@@ -548,7 +548,17 @@ def _box(place: Position, radius_m: float) -> shapely.Geometry:
     return shapely.box(lon - east, lat - north, lon + east, lat + north)
 
 
-def area_in_plane(obstruction: Obstruction, plane: Plane) -> shapely.Polygon:
+def area_in_plane(obstruction: Obstruction, plane: Plane) -> shapely.Geometry:
     """Return an obstruction's area in metres around the plane's origin."""
-    shell, *holes = ([plane.xy(position) for position in ring] for ring in obstruction.area)
-    return shapely.Polygon(shell, holes)
+    return area_of([plane.xy(position) for position in ring] for ring in obstruction.area)
+
+
+def area_of(rings: Iterable[Sequence[Position]]) -> shapely.Geometry:
+    """Return the area within an outer ring and outside of its holes.
+
+    Rings that are drawn by hand may cross themselves or each other. GEOS cuts nothing with such an
+    area, so it becomes the areas that they enclose.
+    """
+    shell, *holes = rings
+    area = shapely.Polygon(shell, holes)
+    return area if area.is_valid else shapely.make_valid(area)

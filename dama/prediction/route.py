@@ -28,7 +28,7 @@ from dama.prediction.places import (
     without_repeats,
 )
 from dama.prediction.profile import Profile
-from dama.prediction.roadmap import ObstructionMap
+from dama.prediction.roadmap import ObstructionMap, area_of
 from dama.prediction.route_matching import AGAINST_DEG, DRAWN_DEG, DRAWN_M, RouteMatching
 from dama.prediction.track import Point, Track
 from dama.prediction.ways_ahead import HORIZON_M, MOST_PASSAGES
@@ -395,8 +395,7 @@ class Route:
     def _through_areas(self) -> Iterator[RoutePassage]:
         line = shapely.LineString(self._line)
         for obstruction in self._on.areas_crossed(line):
-            shell, *holes = obstruction.area
-            cut = line.intersection(shapely.Polygon(shell, holes))
+            cut = line.intersection(area_of(obstruction.area))
             for part in shapely.get_parts(cut):
                 if part.length > 0.0:
                     ends = [part.coords[0], part.coords[-1]]

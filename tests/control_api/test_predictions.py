@@ -27,7 +27,7 @@ def driving(fixes: list[Fix], obstructions: ObstructionMap = MAP) -> Predictions
 
 
 def only(made: Predictions, second: float) -> Blockage:
-    (blockage,) = made.blockages(ms(second))[VAN]
+    (blockage,) = made.blockages_of(VAN, ms(second))
     return blockage
 
 
@@ -35,10 +35,10 @@ def test_each_terminal_has_its_own_blockages() -> None:
     made = driving(eastwards(-400.0, 20.0))
     for one in eastwards(-400.0, 20.0, y=500.0):
         made.feed(BUS, one)
-    assert list(made.blockages(ms(30))) == [VAN]
+    assert made.blockages_of(BUS, ms(30)) == ()
     assert abs(only(made, 30).entry_ms - ms(50)) < 500
     made.forget(VAN)
-    assert made.blockages(ms(30)) == {}
+    assert made.blockages_of(VAN, ms(30)) == ()
 
 
 def test_an_announcement_is_reconciled_with_the_prediction() -> None:
@@ -50,7 +50,7 @@ def test_an_announcement_is_reconciled_with_the_prediction() -> None:
     assert (blockage.entry_ms, blockage.exit_ms) == (ms(52), ms(92))
     assert (blockage.source, blockage.obstruction_id) == ("announced", "t")
     made.announce(VAN, Announcement(ms(32), ms(52), 40_000, 0.0))
-    assert made.blockages(ms(32)) == {}
+    assert made.blockages_of(VAN, ms(32)) == ()
 
 
 def test_an_announcement_by_another_name_is_of_the_same_blockage() -> None:
@@ -63,9 +63,9 @@ def test_an_announcement_by_another_name_is_of_the_same_blockage() -> None:
 def test_an_announcement_needs_no_map() -> None:
     made = Predictions()
     made.announce(BUS, Announcement(ms(0), ms(60), 30_000, 1.0))
-    (blockage,) = made.blockages(ms(1))[BUS]
+    (blockage,) = made.blockages_of(BUS, ms(1))
     assert (blockage.entry_ms, blockage.exit_ms) == (ms(60), ms(90))
-    assert made.blockages(ms(90)) == {}
+    assert made.blockages_of(BUS, ms(90)) == ()
 
 
 def test_while_it_is_dark_the_blockage_began_when_it_was_observed() -> None:
@@ -82,17 +82,17 @@ def test_who_stays_dark_longer_is_believed_inside_and_then_lost() -> None:
     made = driving(eastwards(-40.0, 20.0))
     made.observe(VAN, ms(32), None)
     over = only(made, 33).exit_ms
-    late = made.blockages(over + 10_000)[VAN][0]
+    late = made.blockages_of(VAN, over + 10_000)[0]
     assert over + 10_000 < late.exit_ms < over + 25_000
-    assert made.blockages(over + 300_000) == {}
+    assert made.blockages_of(VAN, over + 300_000) == ()
 
 
 def test_once_it_is_light_again_nothing_is_expected_of_what_has_been() -> None:
     made = driving(eastwards(-40.0, 20.0))
     made.observe(VAN, ms(32), None)
-    assert VAN in made.blockages(ms(40))
+    assert made.blockages_of(VAN, ms(40))
     made.observe(VAN, ms(32), ms(50))
-    assert made.blockages(ms(50)) == {}
+    assert made.blockages_of(VAN, ms(50)) == ()
 
 
 def test_a_bridge_shortly_before_does_not_hide_the_tunnel() -> None:
@@ -107,23 +107,23 @@ def test_both_ends_of_a_link_observe_one_blockage() -> None:
     made.observe(VAN, ms(32.4), None)
     made.observe(VAN, ms(32.4), ms(60))
     made.observe(VAN, ms(32), ms(60.2))
-    assert made.blockages(ms(61)) == {}
+    assert made.blockages_of(VAN, ms(61)) == ()
 
 
 def test_during_one_passage_of_an_obstruction_the_next_one_stays_expected() -> None:
     made = driving(eastwards(-40.0, 20.0), serpentine())
-    first, second = made.blockages(ms(30))[VAN]
+    first, second = made.blockages_of(VAN, ms(30))
     # It is dark a second before it was to be, or three seconds after.
     for begins in (31, 35):
         made = driving(eastwards(-40.0, 20.0), serpentine())
         made.observe(VAN, ms(begins), None)
-        present, following = made.blockages(ms(begins + 1))[VAN]
+        present, following = made.blockages_of(VAN, ms(begins + 1))
         assert present.entry_ms == ms(begins)
         assert present.duration_s == first.duration_s
         assert following == second
         # After it, before there is a fix, and then with one.
         made.observe(VAN, ms(begins), ms(begins + 10))
-        assert made.blockages(ms(begins + 10))[VAN] == (second,)
+        assert made.blockages_of(VAN, ms(begins + 10)) == (second,)
         made.feed(VAN, fix(begins + 11, 230.0, 0.0, 20.0))
         assert abs(only(made, begins + 11).entry_ms - ms(begins + 11 + 18.5)) < 1_500
 
@@ -131,7 +131,7 @@ def test_during_one_passage_of_an_obstruction_the_next_one_stays_expected() -> N
 def test_a_loss_that_nothing_foretold_reserves_nothing() -> None:
     made = driving(eastwards(-400.0, 20.0, y=500.0))
     made.observe(VAN, ms(31), None)
-    assert made.blockages(ms(35)) == {}
+    assert made.blockages_of(VAN, ms(35)) == ()
 
 
 def lost_through(seconds: tuple[int, int], obstructions: ObstructionMap) -> Predictions:
@@ -181,7 +181,7 @@ def test_a_passage_on_which_the_link_held_counts_against_what_was_learned() -> N
     made.set_map(obstructions, learned)
     for second in range(120):
         made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
-        made.blockages(ms(second))
+        made.blockages_of(VAN, ms(second))
     (held,) = made.lessons()
     (place,) = held.applied(learned.values(), obstructions)
     assert (place.lost, place.held) == (1, 1)
@@ -258,7 +258,7 @@ def test_late_reports_of_an_earlier_loss_teach_and_say_nothing_of_the_present() 
 
 def test_another_map_takes_the_track_along() -> None:
     made = driving(eastwards(-400.0, 20.0), ObstructionMap([]))
-    assert made.blockages(ms(30)) == {}
+    assert made.blockages_of(VAN, ms(30)) == ()
     made.set_map(MAP)
     # The road is found with the next fix.
     made.feed(VAN, fix(31, -380.0, 0.0, 20.0))
@@ -268,9 +268,9 @@ def test_another_map_takes_the_track_along() -> None:
 def test_a_route_that_turns_off_keeps_clear_of_the_tunnel() -> None:
     made = driving(eastwards(-400.0, 20.0))
     made.set_route(VAN, (at(-2_000.0), at(-300.0), at(-300.0, 1_000.0)))
-    assert made.blockages(ms(30)) == {}
+    assert made.blockages_of(VAN, ms(30)) == ()
     made.set_route(VAN, None)
-    assert VAN in made.blockages(ms(30))
+    assert made.blockages_of(VAN, ms(30))
 
 
 def parked(made: Predictions) -> int:

@@ -55,8 +55,10 @@ class VehiclesOfTenants:
                 async with self._database.reading() as connection:
                     rows = await connection.execute(select(Terminal.node, Terminal.tenant_id))
                     found = {row.node: row.tenant_id for row in rows}
-            except DatabaseLostError as error:
-                _LOG.warning("vehicles are not read", error=str(error))
+            except Exception as error:
+                # Nobody looks at this task: whatever it is, they are read again.
+                is_lost = isinstance(error, DatabaseLostError)
+                _LOG.warning("vehicles are not read", error=str(error), exc_info=not is_lost)
                 await asyncio.sleep(_AGAIN_AFTER_S)
                 self._due.set()
                 continue

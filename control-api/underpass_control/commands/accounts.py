@@ -10,11 +10,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from underpass_control.commands.console import JsonOption, fail, print_json, tell
 from underpass_control.commands.database import DEFAULT_DATABASE, DatabaseOption, with_database
+from underpass_control.commands.tables import Column, print_table
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.roles import Role
 
@@ -305,10 +304,7 @@ def _show_table(found: list[dict[str, object]], columns: tuple[str, ...], *, as_
     if as_json:
         print_json(found)
         return
-    table = Table(*columns)
-    for row in found:
-        table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
-    Console().print(table)
+    print_table([Column(name, name) for name in columns], found)
 
 
 def _shown(row: object, columns: tuple[str, ...]) -> dict[str, object]:

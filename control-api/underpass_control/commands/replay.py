@@ -73,8 +73,9 @@ def replay(
 @contextmanager
 def _bar(name: str, total: int, *, quiet: bool) -> Iterator[Callable[[Played], None]]:
     """Show how far it is, and what stands in the way."""
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    trouble = TextColumn("[yellow]{task.fields[trouble]}")
+    title = TextColumn("{task.description}", markup=False)
+    columns = (title, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    trouble = TextColumn("{task.fields[trouble]}", style="yellow", markup=False)
     console = Console(stderr=True)
     with Progress(*columns, trouble, console=console, transient=True, disable=quiet) as progress:
         task = progress.add_task(name, total=total, trouble="")

@@ -70,7 +70,7 @@ def print_table(columns: Sequence[Column], entries: Iterable[Mapping[str, Any]])
         table.add_column(columns[n].title, justify="right" if numeric else "left", no_wrap=numeric)
     for row in rows:
         table.add_row(*(row[n] for n in used))
-    Console().print(table)
+    _print(table)
 
 
 def print_entry(columns: Sequence[Column], entry: Mapping[str, Any]) -> None:
@@ -79,7 +79,12 @@ def print_entry(columns: Sequence[Column], entry: Mapping[str, Any]) -> None:
     for column in columns:
         if cell := column.of(entry):
             table.add_row(column.title, cell)
-    Console().print(table)
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    # Brackets and colons in a name are part of it.
+    Console(markup=False, emoji=False).print(table)
 
 
 @dataclass(frozen=True)

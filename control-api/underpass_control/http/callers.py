@@ -225,8 +225,9 @@ class Callers:
                     yield
                 finally:
                     streams.discard(limit)
-                    if not streams:
-                        self._streams.pop(caller.credential, None)
+                    # Once they have been told to end, a later one has a set of its own.
+                    if not streams and self._streams.get(caller.credential) is streams:
+                        del self._streams[caller.credential]
         except TimeoutError as error:
             if not limit.expired():
                 raise

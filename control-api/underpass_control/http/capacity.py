@@ -17,6 +17,7 @@ from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
 from underpass_control.planning.terms import terms_of
+from underpass_control.storage import interventions
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import CapacityStep as Table
@@ -73,6 +74,8 @@ class CapacityOfBeam:
                 for from_ms, step in zip(times, of, strict=True)
             ]
         async with self._changes.transaction() as (connection, publish):
+            # Whoever sets it meanwhile replaces these steps, and does not add to them.
+            await interventions.lock(connection, call.path["beam"])
             beam = await known_beam(connection, call)
             before = await _steps(connection, beam)
             await connection.execute(delete(Table).where(Table.beam_id == beam))

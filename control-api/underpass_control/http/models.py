@@ -22,7 +22,7 @@ MOST_BPS = 1_000_000_000_000
 MOST_NODE = 2**32 - 2
 MOST_BATCH = 10_000
 MOST_PAGE = 1_000
-_FIRST_YEAR, _LAST_YEAR = 1970, 9000
+_FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 Rate = Annotated[int, Field(ge=0, le=MOST_BPS)]
 NodeNumber = Annotated[int, Field(ge=1, le=MOST_NODE)]
@@ -50,8 +50,8 @@ Accuracy = Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)]
 
 def _counted(moment: datetime) -> datetime:
     # What lies outside could not be shown again in UTC.
-    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-        raise ValueError(f"the year is not within {_FIRST_YEAR} and {_LAST_YEAR}")
+    if not _FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise ValueError(f"the year is not within {_FIRST_YEAR} and {LAST_YEAR}")
     return moment
 
 

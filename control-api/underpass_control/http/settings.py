@@ -152,14 +152,26 @@ class NodeSettings:
                 owner = await registry.get(connection, tables.Terminal, node)
                 tenant = None if owner is None else owner.tenant_id
             before = await settings.get(connection, node, table=table)
-            if expected not in (None, "*", None if before is None else _tag(before)):
-                raise Problem(HTTPStatus.PRECONDITION_FAILED, "it has been changed since that ETag")
-            row = await settings.put(connection, node, document, now_ms, table=table)
+            is_any = expected in (None, "*")
+            if not is_any and (before is None or expected != _tag(before)):
+                raise _changed_since()
+            replaced = None if is_any or before is None else before.version
+            try:
+                row = await settings.put(
+                    connection, node, document, now_ms, table=table, replaced=replaced
+                )
+            except settings.VersionError as error:
+                # Another has changed it since it was read above.
+                raise _changed_since() from error
             publish(settings.change_of(node, row.version, "set", by_gateway=of_gateway))
             was = None if before is None else before.document
             target = f"/v1/{'gateways' if of_gateway else 'terminals'}/{node}/settings"
             await call.record(connection, Changed("set", target, tenant, was, document))
         return row
+
+
+def _changed_since() -> Problem:
+    return Problem(HTTPStatus.PRECONDITION_FAILED, "it has been changed since that ETag")
 
 
 def _shown(row: Row[Any]) -> models.Settings:

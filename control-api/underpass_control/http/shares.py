@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from sqlalchemy import select
 
 from dama.planner import Link
@@ -23,6 +25,7 @@ class Shares:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._working = asyncio.Lock()
 
     def endpoints(self) -> list[Endpoint]:
         """Return it."""
@@ -49,9 +52,13 @@ class Shares:
                 await stored.plans_in_force(connection, beam, link, now_ms, now_ms + _PERIOD_MS)
                 for link in Link
             ]
-        links = [
-            _of_link(link, found[0], own) for link, found in zip(Link, plans, strict=True) if found
-        ]
+        async with self._working:
+            # A large plan takes long to read, and everything else waits in this thread.
+            links = [
+                await asyncio.to_thread(_of_link, link, found[0], own)
+                for link, found in zip(Link, plans, strict=True)
+                if found
+            ]
         return models.Shares(beam=beam, time=moment_of(now_ms), links=links)
 
 

@@ -66,6 +66,7 @@ class WhatIf:
         self._asked += 1
         try:
             async with asyncio.timeout(_WITHIN_S):
+                await self._working.acquire()
                 # Even if nobody waits any more, the next question waits until this one is done.
                 text = await asyncio.shield(asyncio.create_task(self._worked(request)))
         except TimeoutError as error:
@@ -77,8 +78,10 @@ class WhatIf:
         return web.Response(text=text, content_type="application/json")
 
     async def _worked(self, request: Request) -> str:
-        async with self._working:
+        try:
             return await asyncio.to_thread(_work, request)
+        finally:
+            self._working.release()
 
 
 def _instead(body: models.WhatIfBody) -> Instead:

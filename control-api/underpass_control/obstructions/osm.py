@@ -9,7 +9,7 @@ from pathlib import Path
 import osmium
 
 from dama.prediction import Obstruction
-from dama.prediction.cover import MIN_LENGTH_M, obstructions_of
+from dama.prediction.cover import obstructions_of
 from dama.prediction.network import Network, Way, is_covered, is_road
 from underpass_control.obstructions.extract import (
     ExtractError,
@@ -26,9 +26,7 @@ _CELL_DEG = 0.03
 _REPORT_EVERY = 1_000
 
 
-def import_osm(
-    path: Path, *, min_length_m: float = MIN_LENGTH_M, progress: Progress = quiet
-) -> list[Obstruction]:
+def import_osm(path: Path, *, progress: Progress = quiet) -> list[Obstruction]:
     """Read the tunnels and covered ways of an extract, with the roads that lead into them.
 
     The file is read four times: for what is covered, for the roads around, and for their turn
@@ -50,7 +48,6 @@ def import_osm(
         raise ExtractError(f"{path}: {error}") from error
     return obstructions_of(
         Network(near, turns, lights),
-        min_length_m=min_length_m,
         progress=lambda done, total: progress("obstructions", done, total),
     )
 

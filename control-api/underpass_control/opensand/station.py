@@ -81,7 +81,10 @@ class Station:
 
     def start(self) -> None:
         """Begin."""
-        self._tasks = [asyncio.create_task(one) for one in (self._run(), self._tell_for_ever())]
+        self._tasks = [
+            asyncio.create_task(self._run(), name="opensand"),
+            asyncio.create_task(self._tell_for_ever(), name="opensand events"),
+        ]
 
     async def close(self) -> None:
         """Let all NCCs go: they keep what they were told last."""
@@ -96,9 +99,12 @@ class Station:
             self._look.clear()
             try:
                 await self._keep_up()
-            except DatabaseLostError as error:
-                # What has been planned goes on being followed.
-                _LOG.warning("plans for an NCC cannot be read", error=str(error))
+            except Exception as error:
+                # What has been planned goes on being followed. Nobody looks at this task.
+                is_lost = isinstance(error, DatabaseLostError)
+                _LOG.warning(
+                    "plans for an NCC cannot be read", error=str(error), exc_info=not is_lost
+                )
                 self.on_missed()
                 await asyncio.sleep(_LOOK_EVERY_S)
             with suppress(TimeoutError):
@@ -172,9 +178,11 @@ class Station:
             change = await self._to_tell.get()
             # Nobody waits for it: what followers of events miss while the database is away is
             # told by the next.
-            with suppress(DatabaseLostError):
+            try:
                 async with self._changes.transaction() as (_, publish):
                     publish(change)
+            except Exception as error:
+                _LOG.warning("an event of an NCC is not told", error=str(error))
 
 
 class _Follower:

@@ -286,7 +286,7 @@ class BeamPlanner:
     def _reason(self, state: _LinkState, now_ms: int) -> Reason | None:
         if not state.capacity:
             return None
-        if state.refused_ms is not None and now_ms - state.refused_ms < _AGAIN_AFTER_MS:
+        if state.refused_ms is not None and abs(now_ms - state.refused_ms) < _AGAIN_AFTER_MS:
             return None
         if state.plan is None:
             return Reason.FIRST
@@ -310,7 +310,8 @@ class BeamPlanner:
             return Reason.DEMAND
         if state.demand_due and age_ms >= _DEMAND_EVERY_MS:
             return Reason.DEMAND
-        if state.plan.end_ms - now_ms < RENEW_MS:
+        # After the clock was set back, the plan is of a time that is still to come.
+        if state.plan.end_ms - now_ms < RENEW_MS or age_ms <= -_MOVE_EVERY_MS:
             return Reason.HORIZON
         return None
 

@@ -31,6 +31,9 @@ _LOG = structlog.get_logger()
 _END_WITHIN_S = 3.0
 # What vehicles drive is counted again so often: it differs by the hour.
 _COUNT_DRIVES_S = 3_600.0
+# The map is read for a fifth of the time at most: each passage of a place that was learned changes
+# it, and a fleet has many.
+_REST = 4
 # Kinds of changes that list terminals, in a list of the same name.
 _OF_TERMINALS = frozenset({"positions", "links", "announcements", "blockages"})
 
@@ -64,6 +67,7 @@ class BeamControllers:
         self._drawn = self._map[0]
         self._drives_counted = time.monotonic()
         self._map_stale = True
+        self._rests_until = 0.0
         self._reading: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._look = asyncio.Event()
@@ -154,9 +158,10 @@ class BeamControllers:
         while not self._ending:
             self._look.clear()
             self._renewal.move()
-            counted_s = time.monotonic() - self._drives_counted
-            stale = self._map_stale or counted_s >= _COUNT_DRIVES_S
-            if stale and (self._reading is None or self._reading.done()):
+            now_s = time.monotonic()
+            stale = self._map_stale or now_s - self._drives_counted >= _COUNT_DRIVES_S
+            may_read = self._reading is None or self._reading.done()
+            if stale and may_read and now_s >= self._rests_until:
                 # Reading the map of a country takes longer than a lease lasts.
                 self._reading = asyncio.create_task(self._read_map(), name="map")
             self._follow_leases()
@@ -192,7 +197,7 @@ class BeamControllers:
 
     async def _read_map(self) -> None:
         map_stale, self._map_stale = self._map_stale, False
-        self._drives_counted = time.monotonic()
+        began_s = self._drives_counted = time.monotonic()
         drawn, known = self._drawn, self._map[1]
         try:
             async with self._tools.database.reading() as connection:
@@ -200,15 +205,18 @@ class BeamControllers:
                     drawn, known = await load_map(connection)
                 now_ms = self._tools.database.clock.now_ms()
                 taught = await habits.taught(connection, drawn, now_ms)
-        except DatabaseLostError as error:
-            self._map_stale = map_stale
-            _LOG.warning("the map is not read", error=str(error))
+        except Exception as error:
+            # Whatever it is, it is read again; a change that has come meanwhile is not forgotten.
+            self._map_stale |= map_stale
+            is_lost = isinstance(error, DatabaseLostError)
+            _LOG.warning("the map is not read", error=str(error), exc_info=not is_lost)
             return
-        if taught is self._map[0]:
-            return
-        self._drawn, self._map = drawn, (taught, known)
-        for controller, _ in self._running.values():
-            controller.set_map(*self._map)
+        if taught is not self._map[0]:
+            self._drawn, self._map = drawn, (taught, known)
+            for controller, _ in self._running.values():
+                controller.set_map(*self._map)
+        done_s = time.monotonic()
+        self._rests_until = done_s + _REST * (done_s - began_s)
 
 
 async def ended(tasks: Sequence[asyncio.Task[None]]) -> list[BaseException | None]:

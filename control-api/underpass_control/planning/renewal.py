@@ -145,6 +145,9 @@ class Renewal:
                     # What is planned goes on being followed; leases end by themselves.
                     self._held = replace(self._held, away=True)
                     _LOG.warning("leases are not renewed", error=str(error) or "no answer in time")
+                except Exception:
+                    # Nobody looks at this thread: whatever it is, the next renewal must come.
+                    _LOG.exception("leases are not renewed")
             with suppress(TimeoutError):
                 async with asyncio.timeout(lease.RETRY_S):
                     await look.wait()

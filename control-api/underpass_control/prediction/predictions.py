@@ -12,7 +12,6 @@ from dama.prediction import (
     ObstructionMap,
     Predictor,
     Span,
-    Track,
     reconcile,
 )
 from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, Habits
@@ -176,11 +175,6 @@ class Predictions:
         self._unstored.discard(terminal)
         self._lessons.forget(terminal)
 
-    def blockages(self, now_ms: int) -> dict[int, tuple[Blockage, ...]]:
-        """Return the present and the coming blockages of each terminal that has any."""
-        found = {terminal: self.blockages_of(terminal, now_ms) for terminal in self._terminals}
-        return {terminal: blockages for terminal, blockages in found.items() if blockages}
-
     def blockages_of(self, terminal: int, now_ms: int) -> tuple[Blockage, ...]:
         """Return a terminal's present and coming blockages, the next first."""
         ahead = self._terminals.get(terminal)
@@ -223,11 +217,6 @@ class Predictions:
     def stored(self, count: int) -> None:
         """Take in that so many of the lessons, the first ones, are stored."""
         self._lessons.stored(count)
-
-    def track(self, terminal: int) -> Track | None:
-        """Return what is kept of a terminal's track."""
-        ahead = self._terminals.get(terminal)
-        return None if ahead is None else ahead.predictor.track
 
     def _most_roads(self) -> int:
         """Return how many roads are remembered of each terminal at most."""

@@ -6,6 +6,7 @@ the service.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -21,6 +22,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from underpass_control.http import models
+from underpass_control.instants import milliseconds
 
 MOST_REPORTS = 1_000
 # Links in one status: the terminals of one gateway.
@@ -32,6 +34,10 @@ _LAST_END_MS = 253_402_300_799_999
 
 Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
 Milliseconds = Annotated[int, Field(ge=0, le=_MOST_MS)]
+# A moment that the API can show again, however far off the clock that tells it is.
+Moment = Annotated[
+    int, Field(ge=0, le=milliseconds(datetime(models.LAST_YEAR, 12, 31, tzinfo=UTC)))
+]
 Offset = Annotated[int, Field(ge=-_MOST_MS, le=_MOST_MS)]
 # Without control characters: PostgreSQL stores no NUL, and nobody wants the others.
 Text = Annotated[str, Field(min_length=1, max_length=_MOST_TEXT, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -143,8 +149,8 @@ class PositionReport(Report):
     speed_mps: models.Speed | None = None
     heading_deg: models.Heading | None = None
     accuracy_m: models.Accuracy | None = None
-    gnss_time_ms: Milliseconds | None = None
-    node_time_ms: Milliseconds | None = None
+    gnss_time_ms: Moment | None = None
+    node_time_ms: Moment | None = None
     synchronised: bool
 
 

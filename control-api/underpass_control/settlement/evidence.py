@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link, Plan
+from dama.planner.request import MOST_BITS
 from underpass_control.planning.stored import plans_in_force
 from underpass_control.settlement.period import (
     PERIOD_MS,
@@ -198,10 +199,11 @@ def _capacity_of(bucket: Usage, planned: Fraction) -> int:
     """Return the capacity that was sent on, in whole bits, rounded down.
 
     By the efficiency that was told; else by that of the plans, so that a terminal which sends what
-    they gave it has taken the capacity that they gave it.
+    they gave it has taken the capacity that they gave it. More than any beam carries is a counter
+    gone wrong; it is cut, so that it can be stored and the others are settled.
     """
     efficiency = planned if bucket.efficiency is None else bucket.efficiency
-    return int(bucket.sent_bits / efficiency)
+    return min(int(bucket.sent_bits / efficiency), MOST_BITS)
 
 
 async def _blocked(

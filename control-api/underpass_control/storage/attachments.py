@@ -13,7 +13,7 @@ import hmac
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, ColumnElement, func, literal, select, update
+from sqlalchemy import BigInteger, ColumnElement, func, literal, or_, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -81,14 +81,13 @@ class Proof:
         )
 
 
-def mac_of(token: str, terminal: int, gateway: int, time_ms: int) -> bytes:
-    """Return what a terminal proves with that it is at a gateway (RFC 2104, with SHA-256)."""
-    return _mac(hashlib.sha256(token.encode()).digest(), terminal, gateway, time_ms)
+def mac_of(digest: bytes, terminal: int, gateway: int, time_ms: int) -> bytes:
+    """Return what a terminal proves with that it is at a gateway (RFC 2104, with SHA-256).
 
-
-def _mac(key: bytes, terminal: int, gateway: int, time_ms: int) -> bytes:
+    `digest` is what is kept of its token.
+    """
     text = f"underpass gateway {terminal} {gateway} {time_ms}"
-    return hmac.digest(key, text.encode(), hashlib.sha256)
+    return hmac.digest(digest, text.encode(), hashlib.sha256)
 
 
 async def of_terminals(
@@ -109,13 +108,18 @@ async def of_terminals(
 async def proved(
     connection: AsyncConnection, proofs: Iterable[Proof], now_ms: int
 ) -> dict[int, Proof]:
-    """Return, by terminal, those of the proofs that are made with a token of the terminal."""
+    """Return, by terminal, those of the proofs that are made with a token of the terminal.
+
+    A token of a tenant that the terminal has been taken from proves nothing any more.
+    """
     of_terminal = {proof.terminal: proof for proof in sorted(proofs, key=lambda one: one.time_ms)}
     if not of_terminal:
         return {}
     rows = await connection.execute(
         select(Token.node, Token.digest)
+        .join(Terminal, Terminal.node == Token.node)
         .where(Token.role == Role.TERMINAL.value, Token.node.in_(of_terminal), is_in_force(now_ms))
+        .where(or_(Token.tenant_id.is_(None), Token.tenant_id == Terminal.tenant_id))
         .order_by(Token.id.desc())
     )
     keys: dict[int, list[bytes]] = {}
@@ -129,8 +133,8 @@ async def proved(
     }
 
 
-def _fits(proof: Proof, key: bytes) -> bool:
-    made = _mac(key, proof.terminal, proof.gateway, proof.time_ms)
+def _fits(proof: Proof, digest: bytes) -> bool:
+    made = mac_of(digest, proof.terminal, proof.gateway, proof.time_ms)
     return hmac.compare_digest(made, proof.mac)
 
 

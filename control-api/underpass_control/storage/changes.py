@@ -126,8 +126,12 @@ class Changes:
             await asyncio.sleep(_AGAIN_AFTER_S)
 
     async def _listen(self) -> None:
-        url = self._database.url.set(drivername="postgresql")
-        connection = await asyncpg.connect(url.render_as_string(hide_password=False), timeout=10)
+        # As the pool connects: in a text, asyncpg takes `ssl` and others for the server's settings.
+        dialect = self._database.engine.dialect
+        _, options = dialect.create_connect_args(self._database.url)
+        # SQLAlchemy's own.
+        options.pop("prepared_statement_cache_size", None)
+        connection = await asyncpg.connect(**options, timeout=10)
         try:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda *_: lost.set())

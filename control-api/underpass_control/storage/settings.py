@@ -62,6 +62,10 @@ class Reported:
 Table = type[TerminalSettings] | type[GatewaySettings]
 
 
+class VersionError(RuntimeError):
+    """The settings are no longer those that were to be replaced."""
+
+
 async def put(
     connection: AsyncConnection,
     node: int,
@@ -69,11 +73,13 @@ async def put(
     now_ms: int,
     *,
     table: Table = TerminalSettings,
+    replaced: int | None = None,
 ) -> Row[Any]:
     """Set the settings of a terminal, or gateway, with a version above the last; return the row.
 
     Raises:
         IntegrityError: The terminal is not known.
+        VersionError: `replaced` is given and is not their version.
     """
     key = _key(table).name
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
@@ -82,9 +88,15 @@ async def put(
     # A clock that is set back, or that of another replica, gives no version twice.
     later = func.max if connection.dialect.name == "sqlite" else func.greatest
     version = later(table.version + 1, now_ms)
-    changed = made.on_conflict_do_update(index_elements=[key], set_={"version": version, **values})
+    changed = made.on_conflict_do_update(
+        index_elements=[key],
+        set_={"version": version, **values},
+        where=None if replaced is None else table.version == replaced,
+    )
     returned = changed.returning(*table.__table__.columns)
-    row: Row[Any] = (await connection.execute(returned)).one()
+    row: Row[Any] | None = (await connection.execute(returned)).one_or_none()
+    if row is None:
+        raise VersionError
     return row
 
 

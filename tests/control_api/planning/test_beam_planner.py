@@ -69,6 +69,17 @@ def test_nothing_new_is_no_reason_until_the_plan_nears_its_end() -> None:
     assert reason(made, last_ms + 1) is Reason.HORIZON
 
 
+def test_a_clock_that_is_set_back_makes_a_plan_for_now() -> None:
+    made = planner()
+    make(made, 600_000)
+    made.refused(Link.FORWARD, 600_000)
+    # As the clock's offset is measured anew.
+    assert made.due(599_900) == {}
+    assert made.due(400_000) == dict.fromkeys(Link, Reason.HORIZON)
+    make(made, 400_000)
+    assert made.due(400_000) == {}
+
+
 def test_a_blockage_is_lent_for_and_settled_a_minute_after_it() -> None:
     made = planner()
     made.expect(1, [tunnel(101_000, 261_000)], 1_100)

@@ -64,6 +64,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
+def sqlite_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The same, where the kind of database makes no difference."""
+    return migrated(request, "sqlite", tmp_path)
+
+
+@pytest.fixture
 def api(url: str) -> Iterator[Api]:
     """The service over it, with a beam and two terminals; rollouts go on when a test says so."""
     with _with_a_beam(url) as running:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 from sqlalchemy import select
+from underpass_control.access.lookup import find_caller
+from underpass_control.http.callers import TokenEndedError
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.roles import Role
 from underpass_control.storage.models import Token
@@ -77,6 +80,30 @@ def test_a_token_expires_though_it_has_just_been_used(
     later_ns = time.time_ns() + 60_000_000_000
     monkeypatch.setattr(time, "time_ns", lambda: later_ns)
     assert api.get("/v1/beams", caller=token).status == 401
+
+
+def test_a_stream_that_begins_while_others_of_its_token_end_is_watched(api: Api) -> None:
+    callers = api.service._callers
+
+    async def run() -> None:
+        async with api.database.reading() as connection:
+            caller = await find_caller(connection, api.tokens["viewer"], now_ms())
+        assert caller is not None
+
+        async def stream() -> None:
+            async with callers.while_in_force(caller):
+                await asyncio.sleep(60)
+
+        first = asyncio.create_task(stream())
+        await asyncio.sleep(0)
+        callers.forget(caller.credential)
+        second = asyncio.create_task(stream())
+        for one in (first, second):
+            with pytest.raises(TokenEndedError):
+                await asyncio.wait_for(one, 10)
+            callers.forget(caller.credential)
+
+    api.run(run())
 
 
 def test_only_operators_change_beams_and_terminals(api: Api) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from underpass_control.access.secrets import digest_of
 from underpass_control.roles import Role
 from underpass_control.storage.attachments import mac_of
 
@@ -38,7 +39,7 @@ def other(api: Api) -> str:
 
 def proof(token: str, gateway: int = OTHER_HUB, time_ms: int | None = None) -> dict[str, Any]:
     time_ms = now_ms() if time_ms is None else time_ms
-    mac = mac_of(token, FIRST, gateway, time_ms).hex()
+    mac = mac_of(digest_of(token), FIRST, gateway, time_ms).hex()
     return {"gateway": gateway, "time_ms": time_ms, "mac": mac}
 
 
@@ -133,7 +134,7 @@ def test_what_proves_nothing_moves_nothing(api: Api, other: str, wrong: str) -> 
     if wrong == "gateway":
         made = {**proof(token, gateway=HUB), "gateway": OTHER_HUB}
     elif wrong == "terminal":
-        made["mac"] = mac_of(token, SECOND, OTHER_HUB, made["time_ms"]).hex()
+        made["mac"] = mac_of(digest_of(token), SECOND, OTHER_HUB, made["time_ms"]).hex()
     elif wrong == "time":
         made["time_ms"] += 1
     elif wrong == "revoked":
@@ -141,6 +142,22 @@ def test_what_proves_nothing_moves_nothing(api: Api, other: str, wrong: str) -> 
     (detail,) = refused(api, other, entry(status(proof=made)))
     assert "is at gateway 1" in detail
     assert heard_by(api) == HUB
+
+
+def test_a_terminal_that_was_given_to_another_tenant_moves_with_that_ones_token(
+    api: Api, other: str
+) -> None:
+    path, body = f"/v1/terminals/{FIRST}", {"beam": "ku-1", "name": "van"}
+    tenants = "former", "present"
+    for tenant in tenants:
+        made = api.call("PUT", f"/v1/tenants/{tenant}", {"name": "T"}, caller="administrator")
+        assert made.status == 201
+    of = {one: api.run(api.token(Role.TERMINAL, FIRST, tenant=one)) for one in tenants}
+    assert api.call("PUT", path, {**body, "tenant": "present"}).status == 200
+    assert len(refused(api, other, entry(status(proof=proof(of["former"]))))) == 1
+    assert heard_by(api) == HUB
+    assert refused(api, other, entry(status(proof=proof(of["present"])))) == []
+    assert heard_by(api) == OTHER_HUB
 
 
 def test_an_old_proof_does_not_take_a_terminal_back(api: Api, other: str) -> None:

@@ -8,6 +8,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -21,7 +22,7 @@ from underpass_control.storage.changes import MOST_BYTES, listed
 
 from tests.control_api import postgresql
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
-from tests.control_api.service.conftest import migrate
+from tests.control_api.service.conftest import migrate, migrated
 from tests.control_api.service.test_positions import position
 
 BEAM = {"name": "Ka", "forward_capacity_bps": 40_000_000, "return_capacity_bps": 4_000_000}
@@ -103,6 +104,19 @@ def test_each_change_is_told_once_it_is_stored(api: Api) -> None:
             assert [one["terminal"] for one in data["positions"]] == [FIRST, SECOND, FIRST]
 
     api.run(run())
+
+
+@pytest.mark.parametrize("option", ["ssl=disable", "prepared_statement_cache_size=10"])
+def test_changes_are_told_over_a_connection_with_options(
+    request: pytest.FixtureRequest, tmp_path: Path, option: str
+) -> None:
+    async def run(api: Api) -> None:
+        async with following(api) as stream:
+            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+            assert (await stream.next())[0] == "beam"
+
+    with served(f"{migrated(request, 'postgresql', tmp_path)}?{option}") as api:
+        api.run(run(api))
 
 
 def test_what_fails_is_not_told(api: Api) -> None:

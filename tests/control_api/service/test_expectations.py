@@ -278,7 +278,7 @@ def test_a_new_planner_expects_what_the_old_one_did(api: Api) -> None:
     for fix in fixes:
         old.feed(FIRST, fix)
     new, _ = recalled(api, at)
-    (there,), (here,) = (made.blockages(at)[FIRST] for made in (old, new))
+    (there,), (here,) = (made.blockages_of(FIRST, at) for made in (old, new))
     assert there == here
     assert here.entry_ms - at > 15_000
 
@@ -295,10 +295,10 @@ def test_a_new_planner_knows_who_is_in_the_dark_and_what_was_announced(api: Api)
         confidence=0.9,
     )
     taken(api, entry(said, SECOND))
-    found = recalled(api, at)[0].blockages(at)
-    assert found[FIRST][0].entry_ms == at - 3_000
-    assert found[FIRST][0].confidence == 1.0
-    assert (found[SECOND][0].entry_ms, found[SECOND][0].confidence) == (at + 60_000, 0.9)
+    made = recalled(api, at)[0]
+    first, second = (made.blockages_of(terminal, at)[0] for terminal in (FIRST, SECOND))
+    assert (first.entry_ms, first.confidence) == (at - 3_000, 1.0)
+    assert (second.entry_ms, second.confidence) == (at + 60_000, 0.9)
 
 
 def test_a_planner_that_has_missed_the_end_of_a_blockage_learns_it_again(api: Api) -> None:
@@ -326,7 +326,7 @@ def test_a_new_planner_knows_routes(api: Api) -> None:
     at = now_ms()
     drive(api, eastwards(-400.0, 20.0, seconds=35), at)
     api.run(set_route(line((-2_000.0, 0.0), (-300.0, 0.0), (-300.0, 1_000.0))))
-    assert recalled(api, at)[0].blockages(at) == {}
+    assert recalled(api, at)[0].blockages_of(FIRST, at) == ()
 
 
 def test_a_new_planner_knows_who_wanted_how_much(api: Api) -> None:
@@ -352,5 +352,5 @@ def test_a_new_planner_knows_who_wanted_how_much(api: Api) -> None:
 def test_a_track_of_long_ago_is_not_recalled(api: Api) -> None:
     at = now_ms()
     drive(api, eastwards(-400.0, 20.0), at - 20 * 60_000)
-    assert recalled(api, at)[0].track(FIRST) is None
+    assert FIRST not in recalled(api, at)[0]._terminals
     assert at > START_MS

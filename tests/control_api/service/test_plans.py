@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import Any
 
+import pytest
+from underpass_control.http import capacity, shares
+from underpass_control.http import what_if as what_if_endpoint
 from underpass_control.instants import moment_of, rfc3339
 
 from tests.control_api.service.api import FIRST, SECOND, Api, Reply, now_ms
@@ -114,6 +118,52 @@ def test_capacity_over_time_is_planned_with(api: Api) -> None:
     capacity_planned(api, 8_000_000)
 
 
+def test_what_plans_give_is_worked_out_beside_the_event_loop(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(api)
+    of_link, threads = shares._of_link, list[int]()
+
+    def noted(*arguments: Any) -> Any:
+        threads.append(threading.get_ident())
+        return of_link(*arguments)
+
+    monkeypatch.setattr(shares, "_of_link", noted)
+    until = time.monotonic() + 20
+    while not api.get(f"{BEAM}/shares").json["links"]:
+        assert time.monotonic() < until, "no plan holds"
+        api.run(asyncio.sleep(0.05))
+    assert threading.get_ident() not in threads
+
+
+def test_of_two_who_set_a_capacity_at_once_the_second_replaces_the_firsts(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    firsts, seconds = (
+        {"forward": [{"from": moment(now_ms() + later_ms), "rate_bps": 6_000_000}]}
+        for later_ms in (30_000, 40_000)
+    )
+
+    async def run() -> None:
+        steps, others = capacity._steps, list[asyncio.Task[Reply]]()
+
+        async def beside(*arguments: Any) -> Any:
+            found = await steps(*arguments)
+            if found["forward"] and not others:
+                # The first has replaced the steps, and has not committed.
+                others.append(asyncio.create_task(api.ask("PUT", f"{BEAM}/capacity", seconds)))
+                await asyncio.wait(others, timeout=1)
+            return found
+
+        monkeypatch.setattr(capacity, "_steps", beside)
+        assert (await api.ask("PUT", f"{BEAM}/capacity", firsts)).status == 200
+        assert (await others[0]).status == 200
+        shown = (await api.ask("GET", f"{BEAM}/capacity")).json
+        assert shown["forward"] == seconds["forward"]
+
+    api.run(run())
+
+
 def what_if(api: Api, **body: object) -> Reply:
     return api.call("POST", f"{BEAM}/what-if", {"link": "forward", **body}, caller="viewer")
 
@@ -161,6 +211,31 @@ def test_what_cannot_be_planned_is_told(api: Api) -> None:
     assert "not in the beam" in what_if(api, blockages=[stranger]).problem
     many = [{**stranger, "terminal": FIRST}] * 201
     assert what_if(api, blockages=many).status == 422
+
+
+def test_a_question_that_nobody_waits_for_any_more_is_not_worked_out(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(api)
+    path, body = f"{BEAM}/what-if", {"link": "forward"}
+    begun, goes_on, work = list[object](), threading.Event(), what_if_endpoint._work
+
+    def slow(request: Any) -> str:
+        begun.append(request)
+        goes_on.wait(20)
+        return work(request)
+
+    async def run() -> None:
+        monkeypatch.setattr(what_if_endpoint, "_work", slow)
+        monkeypatch.setattr(what_if_endpoint, "_WITHIN_S", 0.2)
+        replies = [await api.ask("POST", path, body) for _ in range(4)]
+        assert [reply.status for reply in replies] == [503] * 4
+        monkeypatch.setattr(what_if_endpoint, "_WITHIN_S", 20.0)
+        goes_on.set()
+        assert (await api.ask("POST", path, body)).status == 200
+        assert len(begun) == 2
+
+    api.run(run())
 
 
 def test_who_plans_is_told(api: Api) -> None:

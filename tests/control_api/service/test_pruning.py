@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+from underpass_control import pruning
 from underpass_control.planning import stored as plans
 from underpass_control.pruning import prune
 from underpass_control.settings import Settings
@@ -52,6 +54,29 @@ def test_the_service_prunes_by_itself(url: str) -> None:
 
         api.run(until_deleted())
         assert times(api) == [moment(now - 1)]
+
+
+@pytest.mark.parametrize("ahead_ms", [-24 * HOUR_MS, 24 * HOUR_MS])
+def test_what_is_young_by_the_hosts_clock_or_the_databases_stays(
+    url: str, monkeypatch: pytest.MonkeyPatch, ahead_ms: int
+) -> None:
+    asked = list[int]()
+
+    async def noted(_connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+        assert limit > 0
+        asked.append(before_ms)
+        return 0
+
+    monkeypatch.setattr(positions, "prune", noted)
+    monkeypatch.setattr(pruning, "host_ms", lambda: now_ms() + ahead_ms)
+    with served(url, Settings(keep_positions_s=3_600.0)) as api:
+
+        async def until_pruned() -> None:
+            while not asked:
+                await asyncio.sleep(0.01)
+
+        api.run(until_pruned())
+    assert asked[0] == pytest.approx(now_ms() + min(0, ahead_ms) - HOUR_MS, abs=60_000)
 
 
 def test_without_an_age_everything_stays(url: str) -> None:

@@ -207,6 +207,17 @@ def test_of_two_clocks_that_differ_the_synchronised_one_rules(
         assert newest["time"] == moment(at + ruling)
 
 
+@pytest.mark.parametrize("clock", ["gnss_time_ms", "node_time_ms"])
+def test_a_clock_that_no_answer_could_show_is_refused_even_where_it_does_not_rule(
+    api: Api, clock: str
+) -> None:
+    clocks = {"gnss_time_ms": now_ms(), "node_time_ms": now_ms(), clock: 2**53}
+    synchronised = clock == "gnss_time_ms"
+    made = report("position", longitude=7.5, latitude=46.5, synchronised=synchronised, **clocks)
+    assert clock in refusal(api, made)
+    assert api.get("/v1/positions").json["positions"] == []
+
+
 def test_the_gateway_that_a_terminal_speaks_by_is_learnt(api: Api) -> None:
     other = api.run(api.token(Role.GATEWAY, OTHER_HUB))
 

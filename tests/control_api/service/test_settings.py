@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from underpass_control.storage import settings
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_plan_stream import HUB, OTHER_HUB, serve
@@ -98,6 +99,26 @@ def test_whoever_has_not_seen_the_last_change_is_told(api: Api) -> None:
         seen = {"If-Match": tag}
         assert (await api.ask("PUT", _PATH, {}, headers=seen)).status == 200
         assert (await api.ask("PUT", _PATH, _BODY, headers=seen)).status == 412
+
+    api.run(run())
+
+
+def test_of_two_who_have_seen_the_same_one_is_told(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        seen = {"If-Match": (await api.ask("PUT", _PATH, _BODY)).headers["ETag"]}
+        get = settings.get
+
+        async def overtaken(*arguments: Any, **options: Any) -> Any:
+            monkeypatch.setattr(settings, "get", get)
+            found = await get(*arguments, **options)
+            assert (await api.ask("PUT", _PATH, {}, headers=seen)).status == 200
+            return found
+
+        monkeypatch.setattr(settings, "get", overtaken)
+        assert (await api.ask("PUT", _PATH, _BODY, headers=seen)).status == 412
+        assert (await api.ask("GET", _PATH)).json["classes"] == []
 
     api.run(run())
 

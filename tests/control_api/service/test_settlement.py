@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -17,7 +16,7 @@ from underpass_control.settlement import evidence
 from underpass_control.settlement.check import audit
 from underpass_control.settlement.evidence import Records
 from underpass_control.storage import ledger as stored
-from underpass_control.storage import settled_usage
+from underpass_control.storage import settled_usage, usage
 from underpass_control.storage.database import Database, database_url
 from underpass_control.storage.models import Beam, Terminal
 
@@ -41,14 +40,6 @@ FAIR_BITS = BEAM_BPS // len(NODES) * END_S
 # Rates on the wire are whole bit/s, reports count whole bytes.
 ROUNDING_BITS = 500
 AS_EXPECTED = Drive(30, 50)
-
-
-@pytest.fixture
-def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
-    """One database is enough where the claim is of arithmetic."""
-    path = tmp_path / "settled.db"
-    shutil.copy(migrated_sqlite, path)
-    return f"sqlite:///{path}"
 
 
 def over(url: str, run: Callable[[Database], Awaitable[T]]) -> T:
@@ -112,6 +103,30 @@ def test_what_is_lent_and_repaid_as_planned_leaves_the_ledger_square(url: str) -
             assert sum(lent) == pytest.approx(40_000_000 / 3, abs=ROUNDING_BITS)
 
     over(url, run)
+
+
+def test_a_counter_that_leaps_stops_nobodys_settlement(url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+
+        def leap(_now_s: int) -> None:
+            beam._reports = [
+                (comes_ms, replace(one, sent_bytes=2**63 - 1) if _leaps(one) else one)
+                for comes_ms, one in beam._reports
+            ]
+
+        await beam.run(leap)
+        for link in Link:
+            assert await settled_until_s(database, link) == END_S
+            assert sum((await balances_of(database, link)).values()) == 0
+        assert await faults(database) == []
+
+    over(url, run)
+
+
+def _leaps(count: usage.Count) -> bool:
+    is_later = count.time_ms > START_MS + 15_000
+    return is_later and (count.terminal, count.link) == (12, Link.RETURN.value)
 
 
 @pytest.mark.parametrize("fades_s", [0, 35], ids=["before", "while it is lent and repaid"])

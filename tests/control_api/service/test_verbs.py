@@ -66,6 +66,13 @@ def test_every_verb_has_help_with_an_example() -> None:
         assert f"Example: underpass-control {' '.join(path)}" in shown, path
 
 
+def test_brackets_and_colons_in_a_name_are_shown_as_they_are(shell: Shell) -> None:
+    name = "van [red] [/b] :bus:"
+    shell("terminal", "set", str(FIRST), "--name", name)
+    assert name in shell("terminal", "list")
+    assert name in shell("beam", "set", "ku-1", "--name", name)
+
+
 def test_a_rollout_is_made_shown_paused_resumed_and_aborted(shell: Shell, tmp_path: Path) -> None:
     change = tmp_path / "change.json"
     change.write_text('{"classes": [{"name": "bulk", "weight": 5}]}')

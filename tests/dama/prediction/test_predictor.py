@@ -16,6 +16,8 @@ from dama.prediction import (
     road_tunnel,
     ruling_time,
 )
+from dama.prediction.places import Line
+from dama.prediction.route import Route
 from tests.dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix, line, now
 
 
@@ -136,6 +138,21 @@ def test_an_area_ahead_is_predicted_and_one_beside_is_not() -> None:
     assert (blockage.entry_ms - START_MS) / 1000 - 30.0 == pytest.approx(20.0, abs=0.5)
     assert blockage.duration_s == pytest.approx(100 / 15, rel=0.1)
     assert now(after(eastwards(300.0, 15.0), areas)) == ()
+
+
+def crossed(*holes: Line) -> ObstructionMap:
+    """Return an area whose outer ring crosses itself, as a figure of eight does, ahead of x = 0."""
+    eight = line((0, -60), (100, 60), (100, -60), (0, 60), (0, -60))
+    return ObstructionMap([Obstruction("eight", kind="area", area=(eight, *holes))])
+
+
+@pytest.mark.parametrize("holes", [(), (line((20, -90), (80, -90), (80, 9), (20, 9), (20, -90)),)])
+def test_an_area_whose_rings_cross_is_what_they_enclose(holes: tuple[Line, ...]) -> None:
+    known = crossed(*holes)
+    (blockage,) = now(after(eastwards(-300.0, 15.0, y=20.0), known))
+    assert blockage.obstruction_id == "eight"
+    assert (blockage.entry_ms - START_MS) / 1000 - 30.0 == pytest.approx(20.0, abs=1.0)
+    assert Route(line((-900, 20), (900, 20)), known).passages != ()
 
 
 def test_who_stays_dark_longer_is_believed_inside_and_then_lost() -> None:

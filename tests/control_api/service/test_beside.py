@@ -1,0 +1,150 @@
+"""What runs beside the service goes on, whatever the database answers it once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import pairwise
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+from underpass_control.planning import controllers, lease
+from underpass_control.storage import habits
+from underpass_control.storage.database import Database, DatabaseLostError
+
+from dama.prediction import ObstructionMap
+from dama.prediction.learning import Learned
+from tests.control_api.opensand import ncc as peer
+from tests.control_api.service.api import Api, served
+from tests.control_api.service.test_events import following
+from tests.control_api.service.test_opensand import BEAM, set_terminals
+
+Transaction = Callable[[Database], AbstractAsyncContextManager[AsyncConnection]]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have leases looked at often."""
+    monkeypatch.setattr(lease, "RETRY_S", 0.05)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, times: int) -> list[str]:
+    """Have what a task or thread asks first of the database fail; return what it has asked."""
+    asked: list[str] = []
+
+    def patched(method: Transaction) -> Transaction:
+        @asynccontextmanager
+        async def ask(database: Database) -> AsyncIterator[AsyncConnection]:
+            task = asyncio.current_task()
+            if task is not None and name in (task.get_name(), threading.current_thread().name):
+                asked.append(name)
+                if len(asked) <= times:
+                    raise ArithmeticError("could not extend file: no space left on device")
+            async with method(database) as connection:
+                yield connection
+
+        return ask
+
+    monkeypatch.setattr(Database, "reading", patched(Database.reading))
+    monkeypatch.setattr(Database, "transaction", patched(Database.transaction))
+    return asked
+
+
+@pytest.mark.parametrize("name", ["leases", "map", "vehicles-of-tenants", "opensand"])
+def test_the_database_is_asked_again(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    # Twice: a thread that ends asks once more.
+    asked = failing(monkeypatch, name, times=2)
+
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            while len(asked) < 3:
+                await asyncio.sleep(0.02)
+
+    with served(sqlite_url) as api:
+        api.add_beam()
+        api.run(run())
+
+
+def test_a_change_of_a_map_that_comes_while_it_cannot_be_read_is_not_forgotten(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(api: Api) -> None:
+        read = asyncio.Event()
+        taught, load_map = habits.taught, controllers.load_map
+
+        async def changed(*_arguments: object) -> ObstructionMap:
+            monkeypatch.setattr(habits, "taught", taught)
+            api.service.controllers.on_change("obstructions", {})
+            raise DatabaseLostError("away")
+
+        async def load(connection: AsyncConnection) -> tuple[ObstructionMap, dict[str, Learned]]:
+            read.set()
+            return await load_map(connection)
+
+        # Once the map has been read, as often as possible it is only counted who drives where.
+        while api.service.controllers._map_stale or not _is_done(api.service.controllers._reading):
+            await asyncio.sleep(0.02)
+        monkeypatch.setattr(controllers, "load_map", load)
+        monkeypatch.setattr(habits, "taught", changed)
+        monkeypatch.setattr(controllers, "_COUNT_DRIVES_S", 0.0)
+        async with asyncio.timeout(30):
+            await read.wait()
+
+    with served(sqlite_url) as api:
+        api.run(run(api))
+
+
+def test_a_map_that_changes_all_the_time_is_not_read_all_the_time(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_map, read = controllers.load_map, list[float]()
+
+    async def slow(connection: AsyncConnection) -> tuple[ObstructionMap, dict[str, Learned]]:
+        read.append(time.monotonic())
+        await asyncio.sleep(0.2)
+        return await load_map(connection)
+
+    monkeypatch.setattr(controllers, "load_map", slow)
+
+    async def run(api: Api) -> None:
+        async with asyncio.timeout(60):
+            while len(read) < 3:
+                api.service.controllers.on_change("obstructions", {})
+                await asyncio.sleep(0.02)
+
+    with served(sqlite_url) as api:
+        api.run(run(api))
+    for before, after in pairwise(read):
+        assert after - before >= 5 * 0.2
+
+
+def _is_done(task: asyncio.Task[None] | None) -> bool:
+    return task is not None and task.done()
+
+
+def test_events_of_an_ncc_are_told_after_one_that_could_not_be(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = failing(monkeypatch, "opensand events", times=1)
+    ncc = peer.Ncc({3: peer.Terminal(), 7: peer.Terminal()})
+
+    async def run(api: Api) -> None:
+        await ncc.start()
+        async with following(api, "kinds=opensand", caller="operator") as events:
+            await set_terminals(api)
+            url = f"opensand://127.0.0.1:{ncc.port}"
+            assert (await api.ask("PUT", "/v1/beams/ku-1", BEAM | {"opensand": url})).status == 200
+            _, told = await events.next()
+            assert told["beam"] == "ku-1"
+            assert len(asked) > 1
+        assert (await api.ask("PUT", "/v1/beams/ku-1", BEAM)).status == 200
+        await ncc.stop()
+
+    with served(sqlite_url) as api:
+        api.add_beam()
+        api.run(run(api))
