@@ -394,9 +394,8 @@ impl<S: Store> Node<S> {
         if !self.room(party, bytes) {
             return false;
         }
-        let all = self.entries.request_bytes()
-            + self.uploads.request_bytes()
-            + self.jobs.request_bytes();
+        let all =
+            self.entries.request_bytes() + self.uploads.request_bytes() + self.jobs.request_bytes();
         let (own, _) = self.held_bytes(party);
         let half = self.limits.quota_bytes / 2;
         has_share(own, all, bytes, self.limits.request_bytes, half)
