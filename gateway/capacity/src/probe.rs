@@ -24,7 +24,7 @@ const LEAST_BITS: f64 = 24.0 * 12_000.0;
 /// The time from one probe that found nothing to the next: so many round trips,
 /// within bounds.
 const ROUND_TRIPS: u32 = 2;
-const LEAST_PAUSE: Duration = Duration::from_millis(400);
+const LEAST_PAUSE: Duration = Duration::from_millis(200);
 const MOST_PAUSE: Duration = Duration::from_secs(4);
 
 /// One probe.
