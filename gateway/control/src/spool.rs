@@ -13,7 +13,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, params};
 use thiserror::Error;
 
-use crate::queue::Entry;
+use crate::queue::{Entry, Left};
 
 /// The layout below, as `user_version`.
 const FORMAT: i64 = 1;
@@ -74,7 +74,7 @@ impl Spool {
         path: &Path,
         origin: Instant,
         done: impl Fn(Done) + Send + 'static,
-    ) -> Result<(Spool, Vec<(u64, u64, u64)>), SpoolError> {
+    ) -> Result<(Spool, Vec<Left>), SpoolError> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
@@ -125,7 +125,7 @@ impl Spool {
     }
 }
 
-fn left(connection: &Connection) -> Result<Vec<(u64, u64, u64)>, SpoolError> {
+fn left(connection: &Connection) -> Result<Vec<Left>, SpoolError> {
     let sizes = "SELECT id, node, length(CAST(report AS BLOB)) FROM report";
     let mut statement = connection.prepare(sizes)?;
     let rows = statement.query_map([], |row| {
@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    fn open(path: &Path, origin: Instant) -> (Spool, Vec<(u64, u64, u64)>, Receiver<Done>) {
+    fn open(path: &Path, origin: Instant) -> (Spool, Vec<Left>, Receiver<Done>) {
         let (done, seen) = mpsc::channel();
         let (spool, left) = Spool::open(path, origin, move |what| {
             let _ = done.send(what);

@@ -145,6 +145,9 @@ pub struct Queue {
 /// An entry that is not in memory: whose it is, and its bytes.
 type OnDisk = (u64, u64);
 
+/// An entry that an earlier run has left: its id, whose it is, and its bytes.
+pub type Left = (u64, u64, u64);
+
 #[derive(Debug)]
 struct Queued {
     entry: Arc<Entry>,
@@ -166,11 +169,7 @@ enum Saved {
 impl Queue {
     /// An empty one. `left` are the entries of an earlier run that the disk
     /// has: whose each is, and the bytes of its report.
-    pub fn new(
-        now: Instant,
-        limits: Limits,
-        left: impl IntoIterator<Item = (u64, u64, u64)>,
-    ) -> Queue {
+    pub fn new(now: Instant, limits: Limits, left: impl IntoIterator<Item = Left>) -> Queue {
         let disk: BTreeMap<u64, OnDisk> = left
             .into_iter()
             .map(|(id, node, bytes)| (id, (node, bytes + OVERHEAD_BYTES)))
