@@ -102,7 +102,8 @@ class Sessions:
             ),
             Endpoint(
                 "PUT",
-                one + "/password",
+                # Beside `/v1/session`, so that the cookie of the new session is for the same paths.
+                "/v1/password",
                 "Change one's own password: all sessions end, and a new one begins",
                 self._change_password,
                 EVERYBODY,
@@ -182,7 +183,7 @@ class Sessions:
             secret = await self._begin(connection, verified[0], now_ms)
             began = await sessions.find_session(connection, secret, now_ms)
             assert began is not None, "it has just begun"
-            target = "/v1/session/password"
+            target = "/v1/password"
             await call.record(connection, Changed("set", target, caller.tenant))
         self._forget(ended)
         return self._answer(call, began, secret, HTTPStatus.OK)

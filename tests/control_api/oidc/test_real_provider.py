@@ -146,7 +146,7 @@ def test_an_administrator_removes_the_user_at_once_and_sets_neither_role_nor_pas
     assert (refused.status, "signs in by" in refused.problem) == (409, True)
     browser.who()
     own = {"password": "x", "new_password": "a long enough password"}
-    assert browser.call("PUT", "/v1/session/password", own).status == 409
+    assert browser.call("PUT", "/v1/password", own).status == 409
     sign_in = {"name": "ada", "password": ""}
     assert api.call("POST", "/v1/session", sign_in, caller=None).status == 401
     assert api.call("DELETE", "/v1/users/ada", caller="administrator").status == 204

@@ -135,7 +135,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
     others = {
         ("DELETE", "/v1/session"),
         ("DELETE", "/v1/sessions"),
-        ("PUT", "/v1/session/password"),
+        ("PUT", "/v1/password"),
         ("POST", "/v1/beams/{beam}/ledger/forgive"),
         # In test_enrolments.py: they need an authority.
         ("POST", "/v1/enrolments"),

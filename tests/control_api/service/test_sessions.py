@@ -37,18 +37,21 @@ class Browser:
         self._api = api
         self.cookie = ""
         self.csrf = ""
+        # The paths below this one have the cookie.
+        self._below = ""
 
     def sign_in(self, name: str = "ada", password: str = PASSWORD) -> Reply:
         """Sign in, with whatever cookie there is."""
         body = {"name": name, "password": password}
         answer = self._api.call("POST", "/v1/session", body, caller=None, headers=self.headers())
         if answer.status == 201:
-            self.take(answer)
+            self.take(answer, "/v1/session")
         return answer
 
-    def take(self, answer: Reply) -> None:
-        """Keep what an answer sets."""
+    def take(self, answer: Reply, path: str) -> None:
+        """Keep what the answer of a path sets, for the paths beside it (RFC 6265, 5.1.4)."""
         (morsel,) = SimpleCookie(answer.headers["Set-Cookie"]).values()
+        self._below = morsel["path"] or path.rpartition("/")[0]
         self.cookie = f"{morsel.key}={morsel.value}"
         self.csrf = answer.json["csrf_token"]
 
@@ -58,8 +61,8 @@ class Browser:
         return {**shown, **({"Cookie": self.cookie} if self.cookie else {})}
 
     def call(self, method: str, path: str, body: object = None, *, csrf: bool = True) -> Reply:
-        """Make a request with the cookie."""
-        headers = self.headers(csrf=csrf)
+        """Make a request, with the cookie where that goes."""
+        headers = self.headers(csrf=csrf) if path.startswith(f"{self._below}/") else {}
         return self._api.call(method, path, body, caller=None, headers=headers)
 
 
@@ -162,12 +165,12 @@ def test_signing_out_ends_this_session_and_signing_out_everywhere_all(api: Api) 
 def test_one_changes_ones_own_password_and_only_with_the_present_one(api: Api) -> None:
     here, there = signed_in(api), signed_in(api)
     wrong = {"password": "something else", "new_password": OTHER_PASSWORD}
-    assert here.call("PUT", "/v1/session/password", wrong).status == 403
+    assert here.call("PUT", "/v1/password", wrong).status == 403
     short = {"password": PASSWORD, "new_password": "short"}
-    assert here.call("PUT", "/v1/session/password", short).status == 422
+    assert here.call("PUT", "/v1/password", short).status == 422
     right = {"password": PASSWORD, "new_password": OTHER_PASSWORD}
-    changed = here.call("PUT", "/v1/session/password", right)
-    here.take(changed)
+    changed = here.call("PUT", "/v1/password", right)
+    here.take(changed, "/v1/password")
     assert here.call("GET", "/v1/session").status == 200
     assert there.call("GET", "/v1/session").status == 401
     assert Browser(api).sign_in().status == 401
