@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.planning import controllers, lease
 from underpass_control.storage import habits
 from underpass_control.storage.database import Database, DatabaseLostError
+from underpass_control.storage.learned import load_map
 
 from dama.prediction import ObstructionMap
 from dama.prediction.learning import Learned
@@ -75,7 +76,7 @@ def test_a_change_of_a_map_that_comes_while_it_cannot_be_read_is_not_forgotten(
 ) -> None:
     async def run(api: Api) -> None:
         read = asyncio.Event()
-        taught, load_map = habits.taught, controllers.load_map
+        taught = habits.taught
 
         async def changed(*_arguments: object) -> ObstructionMap:
             monkeypatch.setattr(habits, "taught", taught)
@@ -102,7 +103,7 @@ def test_a_change_of_a_map_that_comes_while_it_cannot_be_read_is_not_forgotten(
 def test_a_map_that_changes_all_the_time_is_not_read_all_the_time(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load_map, read = controllers.load_map, list[float]()
+    read = list[float]()
 
     async def slow(connection: AsyncConnection) -> tuple[ObstructionMap, dict[str, Learned]]:
         read.append(time.monotonic())
