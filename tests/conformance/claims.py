@@ -59,7 +59,10 @@ def claims(page: str) -> Iterator[Claim]:
 
 
 def known_tests(root: Path = ROOT) -> dict[str, set[str]]:
-    """Return the test functions of each file's name, without its ending."""
+    """Return the test functions of each file's name, without its ending.
+
+    Those of a Rust module's `tests.rs` are the module's.
+    """
     found: dict[str, set[str]] = {}
     for folder in _FOLDERS:
         for path in sorted((root / folder).rglob("*")):
@@ -70,7 +73,8 @@ def known_tests(root: Path = ROOT) -> dict[str, set[str]]:
             functions = set(pattern.findall(text))
             if path.suffix == ".rs" and "proptest!" in text:
                 functions |= set(re.findall(r"#\[test\]\s*fn\s+([a-z0-9_]+)\(", text))
-            found.setdefault(path.stem, set()).update(functions)
+            name = path.parent.name if path.name == "tests.rs" else path.stem
+            found.setdefault(name, set()).update(functions)
     return found
 
 
