@@ -1,5 +1,6 @@
 //! The estimate, and the rate that follows from it.
 
+mod draining;
 mod judging;
 mod starting;
 
@@ -9,7 +10,7 @@ use crate::base::BaseRtt;
 use crate::history::{History, OTHER_BITS, REPEATED_BITS, SENT_BITS};
 use crate::probe::{Probing, Trip};
 use crate::told::Told;
-use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, TOO_MUCH, View, excess, noticed};
+use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, View, excess, noticed};
 use crate::{Reading, Reason, WayThere};
 
 /// Arrivals are counted over so much, and over as many packets at least.
@@ -21,19 +22,10 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(3);
 /// Where arrivals come in bunches, a window has so many of them.
 const WINDOW_BUNCHES: u32 = 3;
 
-/// More is sent than the link carries if the round trip grows by this part of
-/// the time, and the queue is above a bound.
-const GROWS: f64 = 0.04;
 /// Beside a queue on the way back, arrivals are counted over so much, and may be
 /// so many times too few.
 const SHIFTED: Duration = Duration::from_secs(1);
 const SHIFTED_BY: f64 = 1.25;
-/// One that has stood for a round trip, and at least so long, tells the same by
-/// itself: the excess is too small to be seen growing.
-const LEAST_STANDING: Duration = Duration::from_millis(200);
-/// What was sent a round trip ago is looked at in so many steps, since that is not known
-/// well.
-const ECHO_STEPS: u32 = 16;
 /// On a link whose capacity has to be asked for, all but little waits a round trip, and
 /// for the next frames: at most so long.
 const MOST_FRAMES: Duration = Duration::from_millis(400);
@@ -41,9 +33,6 @@ const MOST_FRAMES: Duration = Duration::from_millis(400);
 const TRIED_PART: f64 = 0.9;
 /// That varies with the rate, and with where in a frame something comes: by this part (1/n).
 const ACCESS_VARIES_PART: u32 = 8;
-/// So many drains in a row that leave half of a queue at all times show that
-/// there is none of ours in it.
-const UNMOVED: u32 = 2;
 /// What waits is no backlog unless this part of what was allowed was sent: little
 /// that waits for something else shows nothing of the link.
 const FILLED: f64 = 0.6;
@@ -52,8 +41,6 @@ const FILLED: f64 = 0.6;
 /// link's own: a queue that overflows loses, too.
 const LOSS_WINDOW: Duration = Duration::from_secs(2);
 const MOST_LOSS: f64 = 0.15;
-/// What is kept of it each time that the estimate was too high.
-const LOSS_KEPT: f64 = 0.9;
 /// Of what is on its way, at most so much may wait for a repair while losses are
 /// counted: more has been lost at once, by a queue that overflowed.
 const MOST_UNREPAIRED: f64 = 0.1;
@@ -441,7 +428,7 @@ impl Estimator {
         let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
             return 0.0;
         };
-        self.history.rate(SENT_BITS, from, to) + self.history.rate(OTHER_BITS, from, to)
+        self.history.sent(from, to)
     }
 
     /// Beside a queue on the way back: what the link carries goes back to how fast
@@ -462,7 +449,7 @@ impl Estimator {
         };
         let to = from + span;
         let of_arrivals = to.checked_sub(SHIFTED).unwrap_or(from).min(from);
-        let sent = self.history.rate(SENT_BITS, from, to) + self.history.rate(OTHER_BITS, from, to);
+        let sent = self.history.sent(from, to);
         let before = self.history.told_at(told_from).unwrap_or(told.late);
         let grown = told.late.as_secs_f64() - before.as_secs_f64();
         view.sent = sent;
@@ -511,172 +498,9 @@ impl Estimator {
         many.then(|| (repeated / sent).min(MOST_LOSS))
     }
 
-    /// Whether more is sent than the link carries.
-    fn find_excess(&mut self, now: Instant, view: &View) {
-        // A steep probe has a queue of its own, and its answer says more.
-        if !view.backlogged || self.probing.is_steep() {
-            return;
-        }
-        let grows = self.history.rtt_grows(now, now - view.window, GROWS);
-        if grows && view.latest > view.base + view.noticed && view.falls_short() {
-            self.lower(now, view, view.carried);
-            return;
-        }
-        let standing = view.base.max(LEAST_STANDING);
-        let stands = now.checked_sub(standing).is_some_and(|since| {
-            let least = self.history.least_rtt(since);
-            least.is_some_and(|rtt| rtt > view.base + view.noticed)
-        });
-        if stands && view.told.is_some() {
-            self.lower(now, view, view.carried);
-        } else if stands && let Some((arrivals, since)) = self.history.arrivals(now, standing) {
-            // What arrived while little was sent says nothing of the link.
-            let latest = view.base + view.queue;
-            let first = latest + now.saturating_duration_since(since);
-            let standing = View {
-                sent: self.sent(now, first, latest),
-                carried: arrivals / (1.0 - self.loss) + view.other,
-                ..*view
-            };
-            if self.filled(now, first, latest, view.allowed_bps) && standing.falls_short() {
-                self.lower(now, view, standing.carried);
-            }
-        }
-    }
-
-    fn lower(&mut self, now: Instant, view: &View, carried: f64) {
-        let before = self.capacity.unwrap_or(f64::INFINITY);
-        if self.drain.is_none() {
-            self.before = before;
-        }
-        // Losses of before may be over, and then what is carried is less.
-        self.loss *= LOSS_KEPT;
-        self.estimate(before.min(carried), Reason::Limit);
-        self.begin_drain(now, view.latest);
-        self.probing.step_back(now, view.base);
-    }
-
     fn estimate(&mut self, capacity: f64, reason: Reason) {
         self.capacity = Some(capacity.max(LEAST_CAPACITY));
         self.reason = reason;
-    }
-
-    fn begin_drain(&mut self, now: Instant, rtt: Duration) {
-        self.drain = Some(Drain {
-            rtt,
-            began: now,
-            settling: None,
-        });
-    }
-
-    fn go_on_draining(&mut self, now: Instant, view: &View, drain: Drain) {
-        let queued = view.queue > view.noticed / 2;
-        // Where nothing was sent for as long as a window, a round trip later nothing comes.
-        let pause = drain.settling.map(|since| since + drain.rtt + view.window);
-        let paused = !view.heard && view.steady && pause.is_some_and(|until| now < until);
-        if !queued && !paused && drain.settling.is_some() {
-            self.end_drain(now, view);
-            return;
-        }
-        let before = self.capacity.unwrap_or(view.carried);
-        let too_high = view.carried < before * (1.0 - TOO_MUCH)
-            && self.history.rtt_grows(now, now - view.window, GROWS);
-        // While a queue stands, what arrives is what the link carries.
-        if queued && view.backlogged && drain.settling.is_none() && view.told.is_none() {
-            self.estimate(view.carried, Reason::Limit);
-        } else if queued && view.backlogged && too_high && !self.echoes(now, view, drain) {
-            self.lower(now, view, view.carried);
-            return;
-        }
-        let Some(since) = drain.settling else {
-            return;
-        };
-        let told_later = view
-            .told
-            .map_or(Duration::ZERO, |told| told.each + view.way_back);
-        let answered = since + drain.rtt + told_later;
-        if now < answered + 2 * view.window {
-            return;
-        }
-        let had = drain.rtt.saturating_sub(view.base);
-        let least = self.history.least_rtt(answered);
-        let left = least.map_or(had, |rtt| rtt.saturating_sub(view.base));
-        if left > had / 2 && view.told.is_none() {
-            // The drain has changed nothing: if another does not either, what
-            // stands is another's, or the way has become longer.
-            self.unmoved += 1;
-            if self.unmoved < UNMOVED {
-                self.begin_drain(now, view.latest);
-            } else {
-                self.give_up_base(now, since + drain.rtt, view);
-                self.end_drain(now, view);
-                // What arrived was less for as long as the way became longer.
-                if let Some(capacity) = self.capacity.filter(|one| *one < self.before) {
-                    self.probing.look_for(now, self.before / capacity - 1.0);
-                }
-            }
-        } else if !view.steady || view.backlogged && view.falls_short() {
-            self.unmoved = 0;
-            self.lower(now, view, view.carried);
-        } else {
-            // Too little is sent at present to show what the link carries.
-            self.end_drain(now, view);
-        }
-    }
-
-    /// Whether less arrives because less was sent while a queue was drained: some time
-    /// that is a round trip ago, as round trips are now, less was sent by as much. Where
-    /// a queue stands, what is in it arrives meanwhile.
-    fn echoes(&self, now: Instant, view: &View, drain: Drain) -> bool {
-        if drain.settling.is_none() || view.told.is_some() || !view.steady {
-            return false;
-        }
-        let since = now - view.window;
-        let least = view.base + view.queue;
-        let longest = self.history.longest_rtt(since).unwrap_or(drain.rtt);
-        // Round trips are smoothed.
-        let first = least.saturating_sub(view.window / 2);
-        let step = (longest + view.window / 2).saturating_sub(first) / ECHO_STEPS;
-        let mut sent = f64::INFINITY;
-        for ago in (0..=ECHO_STEPS).map(|number| first + number * step) {
-            if let (Some(from), Some(to)) = (since.checked_sub(ago), now.checked_sub(ago)) {
-                sent = sent.min(self.history.rate(SENT_BITS, from, to));
-            }
-        }
-        view.carried >= sent * (1.0 - TOO_MUCH)
-    }
-
-    /// Whether so long a round trip may be one with a wait for access.
-    fn may_wait(&self, rtt: Duration) -> bool {
-        self.base.get().is_some_and(|base| {
-            let wait = rtt.saturating_sub(base);
-            wait >= base / 2 && wait <= base + MOST_FRAMES
-        })
-    }
-
-    /// What stands above the base round trip for all that is sent, at whatever rate, is
-    /// no queue of ours. Up to a bound it is the wait for access.
-    fn give_up_base(&mut self, now: Instant, since: Instant, view: &View) {
-        let least = self.history.least_rtt(now - view.window);
-        let waits = self
-            .base
-            .get()
-            .zip(least)
-            .map(|(base, rtt)| (base, rtt.saturating_sub(base)));
-        match waits {
-            Some((base, wait)) if wait <= base + MOST_FRAMES => self.access = wait,
-            _ => {
-                self.base.forget_before(since);
-                self.access = Duration::ZERO;
-            }
-        }
-    }
-
-    fn end_drain(&mut self, now: Instant, view: &View) {
-        self.unmoved = 0;
-        self.drain = None;
-        self.drain_bits = 0.0;
-        self.probing.pause(now, view.base);
     }
 
     fn probe(&mut self, now: Instant, view: &View) {

@@ -123,6 +123,11 @@ impl History {
         ((self.total_at(total, to) - self.total_at(total, from)) / seconds).max(0.0)
     }
 
+    /// How fast was sent between two times, pure ACKs included, bit/s.
+    pub fn sent(&self, from: Instant, to: Instant) -> f64 {
+        self.rate(SENT_BITS, from, to) + self.rate(OTHER_BITS, from, to)
+    }
+
     /// How fast data arrives: over at least `window`, from one arrival to
     /// another before `now`, so that acknowledgements that come in bunches count
     /// by the time between bunches. bit/s, and when that time began. `None`

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Estimator;
 use crate::Reason;
-use crate::history::{DELIVERED_BITS, OTHER_BITS, REPEATED_BITS, SENT_BITS};
+use crate::history::{DELIVERED_BITS, REPEATED_BITS, SENT_BITS};
 use crate::probe::{MOST_GAIN, Probe};
 use crate::view::View;
 
@@ -30,8 +30,7 @@ const KEPT_OF_STEEP: f64 = 0.9;
 impl Estimator {
     /// What a probe has shown.
     pub(super) fn answer(&mut self, now: Instant, view: &View, probe: Probe) {
-        let sent = self.history.rate(SENT_BITS, probe.began, probe.ends)
-            + self.history.rate(OTHER_BITS, probe.began, probe.ends);
+        let sent = self.history.sent(probe.began, probe.ends);
         if sent < probe.capacity * UTILISATION * (1.0 + SENT * probe.gain) {
             self.probing.inconclusive(now);
             return;

@@ -1,0 +1,188 @@
+//! Whether more is sent than the link carries, and how the queue of that is drained.
+
+use std::time::{Duration, Instant};
+
+use super::{Drain, Estimator, MOST_FRAMES};
+use crate::Reason;
+use crate::history::SENT_BITS;
+use crate::view::{TOO_MUCH, View};
+
+/// More is sent than the link carries if the round trip grows by this part of
+/// the time, and the queue is above a bound.
+const GROWS: f64 = 0.04;
+/// One that has stood for a round trip, and at least so long, tells the same by
+/// itself: the excess is too small to be seen growing.
+const LEAST_STANDING: Duration = Duration::from_millis(200);
+/// What was sent a round trip ago is looked at in so many steps, since that is not known
+/// well.
+const ECHO_STEPS: u32 = 16;
+/// So many drains in a row that leave half of a queue at all times show that
+/// there is none of ours in it.
+const UNMOVED: u32 = 2;
+/// What is kept of it each time that the estimate was too high.
+const LOSS_KEPT: f64 = 0.9;
+
+impl Estimator {
+    /// Whether more is sent than the link carries.
+    pub(super) fn find_excess(&mut self, now: Instant, view: &View) {
+        // A steep probe has a queue of its own, and its answer says more.
+        if !view.backlogged || self.probing.is_steep() {
+            return;
+        }
+        let grows = self.history.rtt_grows(now, now - view.window, GROWS);
+        if grows && view.latest > view.base + view.noticed && view.falls_short() {
+            self.lower(now, view, view.carried);
+            return;
+        }
+        let standing = view.base.max(LEAST_STANDING);
+        let stands = now.checked_sub(standing).is_some_and(|since| {
+            let least = self.history.least_rtt(since);
+            least.is_some_and(|rtt| rtt > view.base + view.noticed)
+        });
+        if stands && view.told.is_some() {
+            self.lower(now, view, view.carried);
+        } else if stands && let Some((arrivals, since)) = self.history.arrivals(now, standing) {
+            // What arrived while little was sent says nothing of the link.
+            let latest = view.base + view.queue;
+            let first = latest + now.saturating_duration_since(since);
+            let standing = View {
+                sent: self.sent(now, first, latest),
+                carried: arrivals / (1.0 - self.loss) + view.other,
+                ..*view
+            };
+            if self.filled(now, first, latest, view.allowed_bps) && standing.falls_short() {
+                self.lower(now, view, standing.carried);
+            }
+        }
+    }
+
+    pub(super) fn lower(&mut self, now: Instant, view: &View, carried: f64) {
+        let before = self.capacity.unwrap_or(f64::INFINITY);
+        if self.drain.is_none() {
+            self.before = before;
+        }
+        // Losses of before may be over, and then what is carried is less.
+        self.loss *= LOSS_KEPT;
+        self.estimate(before.min(carried), Reason::Limit);
+        self.begin_drain(now, view.latest);
+        self.probing.step_back(now, view.base);
+    }
+
+    pub(super) fn begin_drain(&mut self, now: Instant, rtt: Duration) {
+        self.drain = Some(Drain {
+            rtt,
+            began: now,
+            settling: None,
+        });
+    }
+
+    pub(super) fn go_on_draining(&mut self, now: Instant, view: &View, drain: Drain) {
+        let queued = view.queue > view.noticed / 2;
+        // Where nothing was sent for as long as a window, a round trip later nothing comes.
+        let pause = drain.settling.map(|since| since + drain.rtt + view.window);
+        let paused = !view.heard && view.steady && pause.is_some_and(|until| now < until);
+        if !queued && !paused && drain.settling.is_some() {
+            self.end_drain(now, view);
+            return;
+        }
+        let before = self.capacity.unwrap_or(view.carried);
+        let too_high = view.carried < before * (1.0 - TOO_MUCH)
+            && self.history.rtt_grows(now, now - view.window, GROWS);
+        // While a queue stands, what arrives is what the link carries.
+        if queued && view.backlogged && drain.settling.is_none() && view.told.is_none() {
+            self.estimate(view.carried, Reason::Limit);
+        } else if queued && view.backlogged && too_high && !self.echoes(now, view, drain) {
+            self.lower(now, view, view.carried);
+            return;
+        }
+        let Some(since) = drain.settling else {
+            return;
+        };
+        let told_later = view
+            .told
+            .map_or(Duration::ZERO, |told| told.each + view.way_back);
+        let answered = since + drain.rtt + told_later;
+        if now < answered + 2 * view.window {
+            return;
+        }
+        let had = drain.rtt.saturating_sub(view.base);
+        let least = self.history.least_rtt(answered);
+        let left = least.map_or(had, |rtt| rtt.saturating_sub(view.base));
+        if left > had / 2 && view.told.is_none() {
+            // The drain has changed nothing: if another does not either, what
+            // stands is another's, or the way has become longer.
+            self.unmoved += 1;
+            if self.unmoved < UNMOVED {
+                self.begin_drain(now, view.latest);
+            } else {
+                self.give_up_base(now, since + drain.rtt, view);
+                self.end_drain(now, view);
+                // What arrived was less for as long as the way became longer.
+                if let Some(capacity) = self.capacity.filter(|one| *one < self.before) {
+                    self.probing.look_for(now, self.before / capacity - 1.0);
+                }
+            }
+        } else if !view.steady || view.backlogged && view.falls_short() {
+            self.unmoved = 0;
+            self.lower(now, view, view.carried);
+        } else {
+            // Too little is sent at present to show what the link carries.
+            self.end_drain(now, view);
+        }
+    }
+
+    /// Whether less arrives because less was sent while a queue was drained: some time
+    /// that is a round trip ago, as round trips are now, less was sent by as much. Where
+    /// a queue stands, what is in it arrives meanwhile.
+    fn echoes(&self, now: Instant, view: &View, drain: Drain) -> bool {
+        if drain.settling.is_none() || view.told.is_some() || !view.steady {
+            return false;
+        }
+        let since = now - view.window;
+        let least = view.base + view.queue;
+        let longest = self.history.longest_rtt(since).unwrap_or(drain.rtt);
+        // Round trips are smoothed.
+        let first = least.saturating_sub(view.window / 2);
+        let step = (longest + view.window / 2).saturating_sub(first) / ECHO_STEPS;
+        let mut sent = f64::INFINITY;
+        for ago in (0..=ECHO_STEPS).map(|number| first + number * step) {
+            if let (Some(from), Some(to)) = (since.checked_sub(ago), now.checked_sub(ago)) {
+                sent = sent.min(self.history.rate(SENT_BITS, from, to));
+            }
+        }
+        view.carried >= sent * (1.0 - TOO_MUCH)
+    }
+
+    /// Whether so long a round trip may be one with a wait for access.
+    pub(super) fn may_wait(&self, rtt: Duration) -> bool {
+        self.base.get().is_some_and(|base| {
+            let wait = rtt.saturating_sub(base);
+            wait >= base / 2 && wait <= base + MOST_FRAMES
+        })
+    }
+
+    /// What stands above the base round trip for all that is sent, at whatever rate, is
+    /// no queue of ours. Up to a bound it is the wait for access.
+    fn give_up_base(&mut self, now: Instant, since: Instant, view: &View) {
+        let least = self.history.least_rtt(now - view.window);
+        let waits = self
+            .base
+            .get()
+            .zip(least)
+            .map(|(base, rtt)| (base, rtt.saturating_sub(base)));
+        match waits {
+            Some((base, wait)) if wait <= base + MOST_FRAMES => self.access = wait,
+            _ => {
+                self.base.forget_before(since);
+                self.access = Duration::ZERO;
+            }
+        }
+    }
+
+    fn end_drain(&mut self, now: Instant, view: &View) {
+        self.unmoved = 0;
+        self.drain = None;
+        self.drain_bits = 0.0;
+        self.probing.pause(now, view.base);
+    }
+}
