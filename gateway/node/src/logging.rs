@@ -6,15 +6,17 @@ mod one_line;
 
 use std::sync::Arc;
 
-use tracing::Metadata;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
-use tracing_subscriber::reload::Error;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Error};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
 
 use crate::config::{LogConfig, LogFormat};
 
 pub use excerpt::Excerpt;
+use limits::Limiter;
 pub use limits::Limits;
 use one_line::OneLine;
 
@@ -56,27 +58,22 @@ fn filter(level: &str) -> Result<EnvFilter, ParseError> {
 pub fn start(config: &LogConfig) -> Result<Log, ParseError> {
     let excerpt = Arc::new(Excerpt::default());
     let limits = Arc::new(Limits::default());
-    let limited = limits.clone();
-    let lines = OneLine(std::io::stderr.and(excerpt.clone()));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter(&config.level)?)
-        .with_writer(lines.with_filter(move |line: &Metadata<'_>| limited.admits(line)))
+    let (level, handle) = reload::Layer::new(filter(&config.level)?);
+    let lines = fmt::layer()
+        .with_writer(OneLine(std::io::stderr.and(excerpt.clone())))
         // By a print on standard error, which panics if nobody reads it.
         .log_internal_errors(false);
-    let level = Level(match config.format {
-        LogFormat::Text => {
-            let builder = builder.with_ansi(false).with_filter_reloading();
-            let handle = builder.reload_handle();
-            builder.init();
-            Box::new(move |filter| handle.reload(filter))
-        }
-        LogFormat::Json => {
-            let builder = builder.json().flatten_event(true).with_filter_reloading();
-            let handle = builder.reload_handle();
-            builder.init();
-            Box::new(move |filter| handle.reload(filter))
-        }
-    });
+    let limiter = Limiter(limits.clone());
+    let lines = match config.format {
+        LogFormat::Text => lines.with_ansi(false).with_filter(limiter).boxed(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_filter(limiter)
+            .boxed(),
+    };
+    registry().with(level).with(lines).init();
+    let level = Level(Box::new(move |filter| handle.reload(filter)));
     Ok(Log {
         level,
         excerpt,

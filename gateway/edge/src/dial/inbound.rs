@@ -8,12 +8,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::{Dialled, Dialler, Party};
-use crate::line_limit::LineLimit;
 use crate::relay::{HeldRelay, Moved, Relayed, Relays};
 use crate::stream::{Conduit, Connected, Failure, OpenRequest};
-
-static CLOSED: LineLimit = LineLimit::new("streams closed");
-static RESET: LineLimit = LineLimit::new("streams reset");
 
 /// How a relay has ended, if it has, after what and how long.
 type Ended = Option<(Moved, Duration, Result<(), Failure>)>;
@@ -59,15 +55,14 @@ fn note_end(peer: u64, target: &str, ended: Ended) -> Result<(), Failure> {
     };
     let seconds = took.as_secs_f64();
     match &result {
-        Ok(()) if CLOSED.admits() => tracing::info!(
+        Ok(()) => tracing::info!(
             peer, %target, to_peer_bytes = to_peer, from_peer_bytes = from_peer, seconds,
             "stream closed"
         ),
-        Err(failure) if RESET.admits() => tracing::info!(
+        Err(failure) => tracing::info!(
             peer, %target, to_peer_bytes = to_peer, from_peer_bytes = from_peer, seconds,
             %failure, "stream reset"
         ),
-        _ => {}
     }
     result
 }

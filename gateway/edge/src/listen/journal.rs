@@ -15,15 +15,8 @@ use super::{Intake, Peer};
 use crate::account::Ended;
 use crate::config::ListenerProtocol;
 use crate::flows::Owner;
-use crate::line_limit::LineLimit;
 use crate::relay::{HeldRelay, Moved, Relayed};
 use crate::stream::{Conduit, Failure, OpenRequest, Protocol, Target};
-
-static CLOSED: LineLimit = LineLimit::new("connections closed");
-static RESET: LineLimit = LineLimit::new("connections reset");
-static ANSWERED: LineLimit = LineLimit::new("requests answered");
-static NOT_CONNECTED: LineLimit = LineLimit::new("connections that failed");
-static REFUSED: LineLimit = LineLimit::new("clients refused");
 
 impl Intake {
     /// Relays a client's connection to its end, or until another process goes
@@ -110,15 +103,14 @@ impl Intake {
         });
         let (listener, seconds) = (&*self.name, took.as_secs_f64());
         match result {
-            Ok(()) if CLOSED.admits() => tracing::info!(
+            Ok(()) => tracing::info!(
                 listener, %client, target, to_peer_bytes = to_peer, from_peer_bytes = from_peer,
                 seconds, "connection closed"
             ),
-            Err(failure) if RESET.admits() => tracing::info!(
+            Err(failure) => tracing::info!(
                 listener, %client, target, to_peer_bytes = to_peer, from_peer_bytes = from_peer,
                 seconds, %failure, "connection reset"
             ),
-            _ => {}
         }
     }
 
@@ -172,16 +164,12 @@ impl Intake {
     }
 
     fn log_failure(&self, client: SocketAddr, target: &str, failure: &Failure) {
-        if NOT_CONNECTED.admits() {
-            tracing::info!(listener = %self.name, %client, target, %failure, "cannot connect");
-        }
+        tracing::info!(listener = %self.name, %client, target, %failure, "cannot connect");
     }
 
     /// A client was sent away.
     pub fn note_refusal(&self, client: SocketAddr, reason: &str) {
-        if REFUSED.admits() {
-            tracing::info!(listener = %self.name, %client, reason, "client refused");
-        }
+        tracing::info!(listener = %self.name, %client, reason, "client refused");
     }
 }
 
@@ -282,18 +270,16 @@ impl Drop for Exchange {
             return;
         };
         self.account(*status, Some(*answered), None);
-        if ANSWERED.admits() {
-            tracing::info!(
-                listener = %self.intake.name,
-                client = %self.peer.address,
-                target = self.asked.target,
-                status,
-                to_peer_bytes = self.to_peer.load(Ordering::Relaxed),
-                from_peer_bytes = self.from_peer.load(Ordering::Relaxed),
-                seconds = self.started.elapsed().as_secs_f64(),
-                cut = self.cut.load(Ordering::Relaxed),
-                "request answered"
-            );
-        }
+        tracing::info!(
+            listener = %self.intake.name,
+            client = %self.peer.address,
+            target = self.asked.target,
+            status,
+            to_peer_bytes = self.to_peer.load(Ordering::Relaxed),
+            from_peer_bytes = self.from_peer.load(Ordering::Relaxed),
+            seconds = self.started.elapsed().as_secs_f64(),
+            cut = self.cut.load(Ordering::Relaxed),
+            "request answered"
+        );
     }
 }

@@ -22,7 +22,6 @@ use crate::classify::{Classifier, Facts, FlowFacts, Verdict};
 use crate::config::{Answer, ListenerConfig, ListenerProtocol};
 use crate::credentials::Users;
 use crate::flows::{Flows, Owner};
-use crate::line_limit::LineLimit;
 use crate::relay::{HeldRelay, Relays};
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
 use crate::switch::Switch;
@@ -32,8 +31,6 @@ pub(crate) use clients::Clients;
 pub(crate) use journal::{Asked, Exchange};
 use places::{Place, Places};
 pub(crate) use socket::set_keepalive;
-
-static NOT_ACCEPTED: LineLimit = LineLimit::new("connections not accepted");
 
 /// The ways that a connection may leave by.
 #[derive(Clone)]
@@ -306,9 +303,7 @@ impl Listener {
                 Ok(None) => continue,
                 Err(error) => {
                     // Out of descriptors or memory: what is open may end soon.
-                    if NOT_ACCEPTED.admits() {
-                        tracing::warn!(listener = self.entrance.name(), %error, "cannot accept");
-                    }
+                    tracing::warn!(listener = self.entrance.name(), %error, "cannot accept");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }

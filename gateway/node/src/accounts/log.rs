@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use time::OffsetDateTime;
-use underpass_edge::{Ended, LineLimit};
+use underpass_edge::Ended;
 
 use super::line;
 use crate::config::{AccessFormat, AccessLogConfig};
@@ -18,8 +18,6 @@ use crate::config::{AccessFormat, AccessLogConfig};
 /// Lines that wait to be written, at most: a disk that stalls must not hold up
 /// connections, nor fill the memory.
 const WAITING: usize = 4_096;
-
-static NOT_WRITTEN: LineLimit = LineLimit::new("access log not written");
 
 /// Takes lines and never waits.
 pub struct AccessLog {
@@ -73,9 +71,7 @@ fn write_all(lines: &Receiver<String>, mut file: Rotated, lost: &AtomicU64) {
         }
         if let Err(error) = file.write(piece.as_bytes()) {
             lost.fetch_add(count, Ordering::Relaxed);
-            if NOT_WRITTEN.admits() {
-                tracing::warn!(file = %file.path.display(), %error, "access log not written");
-            }
+            tracing::warn!(file = %file.path.display(), %error, "access log not written");
         }
     }
 }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
-use tracing::{Level, Metadata};
+use tracing::{Event, Level, Metadata};
+use tracing_subscriber::layer::{Context, Filter};
 
 /// Lines of one kind in one window.
 const LINES: u32 = 100;
@@ -28,10 +29,24 @@ struct Lines {
     of: &'static str,
 }
 
+/// Lets a layer write as many lines as the limits allow. The others are not made
+/// in the first place.
+pub(super) struct Limiter(pub Arc<Limits>);
+
+impl<S> Filter<S> for Limiter {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        self.0.admits(event.metadata())
+    }
+}
+
 impl Limits {
     /// Whether a line may be written. Whoever asks for more than the usual
     /// levels wants all of it.
-    pub(super) fn admits(&self, line: &Metadata<'_>) -> bool {
+    fn admits(&self, line: &Metadata<'_>) -> bool {
         self.admits_at(line, Instant::now())
     }
 
@@ -79,7 +94,12 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use tracing_subscriber::fmt::writer::MakeWriterExt;
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::{Layer, registry};
 
     use super::super::Excerpt;
     use super::*;
@@ -121,6 +141,29 @@ mod tests {
         assert!(limits.take_left_out().is_empty(), "it is told once");
         let lines = written(&limits, now + WINDOW, || contacts_fail(100));
         assert_eq!(lines.len(), 100);
+    }
+
+    /// Counts how often it is made a text.
+    struct Counted<'a>(&'a AtomicU32);
+
+    impl fmt::Display for Counted<'_> {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_are_left_out_are_not_made() {
+        let made = AtomicU32::new(0);
+        let lines = tracing_subscriber::fmt::layer().with_writer(Arc::new(Excerpt::default()));
+        let lines = lines.with_filter(Limiter(Arc::default()));
+        tracing::subscriber::with_default(registry().with(lines), || {
+            for _ in 0..250 {
+                tracing::warn!(error = %Counted(&made), "contact failed");
+            }
+        });
+        assert_eq!(made.into_inner(), LINES);
     }
 
     #[test]

@@ -10,7 +10,6 @@ use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use underpass_edge::LineLimit;
 
 use super::lock::{Lock, LockReader};
 use crate::config::ModemConfig;
@@ -18,8 +17,6 @@ use crate::upgrade::Sockets;
 
 /// A peer whose TCP has not answered for this long is dead.
 const SILENCE: Duration = Duration::from_secs(10);
-
-static REFUSED: LineLimit = LineLimit::new("modems refused");
 
 /// Why a modem cannot be waited for.
 #[derive(Debug, Error)]
@@ -79,9 +76,7 @@ pub async fn serve(
                 };
                 let address = remote.ip().to_canonical();
                 if !config.from.contains(&address) {
-                    if REFUSED.admits() {
-                        tracing::warn!(path = config.path, %remote, "refused: not the modem's address");
-                    }
+                    tracing::warn!(path = config.path, %remote, "refused: not the modem's address");
                 } else if current.as_ref().is_some_and(|current| current.address != address) {
                     tracing::info!(path = config.path, %remote, "another modem waits");
                     waiting = Some((modem, remote));
