@@ -294,6 +294,15 @@ impl Endpoint {
         self.reschedule(id);
     }
 
+    /// The peer owes an answer of the convergence layer: until it is heard it is called
+    /// each `pause`, and asked to answer at once; for the time `lasting` at most.
+    pub fn hurry(&mut self, now: Instant, id: PeerId, pause: Duration, lasting: Duration) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.timing.hurry(now, pause, lasting);
+        }
+        self.reschedule(id);
+    }
+
     /// Sets how far apart, by this end's rate, beacons are that go to a peer: as far
     /// where it wants them beside other traffic, and on an idle link as far as the
     /// time after which its silence is a blockage allows.

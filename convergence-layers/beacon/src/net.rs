@@ -155,6 +155,13 @@ impl Beacons {
         self.shared.changed.notify_one();
     }
 
+    /// See [`Endpoint::hurry`].
+    pub fn hurry(&self, id: PeerId, pause: Duration, lasting: Duration) {
+        let now = Instant::now();
+        self.shared.lock().hurry(now, id, pause, lasting);
+        self.shared.changed.notify_one();
+    }
+
     /// See [`Endpoint::note`].
     pub fn note(&self, id: PeerId, signs: Signs) {
         self.shared.lock().note(id, signs);

@@ -22,6 +22,13 @@ const SPARING: (u32, u32) = (2, 7);
 /// long: 500 of them take 45 kbit/s.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(8);
 
+/// Beacons that are hurried are so far apart at the least: a peer that goes by them
+/// takes no more than 200 in a second from either end.
+const HURRIED: Duration = Duration::from_millis(5);
+
+/// Answers are so far apart at the least: whoever asks sets the pace.
+const ANSWERED: Duration = Duration::from_millis(4);
+
 /// A peer that has been away beyond all patience is called each time that its
 /// absence has grown by this part (1/n).
 const CALLS_PER_ABSENCE: u32 = 16;
@@ -59,6 +66,9 @@ pub(crate) struct Timing {
     wanted_until: Option<Instant>,
     /// How far apart this end's beacons are by its rate.
     pace: Duration,
+    /// The peer owes an answer: until when, and how far apart, it is called the more
+    /// often.
+    hurried: Option<(Instant, Duration)>,
 }
 
 impl Timing {
@@ -74,6 +84,7 @@ impl Timing {
             wants_until: None,
             wanted_until: None,
             pace: INTERVAL,
+            hurried: None,
         }
     }
 
@@ -89,7 +100,10 @@ impl Timing {
     }
 
     pub fn heard(&mut self, at: Instant) {
-        self.heard = self.heard.max(at);
+        if at > self.heard {
+            self.heard = at;
+            self.hurried = None;
+        }
     }
 
     pub fn sent(&mut self, at: Instant) {
@@ -116,6 +130,12 @@ impl Timing {
         self.wanted_until = Some(now + WISH_COUNTS);
     }
 
+    /// The peer owes an answer: it is called each `pause` until it is heard, for the
+    /// time `lasting` at most.
+    pub fn hurry(&mut self, now: Instant, pause: Duration, lasting: Duration) {
+        self.hurried = Some((now + lasting, pause.clamp(HURRIED, INTERVAL)));
+    }
+
     pub fn set_pace(&mut self, pace: Duration) {
         self.pace = pace.max(INTERVAL);
     }
@@ -140,7 +160,8 @@ impl Timing {
 
     /// Whether nothing was heard for a round trip.
     pub fn is_deaf(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.heard) >= self.rtt
+        self.hurried.is_some_and(|(until, _)| now < until)
+            || now.saturating_duration_since(self.heard) >= self.rtt
     }
 
     /// When the next beacon is due.
@@ -153,7 +174,7 @@ impl Timing {
         let beyond = absence.saturating_sub(self.patience) / CALLS_PER_ABSENCE;
         let earliest = beaconed + beyond.clamp(INTERVAL, LONGEST_INTERVAL);
         if self.asked {
-            return earliest;
+            return beaconed + ANSWERED;
         }
         let before = |pause, until: Option<Instant>| {
             let at = beaconed + pause;
@@ -162,6 +183,9 @@ impl Timing {
         let wish = before(WISH, self.wants_until);
         let wanted = before(self.pace, self.wanted_until);
         let due = wish.into_iter().chain(wanted).fold(idle, Instant::min);
-        due.min(self.heard + self.rtt).max(earliest)
+        let due = due.min(self.heard + self.rtt).max(earliest);
+        let hurried = self.hurried.map(|(until, pause)| (beaconed + pause, until));
+        let hurried = hurried.filter(|(at, until)| at < until);
+        hurried.map_or(due, |(at, _)| due.min(at))
     }
 }

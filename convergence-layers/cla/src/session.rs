@@ -167,11 +167,20 @@ pub struct PathFigures {
     pub coded: CodedFigures,
     /// What LTP has under way and has refused, where the session is one of it.
     pub ltp: LtpFigures,
+    /// The peer has begun a bundle and not ended it: more is due from it.
+    pub receiving: bool,
     /// How long ago data or an acknowledgement last came, if that is known.
     pub heard_ago: Option<Duration>,
     /// Whether they are *still*: all of them hold, but for `heard_ago`, which
     /// grows, until bytes come or go on the session.
     pub still: bool,
+}
+
+impl PathFigures {
+    /// Whether the peer's transport owes an acknowledgement.
+    pub fn is_unanswered(&self) -> bool {
+        self.in_flight_bytes > self.unsent_bytes
+    }
 }
 
 /// What coding has done on a session.

@@ -28,6 +28,11 @@ pub(crate) const ASKED_WITHIN: Duration = Duration::from_millis(50);
 /// and this tells that it is blocked.
 pub(crate) const IMPATIENCE: Duration = Duration::from_millis(200);
 
+/// Where a standby session can go on, a hop is blocked if the peer, asked after a round
+/// trip without an acknowledgement, has not answered within another one and this. What
+/// is in flight may be a segment that takes long to leave, and so is what asks behind it.
+const UNANSWERED: Duration = Duration::from_millis(40);
+
 /// Before a planned blockage a hop takes nothing that would not be acknowledged
 /// by then: a round trip and this before, for bundles that are repaired.
 const REPAIRED_WITHIN: Duration = Duration::from_millis(100);
@@ -299,35 +304,55 @@ impl Engine {
     /// Notes, before a hop is given a bundle, that answers are to be expected
     /// from now on, if it had nothing in flight.
     pub(crate) fn expect_answers(&mut self, now: Instant, id: HopId) {
-        let neighbour = self.neighbour_of(id).unwrap_or_default();
-        if self.ways.hops_to(neighbour).len() < 2 || self.is_in_flight(id) {
+        if self.is_in_flight(id) {
             return;
         }
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.in_flight_since = now;
         }
-        if self.has_another(id) {
-            // The bundle itself is not there yet.
-            self.expect(id, true);
+        // The bundle itself is not there yet.
+        let expectation = self.expectation(id);
+        if let (Some(hop), Some(_)) = (self.hops.get_mut(&id), expectation) {
+            hop.link.expect(expectation);
             self.watch(now, id, None);
         }
     }
 
-    /// How soon a hop's silence is to tell of a blockage: sooner where answers
-    /// are due and another hop could carry what it has.
-    pub(crate) fn set_expectation(&mut self, id: HopId) {
-        let matters = self.has_another(id) && self.is_in_flight(id);
-        self.expect(id, matters);
+    /// The transports of a hop's sessions wait for no acknowledgement: its silence
+    /// counts from now on.
+    pub fn nothing_unanswered(&mut self, now: Instant, id: HopId) {
+        if let Some(hop) = self.hops.get_mut(&id) {
+            hop.in_flight_since = now;
+            hop.link.expect_since(now);
+        }
     }
 
-    fn expect(&mut self, id: HopId, matters: bool) {
+    /// How soon a hop's silence is to tell of a blockage: sooner where answers are due,
+    /// and another hop or a standby session could carry what it has.
+    pub(crate) fn set_expectation(&mut self, id: HopId) {
+        let expectation = self.is_in_flight(id).then(|| self.expectation(id));
         if let Some(hop) = self.hops.get_mut(&id) {
-            let expectation = matters.then(|| Expectation {
-                since: hop.in_flight_since,
-                within: hop.round_trip() + hop.measured.queue + IMPATIENCE,
-            });
-            hop.link.expect(expectation);
+            hop.link.expect(expectation.flatten());
         }
+    }
+
+    fn expectation(&self, id: HopId) -> Option<Expectation> {
+        let hop = self.hops.get(&id)?;
+        let (rtt, queue) = (hop.round_trip(), hop.measured.queue);
+        let within = if self.has_another(id) {
+            rtt + queue + IMPATIENCE
+        } else if hop.has_standby() {
+            // Where answers come in bunches, round trips are longer than without load.
+            let smoothed = hop.measured.smoothed_rtt.map(|(_, rtt)| rtt);
+            let rtt = smoothed.map_or(rtt + queue, |smoothed| smoothed.max(rtt + queue));
+            2 * (rtt + hop.segment_time()) + UNANSWERED
+        } else {
+            return None;
+        };
+        Some(Expectation {
+            since: hop.in_flight_since,
+            within,
+        })
     }
 
     fn is_in_flight(&self, id: HopId) -> bool {

@@ -359,6 +359,17 @@ impl Hop {
         sessions.map_or_else(Vec::new, |set| set.range(..session).copied().collect())
     }
 
+    /// How long a full segment takes to leave at its rate, as far as that is known.
+    pub fn segment_time(&self) -> Duration {
+        let nanos = |bps: u64| u64::from(self.config.mtu_bytes) * 8_000_000_000 / bps.max(1);
+        Duration::from_nanos(self.pace_bps().map_or(0, nanos))
+    }
+
+    /// Whether a class has a session beside the one that carries it.
+    pub fn has_standby(&self) -> bool {
+        self.sessions.iter().any(|set| set.len() > 1)
+    }
+
     /// Whether any session is up.
     pub fn is_up(&self) -> bool {
         !self.classless.is_empty() || self.sessions.iter().any(|set| !set.is_empty())

@@ -243,6 +243,13 @@ impl LinkState {
         self.expected = expected;
     }
 
+    /// Answers, if any are expected, are due to what is in flight since `at`.
+    pub fn expect_since(&mut self, at: Instant) {
+        if let Some(expected) = &mut self.expected {
+            expected.since = at;
+        }
+    }
+
     /// When the next planned blockage begins, if one is to come.
     pub fn next_entry(&self, now: Instant, utc: Option<Utc>) -> Option<Instant> {
         let utc = utc?;

@@ -53,6 +53,10 @@ pub struct Sending {
     /// The round trip without a queue that it is taken to have, where that is a
     /// guess.
     pub guessed_rtt: Option<Duration>,
+    /// The round trip without a queue, as far as it is known.
+    pub round_trip: Duration,
+    /// When the peer was last heard.
+    pub heard: Option<Instant>,
 }
 
 impl Engine {
@@ -70,6 +74,8 @@ impl Engine {
                 .line
                 .is_some_and(|line| line.link == Direction::Forward),
             guessed_rtt: hop.config.rtt_is_guess.then_some(hop.config.rtt),
+            round_trip: hop.round_trip(),
+            heard: hop.link.last_heard(),
         })
     }
 

@@ -111,7 +111,7 @@ impl Hop {
             self.now = self.now.max(next);
             self.deliver();
             for end in &mut self.ends {
-                end.handle_timeout(next);
+                end.handle_timeout(self.now);
             }
         }
         self.now = end;

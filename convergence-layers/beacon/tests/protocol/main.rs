@@ -2,5 +2,6 @@
 
 mod authentic;
 mod hop;
+mod hurried;
 mod idle;
 mod vectors;

@@ -321,6 +321,7 @@ impl Flow {
             out_of_order_segments: 0,
             coded: CodedFigures::default(),
             ltp: LtpFigures::default(),
+            receiving: false,
             heard_ago: state.heard.map(|at| now.saturating_duration_since(at)),
             subflows: None,
             still: is_still && unsent_bytes == 0,

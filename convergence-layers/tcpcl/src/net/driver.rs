@@ -387,8 +387,8 @@ impl<T: Transport> Driver<T> {
             return match poll_read_buf(transport, cx, &mut target)? {
                 Poll::Ready(0) => Err(end_of_stream()),
                 Poll::Ready(count) => {
-                    self.moved();
                     self.core.handle_direct(now(), count);
+                    self.received();
                     Ok(true)
                 }
                 Poll::Pending => Ok(false),
@@ -397,11 +397,18 @@ impl<T: Transport> Driver<T> {
         match self.input.poll_fill(Pin::new(&mut self.transport), cx)? {
             Poll::Ready(0) => Err(end_of_stream()),
             Poll::Ready(_) => {
-                self.moved();
                 self.digest();
+                self.received();
                 Ok(true)
             }
             Poll::Pending => Ok(false),
+        }
+    }
+
+    /// Bytes have come, and were looked at.
+    fn received(&self) {
+        if let Some(handle) = &self.handle {
+            handle.received(self.core.is_receiving());
         }
     }
 

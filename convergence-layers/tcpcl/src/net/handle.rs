@@ -1,7 +1,7 @@
 //! The node's hold on a session.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,9 @@ pub(super) enum Command {
 /// acknowledgement of them waits 200 ms at most (TCP_DELACK_MAX of Linux).
 const STILL: Duration = Duration::from_millis(250);
 
+/// The rest of a bundle that does not come for so long is not waited for.
+const STILL_RECEIVING: Duration = Duration::from_secs(2);
+
 /// Figures that hold until bytes move again: a hub asks for those of thousands
 /// of idle sessions, again and again.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ pub(super) struct SessionHandle<S> {
     rate: Mutex<Option<u64>>,
     /// How often bytes have come or gone.
     moves: AtomicU64,
+    /// The rest of a bundle is to come.
+    receiving: AtomicBool,
     /// Where they are counted, too.
     activity: OnceLock<Arc<Activity>>,
     still: Mutex<Still>,
@@ -66,6 +71,7 @@ impl<S: Socket> SessionHandle<S> {
             socket: Mutex::new(Some(socket)),
             rate: Mutex::new(None),
             moves: AtomicU64::new(0),
+            receiving: AtomicBool::new(false),
             activity: OnceLock::new(),
             still: Mutex::new(Still {
                 moves: 0,
@@ -81,6 +87,12 @@ impl<S: Socket> SessionHandle<S> {
         self.moved();
     }
 
+    /// Bytes have come; whether they ended in the middle of a bundle.
+    pub(super) fn received(&self, receiving: bool) {
+        self.receiving.store(receiving, SeqCst);
+        self.moved();
+    }
+
     /// Bytes have come or gone.
     pub(super) fn moved(&self) {
         self.moves.fetch_add(1, SeqCst);
@@ -92,7 +104,10 @@ impl<S: Socket> SessionHandle<S> {
     /// The socket's figures.
     fn ask(&self) -> PathFigures {
         let figures = self.with_socket(|socket| socket.figures());
-        figures.unwrap_or_default()
+        figures.map_or_else(PathFigures::default, |figures| PathFigures {
+            receiving: self.receiving.load(SeqCst),
+            ..figures
+        })
     }
 
     /// Calls for the socket, unless the session is over.
@@ -159,7 +174,12 @@ impl<S: Socket> Session for SessionHandle<S> {
         let mut figures = self.ask();
         // Subflows come and go without a byte of the session.
         let subflows = figures.subflows.unwrap_or(0);
-        figures.still = subflows == 0 && figures.in_flight_bytes == 0 && now - still.since >= STILL;
+        let lasting = match figures.receiving {
+            true => STILL_RECEIVING,
+            false => STILL,
+        };
+        let at_rest = now - still.since >= lasting;
+        figures.still = subflows == 0 && figures.in_flight_bytes == 0 && at_rest;
         if figures.still {
             still.figures = Some((now, figures));
         }
@@ -264,6 +284,21 @@ mod tests {
         session.moved();
         assert_eq!(session.figures().received_bytes, 8);
         assert!(!session.figures().still && activity.count() == 1);
+    }
+
+    #[test]
+    fn the_rest_of_a_bundle_is_waited_for_and_not_for_ever() {
+        let (stream, _peer) = connection();
+        let session = handle(&stream);
+        session.received(true);
+        session.figures();
+        lock(&session.still).since -= STILL;
+        let figures = session.figures();
+        assert!(figures.receiving && !figures.still);
+        lock(&session.still).since -= STILL_RECEIVING;
+        assert!(session.figures().still);
+        session.received(false);
+        assert!(!session.figures().receiving);
     }
 
     fn read_exactly(mut stream: &TcpStream, bytes: usize) -> Vec<u8> {

@@ -158,6 +158,11 @@ impl SessionCore {
         }
     }
 
+    /// Whether the rest of a bundle is to come from the peer.
+    pub fn is_receiving(&self) -> bool {
+        self.incoming.is_receiving()
+    }
+
     /// Whether nothing is taken from the peer until something is done here.
     pub fn is_held_up(&self) -> bool {
         self.incoming.is_asking() || self.incoming.has_piece()

@@ -106,6 +106,11 @@ impl Incoming {
         self.knows_resumption = true;
     }
 
+    /// Whether the rest of a transfer is to come.
+    pub(super) fn is_receiving(&self) -> bool {
+        matches!(self.state, State::Receiving(_) | State::Draining { .. })
+    }
+
     /// Whether an answer is awaited.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.state, State::Admitting(_) | State::Delivering { .. })

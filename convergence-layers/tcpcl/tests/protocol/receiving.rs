@@ -241,7 +241,9 @@ fn data_may_be_written_straight_into_the_bundle() {
     session.hear(&bytes_of(&peer_init(Vec::new())));
     session.sent_from_contact();
     let bytes = segment(WHOLE, 3, &[], 100_000);
+    assert!(!session.core.is_receiving());
     session.hear(&bytes[..100]);
+    assert!(session.core.is_receiving());
     let mut given = 100;
     while let Some((buffer, room)) = session.core.direct_buffer() {
         let step = room.min(30_000).min(bytes.len() - given);
@@ -251,6 +253,7 @@ fn data_may_be_written_straight_into_the_bundle() {
     }
     assert!(given > 80_000);
     session.hear(&bytes[given..]);
+    assert!(!session.core.is_receiving());
     assert_eq!(session.sent(), ["ACK flags 3 id 3 len 100000"]);
     assert_eq!(session.bundles(), [(3, 100_000)]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use underpass_cla::{Outcome, Resume, SessionId};
-use underpass_engine::{EngineConfig, HopId, PlanLine, Sign};
+use underpass_engine::{EngineConfig, HopId, LinkChange, MeasuredLink, PlanLine, Sign, Source};
 use underpass_plans::Direction;
 use underpass_streams::Event;
 
@@ -80,6 +80,46 @@ fn both_directions_go_on_on_the_standby_the_moment_the_link_is_back() {
         let ids: Vec<u64> = hop.sessions.iter().filter(carrying).map(|s| s.id).collect();
         assert_eq!(ids, [STANDBY.0]);
     }
+}
+
+#[test]
+fn silence_of_a_short_hop_tells_sooner_where_a_standby_can_go_on() {
+    const MS: Duration = Duration::from_millis(1);
+    let in_flight = |node: &mut Node| {
+        let rtt = Some(20 * MS);
+        let link = MeasuredLink {
+            base_rtt: rtt,
+            queue: 5 * MS,
+            ..MeasuredLink::default()
+        };
+        node.engine.heard(node.now, HOP, node.now, Sign::Beacon);
+        node.engine.measured(node.now, HOP, link, 0);
+        let key = node.open(1, BULK);
+        node.write(key, 5_000);
+        assert_eq!(node.offers().len(), 1);
+        node.now
+    };
+    let (mut alone, _) = pair();
+    let sent = in_flight(&mut alone);
+    alone.pass(sent + 300 * MS);
+    assert_eq!(alone.changes, [], "nobody could go on");
+
+    let (mut terminal, _) = with_standby();
+    // The transport waits for nothing, since the peer takes nothing at present.
+    let sent = in_flight(&mut terminal);
+    terminal.pass(sent + 60 * MS);
+    terminal.engine.nothing_unanswered(terminal.now, HOP);
+    terminal.pass(sent + 149 * MS);
+    assert_eq!(terminal.changes, []);
+    // Asked after a round trip, the peer has not answered within another one.
+    terminal.pass(sent + 155 * MS);
+    assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
+    terminal.pass(sent + 400 * MS);
+    let now = terminal.now;
+    terminal.engine.heard(now, HOP, now, Sign::Beacon);
+    let offers = terminal.offers();
+    assert_eq!(terminal.aborted, [ACTIVE]);
+    assert!(offers.iter().any(|(session, _)| *session == STANDBY));
 }
 
 #[test]

@@ -56,6 +56,14 @@ impl LinkBeacons {
         }
     }
 
+    /// Calls a hop's peer, which owes an answer, each `pause` until it is heard, for the
+    /// time `lasting` at most.
+    pub(super) fn hurry(&self, hop: HopId, pause: Duration, lasting: Duration) {
+        for beacons in self.endpoints().values() {
+            beacons.hurry(PeerId(hop.0), pause, lasting);
+        }
+    }
+
     /// Notes what the sessions of a hop have heard and sent, which puts beacons off.
     pub(super) fn note(&self, hop: HopId, signs: Signs) {
         for beacons in self.endpoints().values() {
@@ -161,6 +169,9 @@ impl Inner {
         let ago = figures.iter().filter_map(|figures| figures.heard_ago).min();
         if let Some(at) = ago.and_then(|ago| now.checked_sub(ago)) {
             self.engine.heard(now, hop, at, Sign::Session);
+            if !figures.iter().any(PathFigures::is_unanswered) {
+                self.engine.nothing_unanswered(now, hop);
+            }
         }
         self.signs(hop)
     }

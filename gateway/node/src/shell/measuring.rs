@@ -37,6 +37,14 @@ const PART_OF_BEACONS: u64 = 200;
 const RAREST_BEACONS: Duration = Duration::from_millis(800);
 const BEACON_BITS: u64 = (40 + 8 + BEACON_BYTES as u64) * 8;
 
+/// A peer that owes an answer is called this often in a round trip, from one round trip
+/// and the kernel's clock tick after it was heard.
+const CALLS_PER_RTT: u32 = 4;
+const CLOCK_TICK: Duration = Duration::from_millis(4);
+/// It is called so for as long, and from one look at the sessions to the next.
+const CALLED_FOR: Duration = Duration::from_secs(2);
+const CALLED_AT_ONCE: Duration = Duration::from_millis(250);
+
 /// What the hops of a beam have of queue at present, by which of them: the two
 /// that have least.
 #[derive(Clone, Copy, Default)]
@@ -276,6 +284,7 @@ impl LinkMeter {
         let now = timer::now();
         self.looked_at = now;
         self.queue_there = None;
+        self.call(shell, hop, sending, sessions);
         let limits = Limits {
             hint_bps: sending.hint_bps,
             ceiling_bps: sending.ceiling_bps,
@@ -373,6 +382,23 @@ impl LinkMeter {
                 self.pace = pace;
                 beacons.set_pace(hop, pace);
             }
+        }
+    }
+
+    /// Calls a peer that owes an acknowledgement or the rest of a bundle, so that a
+    /// blockage of a short hop is found, and its end.
+    fn call(&self, shell: &Shell, hop: HopId, sending: Sending, sessions: &[SessionReading]) {
+        let (rtt, now) = (sending.round_trip, self.looked_at);
+        let silent = sending.heard.map(|at| now.saturating_duration_since(at));
+        let overdue = rtt + CLOCK_TICK..CALLED_FOR;
+        let owes = |figures: PathFigures| figures.is_unanswered() || figures.receiving;
+        let owed = || sessions.iter().any(|reading| owes(reading.figures));
+        if silent.is_some_and(|silent| overdue.contains(&silent))
+            && owed()
+            && let Some(beacons) = shell.beacons()
+        {
+            let pause = (rtt / CALLS_PER_RTT).max(self.pace);
+            beacons.hurry(hop, pause, CALLED_AT_ONCE);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -21,27 +21,43 @@ pub(in crate::run) async fn watch(
     reports: ReportSender,
 ) {
     let mut blockages = Blockages::default();
+    let report = |event: &LinkEvent, seen: Seen| {
+        reports.send(Body::Blockage(Blockage {
+            terminal: reporter.terminal_of(event.neighbour),
+            path: event.path.clone(),
+            direction: reporter.direction(),
+            entry_ms: seen.entry_ms,
+            source: seen.source,
+            exit_ms: seen.exit_ms,
+        }));
+    };
     loop {
-        match events.recv().await {
-            Ok(event) => {
-                let of_link = |seen: Seen| Blockage {
-                    terminal: reporter.terminal_of(event.neighbour),
-                    path: event.path.clone(),
-                    direction: reporter.direction(),
-                    entry_ms: seen.entry_ms,
-                    source: seen.source,
-                    exit_ms: seen.exit_ms,
-                };
-                let seen = blockages.note(&event, |at| clock.ms_at(at));
-                if let Some(seen) = seen {
-                    reports.send(Body::Blockage(of_link(seen)));
+        let due = blockages.next_timeout();
+        tokio::select! {
+            received = events.recv() => match received {
+                Ok(event) => {
+                    if let Some(seen) = blockages.note(&event, |at| clock.ms_at(at)) {
+                        report(&event, seen);
+                    }
+                }
+                Err(RecvError::Lagged(missed)) => {
+                    tracing::warn!(missed, "changes of links not reported");
+                }
+                Err(RecvError::Closed) => return,
+            },
+            () = sleep_until(due) => {
+                for (event, seen) in blockages.handle_timeout(Instant::now()) {
+                    report(&event, seen);
                 }
             }
-            Err(RecvError::Lagged(missed)) => {
-                tracing::warn!(missed, "changes of links not reported");
-            }
-            Err(RecvError::Closed) => return,
         }
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -49,7 +65,13 @@ pub(in crate::run) async fn watch(
 #[derive(Debug, Default)]
 struct Blockages {
     lasting: HashMap<HopId, Lasting>,
+    /// Those that are reported only if they last until then.
+    brief: HashMap<HopId, (Instant, LinkEvent, Seen)>,
 }
+
+/// A silence that is over sooner is not reported: no capacity can be lent for it, and a
+/// link that flickers would fill the reports.
+const LEAST: Duration = Duration::from_millis(500);
 
 /// A blockage that is not over.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +91,17 @@ struct Seen {
 }
 
 impl Blockages {
+    /// When [`Blockages::handle_timeout`] has something to report.
+    fn next_timeout(&self) -> Option<Instant> {
+        self.brief.values().map(|(due, ..)| *due).min()
+    }
+
+    /// What has lasted long enough to be reported.
+    fn handle_timeout(&mut self, now: Instant) -> Vec<(LinkEvent, Seen)> {
+        let due = self.brief.extract_if(|_, (due, ..)| *due <= now);
+        due.map(|(_, (_, event, seen))| (event, seen)).collect()
+    }
+
     /// Notes a change of a link; `ms_at` tells the time of day.
     fn note(&mut self, event: &LinkEvent, ms_at: impl Fn(Instant) -> Option<u64>) -> Option<Seen> {
         match event.change {
@@ -82,14 +115,23 @@ impl Blockages {
                     source: reported(source),
                 };
                 self.lasting.insert(event.hop, lasting);
-                Some(Seen {
+                let seen = Seen {
                     entry_ms: lasting.entry_ms?,
                     source: lasting.source,
                     exit_ms: None,
-                })
+                };
+                let due = silent.map(|heard| heard + LEAST);
+                if let Some(due) = due.filter(|due| event.at < *due) {
+                    self.brief.insert(event.hop, (due, event.clone(), seen));
+                    return None;
+                }
+                Some(seen)
             }
             LinkChange::Free(_) => {
                 let lasted = self.lasting.remove(&event.hop)?;
+                if self.brief.remove(&event.hop).is_some() {
+                    return None;
+                }
                 let exit_ms = ms_at(event.at)?;
                 let entry_ms = lasted.entry_ms.or_else(|| ms_at(lasted.entry))?;
                 Some(Seen {
@@ -116,8 +158,6 @@ fn reported(source: Source) -> BlockageSource {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn event(start: Instant, after_s: u64, change: LinkChange) -> LinkEvent {
@@ -134,6 +174,42 @@ mod tests {
 
     fn seconds(start: Instant) -> impl Fn(Instant) -> Option<u64> {
         move |at| u64::try_from((at - start).as_millis()).ok()
+    }
+
+    #[test]
+    fn silence_that_is_over_within_half_a_second_is_not_reported() {
+        let start = Instant::now();
+        let mut blockages = Blockages::default();
+        let begun = event(start, 10, LinkChange::Blocked(Source::Probing));
+        let begun = |heard_ms| LinkEvent {
+            heard: Some(begun.at - Duration::from_millis(heard_ms)),
+            ..begun.clone()
+        };
+        let free = event(start, 11, LinkChange::Free(Duration::from_secs(1)));
+
+        assert_eq!(blockages.note(&begun(80), seconds(start)), None);
+        assert_eq!(blockages.note(&free, seconds(start)), None);
+        assert_eq!(blockages.next_timeout(), None);
+
+        assert_eq!(blockages.note(&begun(80), seconds(start)), None);
+        let due = blockages.next_timeout().expect("it may last");
+        assert_eq!(due, start + Duration::from_millis(10_420));
+        let told = blockages.handle_timeout(due);
+        assert!(matches!(
+            told[..],
+            [(
+                _,
+                Seen {
+                    entry_ms: 9_920,
+                    exit_ms: None,
+                    ..
+                }
+            )]
+        ));
+        let told = blockages
+            .note(&free, seconds(start))
+            .map(|seen| seen.exit_ms);
+        assert_eq!(told, Some(Some(11_000)));
     }
 
     #[test]
