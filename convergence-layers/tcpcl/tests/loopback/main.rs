@@ -1,5 +1,6 @@
 //! Sessions over real sockets on the loopback interface.
 
+mod dialling;
 mod holding;
 mod mptcp;
 mod offering;
