@@ -314,7 +314,9 @@ impl Engine {
         let expectation = self.expectation(id);
         if let (Some(hop), Some(_)) = (self.hops.get_mut(&id), expectation) {
             hop.link.expect(expectation);
-            self.watch(now, id, None);
+            // What is due by now has not been judged yet.
+            let due = hop.link_at;
+            self.watch(now, id, due);
         }
     }
 

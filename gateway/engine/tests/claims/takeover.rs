@@ -102,6 +102,7 @@ fn silence_of_a_short_hop_tells_sooner_where_a_standby_can_go_on() {
     let (mut alone, _) = pair();
     let sent = in_flight(&mut alone);
     alone.pass(sent + 300 * MS);
+    alone.offers();
     assert_eq!(alone.changes, [], "nobody could go on");
 
     let (mut terminal, _) = with_standby();
@@ -110,9 +111,11 @@ fn silence_of_a_short_hop_tells_sooner_where_a_standby_can_go_on() {
     terminal.pass(sent + 60 * MS);
     terminal.engine.nothing_unanswered(terminal.now, HOP);
     terminal.pass(sent + 149 * MS);
+    terminal.offers();
     assert_eq!(terminal.changes, []);
     // Asked after a round trip, the peer has not answered within another one.
     terminal.pass(sent + 155 * MS);
+    terminal.offers();
     assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
     terminal.pass(sent + 400 * MS);
     let now = terminal.now;
