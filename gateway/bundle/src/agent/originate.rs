@@ -294,6 +294,18 @@ pub(super) fn expiry(now: Instant, lifetime: Duration, age_ms: u64) -> Option<In
     (!left.is_zero()).then(|| now + left.min(MAX_LIFETIME))
 }
 
+/// The same of another node's bundle, which stays here no longer than `most` from
+/// now on: how old it came does not count for that.
+pub(super) fn foreign_expiry(
+    now: Instant,
+    lifetime: Duration,
+    age_ms: u64,
+    most: Duration,
+) -> Option<Instant> {
+    let expires = expiry(now, lifetime, age_ms)?;
+    Some(expires.min(now + most.min(MAX_LIFETIME)))
+}
+
 fn report_flags(request: &ReportRequest) -> Flags {
     let asked = [
         (request.reception, Flags::BUNDLE_STATUS_REQUEST_RECEPTION),

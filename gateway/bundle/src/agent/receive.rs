@@ -12,7 +12,7 @@ use super::Agent;
 use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
-use super::originate::expiry;
+use super::originate::foreign_expiry;
 use super::relay::Stays;
 use super::security::{Insecure, Security};
 use super::signals::Way;
@@ -269,8 +269,8 @@ impl Agent {
         bundle: Bundle,
     ) -> (Arrival, bool) {
         let age_ms = bundle.age_ms.map_or(0, |(_, age)| age);
-        let lifetime = bundle.primary.lifetime.min(self.config.foreign_lifetime);
-        let expires = expiry(now, lifetime, age_ms);
+        let (lifetime, most) = (bundle.primary.lifetime, self.config.foreign_lifetime);
+        let expires = foreign_expiry(now, lifetime, age_ms, most);
         let arrival = Arrival {
             from,
             class,
