@@ -13,6 +13,8 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::Agent;
+use super::deliver::MAX_WAITING_EVENTS;
+use super::event::Event;
 use super::originate::Draft;
 use super::passing::Message;
 use super::sharding::Sharding;
@@ -109,10 +111,9 @@ impl Agent {
         let Some((node, _)) = ipn_parts(&subject.report_to) else {
             return;
         };
-        let Some((via, _)) = self.route_of_any(node) else {
-            return;
-        };
-        if node == self.config.node || !self.reports.allows(now) {
+        let own = node == self.config.node;
+        let via = self.route_of_any(node).map(|(via, _)| via);
+        if !own && via.is_none() || !self.reports.allows(now) {
             return;
         }
         let timed = flags.contains(Flags::BUNDLE_REQUEST_STATUS_TIME);
@@ -124,6 +125,16 @@ impl Agent {
             reason,
             timed.then_some(time),
         );
+        let Some(via) = via.filter(|_| !own) else {
+            // Of an own bundle, whose service is told here: nobody else may name
+            // this node to be reported to.
+            if self.events.len() < MAX_WAITING_EVENTS {
+                let reporter = self.admin.clone();
+                self.events
+                    .push_back(Event::StatusReport { reporter, report });
+            }
+            return;
+        };
         let payload = encode_status_report(report);
         let Some(room) = self.reserve(via, payload.len() as u64) else {
             return;
