@@ -19,7 +19,7 @@ use super::originate::Draft;
 use super::passing::Message;
 use super::sharding::Sharding;
 use super::stored::StoredBundle;
-use crate::wire::{Eid, encode_status_report, ipn_parts};
+use crate::wire::{Eid, encode_status_report, ipn_parts, is_null};
 
 /// Allows so many reports per second, and as many at once, but one at least.
 #[derive(Debug)]
@@ -94,7 +94,8 @@ impl Agent {
         }
     }
 
-    /// Sends a status report on any bundle but an administrative record.
+    /// Sends a status report on any bundle but an administrative record and one
+    /// without a source.
     pub(super) fn send_report(
         &mut self,
         now: Instant,
@@ -105,7 +106,10 @@ impl Agent {
         reason: u32,
     ) {
         let flags = subject.bundle_control_flags;
-        if flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD) {
+        // Of a bundle without a source a report would tell nobody which one it is
+        // (RFC 9171 §4.2.3).
+        let nameless = is_null(&subject.source);
+        if nameless || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD) {
             return;
         }
         let Some((node, _)) = ipn_parts(&subject.report_to) else {

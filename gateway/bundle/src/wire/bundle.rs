@@ -206,6 +206,20 @@ impl Bundle {
         self.file.as_ref().map_or(here, |file| file.len())
     }
 
+    /// Errors where it is a fragment that can be of no bundle: with a payload of so
+    /// many bytes it begins behind the end, or ends where no number reaches. Whether
+    /// it ends behind the end is for the destination to judge: a fragment that is
+    /// encrypted may be longer than what it was made of.
+    pub(super) fn check_fragment(&self, payload_bytes: u64) -> Result<(), Malformed> {
+        let primary = &self.primary;
+        let (offset, total) = (primary.fragmentation_offset, primary.total_data_length);
+        let fits = offset <= total && offset.checked_add(payload_bytes).is_some();
+        match primary.has_fragmentation() && !fits {
+            true => Err(Malformed::Fragment),
+            false => Ok(()),
+        }
+    }
+
     /// Whether it holds an administrative record for a node.
     pub(crate) fn holds_record_for(&self, node: u64) -> bool {
         let there = ipn_parts(&self.primary.destination).is_some_and(|(to, _)| to == node);
@@ -472,6 +486,7 @@ fn read_blocks(
     if !has_payload {
         return Err(Malformed::Payload);
     }
+    bundle.check_fragment(bundle.payload.len() as u64)?;
     seen.covers_primary(primary_crc, limits)
 }
 

@@ -328,6 +328,7 @@ impl LongDecoder {
             let payload_bytes = ahead.byte_string_head()?;
             seen.add(block_type::PAYLOAD, 1)?;
             seen.covers_primary(primary_crc, &self.limits)?;
+            bundle.check_fragment(payload_bytes)?;
             bundle.payload_head = raw.slice(start..ahead.position());
             let mut running = Running::new(crc);
             running.update(&bundle.payload_head);

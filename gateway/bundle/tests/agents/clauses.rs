@@ -215,6 +215,38 @@ fn nobody_is_told_of_an_administrative_record() {
 }
 
 #[test]
+fn nobody_is_told_of_a_bundle_without_a_source() {
+    for source in [Eid::none(), ipn(0, 0)] {
+        for destination in [ipn(DESTINATION, SERVICE), ipn(RELAY, SERVICE), ipn(77, 1)] {
+            let (mut agent, now) = relay();
+            let mut nameless = primary(ALL_REPORTS, SOURCE, destination);
+            nameless.source = source.clone();
+            let unknown = Extension::new(200, 9, 0x02, b"to be reported");
+            let raw = bundle(&nameless, &[unknown], CONTENT);
+            agent.receive(now, NeighbourId(SOURCE), BULK, raw).unwrap();
+            assert!(report(&mut agent, now).is_none());
+        }
+    }
+}
+
+#[test]
+fn a_fragment_that_can_be_of_no_bundle_goes_nowhere() {
+    for (offset, total) in [(101, 100), (u64::MAX - 2, u64::MAX), (u64::MAX, 5)] {
+        let (mut agent, now) = relay();
+        let mut part = onward(FRAGMENT);
+        (part.fragmentation_offset, part.total_data_length) = (offset, total);
+        let raw = bundle(&part, &[], &[0; 4_000]);
+        let refused = agent.receive(now, NeighbourId(SOURCE), BULK, raw);
+        assert_eq!(refused, Err(Reject::Malformed(Malformed::Fragment)));
+        assert!(
+            agent
+                .next_for(now, NeighbourId(DESTINATION), BULK, 1_500)
+                .is_none()
+        );
+    }
+}
+
+#[test]
 fn the_primary_block_goes_on_as_it_came_with_reserved_flags_too() {
     let (mut agent, now) = relay();
     let reserved = 0x8 | 0x10 | 0x80 | 0x10_0000;
