@@ -82,21 +82,26 @@ impl Agent {
         note: Option<Note>,
         file: Option<Arc<PayloadFile>>,
     ) -> Result<BundleId, SendError> {
-        let (node, service) = ipn_parts(&send.destination).ok_or(SendError::Destination)?;
+        if is_null(&send.destination) {
+            return Err(SendError::Destination);
+        }
+        let to = ipn_parts(&send.destination);
         let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
         if bytes > self.config.decode.max_payload_bytes {
             return Err(SendError::TooLarge);
         }
-        let own = node == self.config.node;
+        let here = to.filter(|(node, _)| *node == self.config.node);
+        let own = here.is_some();
         if file.is_some() && (own || self.config.security.as_ref().is_some_and(|s| s.is_used())) {
             return Err(SendError::OnDisk);
         }
-        if own {
+        if let Some((_, service)) = here {
             return self.send_to_itself(now, send, service, bytes);
         }
-        let route = match self.sends_by_plan(send.service) {
-            true => self.route(node),
-            false => self.static_route(node),
+        let route = match to {
+            Some((node, _)) if self.sends_by_plan(send.service) => self.route(node),
+            Some((node, _)) => self.static_route(node),
+            None => self.named_route(&send.destination),
         };
         let (via, _) = route
             .filter(|(via, _)| self.sharding.has(*via))

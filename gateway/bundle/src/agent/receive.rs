@@ -252,11 +252,7 @@ impl Agent {
             Some((node, service)) if node == self.config.node => {
                 self.deliver(now, arrival, service)
             }
-            Some((node, _)) => self.relay(now, arrival, node),
-            None => {
-                self.refuse(now, &arrival, DeleteReason::NoRoute);
-                Ok(())
-            }
+            to => self.relay(now, arrival, to.map(|(node, _)| node)),
         }
     }
 
@@ -307,12 +303,11 @@ impl Agent {
             Some((node, service)) if node == self.config.node => {
                 self.undeliverable_file(&arrival, service)
             }
-            Some((node, _)) => match self.way_on(&arrival, node) {
+            to => match self.way_on(&arrival, to.map(|(node, _)| node)) {
                 Ok(_) => None,
                 Err(Stays::Forged(forgery)) => return Err(self.forged(&arrival, forgery)),
                 Err(Stays::Deleted(reason)) => Some(reason),
             },
-            None => Some(DeleteReason::NoRoute),
         };
         reason.map_or(Ok(()), |reason| Err(Reject::Unwanted(reason)))
     }
