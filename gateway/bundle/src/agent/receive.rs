@@ -94,8 +94,7 @@ impl Decoder {
             Err(error) => {
                 decoded.outcome = decoded.outcome.and_then(|bundle| {
                     let primary = Some(Box::new(bundle.primary));
-                    let reason = error.into();
-                    Err(DecodeError { reason, primary })
+                    Err(DecodeError::new(error.into(), primary))
                 });
             }
         }
@@ -209,6 +208,10 @@ impl Agent {
             Err(error) => {
                 let primary = error.primary.as_ref();
                 if let Some(primary) = primary.filter(|p| self.believes_primary(from, p)) {
+                    if error.report_unsupported {
+                        let reason = DeleteReason::BlockUnsupported.code();
+                        self.send_report(now, primary, 0, class, RECEIVED_BUNDLE, reason);
+                    }
                     let reason = match error.reason {
                         Malformed::Unsupported(_) => DeleteReason::BlockUnsupported,
                         _ => DeleteReason::BlockUnintelligible,

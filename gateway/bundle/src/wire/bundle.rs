@@ -127,6 +127,19 @@ pub struct DecodeError {
     /// The primary block, if it was read and its CRC holds: a deletion can
     /// then be reported (RFC 9171 §5.6).
     pub primary: Option<Box<PrimaryBlock>>,
+    /// Whether a block could not be processed and asked for a report.
+    pub report_unsupported: bool,
+}
+
+impl DecodeError {
+    /// Without a block that asked for a report.
+    pub(crate) fn new(reason: Malformed, primary: Option<Box<PrimaryBlock>>) -> DecodeError {
+        DecodeError {
+            reason,
+            primary,
+            report_unsupported: false,
+        }
+    }
 }
 
 /// An extension block that is passed on as it came.
@@ -301,6 +314,7 @@ pub fn decode(
         Err(reason) => Err(DecodeError {
             reason,
             primary: Some(Box::new(bundle.primary)),
+            report_unsupported: bundle.report_unsupported,
         }),
     }
 }
@@ -311,10 +325,7 @@ pub(super) fn begin(
     reader: &mut Reader<'_>,
     raw: &Bytes,
 ) -> Result<(Bundle, Option<u64>, CrcKind), DecodeError> {
-    let fail = |reason| DecodeError {
-        reason,
-        primary: None,
-    };
+    let fail = |reason| DecodeError::new(reason, None);
     let length = reader.array().map_err(|e| fail(e.into()))?;
     let start = reader.position();
     let (primary, primary_crc) = read_primary(reader, raw).map_err(fail)?;

@@ -119,6 +119,23 @@ fn an_unknown_block_may_have_its_bundle_deleted_which_is_reported_if_asked_for()
 }
 
 #[test]
+fn an_unknown_block_that_has_its_bundle_deleted_may_ask_for_a_report_all_the_same() {
+    for asked in [0, DELETION] {
+        let (mut agent, now) = relay();
+        let block = Extension::new(200, 9, 0x06, b"");
+        let raw = bundle(&onward(asked), &[block], CONTENT);
+        let refused = agent.receive(now, NeighbourId(SOURCE), BULK, raw);
+        assert_eq!(refused, Err(Reject::Malformed(Malformed::Unsupported(200))));
+        let received = report(&mut agent, now).expect("the block asks for it");
+        assert!(is_asserted(&received, RECEIVED_BUNDLE));
+        assert_eq!(received.report_reason, 11, "block unsupported");
+        let deleted = report(&mut agent, now);
+        assert_eq!(deleted.is_some(), asked != 0);
+        assert!(deleted.is_none_or(|told| is_asserted(&told, DELETED_BUNDLE)));
+    }
+}
+
+#[test]
 fn a_bundle_at_its_hop_limit_goes_no_further() {
     for (count, goes_on) in [(2, true), (3, false), (200, false)] {
         let (mut agent, now) = relay();
