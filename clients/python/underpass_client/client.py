@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import functools
 import itertools
-from collections.abc import AsyncIterator, Collection
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterator
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from underpass_client import frames
@@ -17,6 +19,8 @@ from underpass_client.messages import Bundle, Event, Report, Sent
 T = TypeVar("T")
 # What the node answers: a head, and a payload that may be empty.
 _Answer = asyncio.Future[tuple[dict[str, Any], bytes]]
+# What is read of a file at once, bytes.
+_PART_BYTES = 1 << 20
 
 
 class Client:
@@ -27,6 +31,9 @@ class Client:
         self._writer = writer
         self._ids = itertools.count(1)
         self._answers: dict[int, _Answer] = {}
+        # The node writes one payload to its disk at a time: it has begun to, or is asked to.
+        self._begun: dict[int, asyncio.Event] = {}
+        self._uploading = asyncio.Lock()
         self._endpoints: dict[int, Endpoint] = {}
         # What has come for an endpoint before its registration was answered.
         self._early: list[tuple[dict[str, Any], bytes]] = []
@@ -34,6 +41,7 @@ class Client:
         self._task: asyncio.Task[None] | None = None
         self.node = 0
         self.max_payload_bytes = 0
+        self.max_file_bytes = 0
 
     @classmethod
     async def connect(cls, path: str | PathLike[str]) -> Self:
@@ -48,6 +56,7 @@ class Client:
             raise refusal(hello["code"], hello["message"])
         client.node = hello["node"]
         client.max_payload_bytes = hello["max_payload_bytes"]
+        client.max_file_bytes = hello.get("max_file_bytes", 0)
         client._task = asyncio.create_task(client._read())
         return client
 
@@ -87,14 +96,61 @@ class Client:
     async def _ask_for_payload(
         self, head: dict[str, object], payload: bytes = b""
     ) -> tuple[dict[str, Any], bytes]:
+        with self._expect_answer() as (number, answer):
+            await self._write({**head, "id": number}, payload)
+            return await answer
+
+    @contextlib.contextmanager
+    def _expect_answer(self) -> Iterator[tuple[int, _Answer]]:
         number = next(self._ids)
         answer: _Answer = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         try:
-            await self._write({**head, "id": number}, payload)
-            return await answer
+            yield number, answer
         finally:
             del self._answers[number]
+            if not answer.cancel() and not answer.cancelled():
+                # An error of the request itself is raised instead of a refusal.
+                answer.exception()
+
+    async def _upload(
+        self, head: dict[str, object], length: int, parts: AsyncIterable[bytes]
+    ) -> dict[str, Any]:
+        async with self._uploading:
+            with self._expect_answer() as (number, answer):
+                begun = self._begun[number] = asyncio.Event()
+                answer.add_done_callback(lambda _: begun.set())
+                try:
+                    await self._write({**head, "bytes": length, "id": number})
+                    await begun.wait()
+                finally:
+                    del self._begun[number]
+                if not answer.done():
+                    await self._write_parts(number, answer, length, parts)
+                sent, _ = await answer
+                return sent
+
+    async def _write_parts(
+        self, number: int, answer: _Answer, length: int, parts: AsyncIterable[bytes]
+    ) -> None:
+        left = length
+        async for part in parts:
+            left -= len(part)
+            if left < 0:
+                raise ValueError(f"the parts are more than {length} bytes")
+            await self._write_part(number, answer, part)
+            if answer.done() and left > 0:
+                # The node wants no more of it.
+                return
+        if left > 0:
+            raise ValueError(f"the parts end {left} bytes before {length}")
+
+    async def _write_part(self, number: int, answer: _Answer, part: bytes) -> None:
+        at_once = max(self.max_payload_bytes, 1)
+        for start in range(0, len(part), at_once):
+            if not answer.done():
+                head: dict[str, object] = {"type": "part", "id": number}
+                await self._write(head, part[start : start + at_once])
 
     async def _write(self, head: dict[str, object], payload: bytes = b"") -> None:
         if self._lost is not None:
@@ -122,6 +178,11 @@ class Client:
                 endpoint._end(self._lost)
 
     def _take(self, head: dict[str, Any], payload: bytes) -> None:
+        if head["type"] == "begun":
+            begun = self._begun.get(head["id"])
+            if begun is not None:
+                begun.set()
+            return
         if head["type"] not in ("registered", "sent", "data", "error"):
             self._deliver(head, payload)
             return
@@ -168,18 +229,84 @@ class Endpoint:
         """Send a bundle; return once the node has taken it.
 
         Raise `NoRoomError` while the node has no room, `RefusedError` if it cannot be sent.
-        `reports` come to `report`.
+        `reports` come to `report`. A long payload goes by way of the node's disk, as with
+        `send_parts`.
         """
-        head = {
-            "type": "send",
+        if len(payload) > self._client.max_payload_bytes:
+            return await self.send_parts(
+                destination,
+                len(payload),
+                _once(payload),
+                lifetime_s=lifetime_s,
+                custody=custody,
+                reports=reports,
+            )
+        head = self._head("send", destination, lifetime_s, custody, reports)
+        return _sent(await self._client._ask(head, payload))
+
+    async def send_parts(
+        self,
+        destination: str,
+        length: int,
+        parts: AsyncIterable[bytes],
+        *,
+        lifetime_s: float | None = None,
+        custody: bool = True,
+        reports: Collection[Event] = (),
+    ) -> Sent:
+        """Send a bundle whose payload comes in parts of `length` bytes in all.
+
+        The node writes it to its disk, and sends the bundle when it is whole. A connection gives
+        one such payload at a time; others wait. Raises as `send`, and `ValueError` if the parts
+        are of another length: nothing is sent then.
+        """
+        head = self._head("begin", destination, lifetime_s, custody, reports)
+        return _sent(await self._client._upload(head, length, parts))
+
+    async def send_file(
+        self,
+        destination: str,
+        path: str | PathLike[str],
+        *,
+        lifetime_s: float | None = None,
+        custody: bool = True,
+        reports: Collection[Event] = (),
+    ) -> Sent:
+        """Send a file as one bundle, as `send_parts` does, whatever its length."""
+        with await asyncio.to_thread(lambda: Path(path).open("rb")) as file:
+            length = os.fstat(file.fileno()).st_size
+
+            async def parts() -> AsyncIterator[bytes]:
+                left = length
+                while part := await asyncio.to_thread(file.read, min(left, _PART_BYTES)):
+                    left -= len(part)
+                    yield part
+
+            return await self.send_parts(
+                destination,
+                length,
+                parts(),
+                lifetime_s=lifetime_s,
+                custody=custody,
+                reports=reports,
+            )
+
+    def _head(
+        self,
+        kind: str,
+        destination: str,
+        lifetime_s: float | None,
+        custody: bool,
+        reports: Collection[Event],
+    ) -> dict[str, object]:
+        return {
+            "type": kind,
             "service": self.service,
             "destination": destination,
             "lifetime_ms": None if lifetime_s is None else round(lifetime_s * 1000),
             "custody": custody,
             "reports": list(reports),
         }
-        answer = await self._client._ask(head, payload)
-        return Sent(answer["source"], answer["time_ms"], answer["sequence"])
 
     async def receive(self) -> Bundle:
         """Return the next bundle; raise `ConnectionLostError` once the connection has ended."""
@@ -229,6 +356,14 @@ class Endpoint:
     def _end(self, lost: ConnectionLostError) -> None:
         self._bundles.put_nowait(lost)
         self._reports.put_nowait(lost)
+
+
+def _sent(answer: dict[str, Any]) -> Sent:
+    return Sent(answer["source"], answer["time_ms"], answer["sequence"])
+
+
+async def _once(payload: bytes) -> AsyncIterator[bytes]:
+    yield payload
 
 
 def _or_raise(item: T | ConnectionLostError, queue: asyncio.Queue[T | ConnectionLostError]) -> T:

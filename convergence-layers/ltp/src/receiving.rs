@@ -239,7 +239,11 @@ impl Receiving {
         let runs: Vec<(u64, u64)> = runs
             .map(|run| (run.start.max(lower), run.end.min(upper)))
             .collect();
-        let parts = runs.chunks(claims).collect::<Vec<_>>();
+        let mut parts = runs.chunks(claims).collect::<Vec<_>>();
+        // A checkpoint whose own bytes found no room is answered, too.
+        if parts.is_empty() && lower < upper {
+            parts.push(&[]);
+        }
         let (mut from, mut serials) = (lower, Vec::new());
         for (index, part) in parts.iter().enumerate() {
             let end = part.last().map_or(upper, |claim| claim.1);

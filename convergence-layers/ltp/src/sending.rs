@@ -58,6 +58,8 @@ pub(crate) struct Sending {
     reports: BTreeSet<u64>,
     resent_bytes: u64,
     pub(crate) cancelling: Option<Cancelling>,
+    /// When it asks on its own account, see [`Sending::is_stalled`].
+    pub(crate) stalled: Option<Duration>,
     /// Data bytes of a segment at most.
     room: usize,
 }
@@ -120,6 +122,7 @@ impl Sending {
             reports: BTreeSet::new(),
             resent_bytes: 0,
             cancelling: None,
+            stalled: None,
             room: segment_bytes - head - checkpoint,
         }
     }
@@ -303,6 +306,39 @@ impl Sending {
             });
         }
         Heard::Missing
+    }
+
+    /// Whether red bytes are not known to be there, and neither is anything of
+    /// them on its way nor has the peer been asked for them: it has answered for
+    /// a part, and its other reports have not come. If it has forgotten the
+    /// session meanwhile, they never will.
+    pub(crate) fn is_stalled(&self) -> bool {
+        // Without a checkpoint that waits for its report, those in the queue are
+        // answered.
+        let queued = || {
+            self.again
+                .iter()
+                .any(|again| matches!(again, Again::Gap { .. }))
+        };
+        self.cancelling.is_none()
+            && self.asked.is_empty()
+            && !queued()
+            && self.fresh >= self.red
+            && self.acknowledged() < self.red
+    }
+
+    /// Sends the end of what is missing again, as a checkpoint.
+    pub(crate) fn ask_for_missing(&mut self) {
+        let Some(gap) = self.claimed.gaps(&(0..self.red)).last() else {
+            return;
+        };
+        let start = gap.end.saturating_sub(self.room as u64).max(gap.start);
+        self.resent_bytes += gap.end - start;
+        self.again.push_back(Again::Gap {
+            range: start..gap.end,
+            report: 0,
+            last: true,
+        });
     }
 
     /// Gaps and checkpoints that wait to be sent again.

@@ -105,6 +105,7 @@ enum Due {
     CancelSent { number: u64 },
     CancelReceived { number: u64 },
     Idle { number: u64 },
+    Stalled { number: u64 },
 }
 
 /// Short segments that wait, before all data.
@@ -376,6 +377,9 @@ impl Span {
         }
         if let Some(due) = ended.cancelling.and_then(|cancelling| cancelling.due) {
             self.dues.remove(&(due, Due::CancelSent { number }));
+        }
+        if let Some(due) = ended.stalled {
+            self.dues.remove(&(due, Due::Stalled { number }));
         }
         Some(ended)
     }

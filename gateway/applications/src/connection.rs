@@ -325,7 +325,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
     async fn destination(&mut self, id: u64, text: &str) -> Result<Option<Eid>, ClientError> {
         let destination = endpoint(text);
         if destination.is_none() {
-            let message = format!("{text:?} is no endpoint ipn:NODE.SERVICE");
+            let message = format!("{text:?} is no endpoint ipn:NODE.SERVICE or dtn://NODE/SERVICE");
             self.refuse(Some(id), ErrorCode::Destination, &message)
                 .await?;
         }
@@ -363,9 +363,13 @@ async fn write(
     Ok(written.map_err(|_| ClientError::Slow)??)
 }
 
-/// The endpoint of a text, `ipn:NODE.SERVICE` or `ipn:ALLOCATOR.NODE.SERVICE`
-/// (RFC 9758); none if it is another or names no node.
+/// The endpoint of a text, `ipn:NODE.SERVICE`, `ipn:ALLOCATOR.NODE.SERVICE`
+/// (RFC 9758) or `dtn://NODE/SERVICE`; none if it is another or names no node.
 pub fn endpoint(text: &str) -> Option<Eid> {
+    if let Some(named) = text.strip_prefix("dtn:") {
+        let is_named = named.starts_with("//") && named.bytes().all(|b| b.is_ascii_graphic());
+        return Eid::with_dtn(named).ok().filter(|_| is_named);
+    }
     let numbers: Vec<&str> = text.strip_prefix("ipn:")?.split('.').collect();
     let short = |text: &str| text.parse::<u32>().ok().map(u64::from);
     let (node, service) = match numbers[..] {

@@ -34,8 +34,8 @@ pub mod wire;
 pub use agent::{
     Agent, AgentState, Amount, Applications, BundleId, BundleInfo, ClassFigures, Common, Config,
     CustodyFigures, CustodyTimer, Decoded, Decoder, DeleteReason, Delivery, DuplicateLimits, Event,
-    Forgery, Insecure, Limits, NeighbourFigures, NeighbourId, Note, Offer, Passed, PlanChanged,
-    PlannedRoutes, Quota, Reject, Relaying, ReportRequest, Route, Routes, Secured, Security, Send,
-    SendError, Sharding, destination_of,
+    Forgery, Insecure, Limits, NamedRoutes, NeighbourFigures, NeighbourId, Note, Offer, Passed,
+    PlanChanged, PlannedRoutes, Quota, Reject, Relaying, ReportRequest, Route, Routes, Secured,
+    Security, Send, SendError, Sharding, destination_of,
 };
 pub use store::{DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent};

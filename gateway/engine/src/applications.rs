@@ -44,11 +44,22 @@ impl Engine {
         mut send: bundle::Send,
         file: Option<Arc<PayloadFile>>,
     ) -> Result<SentBundle, SendError> {
-        let (node, _) = bundle::wire::ipn_parts(&send.destination).ok_or(SendError::Destination)?;
+        let to = bundle::wire::ipn_parts(&send.destination).map(|(node, _)| node);
+        let named = self.agent.named_route(&send.destination);
         send.class = self.known(send.class);
-        send.custody &= self.agent.takes_custody_to(node);
-        if node != self.config.agent.node {
-            let via = self.agent.next_hop(node).ok_or(SendError::NoRoute)?;
+        send.custody &= match to {
+            Some(node) => self.agent.takes_custody_to(node),
+            None => named.is_none_or(|(_, custody)| custody),
+        };
+        if to != Some(self.config.agent.node) {
+            let via = match to {
+                Some(node) => self.agent.next_hop(node),
+                // Whoever sends by name asks each shard: that of the neighbour takes it.
+                None => named
+                    .map(|(via, _)| via)
+                    .filter(|via| self.sharding.shard_of(*via) == self.sharding.own),
+            };
+            let via = via.ok_or(SendError::NoRoute)?;
             let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
             let left = self.agent.quota_left_bytes(via).saturating_sub(bytes);
             if left < self.agent.most_bytes(via) / PART_LEFT_FREE {

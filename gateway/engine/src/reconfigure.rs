@@ -55,8 +55,10 @@ impl Engine {
         let routes = config.bundle_routes();
         let config = config.part(self.sharding);
         let agent = &config.agent;
-        let reroutes =
-            agent.relaying != self.config.agent.relaying || !same(self.agent.routes(), &routes);
+        let running = &self.config.agent;
+        let reroutes = agent.relaying != running.relaying
+            || agent.named != running.named
+            || !same(self.agent.routes(), &routes);
 
         self.agent.set_limits(bundle::Limits {
             store_bytes: agent.store_bytes,
@@ -67,6 +69,7 @@ impl Engine {
         });
         self.agent.set_bibe(agent.bibe.clone());
         self.agent.set_served(agent.served.clone());
+        self.agent.set_named_routes(agent.named.clone());
         let kept: BTreeSet<HopId> = config.hops.iter().map(|hop| hop.id).collect();
         let gone = self.hops.keys().filter(|id| !kept.contains(id));
         for id in gone.copied().collect::<Vec<_>>() {

@@ -21,10 +21,12 @@ pub struct PlanError {
 
 /// A time during which the distance of two nodes is known.
 struct Range {
-    start_ms: u64,
     end_ms: u64,
     owlt_ms: u64,
 }
+
+/// Those from one node to another, by the time that they begin; they do not overlap.
+type Ranges = BTreeMap<(Node, Node), BTreeMap<u64, Range>>;
 
 /// Reads `a contact` and `a range` commands, as `ionadmin` has them:
 ///
@@ -37,15 +39,15 @@ struct Range {
 /// the last `@ TIME`, or `yyyy/mm/dd-hh:mm:ss` in UTC. A range holds both ways,
 /// unless one from the larger to the smaller number says otherwise. Comments
 /// begin with `#`. A contact's range is the one in force at its start; without
-/// one it is an error. Contacts of a node with itself (registrations) and of a
-/// confidence of 0 are passed over.
+/// one it is an error. Passed over are registrations (of a node with itself, from
+/// `-1` on), hypothetical contacts (until `0`) and those of a confidence of 0.
 ///
 /// # Errors
 /// The first line that is neither, and why.
 pub fn read_ion(text: &str, reference_ms: u64) -> Result<Vec<Contact>, PlanError> {
     let mut reference_ms = reference_ms;
     let mut contacts: Vec<(usize, Contact)> = Vec::new();
-    let mut ranges: BTreeMap<(Node, Node), Vec<Range>> = BTreeMap::new();
+    let mut ranges = Ranges::new();
     for (index, whole) in text.lines().enumerate() {
         let line = index + 1;
         let fail = |problem: String| PlanError { line, problem };
@@ -54,6 +56,9 @@ pub fn read_ion(text: &str, reference_ms: u64) -> Result<Vec<Contact>, PlanError
         match words[..] {
             [] => {}
             ["@", time] => reference_ms = moment(time, reference_ms).map_err(fail)?,
+            // Who belongs to a region, or may turn up: nothing is sent by these.
+            ["a", "contact", "-1", _, node, same, ..] if node == same => {}
+            ["a", "contact", _, "0", ..] => {}
             ["a", "contact", start, end, from, to, rate, ref rest @ ..] => {
                 let (start_ms, end_ms) = interval(start, end, reference_ms).map_err(fail)?;
                 let contact = Contact {
@@ -86,21 +91,15 @@ pub fn read_ion(text: &str, reference_ms: u64) -> Result<Vec<Contact>, PlanError
                 let owlt_ms = owlt_ms
                     .checked_mul(1_000)
                     .ok_or_else(|| fail("the light time is too long".to_owned()))?;
-                let range = Range {
-                    start_ms,
-                    end_ms,
-                    owlt_ms,
-                };
                 let of_pair = ranges.entry(nodes).or_default();
-                if of_pair
-                    .iter()
-                    .any(|other| other.start_ms < end_ms && start_ms < other.end_ms)
-                {
+                // Of those before its end, the last one alone may reach into it.
+                let before = of_pair.range(..end_ms).next_back();
+                if before.is_some_and(|(_, other)| start_ms < other.end_ms) {
                     let problem =
                         format!("another range of nodes {one} and {other} holds at that time");
                     return Err(fail(problem));
                 }
-                of_pair.push(range);
+                of_pair.insert(start_ms, Range { end_ms, owlt_ms });
             }
             _ => {
                 let problem = format!(
@@ -115,13 +114,10 @@ pub fn read_ion(text: &str, reference_ms: u64) -> Result<Vec<Contact>, PlanError
 }
 
 /// Gives each contact the range in force at its start.
-fn place(
-    contacts: Vec<(usize, Contact)>,
-    ranges: &BTreeMap<(Node, Node), Vec<Range>>,
-) -> Result<Vec<Contact>, PlanError> {
+fn place(contacts: Vec<(usize, Contact)>, ranges: &Ranges) -> Result<Vec<Contact>, PlanError> {
     let at = |pair: (Node, Node), ms: u64| {
-        let mut of_pair = ranges.get(&pair).into_iter().flatten();
-        of_pair.find(|range| range.start_ms <= ms && ms < range.end_ms)
+        let (_, range) = ranges.get(&pair)?.range(..=ms).next_back()?;
+        (ms < range.end_ms).then_some(range)
     };
     let mut placed: Vec<Contact> = Vec::with_capacity(contacts.len());
     for (line, mut contact) in contacts {

@@ -313,8 +313,14 @@ impl Span {
             self.refused.closed += 1;
             return;
         }
+        let (before, waited) = (sending.acknowledged(), sending.again_count());
+        let gaps = self.config.gaps.min(GAPS_WAITING - self.gaps_waiting);
+        let heard = sending.hear(report, gaps, (self.config.reports, self.config.cycles));
+        self.gaps_waiting = self.gaps_waiting + sending.again_count() - waited;
         let serial = report.checkpoint;
-        if let Some(asked) = sending.asked.remove(&serial)
+        // What cannot be answers no checkpoint.
+        if heard != Heard::Impossible
+            && let Some(asked) = sending.asked.remove(&serial)
             && let Some(due) = asked.due
         {
             self.dues.remove(&(due, Due::Checkpoint { number, serial }));
@@ -322,10 +328,6 @@ impl Span {
                 self.rtt.sample(at.saturating_sub(asked.sent));
             }
         }
-        let (before, waited) = (sending.acknowledged(), sending.again_count());
-        let gaps = self.config.gaps.min(GAPS_WAITING - self.gaps_waiting);
-        let heard = sending.hear(report, gaps, (self.config.reports, self.config.cycles));
-        self.gaps_waiting = self.gaps_waiting + sending.again_count() - waited;
         let (key, bytes) = (sending.key, sending.acknowledged());
         let through = sending.is_through();
         self.figures.delivered_bytes += bytes - before;
@@ -350,6 +352,24 @@ impl Span {
             self.events.push_back(Event::Sent { key });
         } else if bytes > before {
             self.events.push_back(Event::Progress { key, bytes });
+        }
+        self.await_other_reports(at, number);
+    }
+
+    /// The peer has answered, and maybe not for all of the block. Its other
+    /// reports have longer to come than it takes to repeat one.
+    fn await_other_reports(&mut self, at: Duration, number: u64) {
+        let due = at + self.wait(1);
+        let Some(sending) = self.sending.get_mut(&number) else {
+            return;
+        };
+        let stalled = sending.is_stalled().then_some(due);
+        let before = std::mem::replace(&mut sending.stalled, stalled);
+        if let Some(before) = before {
+            self.dues.remove(&(before, Due::Stalled { number }));
+        }
+        if let Some(due) = stalled {
+            self.dues.insert((due, Due::Stalled { number }));
         }
     }
 

@@ -25,6 +25,7 @@ impl Span {
                 Due::CancelSent { number } => self.cancel_sent_is_due(number),
                 Due::CancelReceived { number } => self.cancel_received_is_due(number),
                 Due::Idle { number } => self.reception_is_idle(number),
+                Due::Stalled { number } => self.sending_is_stalled(number),
             }
         }
     }
@@ -42,6 +43,23 @@ impl Span {
         if tried > tries {
             self.cancel_sending(number, Reason::Retransmissions);
         } else if !sending.listed {
+            sending.listed = true;
+            self.again.push_back(number);
+        }
+    }
+
+    fn sending_is_stalled(&mut self, number: u64) {
+        let Some(sending) = self.sending.get_mut(&number) else {
+            return;
+        };
+        sending.stalled = None;
+        if !sending.is_stalled() {
+            return;
+        }
+        let waited = sending.again_count();
+        sending.ask_for_missing();
+        self.gaps_waiting += sending.again_count() - waited;
+        if !sending.listed {
             sending.listed = true;
             self.again.push_back(number);
         }

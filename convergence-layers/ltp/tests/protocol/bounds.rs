@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use underpass_ltp::segment::{Body, Checkpoint, Data};
+use underpass_ltp::segment::{Body, Checkpoint, Data, Segment};
 use underpass_ltp::{Reason, SendError};
 
 use crate::hostile::{bytes, peers, red};
@@ -82,6 +82,31 @@ fn gaps_are_bounded_and_what_is_not_taken_for_them_is_sent_again() {
     assert_eq!(received.len(), 1);
     assert_eq!(received[0].0, block);
     world.assert_idle();
+}
+
+#[test]
+fn a_checkpoint_that_finds_no_room_is_answered_without_a_claim() {
+    let mut world = World::new(Link::clean(), 1, |config| config.gaps = 1);
+    for (serial, offset) in [(1, 0), (2, 20)] {
+        let data = Data {
+            checkpoint: Some(Checkpoint { serial, report: 0 }),
+            ..red(offset, b"0123456789")
+        };
+        world.inject(0, bytes(peers(1), Body::Data(data)));
+    }
+    assert_eq!(world.ends[0].span.refused().no_room, 1);
+    let (mut out, mut told) = (Vec::new(), Vec::new());
+    while world.ends[0].span.poll_transmit(world.instant(), &mut out) {
+        if let Ok(Segment {
+            body: Body::Report(report),
+            ..
+        }) = Segment::take(&mut &out[..])
+        {
+            told.push((report.lower, report.upper, report.claims));
+        }
+        out.clear();
+    }
+    assert_eq!(told, [(0, 10, vec![(0, 10)]), (10, 30, vec![])]);
 }
 
 #[test]

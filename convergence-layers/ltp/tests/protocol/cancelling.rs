@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use underpass_ltp::Reason;
+use underpass_ltp::segment::{Body, Report};
 
+use crate::hostile::{bytes, send_all};
 use crate::world::{Link, World, block};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -81,6 +83,27 @@ fn a_peer_that_is_gone_for_good_ends_each_session_in_the_end() {
     world.assert_idle();
     let checkpoints = world.log.iter().filter(|(.., code)| *code == 3);
     assert_eq!(checkpoints.count(), 5);
+}
+
+#[test]
+fn a_peer_that_is_gone_after_one_of_its_reports_ends_the_session_in_the_end() {
+    let mut link = Link::clean();
+    link.loss = 1.0;
+    let mut world = World::new(link, 1, |config| config.tries = 3);
+    let session = world.send(0, 1, &block(1, 100_000), None);
+    let checkpoint = send_all(&mut world);
+    let half = Report {
+        serial: 5,
+        checkpoint,
+        lower: 0,
+        upper: 50_000,
+        claims: vec![(0, 50_000)],
+    };
+    world.inject(0, bytes(session, Body::Report(half)));
+    world.run(S(100_000));
+    let gone = (1, Reason::Retransmissions, false);
+    assert_eq!(world.ends[0].cancelled, [gone]);
+    world.assert_idle();
 }
 
 #[test]

@@ -34,6 +34,23 @@ pub fn red(offset: u64, bytes: &[u8]) -> Data<'_> {
     }
 }
 
+/// Has the first end send all that it has; it is lost. The serial number of its
+/// last checkpoint.
+pub fn send_all(world: &mut World) -> u64 {
+    let (now, mut out, mut last) = (world.instant(), Vec::new(), 0);
+    while world.ends[0].span.poll_transmit(now, &mut out) {
+        if let Ok(Segment {
+            body: Body::Data(data),
+            ..
+        }) = Segment::take(&mut &out[..])
+        {
+            last = data.checkpoint.map_or(last, |asked| asked.serial);
+        }
+        out.clear();
+    }
+    last
+}
+
 fn end(data: Data<'_>, serial: u64) -> Data<'_> {
     Data {
         checkpoint: Some(Checkpoint { serial, report: 0 }),
@@ -171,6 +188,25 @@ fn reports_of_what_was_not_sent_release_nothing() {
     assert_eq!(world.ends[0].span.refused().impossible, 2);
     assert!(world.ends[0].sent.is_empty());
     world.run(S(100));
+    assert_eq!(world.ends[1].received.len(), 1);
+    world.assert_idle();
+}
+
+#[test]
+fn a_report_of_what_was_not_sent_answers_no_checkpoint() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let session = world.send(0, 1, &block(1, 100_000), None);
+    let checkpoint = send_all(&mut world);
+    let lie = Report {
+        serial: 5,
+        checkpoint,
+        lower: 0,
+        upper: 1 << 40,
+        claims: vec![(0, 1 << 40)],
+    };
+    world.inject(0, bytes(session, Body::Report(lie)));
+    world.run(S(100));
+    assert_eq!(world.ends[0].sent, [1]);
     assert_eq!(world.ends[1].received.len(), 1);
     world.assert_idle();
 }

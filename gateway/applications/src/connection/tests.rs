@@ -345,4 +345,11 @@ fn endpoints_of_two_and_three_numbers() {
     assert_eq!(endpoint("ipn:3.5.7"), Some(ipn(3 << 32 | 5, 7)));
     assert_eq!(endpoint("ipn:4294967296.5.7"), None);
     assert_eq!(endpoint("ipn:4294967295.7"), None);
+    for text in ["dtn://node1/in", "dtn://node1/"] {
+        let named = endpoint(text).expect("it names a node");
+        assert_eq!(named.to_string(), text);
+    }
+    for text in ["dtn:none", "dtn:node1/in", "dtn:///in", "dtn://node 1/in"] {
+        assert_eq!(endpoint(text), None, "{text}");
+    }
 }

@@ -12,6 +12,7 @@ use underpass_payloads::Payloads;
 use super::accounts::Division;
 use super::applications::Applications;
 use super::authority::Relaying;
+use super::named::NamedRoutes;
 use super::quota::Amount;
 use super::security::Security;
 use crate::wire::{CodePoints, CrcKind, DecodeLimits, names_node};
@@ -166,6 +167,8 @@ pub struct Config {
     /// Routes, the first that matches rules. A neighbour speaks for the nodes
     /// that they lead to by way of it.
     pub routes: Vec<Route>,
+    /// Routes to nodes of the dtn scheme.
+    pub named: NamedRoutes,
     /// Between which neighbours bundles are forwarded.
     pub relaying: Relaying,
     /// Others' bundles are kept for so long at most, whatever lifetime they
@@ -228,6 +231,7 @@ impl Config {
             security: None,
             status_reports_per_s: 10,
             routes: Vec::new(),
+            named: NamedRoutes::default(),
             relaying: Relaying::All,
             foreign_lifetime: Duration::from_secs(24 * 3600),
         }

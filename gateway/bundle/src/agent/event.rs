@@ -101,8 +101,8 @@ pub enum SendError {
     /// neighbour: [`crate::Agent::shard_to`] names that agent.
     #[error("no route to the destination")]
     NoRoute,
-    /// The destination is no `ipn` endpoint of a node.
-    #[error("the destination is not an ipn endpoint")]
+    /// The destination is no endpoint of a node.
+    #[error("the destination is no endpoint of a node")]
     Destination,
     /// The payload is larger than a bundle may carry.
     #[error("the payload is too large for a bundle")]

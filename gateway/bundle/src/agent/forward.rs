@@ -71,13 +71,46 @@ impl Agent {
         if !waiting.has_pending(class) {
             return None;
         }
+        let more = self.put_aside(neighbour, class, max_bytes);
         self.fragment_next(now, neighbour, class, max_bytes);
         let queue = self.neighbours.get(&neighbour)?.queues.get(&class)?;
-        let id = each(queue.in_order())
-            .take(LOOK_AHEAD)
-            .find(|id| self.fits(*id, max_bytes))?;
+        let first = {
+            let aside = each(queue.aside(max_bytes)).take(LOOK_AHEAD);
+            let mut all = aside.chain(each(queue.in_order()).take(LOOK_AHEAD));
+            all.find(|id| self.fits(*id, max_bytes))
+        };
+        let Some(id) = first else {
+            // There may be one behind those that were looked at.
+            if more {
+                self.woken.insert((neighbour, Some(class)));
+            }
+            return None;
+        };
         let payload = self.fetch(now, id)?;
         self.offer(now, id, payload)
+    }
+
+    /// Puts the first bundles of a queue aside that are too long for a session and
+    /// must not be fragmented; whether there were any.
+    fn put_aside(&mut self, neighbour: NeighbourId, class: Class, max_bytes: u64) -> bool {
+        let waiting = self.neighbours.get(&neighbour);
+        let Some(queue) = waiting.and_then(|waiting| waiting.queues.get(&class)) else {
+            return false;
+        };
+        let first = each(queue.in_order()).take(LOOK_AHEAD);
+        let first = first.take_while(|id| !self.fits(*id, max_bytes));
+        let too_long = first.filter_map(|id| {
+            let stored = self.bundles.get(id)?;
+            (!stored.may_be_fragmented()).then(|| (id, self.sent_bytes(stored)))
+        });
+        let too_long: Vec<(BundleId, u64)> = too_long.collect();
+        let neighbour = self.neighbours.get_mut(&neighbour);
+        if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {
+            for (id, bytes) in &too_long {
+                queue.put_aside(*id, *bytes);
+            }
+        }
+        !too_long.is_empty()
     }
 
     /// Offers one bundle of its neighbour before all others, if it is queued
@@ -150,14 +183,14 @@ impl Agent {
     pub(super) fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
         let stored = self.bundles.get(id);
         let stored = stored.filter(|stored| stored.file.is_none() || self.takes_files(stored));
-        let bpdu = |stored: &StoredBundle| {
-            let encapsulated = stored.custody && self.config.bibe.contains(&stored.neighbour);
-            if encapsulated { BPDU_BYTES } else { 0 }
-        };
-        stored.is_some_and(|stored| {
-            let around = stored.header_bytes() + bpdu(stored);
-            stored.bytes.saturating_add(around) <= max_bytes
-        })
+        stored.is_some_and(|stored| self.sent_bytes(stored) <= max_bytes)
+    }
+
+    /// The bytes of a bundle as it is sent at most.
+    fn sent_bytes(&self, stored: &StoredBundle) -> u64 {
+        let encapsulated = stored.custody && self.config.bibe.contains(&stored.neighbour);
+        let bpdu = if encapsulated { BPDU_BYTES } else { 0 };
+        stored.bytes.saturating_add(stored.header_bytes() + bpdu)
     }
 
     /// Makes bundles of the neighbour's first signal whose time has come.

@@ -48,9 +48,8 @@ impl StoredBundle {
         (self.fixed.primary().len() + passed_on) as u64 + REWRITTEN_BYTES
     }
 
-    /// What each fragment carries at most, if the bundle may be fragmented for
-    /// a neighbour that takes so many bytes.
-    fn fragment_bytes(&self, max_bytes: u64) -> Option<u64> {
+    /// Whether it may be fragmented.
+    pub(super) fn may_be_fragmented(&self) -> bool {
         let primary = self.primary();
         let flags = primary.bundle_control_flags;
         let whole = flags.contains(Flags::BUNDLE_MUST_NOT_FRAGMENTED)
@@ -62,8 +61,14 @@ impl StoredBundle {
             || self.file.is_some()
             || self.passed_cteb.is_some()
             || self.others.iter().any(is_security);
+        !whole
+    }
+
+    /// What each fragment carries at most, if the bundle may be fragmented for
+    /// a neighbour that takes so many bytes.
+    fn fragment_bytes(&self, max_bytes: u64) -> Option<u64> {
         let room = max_bytes.checked_sub(self.header_bytes() + PRIMARY_MORE_BYTES)?;
-        (!whole && room >= LEAST_BYTES).then_some(room)
+        (room >= LEAST_BYTES && self.may_be_fragmented()).then_some(room)
     }
 }
 

@@ -18,6 +18,7 @@ mod fragment;
 mod handover;
 mod leaving;
 mod memory;
+mod named;
 mod names;
 mod neighbour;
 mod order;
@@ -54,6 +55,7 @@ pub use event::{
 };
 pub use figures::{BundleInfo, ClassFigures, CustodyFigures, NeighbourFigures};
 pub use handover::AgentState;
+pub use named::NamedRoutes;
 pub use passing::Passed;
 pub use planned::{PlanChanged, PlannedRoutes};
 pub use quota::{Amount, Quota};

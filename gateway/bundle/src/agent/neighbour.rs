@@ -21,6 +21,11 @@ pub(crate) struct Queue {
     pub again: IdSet<BundleId>,
     pub unanswered: IdSet<BundleId>,
     pub fresh: IdSet<BundleId>,
+    /// Those that a session could not take, whole or in fragments: they wait for one
+    /// that takes more, and hold up none of the others.
+    aside: IdSet<BundleId>,
+    /// No shorter one is aside, bytes as it is sent.
+    least_aside: u64,
     pub bytes: u64,
     /// The next one, while the store reads its payload.
     pub loading: Option<BundleId>,
@@ -35,10 +40,11 @@ pub(crate) struct Queue {
 impl Queue {
     /// Whether there is one that can be offered now.
     pub fn is_offerable(&self) -> bool {
-        self.loading.is_none() && self.in_order().next().is_some()
+        let waits = || self.in_order().next().is_some() || !self.aside.is_empty();
+        self.loading.is_none() && waits()
     }
 
-    /// In the order in which they are offered.
+    /// In the order in which they are offered, but for those aside.
     pub fn in_order(&self) -> impl Iterator<Item = BundleId> + '_ {
         let sent = self.again.iter().chain(self.unanswered.iter());
         sent.chain(self.fresh.iter())
@@ -51,8 +57,32 @@ impl Queue {
         }
     }
 
+    /// Puts a bundle of so many bytes aside.
+    pub fn put_aside(&mut self, id: BundleId, bytes: u64) {
+        if self.leave_order(id) {
+            let none = self.aside.is_empty();
+            self.least_aside = if none {
+                bytes
+            } else {
+                bytes.min(self.least_aside)
+            };
+            self.aside.insert(id);
+        }
+    }
+
+    /// Those aside, for a session that takes so many bytes; none if they are all
+    /// longer.
+    pub fn aside(&self, max_bytes: u64) -> impl Iterator<Item = BundleId> + '_ {
+        let any = self.least_aside <= max_bytes;
+        self.aside.iter().take_while(move |_| any)
+    }
+
+    fn leave_order(&mut self, id: BundleId) -> bool {
+        self.again.remove(id) || self.unanswered.remove(id) || self.fresh.remove(id)
+    }
+
     pub fn remove(&mut self, id: BundleId, bytes: u64) {
-        if self.again.remove(id) || self.unanswered.remove(id) || self.fresh.remove(id) {
+        if self.leave_order(id) || self.aside.remove(id) {
             self.bytes -= bytes;
         }
         if self.loading == Some(id) {
@@ -132,13 +162,15 @@ impl Neighbour {
                 again,
                 unanswered,
                 fresh,
+                aside,
+                least_aside: _,
                 bytes: _,
                 loading,
                 read_ahead: _,
                 begins_anew: _,
                 takes_files: _,
             } = queue;
-            let queued = again.len() + unanswered.len() + fresh.len();
+            let queued = again.len() + unanswered.len() + fresh.len() + aside.len();
             tell("queued bundles", queued);
             tell("bundles being read", usize::from(loading.is_some()));
         }

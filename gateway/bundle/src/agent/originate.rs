@@ -82,21 +82,26 @@ impl Agent {
         note: Option<Note>,
         file: Option<Arc<PayloadFile>>,
     ) -> Result<BundleId, SendError> {
-        let (node, service) = ipn_parts(&send.destination).ok_or(SendError::Destination)?;
+        if is_null(&send.destination) {
+            return Err(SendError::Destination);
+        }
+        let to = ipn_parts(&send.destination);
         let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
         if bytes > self.config.decode.max_payload_bytes {
             return Err(SendError::TooLarge);
         }
-        let own = node == self.config.node;
+        let here = to.filter(|(node, _)| *node == self.config.node);
+        let own = here.is_some();
         if file.is_some() && (own || self.config.security.as_ref().is_some_and(|s| s.is_used())) {
             return Err(SendError::OnDisk);
         }
-        if own {
+        if let Some((_, service)) = here {
             return self.send_to_itself(now, send, service, bytes);
         }
-        let route = match self.sends_by_plan(send.service) {
-            true => self.route(node),
-            false => self.static_route(node),
+        let route = match to {
+            Some((node, _)) if self.sends_by_plan(send.service) => self.route(node),
+            Some((node, _)) => self.static_route(node),
+            None => self.named_route(&send.destination),
         };
         let (via, _) = route
             .filter(|(via, _)| self.sharding.has(*via))
@@ -292,6 +297,18 @@ impl Agent {
 pub(super) fn expiry(now: Instant, lifetime: Duration, age_ms: u64) -> Option<Instant> {
     let left = lifetime.checked_sub(Duration::from_millis(age_ms))?;
     (!left.is_zero()).then(|| now + left.min(MAX_LIFETIME))
+}
+
+/// The same of another node's bundle, which stays here no longer than `most` from
+/// now on: how old it came does not count for that.
+pub(super) fn foreign_expiry(
+    now: Instant,
+    lifetime: Duration,
+    age_ms: u64,
+    most: Duration,
+) -> Option<Instant> {
+    let expires = expiry(now, lifetime, age_ms)?;
+    Some(expires.min(now + most.min(MAX_LIFETIME)))
 }
 
 fn report_flags(request: &ReportRequest) -> Flags {

@@ -213,10 +213,10 @@ impl Agent {
         stored: &StoredBundle,
         primary: &PrimaryBlock,
     ) -> Option<NeighbourId> {
-        let (node, _) = ipn_parts(&primary.destination)?;
-        let route = match self.goes_by_plan(stored, primary) {
-            true => self.route(node),
-            false => self.static_route(node),
+        let route = match ipn_parts(&primary.destination) {
+            Some((node, _)) if self.goes_by_plan(stored, primary) => self.route(node),
+            Some((node, _)) => self.static_route(node),
+            None => self.named_route(&primary.destination),
         };
         route.map(|(via, _)| via)
     }

@@ -12,7 +12,7 @@ use super::Agent;
 use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
-use super::originate::expiry;
+use super::originate::foreign_expiry;
 use super::relay::Stays;
 use super::security::{Insecure, Security};
 use super::signals::Way;
@@ -94,8 +94,7 @@ impl Decoder {
             Err(error) => {
                 decoded.outcome = decoded.outcome.and_then(|bundle| {
                     let primary = Some(Box::new(bundle.primary));
-                    let reason = error.into();
-                    Err(DecodeError { reason, primary })
+                    Err(DecodeError::new(error.into(), primary))
                 });
             }
         }
@@ -209,6 +208,10 @@ impl Agent {
             Err(error) => {
                 let primary = error.primary.as_ref();
                 if let Some(primary) = primary.filter(|p| self.believes_primary(from, p)) {
+                    if error.report_unsupported {
+                        let reason = DeleteReason::BlockUnsupported.code();
+                        self.send_report(now, primary, 0, class, RECEIVED_BUNDLE, reason);
+                    }
                     let reason = match error.reason {
                         Malformed::Unsupported(_) => DeleteReason::BlockUnsupported,
                         _ => DeleteReason::BlockUnintelligible,
@@ -252,11 +255,7 @@ impl Agent {
             Some((node, service)) if node == self.config.node => {
                 self.deliver(now, arrival, service)
             }
-            Some((node, _)) => self.relay(now, arrival, node),
-            None => {
-                self.refuse(now, &arrival, DeleteReason::NoRoute);
-                Ok(())
-            }
+            to => self.relay(now, arrival, to.map(|(node, _)| node)),
         }
     }
 
@@ -269,8 +268,8 @@ impl Agent {
         bundle: Bundle,
     ) -> (Arrival, bool) {
         let age_ms = bundle.age_ms.map_or(0, |(_, age)| age);
-        let lifetime = bundle.primary.lifetime.min(self.config.foreign_lifetime);
-        let expires = expiry(now, lifetime, age_ms);
+        let (lifetime, most) = (bundle.primary.lifetime, self.config.foreign_lifetime);
+        let expires = foreign_expiry(now, lifetime, age_ms, most);
         let arrival = Arrival {
             from,
             class,
@@ -307,12 +306,11 @@ impl Agent {
             Some((node, service)) if node == self.config.node => {
                 self.undeliverable_file(&arrival, service)
             }
-            Some((node, _)) => match self.way_on(&arrival, node) {
+            to => match self.way_on(&arrival, to.map(|(node, _)| node)) {
                 Ok(_) => None,
                 Err(Stays::Forged(forgery)) => return Err(self.forged(&arrival, forgery)),
                 Err(Stays::Deleted(reason)) => Some(reason),
             },
-            None => Some(DeleteReason::NoRoute),
         };
         reason.map_or(Ok(()), |reason| Err(Reject::Unwanted(reason)))
     }

@@ -49,12 +49,13 @@ impl Onward {
 }
 
 impl Agent {
-    /// Forwards a bundle for another node.
+    /// Forwards a bundle for another node: that of this number, or one of the dtn
+    /// scheme.
     pub(super) fn relay(
         &mut self,
         now: Instant,
         arrival: Arrival,
-        node: u64,
+        node: Option<u64>,
     ) -> Result<(), Reject> {
         let Way {
             via,
@@ -108,7 +109,7 @@ impl Agent {
     }
 
     /// The next hop of a bundle for another node.
-    pub(super) fn way_on(&self, arrival: &Arrival, node: u64) -> Result<Way, Stays> {
+    pub(super) fn way_on(&self, arrival: &Arrival, node: Option<u64>) -> Result<Way, Stays> {
         let hop_count = match arrival.bundle.hop_count {
             Some((_, limit, count)) if count >= limit => {
                 return Err(Stays::Deleted(DeleteReason::HopLimitExceeded));
@@ -120,9 +121,13 @@ impl Agent {
             return Err(Stays::Deleted(DeleteReason::BlockUnintelligible));
         }
         // Where the plan's best way leads back, a bundle waits for another one.
-        let route = match self.route_of_any(node) {
+        let by_number = |node| match self.route_of_any(node) {
             Some((via, _)) if via == arrival.from => self.static_route(node),
             route => route,
+        };
+        let route = match node {
+            Some(node) => by_number(node),
+            None => self.named_route(&arrival.bundle.primary.destination),
         };
         match route {
             Some((via, _)) if !self.config.relaying.allows(arrival.from, via) => {

@@ -13,11 +13,13 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::Agent;
+use super::deliver::MAX_WAITING_EVENTS;
+use super::event::Event;
 use super::originate::Draft;
 use super::passing::Message;
 use super::sharding::Sharding;
 use super::stored::StoredBundle;
-use crate::wire::{Eid, encode_status_report, ipn_parts};
+use crate::wire::{Eid, encode_status_report, ipn_parts, is_null};
 
 /// Allows so many reports per second, and as many at once, but one at least.
 #[derive(Debug)]
@@ -92,7 +94,8 @@ impl Agent {
         }
     }
 
-    /// Sends a status report on any bundle but an administrative record.
+    /// Sends a status report on any bundle but an administrative record and one
+    /// without a source.
     pub(super) fn send_report(
         &mut self,
         now: Instant,
@@ -103,16 +106,18 @@ impl Agent {
         reason: u32,
     ) {
         let flags = subject.bundle_control_flags;
-        if flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD) {
+        // Of a bundle without a source a report would tell nobody which one it is
+        // (RFC 9171 §4.2.3).
+        let nameless = is_null(&subject.source);
+        if nameless || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD) {
             return;
         }
         let Some((node, _)) = ipn_parts(&subject.report_to) else {
             return;
         };
-        let Some((via, _)) = self.route_of_any(node) else {
-            return;
-        };
-        if node == self.config.node || !self.reports.allows(now) {
+        let own = node == self.config.node;
+        let via = self.route_of_any(node).map(|(via, _)| via);
+        if !own && via.is_none() || !self.reports.allows(now) {
             return;
         }
         let timed = flags.contains(Flags::BUNDLE_REQUEST_STATUS_TIME);
@@ -124,6 +129,16 @@ impl Agent {
             reason,
             timed.then_some(time),
         );
+        let Some(via) = via.filter(|_| !own) else {
+            // Of an own bundle, whose service is told here: nobody else may name
+            // this node to be reported to.
+            if self.events.len() < MAX_WAITING_EVENTS {
+                let reporter = self.admin.clone();
+                self.events
+                    .push_back(Event::StatusReport { reporter, report });
+            }
+            return;
+        };
         let payload = encode_status_report(report);
         let Some(room) = self.reserve(via, payload.len() as u64) else {
             return;

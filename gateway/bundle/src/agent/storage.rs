@@ -14,7 +14,7 @@ use super::Agent;
 use super::config::NeighbourId;
 use super::deliver::source_node;
 use super::event::{BundleId, DeleteReason, Event};
-use super::originate::expiry;
+use super::originate::foreign_expiry;
 use super::passing::Party;
 use super::quota::Reservation;
 use super::stored::{Phase, StoredBundle, WireName};
@@ -126,8 +126,10 @@ impl Agent {
         if !stored.own {
             // Who sent it, and whether its wish for reports was believed, is not stored.
             stored.reports = false;
-            let lifetime = primary.lifetime.min(self.config.foreign_lifetime);
-            stored.expires = expiry(now, lifetime, stored.age_ms).unwrap_or(now);
+            let most = self.config.foreign_lifetime;
+            let most = most.saturating_sub(restored.stored_for);
+            let expires = foreign_expiry(now, primary.lifetime, stored.age_ms, most);
+            stored.expires = expires.unwrap_or(now);
         }
         if stored.own {
             let service = ipn_parts(&primary.source).map_or(0, |(_, service)| service);

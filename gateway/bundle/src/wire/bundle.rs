@@ -127,6 +127,19 @@ pub struct DecodeError {
     /// The primary block, if it was read and its CRC holds: a deletion can
     /// then be reported (RFC 9171 §5.6).
     pub primary: Option<Box<PrimaryBlock>>,
+    /// Whether a block could not be processed and asked for a report.
+    pub report_unsupported: bool,
+}
+
+impl DecodeError {
+    /// Without a block that asked for a report.
+    pub(crate) fn new(reason: Malformed, primary: Option<Box<PrimaryBlock>>) -> DecodeError {
+        DecodeError {
+            reason,
+            primary,
+            report_unsupported: false,
+        }
+    }
 }
 
 /// An extension block that is passed on as it came.
@@ -204,6 +217,20 @@ impl Bundle {
     pub fn payload_bytes(&self) -> u64 {
         let here = self.payload.len() as u64;
         self.file.as_ref().map_or(here, |file| file.len())
+    }
+
+    /// Errors where it is a fragment that can be of no bundle: with a payload of so
+    /// many bytes it begins behind the end, or ends where no number reaches. Whether
+    /// it ends behind the end is for the destination to judge: a fragment that is
+    /// encrypted may be longer than what it was made of.
+    pub(super) fn check_fragment(&self, payload_bytes: u64) -> Result<(), Malformed> {
+        let primary = &self.primary;
+        let (offset, total) = (primary.fragmentation_offset, primary.total_data_length);
+        let fits = offset <= total && offset.checked_add(payload_bytes).is_some();
+        match primary.has_fragmentation() && !fits {
+            true => Err(Malformed::Fragment),
+            false => Ok(()),
+        }
     }
 
     /// Whether it holds an administrative record for a node.
@@ -287,6 +314,7 @@ pub fn decode(
         Err(reason) => Err(DecodeError {
             reason,
             primary: Some(Box::new(bundle.primary)),
+            report_unsupported: bundle.report_unsupported,
         }),
     }
 }
@@ -297,10 +325,7 @@ pub(super) fn begin(
     reader: &mut Reader<'_>,
     raw: &Bytes,
 ) -> Result<(Bundle, Option<u64>, CrcKind), DecodeError> {
-    let fail = |reason| DecodeError {
-        reason,
-        primary: None,
-    };
+    let fail = |reason| DecodeError::new(reason, None);
     let length = reader.array().map_err(|e| fail(e.into()))?;
     let start = reader.position();
     let (primary, primary_crc) = read_primary(reader, raw).map_err(fail)?;
@@ -472,6 +497,7 @@ fn read_blocks(
     if !has_payload {
         return Err(Malformed::Payload);
     }
+    bundle.check_fragment(bundle.payload.len() as u64)?;
     seen.covers_primary(primary_crc, limits)
 }
 

@@ -265,14 +265,12 @@ impl LongDecoder {
         else {
             let primary = Some(Box::new(opened.bundle.primary));
             let reason = CborError::Truncated.into();
-            return Err(DecodeError { reason, primary });
+            return Err(DecodeError::new(reason, primary));
         };
         debug_assert!(whole, "the payload was written as it came");
         let primary = Box::new(bundle.primary.clone());
-        opened.close(&tail, file).map_err(|reason| DecodeError {
-            reason,
-            primary: Some(primary),
-        })
+        let closed = opened.close(&tail, file);
+        closed.map_err(|reason| DecodeError::new(reason, Some(primary)))
     }
 
     /// Reads what stands before the payload, and tells where that begins; none
@@ -290,10 +288,7 @@ impl LongDecoder {
         match self.read_to_payload(&mut reader, raw, bundle, blocks, primary_crc) {
             Ok(opened) => Ok(Some((opened, reader.position()))),
             Err(reason) if reason == truncated && bounded => Ok(None),
-            Err(reason) => Err(DecodeError {
-                reason,
-                primary: Some(Box::new(primary)),
-            }),
+            Err(reason) => Err(DecodeError::new(reason, Some(Box::new(primary)))),
         }
     }
 
@@ -328,6 +323,7 @@ impl LongDecoder {
             let payload_bytes = ahead.byte_string_head()?;
             seen.add(block_type::PAYLOAD, 1)?;
             seen.covers_primary(primary_crc, &self.limits)?;
+            bundle.check_fragment(payload_bytes)?;
             bundle.payload_head = raw.slice(start..ahead.position());
             let mut running = Running::new(crc);
             running.update(&bundle.payload_head);
@@ -349,7 +345,7 @@ impl LongDecoder {
     fn fail(&mut self, reason: Malformed) -> DecodeError {
         let opened = self.opened.take();
         let primary = opened.map(|opened| Box::new(opened.bundle.primary));
-        DecodeError { reason, primary }
+        DecodeError::new(reason, primary)
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::net::{BULK, Net, SERVICE, node, payload};
+use crate::net::{BULK, Net, SERVICE, bundle, node, payload, primary};
 use bytes::Bytes;
-use underpass_bundle::wire::{Eid, ipn};
+use underpass_bundle::wire::{Eid, Extension, block_type, ipn};
 use underpass_bundle::{
     Agent, Config, Event, Forgery, NeighbourId, Offer, PlanChanged, PlannedRoutes, Reject,
     Relaying, ReportRequest, Route, Send,
@@ -237,6 +237,27 @@ fn without_its_plan_a_neighbour_speaks_for_no_more_than_before() {
     let mut net = liar(40, |_| {});
     let offer = send_to(&mut net, HUB, None);
     assert_eq!(hears(&mut agent, &net, &offer), Err(Forgery::Source.into()));
+}
+
+#[test]
+fn a_bundle_that_is_older_than_others_are_kept_goes_on_while_it_lives() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let mut config = hub();
+    config.relaying = Relaying::All;
+    config.foreign_lifetime = HOUR;
+    let mut agent = Agent::new(config);
+    let now = Instant::now();
+    // Two hours old, of three.
+    let mut old = primary(0, FIRST, ipn(SECOND, SERVICE));
+    old.lifetime = 3 * HOUR;
+    let age = Extension::new(block_type::BUNDLE_AGE, 2, 0, &[0x1A, 0, 0x6D, 0xDD, 0]);
+    let raw = bundle(&old, &[age], b"old");
+    agent.receive(now, NeighbourId(FIRST), BULK, raw).unwrap();
+    assert_eq!(agent.custody(now).bundles, 1);
+    agent.handle_timeout(now + HOUR - Duration::from_secs(1));
+    assert_eq!(agent.custody(now).bundles, 1);
+    agent.handle_timeout(now + HOUR);
+    assert_eq!(agent.custody(now).bundles, 0);
 }
 
 #[test]

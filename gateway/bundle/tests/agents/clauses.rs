@@ -119,6 +119,23 @@ fn an_unknown_block_may_have_its_bundle_deleted_which_is_reported_if_asked_for()
 }
 
 #[test]
+fn an_unknown_block_that_has_its_bundle_deleted_may_ask_for_a_report_all_the_same() {
+    for asked in [0, DELETION] {
+        let (mut agent, now) = relay();
+        let block = Extension::new(200, 9, 0x06, b"");
+        let raw = bundle(&onward(asked), &[block], CONTENT);
+        let refused = agent.receive(now, NeighbourId(SOURCE), BULK, raw);
+        assert_eq!(refused, Err(Reject::Malformed(Malformed::Unsupported(200))));
+        let received = report(&mut agent, now).expect("the block asks for it");
+        assert!(is_asserted(&received, RECEIVED_BUNDLE));
+        assert_eq!(received.report_reason, 11, "block unsupported");
+        let deleted = report(&mut agent, now);
+        assert_eq!(deleted.is_some(), asked != 0);
+        assert!(deleted.is_none_or(|told| is_asserted(&told, DELETED_BUNDLE)));
+    }
+}
+
+#[test]
 fn a_bundle_at_its_hop_limit_goes_no_further() {
     for (count, goes_on) in [(2, true), (3, false), (200, false)] {
         let (mut agent, now) = relay();
@@ -212,6 +229,38 @@ fn nobody_is_told_of_an_administrative_record() {
     let events: Vec<Event> = std::iter::from_fn(|| agent.poll_event()).collect();
     let delivered = |event: &Event| matches!(event, Event::Deliver(_));
     assert!(!events.iter().any(delivered), "{events:?}");
+}
+
+#[test]
+fn nobody_is_told_of_a_bundle_without_a_source() {
+    for source in [Eid::none(), ipn(0, 0)] {
+        for destination in [ipn(DESTINATION, SERVICE), ipn(RELAY, SERVICE), ipn(77, 1)] {
+            let (mut agent, now) = relay();
+            let mut nameless = primary(ALL_REPORTS, SOURCE, destination);
+            nameless.source = source.clone();
+            let unknown = Extension::new(200, 9, 0x02, b"to be reported");
+            let raw = bundle(&nameless, &[unknown], CONTENT);
+            agent.receive(now, NeighbourId(SOURCE), BULK, raw).unwrap();
+            assert!(report(&mut agent, now).is_none());
+        }
+    }
+}
+
+#[test]
+fn a_fragment_that_can_be_of_no_bundle_goes_nowhere() {
+    for (offset, total) in [(101, 100), (u64::MAX - 2, u64::MAX), (u64::MAX, 5)] {
+        let (mut agent, now) = relay();
+        let mut part = onward(FRAGMENT);
+        (part.fragmentation_offset, part.total_data_length) = (offset, total);
+        let raw = bundle(&part, &[], &[0; 4_000]);
+        let refused = agent.receive(now, NeighbourId(SOURCE), BULK, raw);
+        assert_eq!(refused, Err(Reject::Malformed(Malformed::Fragment)));
+        assert!(
+            agent
+                .next_for(now, NeighbourId(DESTINATION), BULK, 1_500)
+                .is_none()
+        );
+    }
 }
 
 #[test]

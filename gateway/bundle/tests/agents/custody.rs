@@ -434,6 +434,47 @@ fn status_reports_come_when_asked_and_not_in_floods() {
 }
 
 #[test]
+fn what_this_node_does_with_its_own_bundle_is_told_here() {
+    let mut net = pair();
+    let send = |lifetime_s| Send {
+        custody: false,
+        lifetime: Some(Duration::from_secs(lifetime_s)),
+        reports: Some(ReportRequest {
+            to: ipn(1, SERVICE),
+            reception: false,
+            forwarding: true,
+            delivery: false,
+            deletion: true,
+        }),
+        ..Send::new(ipn(2, SERVICE), SERVICE, BULK, vec![payload(b"data")])
+    };
+    let told = |event: &Event| match event {
+        Event::StatusReport { reporter, report } => {
+            assert_eq!(
+                (reporter, &report.source_node),
+                (&ipn(1, 0), &ipn(1, SERVICE))
+            );
+            let items = report.status_information.iter();
+            let asserted = items.map(|item| item.asserted).collect::<Vec<bool>>();
+            Some((asserted, report.report_reason))
+        }
+        _ => None,
+    };
+    let now = net.now;
+    net.agents[0].send(now, send(60)).unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.finish(0, &offer, Outcome::Acknowledged);
+    let reports: Vec<_> = net.events(0).iter().filter_map(told).collect();
+    assert_eq!(reports, [(vec![false, true, false, false], 0)]);
+    let now = net.now;
+    net.agents[0].send(now, send(1)).unwrap();
+    net.pass(Duration::from_secs(2));
+    let reports: Vec<_> = net.events(0).iter().filter_map(told).collect();
+    assert_eq!(reports, [(vec![false, false, false, true], 1)]);
+    assert!(net.offer(0, 2).is_none(), "nothing is sent");
+}
+
+#[test]
 fn a_bplib_custodian_is_answered_in_its_dialect() {
     let mut bplib = node(1);
     bplib.codes = CodePoints::of(CustodyDialect::Bplib);

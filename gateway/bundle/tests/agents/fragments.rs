@@ -169,6 +169,38 @@ fn a_bundle_under_custody_is_never_fragmented() {
 }
 
 #[test]
+fn bundles_that_no_session_takes_hold_up_none_behind_them() {
+    const LONG: usize = 300;
+    let mut net = pair();
+    for _ in 0..LONG {
+        send(&mut net, &content(20_000), true);
+    }
+    send(&mut net, b"short", true);
+    let mut offered = None;
+    let mut asked = 0;
+    while offered.is_none() && asked < 10 {
+        offered = net.agents[0].next_for(net.now, NeighbourId(2), BULK, MRU);
+        let woken = |event: &Event| {
+            matches!(
+                event,
+                Event::Woken {
+                    class: Some(BULK),
+                    ..
+                }
+            )
+        };
+        let woken = net.events(0).iter().any(woken);
+        assert!(offered.is_some() || woken, "it is asked again");
+        asked += 1;
+    }
+    let short: Bytes = offered.expect("the short one").chunks.concat().into();
+    assert!(short.len() < 1_000);
+    assert!(offers(&mut net, MRU).is_empty());
+    // A session that takes more has them all, in their order.
+    assert_eq!(offers(&mut net, 1 << 20).len(), LONG);
+}
+
+#[test]
 fn a_neighbour_that_takes_hardly_anything_gets_nothing() {
     let mut net = pair();
     send(&mut net, &content(20_000), false);

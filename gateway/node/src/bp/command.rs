@@ -86,7 +86,7 @@ pub struct SendCommand {
     /// them.
     #[arg(long = "report", value_delimiter = ',')]
     pub reports: Vec<ReportOn>,
-    /// The destination, ipn:NODE.SERVICE.
+    /// The destination, ipn:NODE.SERVICE or dtn://NODE/SERVICE.
     pub destination: String,
     /// The file; standard input if it is left out or `-`.
     pub file: Option<PathBuf>,
@@ -159,7 +159,7 @@ pub struct TraceCommand {
     /// How long to wait for reports, s; it ends once delivery is reported.
     #[arg(long, short, default_value_t = 10.0)]
     pub timeout: f64,
-    /// The destination, ipn:NODE.SERVICE.
+    /// The destination, ipn:NODE.SERVICE or dtn://NODE/SERVICE.
     pub destination: String,
 }
 

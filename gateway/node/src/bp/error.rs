@@ -36,7 +36,7 @@ pub enum BpError {
     /// The payload does not fit into a bundle of this node.
     #[error(
         "{bytes} bytes are above {most}, the largest payload that this node takes in memory \
-         (applications.max_payload_bytes); longer ones are sent from a file"
+         (applications.max_payload_bytes)"
     )]
     TooLarge {
         /// The payload's bytes; it may have more.

@@ -134,7 +134,31 @@ fn named(folder: &Path, path: &Path, part: &Path, file: &std::fs::File) -> std::
 fn safely(folder: &Path, path: &Path, payload: &[u8]) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let part = path.with_extension("part");
-    let mut file = std::fs::File::create(&part)?;
-    file.write_all(payload)?;
-    named(folder, path, &part, &file)
+    let write = |mut file: std::fs::File| {
+        file.write_all(payload)?;
+        named(folder, path, &part, &file)
+    };
+    let written = std::fs::File::create(&part).and_then(write);
+    if written.is_err() {
+        // What cannot be deleted is overwritten the next time.
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_that_cannot_have_its_name_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bundle-7");
+        safely(folder.path(), &path, b"payload").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"payload");
+        let taken = folder.path().join("bundle-8");
+        std::fs::create_dir(&taken).unwrap();
+        assert!(safely(folder.path(), &taken, b"payload").is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 }

@@ -1,10 +1,8 @@
 //! Files that are sent, and received, part by part.
 
-use std::fs::File;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 use underpass_applications::wire::{ErrorCode, Event, Reported, Request};
 
@@ -16,15 +14,19 @@ use super::progress::Progress;
 /// What is read of a file at once, bytes.
 const PART_BYTES: u64 = 1 << 20;
 
-/// Sends a file as one bundle. It is read part by part.
+/// Sends a file as one bundle. It is read part by part. Tells the bundle's creation
+/// timestamp as [`Connection::send`] does.
 pub async fn send(
     connection: &mut Connection,
     destination: &str,
     sending: &Sending,
     reports: Vec<Reported>,
-    (mut file, path, bytes): (File, PathBuf, u64),
-) -> Result<(), BpError> {
+    (file, path, bytes): (&mut (dyn Read + Send), &Path, u64),
+) -> Result<Option<(u64, u64)>, BpError> {
     let most = connection.max_file_bytes;
+    if most == 0 {
+        connection.check_size(bytes)?;
+    }
     if bytes > most {
         return Err(BpError::TooLong { bytes, most });
     }
@@ -37,7 +39,7 @@ pub async fn send(
         let length = usize::try_from(left.min(part_bytes)).unwrap_or(usize::MAX);
         let part = &mut part[..length];
         file.read_exact(part).map_err(|source| BpError::File {
-            path: path.clone(),
+            path: path.to_owned(),
             source,
         })?;
         connection.say(&Request::Part { id }, part).await?;
@@ -47,20 +49,12 @@ pub async fn send(
             connection.check(id)?;
         }
     }
-    let (time_ms, sequence) = match connection.answer(id).await?.0 {
+    match connection.answer(id).await?.0 {
         Event::Sent {
             time_ms, sequence, ..
-        } => (time_ms, sequence),
-        other => return Err(unexpected(other)),
-    };
-    drop(progress);
-    let source = connection.endpoint.clone();
-    let sent = json!({
-        "source": source, "destination": destination, "bytes": bytes,
-        "time_ms": time_ms, "sequence": sequence,
-    });
-    let text = format!("{bytes} bytes from {source} to {destination}");
-    connection.tell(&sent, &text)
+        } => Ok(time_ms.zip(sequence)),
+        other => Err(unexpected(other)),
+    }
 }
 
 /// Has the node make room; waits while it has none.
@@ -131,6 +125,7 @@ pub async fn receive(
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::time::Duration;
 
     use bytes::Bytes;
@@ -210,13 +205,12 @@ mod tests {
             no_custody: true,
             wait: 1.0,
         };
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(bytes).unwrap();
-        let long = (file, PathBuf::from("long"), bytes);
+        let mut file = std::io::repeat(7);
+        let long: (&mut (dyn Read + Send), _, _) = (&mut file, Path::new("long"), bytes);
         let sent = send(&mut connection, "ipn:2.40", &sending, Vec::new(), long);
         // It would wait for ever otherwise.
         let sent = tokio::time::timeout(Duration::from_secs(20), sent).await;
-        sent.expect("the upload goes on")
+        sent.expect("the upload goes on").map(drop)
     }
 
     #[tokio::test]

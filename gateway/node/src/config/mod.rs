@@ -74,7 +74,7 @@ pub use payloads::PayloadsConfig;
 pub use positions::{PositionsConfig, Source};
 pub use provider::{ProviderConfig, Settable};
 pub use reports::ReportsConfig;
-pub use route::{OutletConfig, RelayConfig, RouteConfig, RouteCustody};
+pub use route::{NodePattern, OutletConfig, RelayConfig, RouteConfig, RouteCustody};
 pub use routing::RoutingConfig;
 pub use session::{QuicConfig, QuicCongestionControl, TcpConfig, TlsConfig};
 pub use terminal::{AcceptedHop, TerminalConfig, TerminalPathConfig};

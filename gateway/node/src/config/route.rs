@@ -15,7 +15,8 @@ pub struct RouteConfig {
     /// The destination's ipn node number.
     #[serde(default)]
     pub node: Option<u64>,
-    /// Instead of it, the destinations' node ids.
+    /// Instead of it, the destinations' node ids; or those of the dtn scheme, to which
+    /// no other route leads.
     #[serde(default)]
     pub nodes: Option<NodePattern>,
     /// The neighbour that its bundles are given to.
@@ -74,28 +75,52 @@ pub struct RelayConfig {
 
 /// Nodes by an EID pattern (draft-ietf-dtn-eid-pattern) of all services:
 /// `ipn:**`, or `ipn:NODES.*`, `ipn:ALLOCATOR.NODES.*` with a number, `*`, or
-/// ranges as in `[20-39,50]` for the nodes.
+/// ranges as in `[20-39,50]` for the nodes; of the dtn scheme `dtn://NAME/**`, or
+/// `dtn:**` for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodePattern {
+pub enum NodePattern {
     /// The nodes' numbers, as RFC 9758 has them in 64 bits.
-    pub ranges: Vec<RangeInclusive<u64>>,
+    Numbers(Vec<RangeInclusive<u64>>),
+    /// The node of the dtn scheme that has this name.
+    Name(String),
+    /// All of the dtn scheme.
+    AllNames,
 }
 
 /// Ranges of one pattern at most.
 const MOST_RANGES: usize = 1_000;
 
 impl NodePattern {
+    /// The nodes' numbers; none of the dtn scheme.
+    pub fn numbers(&self) -> &[RangeInclusive<u64>] {
+        match self {
+            NodePattern::Numbers(ranges) => ranges,
+            NodePattern::Name(_) | NodePattern::AllNames => &[],
+        }
+    }
+
     fn parse(text: &str) -> Result<NodePattern, String> {
         let unknown = || {
             format!(
                 "{text:?} is no pattern of nodes: it must be like \"ipn:20.*\", \
-                 \"ipn:[20-39,50].*\", \"ipn:0.[20-39].*\" or \"ipn:**\""
+                 \"ipn:[20-39,50].*\", \"ipn:0.[20-39].*\", \"ipn:**\", \"dtn://node1/**\" or \
+                 \"dtn:**\""
             )
         };
+        if text == "dtn:**" {
+            return Ok(NodePattern::AllNames);
+        }
+        if let Some(named) = text.strip_prefix("dtn://") {
+            let name = named.strip_suffix("/**").ok_or_else(unknown)?;
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+            return match !name.is_empty() && name.bytes().all(plain) {
+                true => Ok(NodePattern::Name(name.to_owned())),
+                false => Err(unknown()),
+            };
+        }
         let fields = text.strip_prefix("ipn:").ok_or_else(unknown)?;
         if fields == "**" {
-            let ranges = vec![1..=u64::MAX];
-            return Ok(NodePattern { ranges });
+            return Ok(NodePattern::Numbers(vec![1..=u64::MAX]));
         }
         let fields: Vec<&str> = fields.split('.').collect();
         let (allocator, nodes) = match fields[..] {
@@ -126,11 +151,8 @@ impl NodePattern {
         let allocator: u32 = allocator;
         let whole = |node: u32| u64::from(allocator) << 32 | u64::from(node);
         let ranges = ranges.into_iter();
-        Ok(NodePattern {
-            ranges: ranges
-                .map(|(first, last)| whole(first)..=whole(last))
-                .collect(),
-        })
+        let ranges = ranges.map(|(first, last)| whole(first)..=whole(last));
+        Ok(NodePattern::Numbers(ranges.collect()))
     }
 }
 
@@ -147,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_pattern_names_nodes_by_ranges() {
-        let of = |text: &str| NodePattern::parse(text).map(|pattern| pattern.ranges);
+        let of = |text: &str| NodePattern::parse(text).map(|pattern| pattern.numbers().to_vec());
         assert_eq!(of("ipn:**"), Ok(vec![1..=u64::MAX]));
         assert_eq!(of("ipn:*.*"), Ok(vec![1..=u64::from(u32::MAX)]));
         assert_eq!(of("ipn:7.*"), Ok(vec![7..=7]));
@@ -156,10 +178,26 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_names_nodes_of_the_dtn_scheme() {
+        let of = NodePattern::parse;
+        assert_eq!(
+            of("dtn://node-1/**"),
+            Ok(NodePattern::Name("node-1".into()))
+        );
+        assert_eq!(of("dtn:**"), Ok(NodePattern::AllNames));
+        assert!(of("dtn:**").is_ok_and(|pattern| pattern.numbers().is_empty()));
+    }
+
+    #[test]
     fn what_is_no_pattern_is_told() {
         for text in [
             "20",
-            "dtn:**",
+            "dtn:*",
+            "dtn://node1/",
+            "dtn://node1/in",
+            "dtn:///**",
+            "dtn://node*/**",
+            "dtn://a/b/**",
             "ipn:20",
             "ipn:20.1",
             "ipn:[20-].*",

@@ -12,7 +12,7 @@ use underpass_applications::wire::Reported;
 use underpass_applications::{
     Echo, MailboxError, Node, Outgoing, Report, Service, serve_client, turn_away,
 };
-use underpass_bundle::wire::{ipn, ipn_parts};
+use underpass_bundle::wire::ipn;
 use underpass_bundle::{Applications, Delivery, ReportRequest, Send, SendError};
 use underpass_cla::Class;
 use underpass_payloads::Payloads;
@@ -159,7 +159,6 @@ impl Node for Sender {
     }
 
     fn send(&self, bundle: Outgoing) -> Result<Option<(u64, u64)>, SendError> {
-        let (node, _) = ipn_parts(&bundle.destination).ok_or(SendError::Destination)?;
         let asked = |kind| bundle.reports.contains(&kind);
         let reports = (!bundle.reports.is_empty()).then(|| ReportRequest {
             to: ipn(self.node, bundle.service),
@@ -179,10 +178,8 @@ impl Node for Sender {
             label: 0,
             reports,
         };
-        let sent = self
-            .shell
-            .send_for_application(node, send, bundle.file.as_ref())?;
-        Ok(sent.created)
+        let file = bundle.file.as_ref();
+        Ok(self.shell.send_for_application(send, file)?.created)
     }
 }
 
@@ -209,11 +206,9 @@ impl ApplicationDesk for Desk {
             return;
         };
         answer.class = self.class;
-        let Some((node, _)) = ipn_parts(&answer.destination) else {
-            return;
-        };
-        if let Err(error) = self.shell.send_for_application(node, answer, None) {
-            tracing::debug!(node, %error, "a ping is not answered");
+        let to = answer.destination.clone();
+        if let Err(error) = self.shell.send_for_application(answer, None) {
+            tracing::debug!(%to, %error, "a ping is not answered");
         }
     }
 

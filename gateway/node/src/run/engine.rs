@@ -21,8 +21,8 @@ use underpass_streams::Announcement;
 use super::{control, deferred, plans, provision, reports};
 use crate::config::{
     AskedSettings, BudgetPeriod, ClassSettings, Config, ConvergenceLayer, CustodyDialect,
-    FlowEstimate, MeterSettings, MeteredPolicy, MigrateSettings, PathDirection, PathPolicy,
-    RelayConfig, Role, RouteCustody, class_named,
+    FlowEstimate, MeterSettings, MeteredPolicy, MigrateSettings, NodePattern, PathDirection,
+    PathPolicy, RelayConfig, Role, RouteCustody, class_named,
 };
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -84,7 +84,7 @@ pub(in crate::run) fn configure_numbered(
 
 fn routes_to_several(config: &Config) -> Vec<bundle::Route> {
     let routes = config.routes.iter().filter_map(|route| {
-        let ranges = route.nodes.as_ref()?.ranges.iter().cloned();
+        let ranges = route.nodes.as_ref()?.numbers().iter().cloned();
         Some(ranges.map(|nodes| bundle::Route {
             nodes,
             neighbour: NeighbourId(route.via),
@@ -92,6 +92,22 @@ fn routes_to_several(config: &Config) -> Vec<bundle::Route> {
         }))
     });
     routes.flatten().collect()
+}
+
+/// The routes to nodes of the dtn scheme; of several to the same the first rules.
+fn named_routes(config: &Config) -> bundle::NamedRoutes {
+    let mut named = bundle::NamedRoutes::default();
+    for route in &config.routes {
+        let to = (NeighbourId(route.via), route.custody.is_taken());
+        match &route.nodes {
+            Some(NodePattern::Name(name)) => {
+                named.names.entry(name.clone()).or_insert(to);
+            }
+            Some(NodePattern::AllNames) => named.others = named.others.or(Some(to)),
+            Some(NodePattern::Numbers(_)) | None => {}
+        }
+    }
+    named
 }
 
 fn agent(config: &Config) -> bundle::Config {
@@ -116,6 +132,7 @@ fn agent(config: &Config) -> bundle::Config {
     *in_memory = config.whole_mru_bytes().max(*in_memory);
     agent.relaying = relaying(config);
     agent.routes = routes_to_several(config);
+    agent.named = named_routes(config);
     agent.hop_limit = config.custody.hop_limit;
     agent.store_bytes = config.custody.quota_bytes;
     agent.store_bundles = config.custody.quota_bundles;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use underpass_applications::Report;
+use underpass_bundle::wire::ipn_parts;
 use underpass_bundle::{Delivery, Event, Send, SendError};
 use underpass_engine::SentBundle;
 use underpass_payloads::PayloadFile;
@@ -28,17 +29,18 @@ impl Shell {
         }
     }
 
-    /// Sends a bundle of an application to a node, with the payload of `file` if
-    /// there is one.
+    /// Sends a bundle of an application, with the payload of `file` if there is one.
     ///
     /// # Errors
     /// When there is no room for it at present, or no way at all.
     pub fn send_for_application(
         &self,
-        node: u64,
         send: Send,
         file: Option<&Arc<PayloadFile>>,
     ) -> Result<SentBundle, SendError> {
+        let Some((node, _)) = ipn_parts(&send.destination) else {
+            return self.send_by_name(&send, file);
+        };
         let shard = self.directory().of_bundles_to(node);
         let send_by = |shard: usize, send: Send| {
             self.with_inner(shard, |inner, now| {
@@ -51,6 +53,25 @@ impl Shell {
             (Err(SendError::NoRoute), Some(other)) if other != shard => send_by(other, send).0,
             (sent, _) => sent,
         }
+    }
+
+    /// Sends a bundle to a node of the dtn scheme, whose name tells no shard.
+    fn send_by_name(
+        &self,
+        send: &Send,
+        file: Option<&Arc<PayloadFile>>,
+    ) -> Result<SentBundle, SendError> {
+        let mut sent = Err(SendError::NoRoute);
+        for shard in self.numbers() {
+            sent = self.with_inner(shard, |inner, now| {
+                let (send, file) = (send.clone(), file.cloned());
+                inner.engine.send_for_application(now, send, file)
+            });
+            if !matches!(sent, Err(SendError::NoRoute)) {
+                break;
+            }
+        }
+        sent
     }
 }
 

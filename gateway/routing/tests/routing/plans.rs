@@ -12,6 +12,8 @@ a contact +0 +3600 3 2 100000 0.5
 a contact 2026/11/20-01:00:00 2026/11/20-02:00:00 3 4 50000   # later
 a contact +0 +3600 2 2 100000
 a contact +10 +20 2 4 1000 0
+a contact -1 -1 3 3 0
+a contact 0 0 2 9 0
 a range +0 +7200 2 3 1
 a range +0 +7200 3 4 2
 a range +0 +7200 4 3 3
@@ -41,7 +43,7 @@ fn contacts_have_the_ranges_that_hold_at_their_start() {
     ];
     assert_eq!(
         told, expected,
-        "registrations and contacts of confidence 0 are none"
+        "registrations, hypothetical contacts and those of confidence 0 are none"
     );
 }
 
@@ -80,12 +82,44 @@ fn what_is_wrong_is_told_with_its_line() {
         ),
         ("a contact +18446744073709551615 +1 2 3 10", 1, "too far"),
         ("d contact +0 2 3", 1, "expected"),
+        ("a contact -1 -1 2 3 0", 1, "neither +SECONDS"),
+        (
+            "a range +5 +9 2 3 1\na range +0 +6 2 3 1",
+            2,
+            "another range",
+        ),
+        (
+            "a range +5 +9 2 3 1\na range +4 +12 2 3 1",
+            2,
+            "another range",
+        ),
     ];
     for (text, line, part) in cases {
         let error = read_ion(text, 0).expect_err(text);
         assert_eq!(error.line, line, "{text}: {error}");
         assert!(error.problem.contains(part), "{text}: {error}");
     }
+}
+
+#[test]
+fn a_pair_with_very_many_ranges_is_read_at_once() {
+    use std::fmt::Write;
+
+    const MANY: u64 = 300_000;
+    let mut text = String::new();
+    for at in 0..MANY {
+        let end = at + 1;
+        writeln!(
+            text,
+            "a contact +{at} +{end} 2 3 1000\na range +{at} +{end} 2 3 1"
+        )
+        .unwrap();
+    }
+    let before = std::time::Instant::now();
+    let contacts = read_ion(&text, 0).expect("a plan");
+    assert_eq!(contacts.len() as u64, MANY);
+    // Each with each it would be 45 thousand million comparisons.
+    assert!(before.elapsed() < std::time::Duration::from_secs(20));
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! Routes to nodes of the dtn scheme, by their names.
+//!
+//! Such a name tells no node number. So bundles to it go by these routes alone,
+//! never by a contact plan, and no neighbour has to prove anything to use one.
+
+use std::collections::BTreeMap;
+
+use super::Agent;
+use super::config::NeighbourId;
+use crate::wire::Eid;
+
+/// Where bundles go whose destinations are of the dtn scheme: each time the next
+/// hop, and whether custody is taken on that way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedRoutes {
+    /// By the node's name: that of `dtn://node1/in` is `node1`.
+    pub names: BTreeMap<String, (NeighbourId, bool)>,
+    /// To all other nodes.
+    pub others: Option<(NeighbourId, bool)>,
+}
+
+impl NamedRoutes {
+    fn to(&self, endpoint: &Eid) -> Option<(NeighbourId, bool)> {
+        let Eid::Dtn(_, address) = endpoint else {
+            return None;
+        };
+        let named = self.names.get(address.node_name());
+        named.copied().or(self.others)
+    }
+}
+
+impl Agent {
+    /// Sets the routes to nodes of the dtn scheme, for what comes from now on.
+    /// [`Agent::set_routes`] has what is stored go by them, too.
+    pub fn set_named_routes(&mut self, named: NamedRoutes) {
+        self.config.named = named;
+    }
+
+    /// The next hop to an endpoint of the dtn scheme, and whether to take custody on
+    /// that way.
+    pub fn named_route(&self, endpoint: &Eid) -> Option<(NeighbourId, bool)> {
+        self.config.named.to(endpoint)
+    }
+}
