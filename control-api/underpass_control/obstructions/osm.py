@@ -83,8 +83,11 @@ def _cells(way: Way) -> Iterable[tuple[int, int]]:
 
 
 def _cells_around(way: Way) -> Iterator[tuple[int, int]]:
-    for column, row in _cells(way):
-        yield from ((column + x, row + y) for x in (-1, 0, 1) for y in (-1, 0, 1))
+    for lon, lat in way.line:
+        for y in (-1, 0, 1):
+            # Far from the prime meridian, rows count their columns very differently.
+            column, row = _cell(lon, lat + y * _CELL_DEG)
+            yield from ((column + x, row) for x in (-1, 0, 1))
 
 
 def _cell(lon: float, lat: float) -> tuple[int, int]:
