@@ -72,7 +72,7 @@ def _groups(network: Network) -> dict[str, list[Edge]]:
 
 def _length_m(edges: Iterable[Edge]) -> float:
     """Return the covered length, each piece counted once."""
-    pieces = {frozenset((edge.line[0], edge.line[-1], edge.line[1])): edge for edge in edges}
+    pieces = {min(edge.line, edge.line[::-1]): edge for edge in edges}
     return math.fsum(edge.length_m for edge in pieces.values())
 
 
