@@ -266,7 +266,9 @@ class Predictor:
         """Return what is driven freely where the vehicle is, if it is known where that is."""
         if not hypotheses or hypotheses[0].weight < _SURELY:
             return None
-        return self.map.free_mps(hypotheses[0].road_id, hypotheses[0].offset_m)
+        here = hypotheses[0]
+        # Who stands may still be on a road of an earlier map.
+        return self.map.free_mps(here.road_id, here.offset_m) if here.road_id in self.map else None
 
     def _stood_s(self, now_ms: int) -> float | None:
         since = self.track.standing_since_ms

@@ -178,6 +178,14 @@ def test_a_leap_forgets_what_was_known() -> None:
     assert len(predictor.track.trail) == 1
 
 
+def test_a_vehicle_that_stands_where_the_map_has_lost_its_road_is_no_error() -> None:
+    driven = eastwards(-500.0, 20.0)
+    before, last = after(driven), driven[-1]
+    elsewhere = Predictor(ObstructionMap([]), before.track)
+    assert elsewhere.feed(Fix(last.time_ms + 1_000, last.lon, last.lat, 0.0))
+    assert elsewhere.blockages(last.time_ms + 1_000) == ()
+
+
 def test_without_speed_and_heading_the_way_tells_them() -> None:
     exact = eastwards(-500.0, 20.0)
     bare = [Fix(f.time_ms, f.lon, f.lat) for f in exact]
