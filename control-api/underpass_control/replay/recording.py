@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dama.prediction import Fix
 from underpass_control.tracks.gpx import GpxError, read_gpx
-from underpass_control.tracks.nmea import read_nmea
+from underpass_control.tracks.nmea import NmeaReader, read_nmea
 
 _PIECE = 1 << 16
 
