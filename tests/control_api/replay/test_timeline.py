@@ -121,6 +121,12 @@ def test_nmea_and_gpx_are_told_apart_and_other_files_refused(tmp_path: Path) -> 
     assert len(read_recording(gpx)) == 4
     (tmp_path / "broken").write_text("<gpx><trk>")
     (tmp_path / "other").write_bytes(bytes(range(256)) * 1000)
-    for name, why in (("broken", "well formed"), ("other", "neither"), ("absent", "No such file")):
+    (tmp_path / "bare").write_text("$GPRMC,120000,A,4619.0,N,00655.5,E,1,1,010626,,,A\n" * 3)
+    for name, why in (
+        ("broken", "well formed"),
+        ("other", "neither"),
+        ("absent", "No such file"),
+        ("bare", "0 sound sentences, 3 other lines"),
+    ):
         with pytest.raises(RecordingError, match=why):
             read_recording(tmp_path / name)
