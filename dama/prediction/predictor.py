@@ -534,6 +534,8 @@ def _is_same_way(way: _Way, obstruction_id: str, to_entry_m: float) -> bool:
 
 def _crossing(area: shapely.Geometry, heading: float, range_m: float) -> tuple[float, float] | None:
     """Return metres to the area and metres through it, straight ahead from the origin."""
+    if area.is_empty:
+        return None
     x, y = math.sin(math.radians(heading)), math.cos(math.radians(heading))
     origin = shapely.Point(0.0, 0.0)
     # Through to the far side, however far: only the entry has to be within range.

@@ -557,8 +557,10 @@ def area_of(rings: Iterable[Sequence[Position]]) -> shapely.Geometry:
     """Return the area within an outer ring and outside of its holes.
 
     Rings that are drawn by hand may cross themselves or each other. GEOS cuts nothing with such an
-    area, so it becomes the areas that they enclose.
+    area, so it becomes the areas that they enclose; which may be none.
     """
     shell, *holes = rings
     area = shapely.Polygon(shell, holes)
-    return area if area.is_valid else shapely.make_valid(area)
+    if area.is_valid:
+        return area
+    return shapely.make_valid(area, method="structure", keep_collapsed=False)

@@ -38,6 +38,15 @@ def test_time_is_length_by_speed_at_each_factor() -> None:
         assert here_mps == pytest.approx(20.0 * factor, rel=0.01)
 
 
+@pytest.mark.parametrize("slow_mps", [1e-9, 1e-3, 0.3])
+def test_a_limit_at_which_nobody_drives_gives_times_all_the_same(slow_mps: float) -> None:
+    way = profile(([(-90_000, 0), (-9, 0), (-9, 0), (0, 0)], slow_mps), ([(0, 0), (9, 0)], 20.0))
+    entry_s, inside_s, here_mps = way.times(0.0, 1.0)
+    assert entry_s == pytest.approx(180_000.0, rel=0.01)
+    assert 0.0 < inside_s < 30.0
+    assert here_mps > 0.0
+
+
 def test_a_slower_road_is_braked_for_in_time() -> None:
     way = profile(([(-1000, 0), (0, 0)], 20.0), ([(0, 0), (500, 0)], 10.0))
     entry_s, inside_s, _ = way.times(0.0, 1.0)

@@ -171,6 +171,14 @@ def test_out_of_the_tunnel_nothing_is_predicted() -> None:
         assert now(predictor) == ()
 
 
+def test_an_area_that_encloses_nothing_is_no_error() -> None:
+    place, hole = line((100, 0)), line((50, -50), (150, 0), (50, 50), (50, -50))
+    areas = ObstructionMap([Obstruction("none", kind="area", area=(place * 4, hole))])
+    assert now(after(eastwards(-100.0, 15.0), areas)) == ()
+    route = line((-1000, 0), (1000, 0))
+    assert Route(route, areas).passages == ()
+
+
 def test_a_leap_forgets_what_was_known() -> None:
     predictor = after(eastwards(-500.0, 20.0))
     predictor.feed(fix(31, 80_000.0, 0.0, 20.0))
