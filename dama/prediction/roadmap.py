@@ -174,10 +174,15 @@ class ObstructionMap:
             self._alone[road_id] = self._profile((road_id,), ())
         return self._alone[road_id].times(offset_m, 1.0)[2]
 
-    def expected_s(self, roads: Sequence[str], from_m: float, to_m: float) -> float:
-        """Return the seconds from a place on the first of some roads to one on the last."""
-        whole_s = self._profile(roads, ()).times(from_m, 1.0)[0]
-        return whole_s - self._profile(roads[-1:], ()).times(to_m, 1.0)[0]
+    def expected_s(
+        self, roads: Sequence[str], from_m: float, to_m: float, factor: float = 1.0
+    ) -> float:
+        """Return the seconds from a place on the first of some roads to one on the last.
+
+        Driven at such a part of what is expected of them.
+        """
+        whole_s = self._profile(roads, ()).times(from_m, factor)[0]
+        return whole_s - self._profile(roads[-1:], ()).times(to_m, factor)[0]
 
     def near(self, place: Position, radius_m: float) -> list[Near]:
         """Return the roads within so many metres, the nearest first, at most `MAX_NEAR`."""
