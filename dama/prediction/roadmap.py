@@ -142,8 +142,9 @@ class ObstructionMap:
             for first in range(0, len(road.line) - 1, _CHUNK):
                 last = min(first + _CHUNK, len(road.line) - 1)
                 lons, lats = zip(*road.line[first : last + 1], strict=True)
-                box = min(lons), min(lats), max(lons), max(lats)
-                chunks.append((*box, road.id, self._courses[road.id], first, last))
+                for west, east in _spans(lons):
+                    box = west, min(lats), east, max(lats)
+                    chunks.append((*box, road.id, self._courses[road.id], first, last))
         edges = np.array([chunk[:4] for chunk in chunks]).reshape(-1, 4).T
         return chunks, shapely.STRtree(shapely.box(*edges))
 
@@ -188,6 +189,18 @@ class ObstructionMap:
         """Return the roads within so many metres, the nearest first, at most `MAX_NEAR`."""
         best: dict[str, Foot] = {}
         lon, lat = place
+        east = radius_m / METRES_PER_DEGREE / max(math.cos(math.radians(lat)), 1e-3)
+        self._compare(place, radius_m, best)
+        # What lies on the other side of the 180th meridian has longitudes of the other sign.
+        if abs(lon) + east > 180.0:
+            self._compare((lon - math.copysign(360.0, lon), lat), radius_m, best)
+        found = [Near(road_id, foot) for road_id, foot in best.items()]
+        found.sort(key=_nearness)
+        return found[:MAX_NEAR]
+
+    def _compare(self, place: Position, radius_m: float, best: dict[str, Foot]) -> None:
+        """Take in the roads near a place that are nearer than the best feet that are known."""
+        lon, lat = place
         north = radius_m / METRES_PER_DEGREE
         east = north / max(math.cos(math.radians(lat)), 1e-3)
         chunks = self._cell(place) if radius_m <= _AROUND_M else self._within(_box(place, radius_m))
@@ -200,9 +213,6 @@ class ObstructionMap:
                 known = best.get(road_id)
                 if known is None or foot.lateral_m < known.lateral_m:
                     best[road_id] = foot
-        found = [Near(road_id, foot) for road_id, foot in best.items()]
-        found.sort(key=_nearness)
-        return found[:MAX_NEAR]
 
     def _cell(self, place: Position) -> list[_Chunk]:
         """Return what may be near to any place of the cell that a place is in."""
@@ -540,6 +550,17 @@ def _drawings(obstructions: Iterable[Obstruction]) -> dict[str, str]:
                 members[name] += members.pop(small)
             names[road_id] = name
     return names
+
+
+def _spans(lons: Sequence[float]) -> list[tuple[float, float]]:
+    """Return from where to where longitudes reach: two spans across the 180th meridian."""
+    least, most = min(lons), max(lons)
+    if most - least <= 180.0:
+        return [(least, most)]
+    return [
+        (-180.0, max(lon for lon in lons if lon < 0.0)),
+        (min(lon for lon in lons if lon >= 0.0), 180.0),
+    ]
 
 
 def _nearness(near: Near) -> tuple[float, str]:

@@ -92,7 +92,16 @@ def test_roads_that_are_drawn_too_finely_for_one_tunnel_are_left_out() -> None:
 
 @pytest.mark.parametrize(
     "portal",
-    [(179.9995, 10.0), (-179.99, -45.0), (25.0, 85.0), (25.0, -85.0)],
+    [
+        (179.9995, 10.0),
+        (-179.99, -45.0),
+        (25.0, 85.0),
+        (25.0, -85.0),
+        # The road to the portal crosses the 180th meridian, or ends at it.
+        (-179.999, 60.0),
+        (180.0, 0.0),
+        (-180.0, 0.0),
+    ],
 )
 def test_a_tunnel_is_told_wherever_on_earth(portal: Position) -> None:
     assert _told(_roads(portal), portal)["osm:way/2"] > 0.9
