@@ -48,5 +48,9 @@ class Errors:
         return Errors(kept * self.squares + error * error, kept * self.count + 1.0)
 
     def spread(self, usual: float) -> float:
-        """Return one standard deviation of a time as a part of it; `usual` is that of any drive."""
-        return math.sqrt((_USUAL * usual * usual + self.squares) / (_USUAL + self.count))
+        """Return one standard deviation of a time as a part of it; `usual` is that of any drive.
+
+        It is no less, since a few good minutes say nothing of what is rare.
+        """
+        shown = (_USUAL * usual * usual + self.squares) / (_USUAL + self.count)
+        return max(math.sqrt(shown), usual)
