@@ -210,7 +210,8 @@ class NmeaReader:
 
     def _vtg(self, read: Sentence) -> None:
         # It has no time of its own: it belongs to the epoch that is open.
-        speed = _scaled(read.field(6), _KMH)
+        kmh, knots = _scaled(read.field(6), _KMH), _scaled(read.field(4), _KNOTS)
+        speed = knots if kmh is None else kmh
         self._learn(speed_mps=speed, heading_deg=_course(read.field(0)))
 
     def _zda(self, read: Sentence) -> None:

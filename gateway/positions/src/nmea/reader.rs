@@ -209,8 +209,10 @@ impl Reader {
 
     /// It has no time of its own: it belongs to the epoch that is open.
     fn vtg(&mut self, read: &Sentence<'_>) -> Result<(), SentenceError> {
+        let kmh = scaled(read.field(6), KMH)?;
+        let knots = scaled(read.field(4), KNOTS)?;
         self.learn(Epoch {
-            speed_mps: scaled(read.field(6), KMH)?,
+            speed_mps: kmh.or(knots),
             heading_deg: course(read.field(0))?,
             ..Epoch::default()
         });
