@@ -14,6 +14,7 @@ from underpass_control.obstructions.osm import import_osm
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction.cover import REACH_M
 from dama.prediction.geojson import GeoJsonError, from_geojson, to_geojson
+from dama.prediction.network import MOST_NODES
 from dama.prediction.places import Course, Plane, Position
 from tests.control_api.drawn import Drawn, Restricted, draw
 from tests.drives import field
@@ -294,6 +295,12 @@ def test_a_broken_extract_is_an_error_that_names_it(
         assert import_osm(path) == []
     except ExtractError as error:
         assert name in str(error)
+
+
+def test_a_way_that_no_map_has_is_an_error_that_names_it(tmp_path: Path) -> None:
+    endless = " ".join(f"{n},0" for n in range(-MOST_NODES, 1))
+    with pytest.raises(ExtractError, match=r"x\.osm: osm:way/1: 20001 nodes"):
+        extract(tmp_path / "x.osm", (endless, road()), ("0,0 200,0", road(tunnel="yes")))
 
 
 def test_an_absent_extract_is_an_error(tmp_path: Path) -> None:
