@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from dama.prediction.forecast import Errors
 from dama.prediction.profile import ACCELERATION, Profile
 from dama.prediction.speed import QUEUED, Pace
 
@@ -14,8 +15,9 @@ from dama.prediction.speed import QUEUED, Pace
 _FIRST, _LAST = 0.1, 0.9
 # The tenths, three, five, seven and nine, of a normal distribution, each as probable.
 _NORMAL = (-1.2816, -0.5244, 0.0, 0.5244, 1.2816)
-# One standard deviation of the speed that is driven, as a part of it: what drivers change in half
-# a minute on a road whose speed the map says, and on any other.
+# One standard deviation of the speed that is driven, as a part of it, before the drive has shown
+# another one: what drivers change in half a minute on a road whose speed the map says, and on any
+# other.
 _SPEED_KNOWN = 0.09
 _SPEED_UNKNOWN = 0.15
 # The same of place, in m along the road, and of what a tunnel's ends are drawn by.
@@ -50,6 +52,8 @@ _HOLDS = [
 _QUEUED_MPS = 0.5
 _QUEUE_M = 250.0
 _QUEUE_ENDS = ((0.0, 0.0), (0.3, 0.15), (0.7, 0.5), (1.0, 1.0))
+# Queues move by fits and starts: one standard deviation of how long one takes, as a logarithm.
+_QUEUE_SPREAD = 0.4
 # Who starts, turns or brakes is as slow for some seconds, too.
 _LEAST_QUEUE_S = 3.0
 # A standing vehicle waits for so much longer, each as probable, or for parts of what it has stood.
@@ -73,7 +77,12 @@ up.
 
 
 def arrivals(
-    pace: Pace, profile: Profile, offset_m: float, stood_s: float | None, weight: float = 1.0
+    pace: Pace,
+    errors: Errors,
+    profile: Profile,
+    offset_m: float,
+    stood_s: float | None,
+    weight: float = 1.0,
 ) -> list[Arrival]:
     """Return the ways in which a passage may come, with weights that add up to its weight.
 
@@ -86,9 +95,11 @@ def arrivals(
     now_mps = pace.now_mps
     if away_m > 0.0 and now_mps < here_mps:
         entry_s = _sped_up(now_mps, here_mps, away_m, entry_s)
-    spread = _SPEED_KNOWN if profile.is_known else _SPEED_UNKNOWN
+    spread = errors.spread(_SPEED_KNOWN if profile.is_known else _SPEED_UNKNOWN)
     place_s = _PLACE_M / max(here_mps, now_mps, 1.0)
     holds: list[tuple[float, float]]
+    # How unsteady a queue is; and how long it takes there over what the place is not known by.
+    queue_spread = queue_place_s = 0.0
     if stood_s is not None:
         holds = [(wait_s + part * stood_s, 1.0 / len(_WAITS)) for wait_s, part in _WAITS]
     elif away_m == 0.0:
@@ -98,6 +109,7 @@ def arrivals(
         queued_s = min(away_m, _QUEUE_M) / max(now_mps, _QUEUED_MPS)
         more_s = max(queued_s - min(entry_s, queued_s), 0.0)
         holds = [(part * more_s, share) for part, share in _queue_ends(pace.slow_s, queued_s)]
+        queue_spread, queue_place_s = _QUEUE_SPREAD, _PLACE_M / max(now_mps, _QUEUED_MPS)
     else:
         held = -math.expm1(-entry_s / _HELD_UP_EACH_S)
         lights = profile.lights_after(offset_m)
@@ -107,18 +119,29 @@ def arrivals(
     foreseen = 1 if is_free else len(holds)
     spread_s = math.hypot(spread * entry_s, place_s)
     each = weight / len(_NORMAL)
+    # The last end of a queue is at the portal, up to which its pace is the vehicle's.
     later = [
-        (wait_s, each * part, number < foreseen) for number, (wait_s, part) in enumerate(holds)
+        (
+            wait_s,
+            queue_place_s if number == len(holds) - 1 else 0.0,
+            each * part,
+            number < foreseen,
+        )
+        for number, (wait_s, part) in enumerate(holds)
     ]
     found = []
     for deviation in _NORMAL:
-        comes_s = entry_s + deviation * spread_s
+        # Half the speed takes longer by more than twice the speed saves.
+        comes_s = entry_s + spread_s * math.expm1(spread * deviation) / spread
         through_s = inside_s * math.exp(spread * deviation)
-        for wait_s, part, is_foreseen in later:
-            enters_s = comes_s + wait_s
+        slowed = math.exp(queue_spread * deviation)
+        # Nobody foresees a queue to move faster or more slowly than it does.
+        is_steady = not queue_spread or deviation == 0.0
+        for wait_s, unsure_s, part, is_foreseen in later:
+            enters_s = comes_s + wait_s * slowed + deviation * unsure_s
             if enters_s < 0.0:
                 enters_s = 0.0
-            found.append((part, enters_s, enters_s + through_s, is_foreseen))
+            found.append((part, enters_s, enters_s + through_s, is_foreseen and is_steady))
     return list(_held_inside(found, profile.lights_inside)) if profile.lights_inside else found
 
 

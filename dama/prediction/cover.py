@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import shapely
 
 from dama.prediction.network import Edge, Network, is_covered, limit_mps, usual_mps
-from dama.prediction.obstruction import MAX_ROADS, Obstruction, Road
+from dama.prediction.obstruction import MAX_POSITIONS, MAX_ROADS, Obstruction, Road
 from dama.prediction.places import METRES_PER_DEGREE, Line, Plane
 
 # Roads are followed back from each portal so far, or for so long at their limit.
@@ -43,10 +43,13 @@ def obstructions_of(
     found = []
     for done, (name, edges) in enumerate(sorted(groups.items()), 1):
         kept = leading(network, edges)
+        positions = _positions(kept)
         for edge in _beside(kept, lines, tree):
             if len(kept) >= MAX_ROADS:
                 break
-            kept.setdefault(edge.id, edge)
+            if positions + len(edge.line) <= MAX_POSITIONS:
+                positions += len(edge.line)
+                kept[edge.id] = edge
         roads = tuple(
             Road(
                 id=edge.id,
@@ -72,7 +75,7 @@ def _groups(network: Network) -> dict[str, list[Edge]]:
 
 def _length_m(edges: Iterable[Edge]) -> float:
     """Return the covered length, each piece counted once."""
-    pieces = {frozenset((edge.line[0], edge.line[-1], edge.line[1])): edge for edge in edges}
+    pieces = {min(edge.line, edge.line[::-1]): edge for edge in edges}
     return math.fsum(edge.length_m for edge in pieces.values())
 
 
@@ -84,9 +87,11 @@ def leading(
 ) -> dict[str, Edge]:
     """Return the covered edges, and those by which traffic gets to them, by network distance.
 
-    They are followed back so far, or for so long at their limit.
+    They are followed back so far, or for so long at their limit, and as far as one obstruction may
+    have roads.
     """
     kept = {edge.id: edge for edge in inside}
+    positions = _positions(kept)
     queue: list[tuple[float, str, float]] = []
 
     def before(edge: Edge, distance: float, probability: float) -> None:
@@ -102,11 +107,16 @@ def leading(
         distance, edge_id, probability = heapq.heappop(queue)
         edge = network.edges[edge_id]
         most_m = max(reach_m, reach_s * (limit_mps(edge.way.tags) or 0.0))
-        if edge_id in kept or distance >= most_m:
+        if edge_id in kept or distance >= most_m or positions + len(edge.line) > MAX_POSITIONS:
             continue
+        positions += len(edge.line)
         kept[edge_id] = edge
         before(edge, distance + edge.length_m, probability)
     return kept
+
+
+def _positions(kept: Mapping[str, Edge]) -> int:
+    return sum(len(edge.line) for edge in kept.values())
 
 
 def _beside(kept: dict[str, Edge], lines: list[Edge], tree: shapely.STRtree) -> list[Edge]:

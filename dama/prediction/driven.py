@@ -26,3 +26,10 @@ def driven_on(
         if between is not None:
             return (*driven[: len(driven) - back + 1], *between, road_id)
     return (*driven, road_id)
+
+
+def driven_since(driven: tuple[str, ...], road_id: str) -> tuple[str, ...]:
+    """Return the roads driven from one of them on, the last time; none where it was not driven."""
+    if road_id not in driven:
+        return ()
+    return driven[len(driven) - 1 - driven[::-1].index(road_id) :]

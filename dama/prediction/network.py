@@ -81,12 +81,14 @@ class Way:
 def is_road(tags: Mapping[str, str]) -> bool:
     """Tell whether motor vehicles may use a way."""
     kind = tags.get("highway", "").removesuffix("_link")
-    allowed = tags.get("motor_vehicle", tags.get("vehicle", tags.get("access", "yes")))
+    # The most particular key counts (https://wiki.openstreetmap.org/wiki/Key:access).
+    keys = ("motorcar", "motor_vehicle", "vehicle", "access")
+    allowed = next((tags[key] for key in keys if key in tags), "yes")
     return kind in _TRAFFIC and allowed not in _NO and tags.get("area") != "yes"
 
 
 def is_covered(tags: Mapping[str, str]) -> bool:
-    """Tell whether a way hides the sky: tunnels, passages, avalanche protectors, roofs.
+    """Tell whether a way hides the sky: tunnels, passages, avalanche protectors, covered bridges.
 
     Service roads are none: their covers are car parks, filling stations and tunnels of escape.
     """
@@ -94,8 +96,10 @@ def is_covered(tags: Mapping[str, str]) -> bool:
 
 
 def _hides_sky(tags: Mapping[str, str]) -> bool:
-    return tags.get("tunnel", "no") not in ("no", "culvert") or (
-        tags.get("covered", "no") not in ("no", "colonnade", "arcade")
+    return (
+        tags.get("tunnel", "no") not in ("no", "culvert")
+        or tags.get("covered", "no") not in ("no", "colonnade", "arcade")
+        or tags.get("bridge") == "covered"
     )
 
 

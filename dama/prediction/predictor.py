@@ -12,8 +12,9 @@ import shapely
 
 from dama.prediction.arrival import Arrival, arrivals, median_and_range
 from dama.prediction.blockage import Blockage
-from dama.prediction.driven import driven_on
+from dama.prediction.driven import driven_on, driven_since
 from dama.prediction.fix import MAX_SPEED_MPS, Fix
+from dama.prediction.forecast import JUDGED_S, MOST_S, Errors, Forecast
 from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, OVERLAP, Continuation, Habits
 from dama.prediction.matching import Expected, Hypothesis, Sighting, drift_after, match
 from dama.prediction.paces import LEAST_PACE, MOST_PACE, Stretch
@@ -21,7 +22,7 @@ from dama.prediction.places import Line, Plane, distance_m, turn_deg
 from dama.prediction.profile import Profile
 from dama.prediction.roadmap import Into, ObstructionMap, Passage, area_in_plane
 from dama.prediction.route import Route, is_as_long
-from dama.prediction.speed import KNOWN_S, STANDING_MPS
+from dama.prediction.speed import KNOWN_S, STANDING_MPS, Pace
 from dama.prediction.track import Point, Track, direction_of, speed_of
 
 # How long ahead is told.
@@ -179,6 +180,7 @@ class Predictor:
                     paces = {**paces, before.road_id: before.pace}
                 if elapsed_s > KNOWN_S:
                     paces = {**paces, **self._unseen(driven, hypotheses[0], elapsed_s)}
+        forecast, errors = self._forecast(fix, hypotheses, driven, pace, stands=stands)
         self.track = Track(
             last=fix,
             pace=pace,
@@ -193,12 +195,44 @@ class Predictor:
             stretch=stretch,
             paces=paces,
             drift=drift,
+            forecast=forecast,
+            errors=errors,
         )
         if len(driven) >= MOST_ROADS:
             self.end_drive(keep=OVERLAP)
         elif standing_since_ms is not None and fix.time_ms - standing_since_ms >= ENDED_STANDING_MS:
             self.end_drive()
         return True
+
+    def _forecast(
+        self,
+        fix: Fix,
+        hypotheses: tuple[Hypothesis, ...],
+        driven: tuple[str, ...],
+        pace: Pace,
+        *,
+        stands: bool,
+    ) -> tuple[Forecast | None, Errors]:
+        """Return what is expected of the next seconds, and how far the last ones were from that.
+
+        What holds a vehicle up, lights and queues, is expected by rules of its own.
+        """
+        made, errors = self.track.forecast, self.track.errors
+        if stands or pace.slow_s:
+            return None, errors
+        if self._free_mps(hypotheses) is None or driven[-1:] != (hypotheses[0].road_id,):
+            return made, errors
+        here = hypotheses[0]
+        if made is not None:
+            taken_s = (fix.time_ms - made.time_ms) / 1000.0
+            if taken_s < JUDGED_S:
+                return made, errors
+            roads = driven_since(driven, made.road_id)
+            if taken_s <= MOST_S and roads and all(road_id in self.map for road_id in roads):
+                expected_s = self.map.expected_s(roads, made.offset_m, here.offset_m, made.factor)
+                errors = errors.after(expected_s, taken_s)
+        factor = pace.factor(is_known=True)
+        return Forecast(fix.time_ms, here.road_id, here.offset_m, factor), errors
 
     def _unseen(
         self, driven: tuple[str, ...], here: Hypothesis, elapsed_s: float
@@ -207,7 +241,7 @@ class Predictor:
         there = self.track.hypotheses[0] if self.track.hypotheses else None
         if there is None or there.weight < _SURELY or there.road_id not in driven:
             return {}
-        roads = driven[len(driven) - 1 - driven[::-1].index(there.road_id) :]
+        roads = driven_since(driven, there.road_id)
         # Roads of an earlier map may have gone.
         if not all(road_id in self.map for road_id in roads):
             return {}
@@ -266,7 +300,9 @@ class Predictor:
         """Return what is driven freely where the vehicle is, if it is known where that is."""
         if not hypotheses or hypotheses[0].weight < _SURELY:
             return None
-        return self.map.free_mps(hypotheses[0].road_id, hypotheses[0].offset_m)
+        here = hypotheses[0]
+        # Who stands may still be on a road of an earlier map.
+        return self.map.free_mps(here.road_id, here.offset_m) if here.road_id in self.map else None
 
     def _stood_s(self, now_ms: int) -> float | None:
         since = self.track.standing_since_ms
@@ -293,7 +329,12 @@ class Predictor:
         for way in ways[:_MOST_WAYS]:
             if way.probability >= least:
                 points += arrivals(
-                    self.track.pace, way.profile, way.offset_m, stood_s, way.probability
+                    self.track.pace,
+                    self.track.errors,
+                    way.profile,
+                    way.offset_m,
+                    stood_s,
+                    way.probability,
                 )
 
         def moment(seconds: float) -> int:
@@ -532,6 +573,8 @@ def _is_same_way(way: _Way, obstruction_id: str, to_entry_m: float) -> bool:
 
 def _crossing(area: shapely.Geometry, heading: float, range_m: float) -> tuple[float, float] | None:
     """Return metres to the area and metres through it, straight ahead from the origin."""
+    if area.is_empty:
+        return None
     x, y = math.sin(math.radians(heading)), math.cos(math.radians(heading))
     origin = shapely.Point(0.0, 0.0)
     # Through to the far side, however far: only the entry has to be within range.

@@ -21,6 +21,8 @@ from dama.prediction.places import Course
 ACCELERATION = 1.2
 BRAKING = 1.4
 _SIDEWAYS = 2.0
+# Nobody drives more slowly than this, whatever is posted: times stay finite.
+_CRAWL_MPS = 0.5
 # The slowest that a bend is driven. A node of a line stands for a bend of half of both its
 # segments, up to so much of each; a smaller turn is none.
 _LEAST_BEND_MPS = 5.0
@@ -247,12 +249,14 @@ def _driven(
     Steps (n) are driven at their free speeds (rows, n), but no faster at their ends than `most_mps`
     (n + 1), as speeding up and braking in time allow.
     """
+    free_mps = np.maximum(free_mps, _CRAWL_MPS)
     ends = np.pad(free_mps, ((0, 0), (1, 1)), constant_values=math.inf)
     square = np.minimum(np.minimum(ends[:, :-1], ends[:, 1:]), most_mps) ** 2
     up, down = 2.0 * ACCELERATION * at_m, 2.0 * BRAKING * at_m
     after = np.minimum.accumulate(square - up, axis=1) + up
     before = np.minimum.accumulate((square + down)[:, ::-1], axis=1)[:, ::-1] - down
-    square = np.minimum(after, before)
+    # Over a long way, little is left of a small number behind its sum with a large one.
+    square = np.maximum(np.minimum(after, before), _CRAWL_MPS**2)
     first, last = square[:, :-1], square[:, 1:]
     # Each step is driven up to a top speed, which is kept, and down again in time.
     highest = 2.0 * ACCELERATION * BRAKING * steps_m + BRAKING * first + ACCELERATION * last

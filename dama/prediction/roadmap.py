@@ -142,8 +142,9 @@ class ObstructionMap:
             for first in range(0, len(road.line) - 1, _CHUNK):
                 last = min(first + _CHUNK, len(road.line) - 1)
                 lons, lats = zip(*road.line[first : last + 1], strict=True)
-                box = min(lons), min(lats), max(lons), max(lats)
-                chunks.append((*box, road.id, self._courses[road.id], first, last))
+                for west, east in _spans(lons):
+                    box = west, min(lats), east, max(lats)
+                    chunks.append((*box, road.id, self._courses[road.id], first, last))
         edges = np.array([chunk[:4] for chunk in chunks]).reshape(-1, 4).T
         return chunks, shapely.STRtree(shapely.box(*edges))
 
@@ -174,14 +175,31 @@ class ObstructionMap:
             self._alone[road_id] = self._profile((road_id,), ())
         return self._alone[road_id].times(offset_m, 1.0)[2]
 
-    def expected_s(self, roads: Sequence[str], from_m: float, to_m: float) -> float:
-        """Return the seconds from a place on the first of some roads to one on the last."""
-        whole_s = self._profile(roads, ()).times(from_m, 1.0)[0]
-        return whole_s - self._profile(roads[-1:], ()).times(to_m, 1.0)[0]
+    def expected_s(
+        self, roads: Sequence[str], from_m: float, to_m: float, factor: float = 1.0
+    ) -> float:
+        """Return the seconds from a place on the first of some roads to one on the last.
+
+        Driven at such a part of what is expected of them.
+        """
+        whole_s = self._profile(roads, ()).times(from_m, factor)[0]
+        return whole_s - self._profile(roads[-1:], ()).times(to_m, factor)[0]
 
     def near(self, place: Position, radius_m: float) -> list[Near]:
         """Return the roads within so many metres, the nearest first, at most `MAX_NEAR`."""
         best: dict[str, Foot] = {}
+        lon, lat = place
+        east = radius_m / METRES_PER_DEGREE / max(math.cos(math.radians(lat)), 1e-3)
+        self._compare(place, radius_m, best)
+        # What lies on the other side of the 180th meridian has longitudes of the other sign.
+        if abs(lon) + east > 180.0:
+            self._compare((lon - math.copysign(360.0, lon), lat), radius_m, best)
+        found = [Near(road_id, foot) for road_id, foot in best.items()]
+        found.sort(key=_nearness)
+        return found[:MAX_NEAR]
+
+    def _compare(self, place: Position, radius_m: float, best: dict[str, Foot]) -> None:
+        """Take in the roads near a place that are nearer than the best feet that are known."""
         lon, lat = place
         north = radius_m / METRES_PER_DEGREE
         east = north / max(math.cos(math.radians(lat)), 1e-3)
@@ -195,9 +213,6 @@ class ObstructionMap:
                 known = best.get(road_id)
                 if known is None or foot.lateral_m < known.lateral_m:
                     best[road_id] = foot
-        found = [Near(road_id, foot) for road_id, foot in best.items()]
-        found.sort(key=_nearness)
-        return found[:MAX_NEAR]
 
     def _cell(self, place: Position) -> list[_Chunk]:
         """Return what may be near to any place of the cell that a place is in."""
@@ -537,6 +552,17 @@ def _drawings(obstructions: Iterable[Obstruction]) -> dict[str, str]:
     return names
 
 
+def _spans(lons: Sequence[float]) -> list[tuple[float, float]]:
+    """Return from where to where longitudes reach: two spans across the 180th meridian."""
+    least, most = min(lons), max(lons)
+    if most - least <= 180.0:
+        return [(least, most)]
+    return [
+        (-180.0, max(lon for lon in lons if lon < 0.0)),
+        (min(lon for lon in lons if lon >= 0.0), 180.0),
+    ]
+
+
 def _nearness(near: Near) -> tuple[float, str]:
     return near.foot.lateral_m, near.road_id
 
@@ -557,8 +583,10 @@ def area_of(rings: Iterable[Sequence[Position]]) -> shapely.Geometry:
     """Return the area within an outer ring and outside of its holes.
 
     Rings that are drawn by hand may cross themselves or each other. GEOS cuts nothing with such an
-    area, so it becomes the areas that they enclose.
+    area, so it becomes the areas that they enclose; which may be none.
     """
     shell, *holes = rings
     area = shapely.Polygon(shell, holes)
-    return area if area.is_valid else shapely.make_valid(area)
+    if area.is_valid:
+        return area
+    return shapely.make_valid(area, method="structure", keep_collapsed=False)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dama.prediction.fix import Fix
+from dama.prediction.forecast import Errors, Forecast
 from dama.prediction.matching import Hypothesis
 from dama.prediction.paces import Stretch
 from dama.prediction.places import Position, distance_m, heading_deg
@@ -44,7 +45,8 @@ class Track:
     last sure direction; `matched` is where the hypotheses were last compared with the map; `driven`
     are the roads of this drive that are sure, in order, and `sure` is where the last of them was;
     `stretch` is what was driven of the present one, and `paces` are those of the others, by road;
-    `drift` is how fast the receiver's error wanders, as a part of what is usual.
+    `drift` is how fast the receiver's error wanders, as a part of what is usual; `forecast` is what
+    was expected of the present seconds, and `errors` is how far the last ones were from that.
     """
 
     last: Fix | None = None
@@ -60,6 +62,8 @@ class Track:
     stretch: Stretch = field(default_factory=Stretch)
     paces: Mapping[str, float] = field(default_factory=dict)
     drift: float = 1.0
+    forecast: Forecast | None = None
+    errors: Errors = field(default_factory=Errors)
 
     def trail_with(self, fix: Fix, *, standing: bool) -> tuple[Point, ...]:
         """Return the trail after a further fix.

@@ -48,12 +48,20 @@ def test_gpx_1_0_and_times_without_zone_are_read() -> None:
         point(lat="91"),
         point(lon="x"),
         '<trkpt lat="46"><time>2026-06-01T12:00:00Z</time></trkpt>',
-        point().replace("</trkpt>", "<speed>inf</speed></trkpt>"),
         point(time="9" * 10_000),
     ],
 )
 def test_points_without_place_or_time_are_passed_over(broken: str) -> None:
     assert len(read(f"{HEAD}<trkseg>{broken}{point()}</trkseg>{TAIL}")) == 1
+
+
+@pytest.mark.parametrize("speed", ["-1", "inf", "nan", "fast", "400", ""])
+@pytest.mark.parametrize("course", ["-1.0", "361"])
+def test_a_speed_or_course_that_cannot_be_costs_no_place(speed: str, course: str) -> None:
+    said = f"<speed>{speed}</speed><course>{course}</course><hdop>-1</hdop></trkpt>"
+    (fix,) = read(f"{HEAD}<trkseg>{point().replace('</trkpt>', said)}</trkseg>{TAIL}")
+    assert (fix.lon, fix.lat) == (7.5, 46.5)
+    assert (fix.speed_mps, fix.heading_deg, fix.accuracy_m) == (None, None, None)
 
 
 @pytest.mark.parametrize(

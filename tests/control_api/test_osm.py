@@ -14,7 +14,8 @@ from underpass_control.obstructions.osm import import_osm
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction.cover import REACH_M
 from dama.prediction.geojson import GeoJsonError, from_geojson, to_geojson
-from dama.prediction.places import Course
+from dama.prediction.network import MOST_NODES
+from dama.prediction.places import Course, Plane, Position
 from tests.control_api.drawn import Drawn, Restricted, draw
 from tests.drives import field
 from tests.drives.island import ISLAND_OSM, PLANE, as_osm, island
@@ -98,10 +99,14 @@ def test_a_oneway_is_entered_from_one_side_only(tmp_path: Path) -> None:
         (road(tunnel="building_passage"), "building_passage"),
         (road(tunnel="avalanche_protector"), "avalanche_protector"),
         (road(covered="yes"), "covered"),
+        (road(bridge="covered"), "covered"),
+        (road(tunnel="yes", access="no", motorcar="yes"), "tunnel"),
         (road(tunnel="no"), None),
         (road(tunnel="culvert"), None),
         (road(covered="no"), None),
         (road(tunnel="yes", motor_vehicle="no"), None),
+        (road(tunnel="yes", motorcar="no"), None),
+        (road(bridge="yes"), None),
         ({"highway": "footway", "tunnel": "yes"}, None),
         ({"highway": "service", "tunnel": "yes"}, None),
         ({"railway": "rail", "tunnel": "yes"}, None),
@@ -220,8 +225,24 @@ def test_roads_behind_restrictions_have_the_same_ids_in_each_import(tmp_path: Pa
     assert from_geojson(to_geojson(first)) == first
 
 
+@pytest.mark.parametrize("north_deg", [0.001, 0.029])
+@pytest.mark.parametrize("origin", [(0.0, 46.0), (139.7, 35.6), (174.8, -41.3), (-149.9, 61.2)])
+def test_roads_lead_into_a_portal_wherever_on_earth_it_lies(
+    tmp_path: Path, origin: Position, north_deg: float
+) -> None:
+    # The file is searched by rows of 0.03 degrees: the roads cross from one to the next.
+    plane = Plane((origin[0], math.floor(origin[1] / 0.03) * 0.03 + north_deg))
+    lines = ("0,-1400 0,-700", "0,-700 0,0", "0,200 0,900", "0,900 0,1400")
+    ways: list[Drawn] = [("0,0 0,200", road(tunnel="yes")), *((line, road()) for line in lines)]
+    (made,) = import_osm(draw(tmp_path / "x.osm", plane, *ways))
+    assert len(made.roads) == 2 * len(ways)
+
+
 def test_a_short_cover_is_none(tmp_path: Path) -> None:
     assert extract(tmp_path / "x.osm", ("0,0 15,0", road(tunnel="yes"))) == []
+    # Nor is it longer because it is driven in both directions.
+    bent = "0,0 4,1 8,0 12,1 15,0"
+    assert extract(tmp_path / "bent.osm", (bent, road(tunnel="yes"))) == []
 
 
 def test_limits_are_metres_per_second_whatever_their_unit(tmp_path: Path) -> None:
@@ -274,6 +295,12 @@ def test_a_broken_extract_is_an_error_that_names_it(
         assert import_osm(path) == []
     except ExtractError as error:
         assert name in str(error)
+
+
+def test_a_way_that_no_map_has_is_an_error_that_names_it(tmp_path: Path) -> None:
+    endless = " ".join(f"{n},0" for n in range(-MOST_NODES, 1))
+    with pytest.raises(ExtractError, match=r"x\.osm: osm:way/1: 20001 nodes"):
+        extract(tmp_path / "x.osm", (endless, road()), ("0,0 200,0", road(tunnel="yes")))
 
 
 def test_an_absent_extract_is_an_error(tmp_path: Path) -> None:

@@ -183,12 +183,13 @@ def read_extract(path: Path) -> Extract:
 
     Where none of its roads is in a tunnel, some are put into one.
     """
-    ways = list(_ways(path))
+    drawn = list(_ways(path))
+    ways = [way for way in drawn if osm.is_road(way.tags)]
     turns, lights = list(turn_restrictions(path)), set(traffic_lights(path))
     network = Network(ways, turns, lights)
     obstructions = tuple(obstructions_of(network))
     if not obstructions:
-        ways = _tunnelled(ways)
+        ways = [way for way in _tunnelled(drawn) if osm.is_road(way.tags)]
         network = Network(ways, turns, lights)
         obstructions = tuple(obstructions_of(network))
     places = {node: place for way in ways for node, place in zip(way.nodes, way.line, strict=True)}
@@ -217,12 +218,16 @@ def _tunnelled(ways: list[osm.Way]) -> list[osm.Way]:
 
 
 def _ways(path: Path) -> Iterator[osm.Way]:
+    """Yield the ways for vehicles, also those that the key for cars forbids to cars.
+
+    They are no roads, but count where ways are chosen: so those are the same as ever.
+    """
     ways = osmium.FileProcessor(str(path)).with_locations()
     for way in ways.with_filter(osmium.filter.KeyFilter("highway")):
         if isinstance(way, osmium.osm.Way):
             tags = {tag.k: tag.v for tag in way.tags}
             placed = [(node.ref, node) for node in way.nodes if node.location.valid()]
-            if osm.is_road(tags):
+            if osm.is_road({key: tags[key] for key in tags if key != "motorcar"}):
                 yield osm.Way(
                     way.id,
                     tuple(ref for ref, _ in placed),

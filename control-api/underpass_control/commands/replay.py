@@ -65,7 +65,11 @@ def replay(
             until_told(play(timeline, target, played, again=again, tell=show))
     except TargetError as error:
         fail(str(error))
-    tell(played.summary(), f"{played.sent} of {played.fixes} fixes sent", as_json=as_json)
+    left_out = timeline.left_out
+    said = f"{played.sent} of {played.fixes} fixes sent"
+    if left_out:
+        said += f"; {left_out} of the recording fall back in time and are left out"
+    tell(played.summary() | {"left_out": left_out}, said, as_json=as_json)
     if played.trouble:
         fail(played.trouble)
 

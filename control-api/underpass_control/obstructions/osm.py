@@ -8,7 +8,7 @@ from pathlib import Path
 
 import osmium
 
-from dama.prediction import Obstruction
+from dama.prediction import Obstruction, ObstructionError
 from dama.prediction.cover import obstructions_of
 from dama.prediction.network import Network, Way, is_covered, is_road
 from underpass_control.obstructions.extract import (
@@ -46,10 +46,13 @@ def import_osm(path: Path, *, progress: Progress = quiet) -> list[Obstruction]:
         turns = [one for one in turn_restrictions(path) if not kept.isdisjoint(one.from_ways)]
     except (RuntimeError, OSError) as error:
         raise ExtractError(f"{path}: {error}") from error
-    return obstructions_of(
-        Network(near, turns, lights),
-        progress=lambda done, total: progress("obstructions", done, total),
-    )
+    try:
+        return obstructions_of(
+            Network(near, turns, lights),
+            progress=lambda done, total: progress("obstructions", done, total),
+        )
+    except ObstructionError as error:
+        raise ExtractError(f"{path}: {error}") from error
 
 
 def _ways(path: Path, step: str, progress: Progress, keep: Callable[[Way], bool]) -> list[Way]:
@@ -83,8 +86,11 @@ def _cells(way: Way) -> Iterable[tuple[int, int]]:
 
 
 def _cells_around(way: Way) -> Iterator[tuple[int, int]]:
-    for column, row in _cells(way):
-        yield from ((column + x, row + y) for x in (-1, 0, 1) for y in (-1, 0, 1))
+    for lon, lat in way.line:
+        for y in (-1, 0, 1):
+            # Far from the prime meridian, rows count their columns very differently.
+            column, row = _cell(lon, lat + y * _CELL_DEG)
+            yield from ((column + x, row) for x in (-1, 0, 1))
 
 
 def _cell(lon: float, lat: float) -> tuple[int, int]:

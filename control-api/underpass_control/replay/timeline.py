@@ -12,6 +12,12 @@ from dama.prediction.fix import MAX_SPEED_MPS
 _TELL_EVERY_MS = 1_000
 # Fixes further apart than this were lost in between.
 _LOST_AFTER_MS = 2_500
+# Fixes that are much further apart, longer than any tunnel takes, are of two drives, or the clock
+# of the receiver was wrong. What follows is told after such a pause.
+_APART_MS = 30 * 60_000
+_PAUSE_MS = 60_000
+# So many fixes in a row that fall back in time are another drive; fewer are mistakes.
+_ANOTHER = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +29,9 @@ class Moment:
 
 
 class Timeline:
-    """The fixes of a drive in order of time; a fix that is not newer than the last is left out.
+    """The fixes of a recording, one drive after the other; a fix that falls back is left out.
+
+    `left_out` are how many.
 
     Raises:
         ValueError: There are none, or `speed` is not positive.
@@ -34,12 +42,38 @@ class Timeline:
         if not speed > 0.0:
             raise ValueError("the speed is not positive")
         self._speed = speed
-        self._fixes: list[Fix] = []
+        # With each fix, how long after the first one it is told.
+        self._fixes: list[tuple[int, Fix]] = []
+        self.left_out = 0
+        behind: list[Fix] = []
         for fix in fixes:
-            if not self._fixes or fix.time_ms > self._fixes[-1].time_ms:
-                self._fixes.append(fix)
+            if not self._fixes or fix.time_ms > self._fixes[-1][1].time_ms:
+                self.left_out += len(behind)
+                behind.clear()
+                self._add(fix)
+            elif fix.time_ms == self._fixes[-1][1].time_ms or (
+                behind and fix.time_ms <= behind[-1].time_ms
+            ):
+                self.left_out += 1
+            else:
+                behind.append(fix)
+                if len(behind) == _ANOTHER:
+                    for earlier in behind:
+                        self._add(earlier)
+                    behind.clear()
+        self.left_out += len(behind)
         if not self._fixes:
             raise ValueError("there is no fix with a time in it")
+
+    def _add(self, fix: Fix) -> None:
+        if not self._fixes:
+            self._fixes.append((0, fix))
+            return
+        after_ms, last = self._fixes[-1]
+        further_ms = fix.time_ms - last.time_ms
+        if not 0 < further_ms <= _APART_MS:
+            further_ms = _PAUSE_MS
+        self._fixes.append((after_ms + further_ms, fix))
 
     def __len__(self) -> int:
         return len(self._fixes)
@@ -47,7 +81,7 @@ class Timeline:
     @property
     def duration_ms(self) -> int:
         """How long it takes."""
-        return self._after_ms(self._fixes[-1])
+        return self._scaled(self._fixes[-1][0])
 
     def moments(self, start_ms: int) -> Iterator[Moment]:
         """Yield what is told, in order; the first fix has the time `start_ms`.
@@ -55,8 +89,8 @@ class Timeline:
         Driven faster, the vehicle is faster: speeds grow with times shrinking.
         """
         last: Fix | None = None
-        for fix in self._fixes:
-            time_ms = start_ms + self._after_ms(fix)
+        for after_ms, fix in self._fixes:
+            time_ms = start_ms + self._scaled(after_ms)
             if last is not None:
                 if time_ms == last.time_ms:
                     continue
@@ -66,8 +100,8 @@ class Timeline:
             last = replace(fix, time_ms=time_ms, speed_mps=self._faster(fix.speed_mps))
             yield Moment(time_ms, last)
 
-    def _after_ms(self, fix: Fix) -> int:
-        return round((fix.time_ms - self._fixes[0].time_ms) / self._speed)
+    def _scaled(self, after_ms: int) -> int:
+        return round(after_ms / self._speed)
 
     def _faster(self, speed_mps: float | None) -> float | None:
         if speed_mps is None or speed_mps * self._speed > MAX_SPEED_MPS:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from xml.parsers import expat
 
 from dama.prediction import Fix, FixError
+from dama.prediction.fix import MAX_SPEED_MPS
 
 # What one point may hold of text: a bound on what a hostile file makes us keep.
 _MAX_TEXT = 64
@@ -56,14 +57,15 @@ class _Points:
             self._point = None
 
     def _close(self, point: dict[str, str]) -> None:
+        hdop = _number(point.get("hdop", ""), math.inf)
         try:
-            hdop = _number(point.get("hdop", ""))
             fix = Fix(
                 time_ms=_time_ms(point.get("time", "")),
                 lon=float(point["lon"]),
                 lat=float(point["lat"]),
-                speed_mps=_number(point.get("speed", "")),
-                heading_deg=_number(point.get("course", "")),
+                # What a receiver does not know, many a writer gives as -1.
+                speed_mps=_number(point.get("speed", ""), MAX_SPEED_MPS),
+                heading_deg=_number(point.get("course", ""), 360.0),
                 accuracy_m=None if hdop is None else 3.0 * hdop,
             )
         except (ValueError, OverflowError, FixError):
@@ -75,7 +77,8 @@ class _Points:
 def read_gpx(chunks: Iterable[bytes]) -> Iterator[Fix]:
     """Yield the track points of a file that have a time, in the file's order.
 
-    Points without a sound place and time are passed over. The file may come in pieces of any
+    Points without a sound place and time are passed over; a speed, course or dilution that cannot
+    be costs a point that alone. The file may come in pieces of any
     size. Raises `GpxError` where it is not well formed, or declares a document type: GPX needs
     none, and its entities are how small files grow without bound.
     """
@@ -104,13 +107,13 @@ def _local(tag: str) -> str:
     return tag.rpartition(" ")[2]
 
 
-def _number(text: str) -> float | None:
-    if not text:
+def _number(text: str, most: float) -> float | None:
+    """Return a number of 0 to `most`; None where it is none: that costs a point no more."""
+    try:
+        number = float(text)
+    except ValueError:
         return None
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text)
-    return number
+    return number if 0.0 <= number <= most and math.isfinite(number) else None
 
 
 def _time_ms(text: str) -> int:

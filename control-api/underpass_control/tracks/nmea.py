@@ -163,7 +163,7 @@ class NmeaReader:
             valid=read.field(1) == "A" and _is_measured(read.field(11)),
             accuracy_m=_ESTIMATED_M if read.field(11) == "E" else None,
             speed_mps=_scaled(read.field(6), _KNOTS),
-            heading_deg=_scaled(read.field(7), 1.0),
+            heading_deg=_course(read.field(7)),
         )
 
     def _gga(self, read: Sentence) -> None:
@@ -172,8 +172,10 @@ class NmeaReader:
         dilution = _scaled(read.field(7), _RANGE_ERROR_M)
         self._learn(
             place=_place(*(read.field(n) for n in range(1, 5))),
-            # 7 is typed in and 8 simulated: neither is a fix. 6 is dead reckoning.
-            valid=quality in ("1", "2", "3", "4", "5", "6"),
+            # 7 is typed in and 8 simulated: neither is a fix. 6 is dead reckoning; the others see
+            # satellites.
+            valid=quality == "6"
+            or (quality in ("1", "2", "3", "4", "5") and _sees_satellites(read)),
             accuracy_m=_ESTIMATED_M if quality == "6" else dilution,
         )
 
@@ -184,6 +186,7 @@ class NmeaReader:
         modes = set(read.field(5))
         measured = not modes.isdisjoint("ADPRF")
         estimated = not measured and "E" in modes
+        measured = measured and _sees_satellites(read)
         dilution = _scaled(read.field(7), _RANGE_ERROR_M)
         self._learn(
             place=_place(*(read.field(n) for n in range(1, 5))),
@@ -207,8 +210,9 @@ class NmeaReader:
 
     def _vtg(self, read: Sentence) -> None:
         # It has no time of its own: it belongs to the epoch that is open.
-        speed = _scaled(read.field(6), _KMH)
-        self._learn(speed_mps=speed, heading_deg=_scaled(read.field(0), 1.0))
+        kmh, knots = _scaled(read.field(6), _KMH), _scaled(read.field(4), _KNOTS)
+        speed = knots if kmh is None else kmh
+        self._learn(speed_mps=speed, heading_deg=_course(read.field(0)))
 
     def _zda(self, read: Sentence) -> None:
         self._at(read.field(0))
@@ -346,9 +350,20 @@ def _degrees(text: str) -> float:
     return int(found[1]) + float(found[2]) / 60.0
 
 
+def _sees_satellites(read: Sentence) -> bool:
+    """Tell whether the place of GGA or GNS is one of satellites, not the last one told again."""
+    return read.field(6) not in ("0", "00")
+
+
 def _is_measured(mode: str) -> bool:
     """Tell whether a mode means a place: none, typed in and simulated do not."""
     return mode not in ("N", "M", "S")
+
+
+def _course(text: str) -> float | None:
+    """Return a course over ground; what is none costs a fix nothing else."""
+    degrees = _scaled(text, 1.0)
+    return degrees if degrees is not None and 0.0 <= degrees <= 360.0 else None
 
 
 def _scaled(text: str, factor: float) -> float | None:

@@ -18,7 +18,7 @@ START_MS = 1_900_000_000_000
 
 
 def fixes(*seconds: float, speed_mps: float | None = 20.0) -> list[Fix]:
-    return [Fix(round(1000 * s), 7.0 + s / 1e4, 46.0, speed_mps, 90.0, 5.0) for s in seconds]
+    return [Fix(round(1000 * s), 7.0 + s % 1e3 / 1e4, 46.0, speed_mps, 90.0, 5.0) for s in seconds]
 
 
 def test_the_first_fix_is_now_and_the_others_keep_their_distance() -> None:
@@ -49,9 +49,31 @@ def test_a_loss_of_fix_is_told_each_second() -> None:
 
 def test_fixes_that_fall_back_in_time_are_left_out() -> None:
     timeline = Timeline(fixes(0, 2, 1, 2, 3))
-    assert (len(timeline), timeline.duration_ms) == (3, 3000)
+    assert (len(timeline), timeline.duration_ms, timeline.left_out) == (3, 3000, 2)
     with pytest.raises(ValueError, match="no fix"):
         Timeline([])
+
+
+@pytest.mark.parametrize("wrong_s", [0.0, 3e9])
+def test_a_recording_that_begins_with_a_wrong_date_is_driven_whole(wrong_s: float) -> None:
+    right = 1_780_000_000
+    timeline = Timeline([Fix(round(1000 * wrong_s), 7.0, 46.0), *fixes(*range(right, right + 300))])
+    assert (len(timeline), timeline.left_out) == (301, 0)
+    # Nobody waits for decades.
+    assert timeline.duration_ms < 400_000
+    moments = list(timeline.moments(START_MS))
+    assert [one.time_ms for one in moments] == sorted({one.time_ms for one in moments})
+    assert sum(one.fix is not None for one in moments) == 301
+
+
+def test_two_drives_of_one_recording_are_driven_one_after_the_other() -> None:
+    first = fixes(*range(100))
+    for second in (fixes(*range(90_000, 90_100)), first):
+        timeline = Timeline([*first, *second])
+        assert (len(timeline), timeline.left_out) == (200, 0)
+        assert timeline.duration_ms < 300_000
+        told = [one.fix for one in timeline.moments(START_MS) if one.fix is not None]
+        assert [one.lon for one in told] == [one.lon for one in (*first, *second)]
 
 
 @given(
@@ -99,6 +121,12 @@ def test_nmea_and_gpx_are_told_apart_and_other_files_refused(tmp_path: Path) -> 
     assert len(read_recording(gpx)) == 4
     (tmp_path / "broken").write_text("<gpx><trk>")
     (tmp_path / "other").write_bytes(bytes(range(256)) * 1000)
-    for name, why in (("broken", "well formed"), ("other", "neither"), ("absent", "No such file")):
+    (tmp_path / "bare").write_text("$GPRMC,120000,A,4619.0,N,00655.5,E,1,1,010626,,,A\n" * 3)
+    for name, why in (
+        ("broken", "well formed"),
+        ("other", "neither"),
+        ("absent", "No such file"),
+        ("bare", "0 sound sentences, 3 other lines"),
+    ):
         with pytest.raises(RecordingError, match=why):
             read_recording(tmp_path / name)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dama.prediction.arrival import Quantiles, arrivals, median_and_range
+from dama.prediction.forecast import Errors
 from dama.prediction.places import Course
 from dama.prediction.profile import ACCELERATION, BRAKING, Profile, Shape
 from dama.prediction.speed import Pace
@@ -25,7 +26,7 @@ def profile(*roads: tuple[list[tuple[float, float]], float | None]) -> Profile:
 
 
 def told(pace: Pace, way: Profile, offset_m: float, stood_s: float | None = None) -> Quantiles:
-    points = arrivals(pace, way, offset_m, stood_s)
+    points = arrivals(pace, Errors(), way, offset_m, stood_s)
     return median_and_range((entry_s, weight, known) for weight, entry_s, _, known in points)
 
 
@@ -36,6 +37,15 @@ def test_time_is_length_by_speed_at_each_factor() -> None:
         assert entry_s == pytest.approx(750.0 / (20.0 * factor), rel=0.01)
         assert inside_s == pytest.approx(500.0 / (20.0 * factor), rel=0.01)
         assert here_mps == pytest.approx(20.0 * factor, rel=0.01)
+
+
+@pytest.mark.parametrize("slow_mps", [1e-9, 1e-3, 0.3])
+def test_a_limit_at_which_nobody_drives_gives_times_all_the_same(slow_mps: float) -> None:
+    way = profile(([(-90_000, 0), (-9, 0), (-9, 0), (0, 0)], slow_mps), ([(0, 0), (9, 0)], 20.0))
+    entry_s, inside_s, here_mps = way.times(0.0, 1.0)
+    assert entry_s == pytest.approx(180_000.0, rel=0.01)
+    assert 0.0 < inside_s < 30.0
+    assert here_mps > 0.0
 
 
 def test_a_slower_road_is_braked_for_in_time() -> None:
@@ -83,7 +93,9 @@ def test_a_vehicle_that_has_just_started_needs_longer() -> None:
     way = Profile.of_lengths(1000.0, 100.0)
     started = Pace(now_mps=2.0, cruise_mps=20.0, usual_mps=20.0, moved_s=100.0)
     lost_s = (20.0 - 2.0) ** 2 / (2.0 * ACCELERATION * 20.0)
-    (first, *_), (moving, *_) = (arrivals(pace, way, 0.0, None) for pace in (started, CRUISING))
+    (first, *_), (moving, *_) = (
+        arrivals(pace, Errors(), way, 0.0, None) for pace in (started, CRUISING)
+    )
     assert first[1] > moving[1]
     # So near, the speed that it drives freely is not reached.
     near_s = told(CRUISING, way, 990.0).p50_s
@@ -95,7 +107,7 @@ def test_what_is_further_away_is_told_less_exactly() -> None:
     far, near = told(CRUISING, way, 0.0), told(CRUISING, way, 1800.0)
     assert near.p10_s < near.p50_s < near.p90_s
     assert far.p90_s - far.p10_s > 3.0 * (near.p90_s - near.p10_s)
-    inside = arrivals(CRUISING, way, 2100.0, None)
+    inside = arrivals(CRUISING, Errors(), way, 2100.0, None)
     assert {entry_s for _, entry_s, _, _ in inside} == {0.0}
     assert len({exit_s for _, _, exit_s, _ in inside}) > 1
 
@@ -103,7 +115,7 @@ def test_what_is_further_away_is_told_less_exactly() -> None:
 def test_weights_are_those_of_one_passage() -> None:
     way = Profile.of_lengths(500.0, 100.0)
     for pace, stood_s in ((CRUISING, None), (CRUISING, 20.0), (Pace(2.0, 20.0), None)):
-        total = math.fsum(point[0] for point in arrivals(pace, way, 0.0, stood_s, 0.7))
+        total = math.fsum(point[0] for point in arrivals(pace, Errors(), way, 0.0, stood_s, 0.7))
         assert total == pytest.approx(0.7)
 
 
@@ -140,7 +152,10 @@ def test_a_light_inside_makes_the_exit_late_and_not_the_entry() -> None:
     assert tuple(entries[0]) == pytest.approx(tuple(entries[1]), abs=1.5)
     exits = [
         median_and_range(
-            [(s, weight, known) for weight, _, s, known in arrivals(CRUISING, way, 0.0, None)]
+            [
+                (s, weight, known)
+                for weight, _, s, known in arrivals(CRUISING, Errors(), way, 0.0, None)
+            ]
         )
         for way in (dark, lit_inside)
     ]
@@ -163,6 +178,9 @@ def test_a_queue_goes_on_the_longer_the_longer_it_has_lasted() -> None:
     assert medians == sorted(medians)
     assert medians[0] < 20.0
     assert medians[2] == pytest.approx(50.0, abs=3.0)
+    # Nobody knows how fast a queue goes on to move, nor at 2 m/s to 8 m where in it the vehicle is.
+    assert waits[2].p10_s < 30.0
+    assert waits[2].p90_s > 75.0
     # One that may as well end at once has ended, or not.
     assert waits[1].p10_s < 15.0 < 45.0 < waits[1].p90_s
 

@@ -9,6 +9,7 @@ import pytest
 from dama.prediction import Fix, ObstructionError, ObstructionMap, Predictor
 from dama.prediction.cover import obstructions_of
 from dama.prediction.network import MOST_NODES, Network, Way
+from dama.prediction.obstruction import MAX_POSITIONS
 from dama.prediction.places import Position
 
 _PRIMARY = {"highway": "primary"}
@@ -73,9 +74,34 @@ def test_as_many_nodes_as_are_allowed_are_read() -> None:
     assert len(Network([long]).edges) == 2
 
 
+def test_roads_that_are_drawn_too_finely_for_one_tunnel_are_left_out() -> None:
+    winding = [
+        Way(
+            10 + number,
+            (*range(1_000 * (number + 1), 1_000 * (number + 1) + 799), 2),
+            tuple((_PORTAL[0], _PORTAL[1] + 1e-6 * (800 - n) * number) for n in range(800)),
+            _PRIMARY,
+        )
+        for number in range(1, 31)
+    ]
+    (made,) = obstructions_of(Network([*_roads(), *winding]))
+    assert sum(len(road.line) for road in made.roads) <= MAX_POSITIONS
+    assert len(made.roads) > 20
+    assert _told([*_roads(), *winding]) != {}
+
+
 @pytest.mark.parametrize(
     "portal",
-    [(179.9995, 10.0), (-179.99, -45.0), (25.0, 85.0), (25.0, -85.0)],
+    [
+        (179.9995, 10.0),
+        (-179.99, -45.0),
+        (25.0, 85.0),
+        (25.0, -85.0),
+        # The road to the portal crosses the 180th meridian, or ends at it.
+        (-179.999, 60.0),
+        (180.0, 0.0),
+        (-180.0, 0.0),
+    ],
 )
 def test_a_tunnel_is_told_wherever_on_earth(portal: Position) -> None:
     assert _told(_roads(portal), portal)["osm:way/2"] > 0.9

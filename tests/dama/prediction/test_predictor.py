@@ -171,11 +171,27 @@ def test_out_of_the_tunnel_nothing_is_predicted() -> None:
         assert now(predictor) == ()
 
 
+def test_an_area_that_encloses_nothing_is_no_error() -> None:
+    place, hole = line((100, 0)), line((50, -50), (150, 0), (50, 50), (50, -50))
+    areas = ObstructionMap([Obstruction("none", kind="area", area=(place * 4, hole))])
+    assert now(after(eastwards(-100.0, 15.0), areas)) == ()
+    route = line((-1000, 0), (1000, 0))
+    assert Route(route, areas).passages == ()
+
+
 def test_a_leap_forgets_what_was_known() -> None:
     predictor = after(eastwards(-500.0, 20.0))
     predictor.feed(fix(31, 80_000.0, 0.0, 20.0))
     assert now(predictor) == ()
     assert len(predictor.track.trail) == 1
+
+
+def test_a_vehicle_that_stands_where_the_map_has_lost_its_road_is_no_error() -> None:
+    driven = eastwards(-500.0, 20.0)
+    before, last = after(driven), driven[-1]
+    elsewhere = Predictor(ObstructionMap([]), before.track)
+    assert elsewhere.feed(Fix(last.time_ms + 1_000, last.lon, last.lat, 0.0))
+    assert elsewhere.blockages(last.time_ms + 1_000) == ()
 
 
 def test_without_speed_and_heading_the_way_tells_them() -> None:

@@ -131,7 +131,7 @@ impl Reader {
             valid: Some(read.field(1) == "A" && is_measured(mode)),
             accuracy_m: (mode == "E").then_some(ESTIMATED_M),
             speed_mps: scaled(read.field(6), KNOTS)?,
-            heading_deg: scaled(read.field(7), 1.0)?,
+            heading_deg: course(read.field(7))?,
             ..Epoch::default()
         });
         Ok(())
@@ -144,8 +144,11 @@ impl Reader {
         self.learn(Epoch {
             place: place(read, 1)?,
             // 7 is typed in and 8 simulated: neither is a fix. 6 is dead
-            // reckoning.
-            valid: Some(matches!(quality, "1" | "2" | "3" | "4" | "5" | "6")),
+            // reckoning; the others see satellites.
+            valid: Some(match quality {
+                "1" | "2" | "3" | "4" | "5" => sees_satellites(read),
+                _ => quality == "6",
+            }),
             accuracy_m: if quality == "6" {
                 Some(ESTIMATED_M)
             } else {
@@ -164,6 +167,7 @@ impl Reader {
         let modes = read.field(5);
         let measured = modes.contains(['A', 'D', 'P', 'R', 'F']);
         let estimated = !measured && modes.contains('E');
+        let measured = measured && sees_satellites(read);
         let dilution = scaled(read.field(7), RANGE_ERROR_M)?;
         self.learn(Epoch {
             place: place(read, 1)?,
@@ -205,9 +209,11 @@ impl Reader {
 
     /// It has no time of its own: it belongs to the epoch that is open.
     fn vtg(&mut self, read: &Sentence<'_>) -> Result<(), SentenceError> {
+        let kmh = scaled(read.field(6), KMH)?;
+        let knots = scaled(read.field(4), KNOTS)?;
         self.learn(Epoch {
-            speed_mps: scaled(read.field(6), KMH)?,
-            heading_deg: scaled(read.field(0), 1.0)?,
+            speed_mps: kmh.or(knots),
+            heading_deg: course(read.field(0))?,
             ..Epoch::default()
         });
         Ok(())
@@ -294,6 +300,18 @@ impl Reader {
             _ => self.counts.rejected += 1,
         }
     }
+}
+
+/// Whether the place of GGA or GNS is one of satellites, and not the last one,
+/// told again.
+fn sees_satellites(read: &Sentence<'_>) -> bool {
+    !matches!(read.field(6), "0" | "00")
+}
+
+/// A course over ground, degrees. What is none costs a fix nothing else.
+fn course(text: &str) -> Result<Option<f64>, SentenceError> {
+    let degrees = scaled(text, 1.0)?;
+    Ok(degrees.filter(|degrees| (0.0..=360.0).contains(degrees)))
 }
 
 /// A mode means a place, but for none, typed in and simulated.
