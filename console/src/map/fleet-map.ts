@@ -70,6 +70,7 @@ export class FleetMap {
     private readonly onPlace: (place: Place | undefined) => void,
     onGround: (isThere: boolean) => void,
   ) {
+    this.layer = new VehiclesLayer(this.motion, looks());
     this.map = new MapLibreMap({
       container,
       style: styleOf(palette()),
@@ -82,7 +83,6 @@ export class FleetMap {
     });
     this.map.addControl(new NavigationControl({ visualizePitch: false }));
     this.map.addControl(new ScaleControl());
-    this.layer = new VehiclesLayer(this.motion, looks());
     this.countdowns = new Countdowns(this.map);
     this.ground = new Ground(this.map, live.client, SOURCES[0], onGround);
     this.map.on("load", () => this.loaded());
@@ -104,6 +104,7 @@ export class FleetMap {
     this.ground.close();
     clearInterval(this.timer);
     this.offTheme();
+    this.layer.close();
     this.map.remove();
   }
 
@@ -165,7 +166,10 @@ export class FleetMap {
       const soon = health === "up" && next !== undefined && next.inMs < SOON_MS;
       this.motion.look(vehicle.node, LOOKS.indexOf(soon ? "ahead" : health), vehicle.node === this.selected);
     }
-    if (this.motion.count > placed) this.motion.keep((node) => vehicles.has(node));
+    if (this.motion.count > placed) {
+      this.motion.keep((node) => vehicles.has(node));
+      this.layer.drawWithin();
+    }
     this.layer.setInSight(inSight);
     if (this.motion.changed) this.layer.drawWithin();
     this.fit();
