@@ -15,12 +15,12 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.console import axe
 from tests.console.fleet import Fleet
 from tests.console.pages import PATIENCE_MS, go, live, sign_in
-from tests.console.service import ControlService
+from tests.console.service import ControlService, now_ms
 
 _PAGES = (
     *("map/11", "beams", "beams/east", "beams/east?link=return", "beams/nowhere"),
     *("terminals", "terminals/11", "events", "alerts"),
-    *("access/users", "access/tokens", "access/changes"),
+    *("access/users", "access/tokens", "access/changes", "account"),
 )
 pytestmark = pytest.mark.console
 
@@ -64,6 +64,38 @@ def test_the_map_shows_the_vehicle_with_the_blockage_ahead_of_it_counting_down(
     until(lambda: near(canvas, (179, 38, 30)) > 200, console)
     before = pixels(canvas)
     until(lambda: bool((pixels(canvas) != before).any()), console)
+
+
+def test_a_vehicle_that_moves_has_the_map_below_it_not_drawn_again(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    page.add_init_script(_COUNT_CLEARS)
+    sign_in(page, service)
+    expect(page.locator(".maplibregl-canvas")).to_be_visible(timeout=PATIENCE_MS)
+    # It is fast on the screen where the map is large.
+    go(page, "map/11")
+    for _ in range(4):
+        page.get_by_role("button", name="Zoom in").click()
+        page.wait_for_timeout(700)
+    page.evaluate("clears.splice(0)")
+
+    def vehicles_alone() -> bool:
+        clears = page.evaluate("clears")
+        of_map = clears.count("maplibregl-canvas")
+        return bool(len(clears) - of_map > max(20, 3 * of_map))
+
+    until(vehicles_alone, page)
+
+
+_COUNT_CLEARS = """(() => {
+  const seen = globalThis.clears = [];
+  const { clear } = WebGL2RenderingContext.prototype;
+  WebGL2RenderingContext.prototype.clear = function (mask) {
+    if (mask & this.COLOR_BUFFER_BIT) seen.push(this.canvas.className);
+    clear.call(this, mask);
+  };
+})()"""
 
 
 def test_a_vehicle_is_chosen_from_the_list_and_its_history_is_drawn(console: Page) -> None:
@@ -221,6 +253,26 @@ def test_events_are_filtered_and_lead_to_the_map(console: Page, service: Control
     console.get_by_label("With").fill("ambulance")
     row.first.get_by_role("link", name="map").click()
     expect(console.get_by_label("Selected vehicle")).to_contain_text("Ambulance 13")
+
+
+def test_events_have_the_blockages_of_before_the_console_was_opened(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    terminal = {"beam": "east", "name": "Van 16", "gateway": 1}
+    service.call("PUT", "/v1/terminals/16", terminal)
+    now = now_ms()
+    said = {"kind": "blockage", "path": "ka", "source": "probing", "direction": "return"}
+    said |= {"entry_ms": now - 60_000, "exit_ms": now - 48_000, "uptime_ms": 1, "incarnation": 1}
+    post = {"version": 1, "node": 1, "sent_ms": now, "reports": []}
+    post["reports"] = [{"node": 16, "age_ms": 0, "report": said}]
+    service.call("POST", "/v1/reports", post, service.gateway)
+    sign_in(page, service)
+    go(page, "events")
+    page.get_by_label("With").fill("van 16")
+    rows = page.get_by_role("region", name="List of events").get_by_role("row")
+    expect(rows.nth(1)).to_contain_text("free again after 12.0 s", timeout=PATIENCE_MS)
+    expect(rows.nth(2)).to_contain_text("blocked (return link, by probing)")
 
 
 def test_everything_is_reached_by_the_keyboard(console: Page) -> None:
