@@ -3,8 +3,8 @@ import type { Obstruction, Road } from "../src/api/types";
 import { mercator, Motion, STRIDE } from "../src/map/motion";
 import { Pace } from "../src/map/pace";
 import { distance, roadAhead } from "../src/map/road-ahead";
-import { trackParts } from "../src/map/track";
-import { at, position } from "./made";
+import { Track, trackParts } from "../src/map/track";
+import { at, position, START_MS } from "./made";
 
 /** A place so many metres east of one in Bern, by its parallel. */
 function east(metres: number) {
@@ -152,6 +152,19 @@ describe("the road ahead", () => {
     const endless = { ...tunnel, properties: { ...tunnel.properties, roads: ring } };
     expect(roadAhead(endless, [7.002, 46])?.open).toEqual([]);
   });
+});
+
+test("a track grows by what is read of it anew, and by what came late, and has two hours of fixes", () => {
+  const track = new Track();
+  const fixes = (from: number, to: number) => Array.from({ length: to - from }, (_, s) => position(11, from + s));
+  expect(track.missingFrom(START_MS)).toBe(START_MS);
+  track.add(fixes(0, 7200));
+  expect(track.missingFrom(START_MS)).toBe(START_MS + 7_079_000);
+  track.add([...fixes(7205, 7210), ...fixes(7190, 7203)]);
+  const known = track.from(START_MS + 100_000).map(({ time }) => (Date.parse(time) - START_MS) / 1000);
+  expect(known).toHaveLength(7103 + 5);
+  expect([known[0], known.at(-6), known.at(-1)]).toEqual([100, 7202, 7209]);
+  expect(known).toEqual([...known].sort((a, b) => a - b));
 });
 
 test("a track is red where the vehicle was blocked, across the gap between its fixes", () => {

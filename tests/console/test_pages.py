@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
+from underpass_control.instants import moment_of, rfc3339
 
 from tests.console import axe
 from tests.console.fleet import Fleet
@@ -105,6 +106,35 @@ def test_a_vehicle_is_chosen_from_the_list_and_its_history_is_drawn(console: Pag
     card = console.get_by_label("Selected vehicle")
     expect(card).to_contain_text("km/h", timeout=PATIENCE_MS)
     until(lambda: near(canvas, (47, 115, 192)) + near(canvas, (59, 123, 196)) > 40, console)
+
+
+def test_a_history_of_many_fixes_is_read_whole_once_and_then_what_is_new(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    service.call("PUT", "/v1/terminals/17", {"beam": "east", "name": "Van 17", "gateway": 1})
+    count, now = 2_400, now_ms()
+    for first in range(0, count, 400):
+        fixes = [
+            {
+                "terminal": 17,
+                "time": rfc3339(moment_of(now - 1_000 * (count - one))),
+                "longitude": 7.4 + one / 50_000,
+                "latitude": 46.9,
+            }
+            for one in range(first, first + 400)
+        ]
+        service.call("POST", "/v1/positions", {"positions": fixes}, service.gateway)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    sign_in(page, service)
+    go(page, "map/17")
+
+    def read() -> list[bool]:
+        return ["cursor=" in url for url in asked if "/terminals/17/positions" in url]
+
+    until(lambda: len(read()) >= 5, page)
+    assert read()[:5] == [False, True, True, False, False]
 
 
 def test_a_beam_shows_who_lends_and_why_a_terminal_has_its_rate(console: Page) -> None:
