@@ -7,7 +7,14 @@ import type { Route } from "../shell/route";
 
 export default function AccountPage(_: { route: Route }) {
   const session = useContext(SessionContext);
-  if (session?.kind !== "user") return <p class="note">Only users have an account; a token has none.</p>;
+  if (session?.kind !== "user") {
+    return (
+      <div class="page">
+        <h1>Account</h1>
+        {session && <p>You are here by a token, which has no password: only users have an account.</p>}
+      </div>
+    );
+  }
   return (
     <div class="page">
       <h1>Account</h1>
