@@ -293,7 +293,13 @@ def test_events_have_the_blockages_of_before_the_console_was_opened(
     service.call("PUT", "/v1/terminals/16", terminal)
     now = now_ms()
     said = {"kind": "blockage", "path": "ka", "source": "probing", "direction": "return"}
-    said |= {"entry_ms": now - 60_000, "exit_ms": now - 48_000, "uptime_ms": 1, "incarnation": 1}
+    said |= {
+        "terminal": 16,
+        "entry_ms": now - 60_000,
+        "exit_ms": now - 48_000,
+        "uptime_ms": 1,
+        "incarnation": 1,
+    }
     post = {"version": 1, "node": 1, "sent_ms": now, "reports": []}
     post["reports"] = [{"node": 16, "age_ms": 0, "report": said}]
     service.call("POST", "/v1/reports", post, service.gateway)
