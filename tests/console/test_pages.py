@@ -50,6 +50,14 @@ def until(happens: Callable[[], bool], page: Page) -> None:
     raise AssertionError("it has not happened within half a minute")
 
 
+def add_van(service: ControlService, node: int) -> None:
+    """Add a terminal of another beam than the fleet's, whose shares stay as they are."""
+    beam = {"name": "Vans", "forward_capacity_bps": 8_000_000, "return_capacity_bps": 2_000_000}
+    service.call("PUT", "/v1/beams/vans", beam)
+    van = {"beam": "vans", "name": f"Van {node}", "gateway": 1}
+    service.call("PUT", f"/v1/terminals/{node}", van)
+
+
 def test_the_map_shows_the_vehicle_with_the_blockage_ahead_of_it_counting_down(
     console: Page,
 ) -> None:
@@ -112,7 +120,7 @@ def test_a_history_of_many_fixes_is_read_whole_once_and_then_what_is_new(
     service: ControlService, fleet: Fleet, page: Page
 ) -> None:
     del fleet
-    service.call("PUT", "/v1/terminals/17", {"beam": "east", "name": "Van 17", "gateway": 1})
+    add_van(service, 17)
     count, now = 2_400, now_ms()
     for first in range(0, count, 400):
         fixes = [
@@ -289,8 +297,7 @@ def test_events_have_the_blockages_of_before_the_console_was_opened(
     service: ControlService, fleet: Fleet, page: Page
 ) -> None:
     del fleet
-    terminal = {"beam": "east", "name": "Van 16", "gateway": 1}
-    service.call("PUT", "/v1/terminals/16", terminal)
+    add_van(service, 16)
     now = now_ms()
     said = {"kind": "blockage", "path": "ka", "source": "probing", "direction": "return"}
     said |= {
