@@ -31,7 +31,7 @@ def test_a_rule_is_made_and_what_fires_by_it_is_acknowledged(
     table = page.get_by_role("region", name="What is wrong")
     expect(table).to_contain_text(f"Bus {DRIVER}", timeout=PATIENCE_MS)
     expect(table).to_contain_text("<i>silent</i>")
-    page.get_by_label("With").fill(f"bus {DRIVER}")
+    page.get_by_role("searchbox", name="With").fill(f"bus {DRIVER}")
     expect(table.get_by_role("row")).to_have_count(2)
     where = table.get_by_role("link", name=f"Bus {DRIVER} on the map")
     expect(where).to_have_attribute("href", f"#/map/{DRIVER}")
