@@ -36,6 +36,8 @@ def test_a_user_stays_signed_in_in_all_tabs_until_signing_out(
     add_user(service, "vera", "viewer")
     sign_in_as(page, service, "vera", "a wrong password")
     expect(page.get_by_role("alert")).to_contain_text("no user of that name", timeout=PATIENCE_MS)
+    expect(page.get_by_label("Password")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Token")).to_have_attribute("aria-invalid", "false")
     sign_in_as(page, service, "vera")
     live(page)
     (cookie,) = page.context.cookies(service.url + "v1/session")
