@@ -19,6 +19,7 @@ def _migrate(connection: Connection) -> None:
         render_as_batch=True,
         compare_type=True,
         transaction_per_migration=True,
+        on_version_apply=context.config.attributes.get("on_version_apply"),
     )
     with context.begin_transaction():
         context.run_migrations()

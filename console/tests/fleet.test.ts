@@ -135,6 +135,22 @@ describe("rates", () => {
     expect(history.newest(12, "forward")).toBe(1000);
     expect(history.of(13, "forward")).toHaveLength(0);
   });
+
+  test("are known of every link, and kept of those that are looked at", () => {
+    const history = new RateHistory(10, 2);
+    const report = (s: number) => [11, 12, 13].forEach((node) => history.add(link(node, s, { sent_bytes: 125 * s })));
+    [0, 1, 2].forEach(report);
+    expect(history.newest(13, "forward")).toBe(1000);
+    history.of(12, "forward");
+    history.of(13, "forward");
+    [3, 4].forEach(report);
+    expect(history.of(13, "forward")).toHaveLength(2);
+    expect(history.of(12, "forward")).toHaveLength(5);
+    // It had its time: nobody has looked at it.
+    expect(history.of(11, "forward")).toHaveLength(0);
+    history.forget(13);
+    expect(history.newest(13, "forward")).toBeUndefined();
+  });
 });
 
 describe("the log of events", () => {
@@ -155,6 +171,31 @@ describe("the log of events", () => {
       "bus 11: forward link is blocked, was up",
     ]);
     expect(log.lines[0]).toMatchObject({ terminal: 11, beam: "east" });
+  });
+
+  test("has the blockages that were observed before it, or while no events came, once each", () => {
+    const [made, log] = [fleet(), new EventLog()];
+    const observed = (entry: number, exit: number | null, node = 11) =>
+      expected(node, entry, 0, { state: "observed", source: "probing", link: "forward", exit: exit === null ? null : at(exit) });
+    log.add({ kind: "blockages", data: { blockages: [observed(50, null)] } }, START_MS + 50_000, made);
+    const read = [observed(10, 22), observed(50, 60), observed(30, null, 12)];
+    log.addObserved(read, made);
+    log.addObserved(read, made);
+    expect(log.lines.map(({ timeMs, text }) => [(timeMs - START_MS) / 1000, text])).toEqual([
+      [60, "bus 11: free again after 10.0 s (forward link, by probing)"],
+      [50, "bus 11: blocked (forward link, by probing)"],
+      [30, "bus 12: blocked (forward link, by probing)"],
+      [22, "bus 11: free again after 12.0 s (forward link, by probing)"],
+      [10, "bus 11: blocked (forward link, by probing)"],
+    ]);
+    expect(new Set(log.lines.map(({ key }) => key)).size).toBe(5);
+  });
+
+  test("tells of a rollout what becomes of it", () => {
+    const [made, log] = [fleet(), new EventLog()];
+    log.add({ kind: "rollout", data: { rollout: 3, state: "stopped", stage: 2, action: "stopped" } }, 0, made);
+    log.add({ kind: "rollout", data: { rollout: 3, state: "running", stage: 2, action: "progress" } }, 0, made);
+    expect(log.lines.map((line) => line.text)).toEqual(["rollout 3: stopped in stage 2"]);
   });
 
   test("has a bound", () => {

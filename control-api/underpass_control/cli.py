@@ -12,7 +12,7 @@ import typer
 from underpass_control import logs
 from underpass_control.commands.accounts import tokens, users
 from underpass_control.commands.announce import announce
-from underpass_control.commands.console import JsonOption, tell
+from underpass_control.commands.console import JsonOption, bars, tell
 from underpass_control.commands.console import fail as _fail
 from underpass_control.commands.database import (
     DEFAULT_DATABASE,
@@ -398,7 +398,11 @@ def migrate(
 
     async def run(opened: Database) -> str | None:
         if down_to is None:
-            await schema.migrate(opened)
+            with bars() as bar:
+                task = bar.add_task("migrations", total=None)
+                await schema.migrate(
+                    opened, told=lambda done, of: bar.update(task, completed=done, total=of)
+                )
         else:
             await schema.migrate_down(opened, down_to)
         return await schema.revision(opened)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.console.pages import PATIENCE_MS, live
+from tests.console.axe import needed, violations
+from tests.console.pages import PATIENCE_MS, go, live
 from tests.console.service import ControlService
 
 pytestmark = pytest.mark.console
 
 PASSWORD = "a long enough password"  # noqa: S105 - a test's
+NEW_PASSWORD = "another long password"  # noqa: S105 - a test's
 NASTY = "<img src=x onerror=alert(1)>"
 
 
@@ -34,6 +36,8 @@ def test_a_user_stays_signed_in_in_all_tabs_until_signing_out(
     add_user(service, "vera", "viewer")
     sign_in_as(page, service, "vera", "a wrong password")
     expect(page.get_by_role("alert")).to_contain_text("no user of that name", timeout=PATIENCE_MS)
+    expect(page.get_by_label("Password")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Token")).to_have_attribute("aria-invalid", "false")
     sign_in_as(page, service, "vera")
     live(page)
     (cookie,) = page.context.cookies(service.url + "v1/session")
@@ -58,6 +62,99 @@ def test_a_user_who_is_removed_sees_nothing_any_more(service: ControlService, pa
     expect(page.get_by_role("link", name="Access")).to_have_count(0)
     service.cli("user", "remove", "otto")
     expect(page.get_by_role("alert")).to_contain_text("sign in again", timeout=PATIENCE_MS)
+
+
+def test_a_user_changes_the_own_password_and_stays_signed_in_here(
+    service: ControlService, browser: Browser, page: Page
+) -> None:
+    needed()
+    add_user(service, "paul", "operator")
+    sign_in_as(page, service, "paul")
+    live(page)
+    elsewhere = browser.new_context().new_page()
+    sign_in_as(elsewhere, service, "paul")
+    live(elsewhere)
+    tab = page.context.new_page()
+    tab.goto(service.url)
+    live(tab)
+
+    page.get_by_role("link", name="Account of paul").click()
+    form = page.get_by_role("form", name="Change your password")
+    present, new, again = (
+        form.get_by_label(label, exact=True)
+        for label in ("Present password", "New password", "New password again")
+    )
+    change = form.get_by_role("button", name="Change")
+    flaw = form.get_by_role("alert")
+    present.fill("not the present one")
+    new.fill(NEW_PASSWORD)
+    again.fill(NEW_PASSWORD + "x")
+    change.click()
+    expect(flaw).to_contain_text("not the same twice")
+    again.fill(NEW_PASSWORD)
+    change.click()
+    expect(flaw).to_contain_text("the present password is another", timeout=PATIENCE_MS)
+    # On a phone, too.
+    page.set_viewport_size({"width": 320, "height": 640})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert not violations(page)
+    present.fill(PASSWORD)
+    present.press("Enter")
+    expect(form.get_by_role("status")).to_contain_text("is changed", timeout=PATIENCE_MS)
+    expect(present).to_have_value("")
+    assert not violations(page)
+
+    expect(elsewhere.get_by_role("alert")).to_contain_text("sign in again", timeout=PATIENCE_MS)
+    elsewhere.context.close()
+    # The browser has the new session, in its other tabs, too: what changes something is taken.
+    for number, one in enumerate((tab, page)):
+        live(one)
+        go(one, "settings/beams")
+        form = one.get_by_role("form", name="Make a beam")
+        made = {"Id": f"paul-{number}", "Name": "Paul's", "Forward": "2", "Return": "1"}
+        for label, value in made.items():
+            form.get_by_label(label).fill(value)
+        form.get_by_role("button", name="Make").click()
+        expect(one.get_by_text(f"paul-{number} is made.")).to_be_visible(timeout=PATIENCE_MS)
+    page.reload()
+    live(page)
+    tab.get_by_role("button", name="Sign out").click()
+    expect(tab.get_by_label("Password")).to_be_visible(timeout=PATIENCE_MS)
+    sign_in_as(tab, service, "paul")
+    expect(tab.get_by_role("alert")).to_contain_text("no user of that name", timeout=PATIENCE_MS)
+    sign_in_as(tab, service, "paul", NEW_PASSWORD)
+    live(tab)
+
+
+def test_a_user_signs_out_everywhere(service: ControlService, browser: Browser, page: Page) -> None:
+    add_user(service, "olga", "viewer")
+    elsewhere = browser.new_context().new_page()
+    for one in (page, elsewhere):
+        sign_in_as(one, service, "olga")
+        live(one)
+    go(page, "account")
+    page.get_by_role("button", name="Sign out everywhere").click()
+    for one in (page, elsewhere):
+        why = one.locator("#sign-in").get_by_role("alert")
+        expect(why).to_contain_text("sign in again", timeout=PATIENCE_MS)
+    elsewhere.context.close()
+
+
+def test_another_user_of_the_browser_sees_nothing_of_the_one_before(
+    service: ControlService, page: Page
+) -> None:
+    add_user(service, "anna", "operator")
+    add_user(service, "vito", "viewer")
+    sign_in_as(page, service, "anna")
+    live(page)
+    # As another tab does: the cookie is the browser's.
+    other = page.context.new_page()
+    sign = "fetch('v1/session', {method: 'POST', headers: {'Content-Type': 'application/json'}, "
+    sign += f"body: JSON.stringify({{name: 'vito', password: '{PASSWORD}'}})}})"
+    other.goto(service.url)
+    other.evaluate(sign)
+    expect(page.get_by_role("link", name="Account of vito")).to_be_visible(timeout=PATIENCE_MS)
+    live(page)
 
 
 def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(

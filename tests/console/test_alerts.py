@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.console.axe import needed, violations
 from tests.console.fleet import BEAM, DRIVER, Fleet
 from tests.console.pages import PATIENCE_MS, go, sign_in
 from tests.console.service import ControlService
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.console
 def test_a_rule_is_made_and_what_fires_by_it_is_acknowledged(
     service: ControlService, fleet: Fleet, page: Page
 ) -> None:
+    needed()
     # Whoever has ever said anything has not said anything for a millisecond.
     del fleet
     sign_in(page, service)
@@ -29,6 +31,11 @@ def test_a_rule_is_made_and_what_fires_by_it_is_acknowledged(
     table = page.get_by_role("region", name="What is wrong")
     expect(table).to_contain_text(f"Bus {DRIVER}", timeout=PATIENCE_MS)
     expect(table).to_contain_text("<i>silent</i>")
+    page.get_by_role("searchbox", name="With").fill(f"bus {DRIVER}")
+    expect(table.get_by_role("row")).to_have_count(2)
+    where = table.get_by_role("link", name=f"Bus {DRIVER} on the map")
+    expect(where).to_have_attribute("href", f"#/map/{DRIVER}")
+    assert not violations(page)
     name = f"Acknowledge: nothing has come from terminal {DRIVER}"
     table.get_by_role("button", name=name).click()
     expect(table).to_contain_text("a operator", timeout=PATIENCE_MS)

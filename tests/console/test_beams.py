@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from playwright.sync_api import Page, Position, expect
+from playwright.sync_api import Page, Position, Route, expect
 
 from tests.console.axe import needed, violations
 from tests.console.fleet import BEAM, Fleet
@@ -18,6 +18,25 @@ pytestmark = pytest.mark.console
 NASTY = "<img src=x onerror=alert(1)>"
 # Around the fleet's island, and far beyond what the map shows of it.
 WIDE = [[-60.0, 0.0], [0.0, 0.0], [0.0, 60.0], [-60.0, 60.0], [-60.0, 0.0]]
+
+
+def test_a_page_that_is_shown_before_it_is_known_who_asks_goes_on_once_it_is(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    sign_in(page, service)
+    go(page, "settings/beams")
+    waiting: list[Route] = []
+    page.route("**/v1/session", lambda route: waiting.append(route))
+    page.route("**/v1/beams?*", lambda route: route.abort())
+    page.reload()
+    expect(page.get_by_role("alert")).to_contain_text("not reached", timeout=PATIENCE_MS)
+    for route in waiting:
+        route.continue_()
+    expect(page.get_by_role("form", name="Make a beam")).to_be_visible(timeout=PATIENCE_MS)
+    page.unroute("**/v1/beams?*")
+    table = page.get_by_role("region", name="All beams")
+    expect(table).to_contain_text("East", timeout=PATIENCE_MS)
 
 
 def test_a_beam_is_made_changed_and_removed(

@@ -96,9 +96,15 @@ def test_a_service_that_was_killed_is_found_again_and_read_anew(
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     service.process.kill()
-    expect(page.locator(".connection .badge")).to_contain_text("not live", timeout=PATIENCE_MS)
+    status = page.locator(".connection").get_by_role("status")
+    expect(status).to_contain_text("not live", timeout=PATIENCE_MS)
     # What was known last stays to be seen.
     expect(page.get_by_role("link", name=NAMES[12])).to_be_visible()
+    # A screen reader tells what the status has become, and not each second that it lasts.
+    expect(status).to_have_text("not live: the service is not reached", timeout=PATIENCE_MS)
+    page.wait_for_timeout(2000)
+    expect(status).to_have_text("not live: the service is not reached")
+    expect(page).to_have_title("Terminals · Underpass")
     service.start()
     live(page)
     assert [url for url in asked if "/v1/terminals?" in url]

@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
+from underpass_control.instants import moment_of, rfc3339
 
 from tests.console import axe
 from tests.console.fleet import Fleet
 from tests.console.pages import PATIENCE_MS, go, live, sign_in
-from tests.console.service import ControlService
+from tests.console.service import ControlService, now_ms
 
 _PAGES = (
     *("map/11", "beams", "beams/east", "beams/east?link=return", "beams/nowhere"),
     *("terminals", "terminals/11", "events", "alerts"),
-    *("access/users", "access/tokens", "access/changes"),
+    *("access/users", "access/tokens", "access/changes", "account"),
 )
 pytestmark = pytest.mark.console
 
@@ -49,6 +50,14 @@ def until(happens: Callable[[], bool], page: Page) -> None:
     raise AssertionError("it has not happened within half a minute")
 
 
+def add_van(service: ControlService, node: int) -> None:
+    """Add a terminal of another beam than the fleet's, whose shares stay as they are."""
+    beam = {"name": "Vans", "forward_capacity_bps": 8_000_000, "return_capacity_bps": 2_000_000}
+    service.call("PUT", "/v1/beams/vans", beam)
+    van = {"beam": "vans", "name": f"Van {node}", "gateway": 1}
+    service.call("PUT", f"/v1/terminals/{node}", van)
+
+
 def test_the_map_shows_the_vehicle_with_the_blockage_ahead_of_it_counting_down(
     console: Page,
 ) -> None:
@@ -66,6 +75,38 @@ def test_the_map_shows_the_vehicle_with_the_blockage_ahead_of_it_counting_down(
     until(lambda: bool((pixels(canvas) != before).any()), console)
 
 
+def test_a_vehicle_that_moves_has_the_map_below_it_not_drawn_again(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    page.add_init_script(_COUNT_CLEARS)
+    sign_in(page, service)
+    expect(page.locator(".maplibregl-canvas")).to_be_visible(timeout=PATIENCE_MS)
+    # It is fast on the screen where the map is large.
+    go(page, "map/11")
+    for _ in range(4):
+        page.get_by_role("button", name="Zoom in").click()
+        page.wait_for_timeout(700)
+    page.evaluate("clears.splice(0)")
+
+    def vehicles_alone() -> bool:
+        clears = page.evaluate("clears")
+        of_map = clears.count("maplibregl-canvas")
+        return bool(len(clears) - of_map > max(20, 3 * of_map))
+
+    until(vehicles_alone, page)
+
+
+_COUNT_CLEARS = """(() => {
+  const seen = globalThis.clears = [];
+  const { clear } = WebGL2RenderingContext.prototype;
+  WebGL2RenderingContext.prototype.clear = function (mask) {
+    if (mask & this.COLOR_BUFFER_BIT) seen.push(this.canvas.className);
+    clear.call(this, mask);
+  };
+})()"""
+
+
 def test_a_vehicle_is_chosen_from_the_list_and_its_history_is_drawn(console: Page) -> None:
     canvas = console.locator(".maplibregl-canvas")
     expect(canvas).to_be_visible(timeout=PATIENCE_MS)
@@ -73,6 +114,35 @@ def test_a_vehicle_is_chosen_from_the_list_and_its_history_is_drawn(console: Pag
     card = console.get_by_label("Selected vehicle")
     expect(card).to_contain_text("km/h", timeout=PATIENCE_MS)
     until(lambda: near(canvas, (47, 115, 192)) + near(canvas, (59, 123, 196)) > 40, console)
+
+
+def test_a_history_of_many_fixes_is_read_whole_once_and_then_what_is_new(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    add_van(service, 17)
+    count, now = 2_400, now_ms()
+    for first in range(0, count, 400):
+        fixes = [
+            {
+                "terminal": 17,
+                "time": rfc3339(moment_of(now - 1_000 * (count - one))),
+                "longitude": 7.4 + one / 50_000,
+                "latitude": 46.9,
+            }
+            for one in range(first, first + 400)
+        ]
+        service.call("POST", "/v1/positions", {"positions": fixes}, service.gateway)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    sign_in(page, service)
+    go(page, "map/17")
+
+    def read() -> list[bool]:
+        return ["cursor=" in url for url in asked if "/terminals/17/positions" in url]
+
+    until(lambda: len(read()) >= 5, page)
+    assert read()[:5] == [False, True, True, False, False]
 
 
 def test_a_beam_shows_who_lends_and_why_a_terminal_has_its_rate(console: Page) -> None:
@@ -221,6 +291,31 @@ def test_events_are_filtered_and_lead_to_the_map(console: Page, service: Control
     console.get_by_label("With").fill("ambulance")
     row.first.get_by_role("link", name="map").click()
     expect(console.get_by_label("Selected vehicle")).to_contain_text("Ambulance 13")
+
+
+def test_events_have_the_blockages_of_before_the_console_was_opened(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    add_van(service, 16)
+    now = now_ms()
+    said = {"kind": "blockage", "path": "ka", "source": "probing", "direction": "return"}
+    said |= {
+        "terminal": 16,
+        "entry_ms": now - 60_000,
+        "exit_ms": now - 48_000,
+        "uptime_ms": 1,
+        "incarnation": 1,
+    }
+    post = {"version": 1, "node": 1, "sent_ms": now, "reports": []}
+    post["reports"] = [{"node": 16, "age_ms": 0, "report": said}]
+    service.call("POST", "/v1/reports", post, service.gateway)
+    sign_in(page, service)
+    go(page, "events")
+    page.get_by_label("With").fill("van 16")
+    rows = page.get_by_role("region", name="List of events").get_by_role("row")
+    expect(rows.nth(1)).to_contain_text("free again after 12.0 s", timeout=PATIENCE_MS)
+    expect(rows.nth(2)).to_contain_text("blocked (return link, by probing)")
 
 
 def test_everything_is_reached_by_the_keyboard(console: Page) -> None:

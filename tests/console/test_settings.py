@@ -194,3 +194,26 @@ def test_a_viewer_sees_rollouts_and_changes_none(
     section = page.get_by_role("region", name="heavier", exact=True)
     expect(section).to_contain_text("running", timeout=PATIENCE_MS)
     expect(section.get_by_role("button", name="Pause")).to_have_count(0)
+
+
+def test_a_tenants_operator_pauses_the_rollouts_of_the_tenant(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    admin = service.token("administrator")
+    service.call("PUT", "/v1/tenants/east", {"name": "East"}, token=admin)
+    coach = {"beam": BEAM, "name": "Coach", "tenant": "east"}
+    service.call("PUT", "/v1/terminals/930", coach)
+    body = {"name": "east's", "role": "operator", "tenant": "east"}
+    token = service.call("POST", "/v1/tokens", body, token=admin)["token"]
+    change = {"classes": [{"name": "bulk", "weight": 5}]}
+    rollout = {"name": "coaches", "terminals": [930], "settings": change}
+    service.call("POST", "/v1/rollouts", rollout, token=token)
+    sign_in(page, service, token)
+    go(page, "settings/rollouts")
+    section = page.get_by_role("region", name="coaches", exact=True)
+    section.get_by_role("button", name="Pause coaches").click(timeout=PATIENCE_MS)
+    expect(section).to_contain_text("paused", timeout=PATIENCE_MS)
+    page.on("dialog", lambda dialog: dialog.accept())
+    section.get_by_role("button", name="Abort and restore: coaches").click()
+    expect(section).to_contain_text("aborted", timeout=PATIENCE_MS)

@@ -41,7 +41,10 @@ export function Users() {
         <label>
           Password <input name="password" type="password" minLength={12} maxLength={256} autocomplete="new-password" />
         </label>
-        <button type="submit">Set</button>
+        {/* Until it is known who is there, a name that is there would get another role unseen. */}
+        <button type="submit" disabled={!entries}>
+          Set
+        </button>
       </form>
       <p class="count">A name that is there already is changed; without a password, it keeps its own.</p>
       <p class="flaw" role="alert">

@@ -1,6 +1,6 @@
 /** What is wrong by the rules, and was; for operators, the rules and who is told. */
 
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Alert } from "../api/types";
 import { useLive, useTick } from "../shell/context";
@@ -38,6 +38,10 @@ function Firing({ mayOperate }: { mayOperate: boolean }) {
   const path = `v1/alerts?firing=false&limit=${MOST_OVER}`;
   const resolved = useRead((signal) => live.client.get<{ alerts: Alert[] }>(path, signal), path, OVER_MS);
   const over = resolved.value?.alerts;
+  const [text, setText] = useState("");
+  const wanted = text.trim().toLowerCase();
+  const matching = (all: Alert[]) =>
+    all.filter((one) => `${live.fleet.nameOf(one.terminal)} ${one.text} ${one.rule}`.toLowerCase().includes(wanted));
   const acknowledge = (one: Alert) => void change(() => live.client.post(`v1/alerts/${one.id}/acknowledgement`, undefined));
   return (
     <>
@@ -45,15 +49,20 @@ function Firing({ mayOperate }: { mayOperate: boolean }) {
         {flaw}
       </p>
       {firing?.length === 0 && <p>Nothing is wrong by the rules.</p>}
+      {(firing?.length ?? 0) + (over?.length ?? 0) > 0 && (
+        <label class="search">
+          With <input type="search" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+        </label>
+      )}
       {firing && firing.length >= MOST_FIRING && <p>There may be more: these are the newest {MOST_FIRING}.</p>}
       {firing && firing.length > 0 && (
-        <AlertTable label="What is wrong" alerts={firing} onAcknowledge={mayOperate ? acknowledge : undefined} nowMs={live.now()} />
+        <AlertTable label="What is wrong" alerts={matching(firing)} onAcknowledge={mayOperate ? acknowledge : undefined} nowMs={live.now()} />
       )}
       <Failure of={resolved} />
       {over && over.length > 0 && (
         <>
           <h2>Resolved</h2>
-          <AlertTable label="What was wrong" alerts={over} onAcknowledge={undefined} nowMs={live.now()} />
+          <AlertTable label="What was wrong" alerts={matching(over)} onAcknowledge={undefined} nowMs={live.now()} />
         </>
       )}
     </>
@@ -70,7 +79,7 @@ interface Props {
 function AlertTable({ label, alerts, onAcknowledge, nowMs }: Props) {
   const live = useLive();
   return (
-    <Table label={label} columns={["Terminal", "What", "Rule", "Since, UTC", "For", "Known to"]}>
+    <Table label={label} columns={["Terminal", "What", "Rule", "Since, UTC", "For", "Known to", "Where"]}>
       {alerts.map((one) => (
         <tr key={one.id}>
           <th scope="row">
@@ -87,6 +96,11 @@ function AlertTable({ label, alerts, onAcknowledge, nowMs }: Props) {
                 Acknowledge
               </button>
             )}
+          </td>
+          <td>
+            <a href={hashOf("map", one.terminal)} aria-label={`${live.fleet.nameOf(one.terminal)} on the map`}>
+              map
+            </a>
           </td>
         </tr>
       ))}

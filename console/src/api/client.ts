@@ -37,6 +37,11 @@ export class Client {
     return headersOf(this.credential);
   }
 
+  /** Whether a user's session asks, and no token. */
+  get isOfUser(): boolean {
+    return "csrf" in this.credential;
+  }
+
   /** Takes in what the service has said is to be shown by a user who changes something. */
   showCsrf(csrf: string | undefined): void {
     if (csrf !== undefined && "csrf" in this.credential) this.credential = { csrf };

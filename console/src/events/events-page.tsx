@@ -1,9 +1,10 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
+import type { LogLine } from "../fleet/event-log";
 import { useLive, useTick } from "../shell/context";
 import { utc } from "../shell/format";
 import { hashOf, type Route } from "../shell/route";
 
-const KINDS = ["blockages", "links", "plans", "ledger", "announcements", "alerts", "terminal", "intervention", "beam", "obstructions", "lease", "opensand"];
+const KINDS = ["blockages", "links", "plans", "ledger", "announcements", "alerts", "terminal", "intervention", "rollout", "beam", "obstructions", "lease", "opensand"];
 /** So many lines are shown at once; the filter finds the others. */
 const MOST_SHOWN = 300;
 
@@ -11,11 +12,13 @@ const MOST_SHOWN = 300;
 export default function EventsPage({ route }: { route: Route }) {
   const live = useLive();
   useTick();
+  useEffect(() => void live.loadLog().catch(() => undefined), [live]);
+  const all = live.log?.lines ?? [];
   const [kind, setKind] = useState(route.query.get("kind") ?? "");
   const [text, setText] = useState(route.query.get("text") ?? "");
-  const [paused, setPaused] = useState<typeof live.log.lines>();
+  const [paused, setPaused] = useState<LogLine[]>();
   const wanted = text.trim().toLowerCase();
-  const found = (paused ?? live.log.lines).filter(
+  const found = (paused ?? all).filter(
     (line) => (!kind || line.kind === kind) && (!wanted || matches(line.text, line.beam, wanted)),
   );
   return (
@@ -34,12 +37,12 @@ export default function EventsPage({ route }: { route: Route }) {
         <label>
           With <input type="search" value={text} onInput={(e) => setText(e.currentTarget.value)} />
         </label>
-        <button type="button" aria-pressed={paused !== undefined} onClick={() => setPaused(paused ? undefined : live.log.lines)}>
+        <button type="button" aria-pressed={paused !== undefined} onClick={() => setPaused(paused ? undefined : all)}>
           Pause
         </button>
       </div>
       <p class="count">
-        {found.length} since this console was opened{found.length > MOST_SHOWN ? `; the newest ${MOST_SHOWN} here` : ""}
+        {found.length} since this console was opened, and blockages of the hour before{found.length > MOST_SHOWN ? `; the newest ${MOST_SHOWN} here` : ""}
       </p>
       <div class="scroll" tabIndex={0} role="region" aria-label="List of events">
         <table>

@@ -14,10 +14,13 @@ export interface LogLine {
 }
 
 const MOST_LINES = 2000;
+/** So many ends and beginnings of blockages are known to have been told. */
+const MOST_TOLD = 4 * MOST_LINES;
 
 export class EventLog {
   lines: LogLine[] = [];
   private count = 0;
+  private readonly told = new Set<string>();
   private readonly linkStates = new Map<string, LinkState["state"]>();
 
   /** Takes in an event before the fleet does. */
@@ -35,12 +38,44 @@ export class EventLog {
     this.lines = [...lines.reverse(), ...this.lines].slice(0, MOST_LINES);
   }
 
+  /** Takes in blockages that were read: what of them no event has told is told at its own time. */
+  addObserved(blockages: Blockage[], fleet: Fleet): void {
+    const found: LogLine[] = [];
+    for (const one of blockages) {
+      if (one.state !== "observed") continue;
+      const ends = one.exit ? [{ ...one, exit: null }, one] : [one];
+      for (const end of ends) {
+        if (!this.isNews(end)) continue;
+        found.push({
+          key: (this.count += 1),
+          timeMs: Date.parse(end.exit ?? end.entry),
+          kind: "blockages",
+          text: `${fleet.nameOf(one.terminal)}: ${blockageText(end, undefined)}`,
+          terminal: one.terminal,
+          beam: fleet.terminals.get(one.terminal)?.beam,
+        });
+      }
+    }
+    if (found.length === 0) return;
+    this.lines = [...this.lines, ...found].sort((a, b) => b.timeMs - a.timeMs).slice(0, MOST_LINES);
+  }
+
+  /** Whether the beginning or the end of an observed blockage has not been told yet. */
+  private isNews({ terminal, link, entry, exit }: Blockage): boolean {
+    const key = `${terminal} ${link} ${Date.parse(entry)} ${Boolean(exit)}`;
+    if (this.told.has(key)) return false;
+    this.told.add(key);
+    if (this.told.size > MOST_TOLD) this.told.delete(this.told.keys().next().value as string);
+    return true;
+  }
+
   private *tell(
     { kind, data }: ServerEvent,
     fleet: Fleet,
   ): Generator<{ text: string; terminal?: number; beam?: string }> {
     if (kind === "blockages") {
       for (const one of data.blockages as Blockage[]) {
+        if (one.state === "observed" && !this.isNews(one)) continue;
         const known = one.id ? fleet.vehicles.get(one.terminal)?.expected.get(one.id) : undefined;
         const text = blockageText(one, known);
         if (text) yield { text: `${fleet.nameOf(one.terminal)}: ${text}`, terminal: one.terminal };
@@ -100,6 +135,8 @@ function otherText(kind: string, data: Record<string, unknown>, fleet: Fleet): s
     }
     case "obstructions":
       return `map: ${data.count} ${data.action}`;
+    case "rollout":
+      return data.action === "progress" ? undefined : `rollout ${data.rollout}: ${data.action} in stage ${data.stage}`;
     case "announcements":
       return `${(data.announcements as unknown[]).length} announced by terminals`;
     case "lease":

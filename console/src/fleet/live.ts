@@ -5,7 +5,7 @@ import { Following } from "../api/following";
 import { SseParser } from "../api/sse";
 import type { Beam, Blockage, LinkState, Position, ServerEvent, Terminal } from "../api/types";
 import type { ServerClock } from "../clock/server-clock";
-import { EventLog } from "./event-log";
+import type { EventLog } from "./event-log";
 import { Fleet } from "./fleet";
 
 /** An event is handed on to pages, too: a beam's page reads new plans. So is that all was read anew. */
@@ -13,19 +13,27 @@ export type EventListener = (event: ServerEvent) => void;
 
 /** The kind of what is told once the state was read anew, as events may have been missed. */
 export const READ = "read";
+/** The kind of what the service says last on a stream that it ends. */
+export const CUT = "cut";
 /** Beams or terminals that change together are read once. */
 const READ_AGAIN_MS = 300;
-const ENDED = ["the token is unknown, expired or revoked", "the session has ended: sign in again"];
+/** The log is loaded a second after the rest. */
+const MOST_EARLY = 1000;
+const ENDED = "the session has ended: sign in again";
 
 export class Live {
   readonly fleet = new Fleet();
-  readonly log = new EventLog();
+  /** Once it is loaded: after what is seen first. */
+  log: EventLog | undefined;
   readonly following = new Following(performance.now());
   private readonly listeners = new Set<EventListener>();
   private readonly ended = new AbortController();
   private stream: AbortController | undefined;
   private timer: number | undefined;
   private readTimer: number | undefined;
+  /** What the log has to take in once it is there. */
+  private early: { event: ServerEvent; timeMs: number }[] = [];
+  private observed: Blockage[] = [];
   /** Events that came while the state was being read. */
   private waiting: ServerEvent[] | undefined;
 
@@ -58,6 +66,18 @@ export class Live {
     return this.clock.at(performance.now());
   }
 
+  /** Loads the log of events; it has what has come before, too. */
+  async loadLog(): Promise<void> {
+    const loaded = await import("./event-log");
+    if (this.log) return;
+    const log = new loaded.EventLog();
+    log.addObserved(this.observed, this.fleet);
+    for (const { event, timeMs } of this.early) log.add(event, timeMs, this.fleet);
+    this.early = [];
+    this.observed = [];
+    this.log = log;
+  }
+
   private watch(): void {
     const now = performance.now();
     const due = this.following.due(now);
@@ -88,7 +108,8 @@ export class Live {
     } catch (error) {
       const afterMs = error instanceof ApiError ? error.afterMs : 0;
       if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
-        this.refuse(error.message);
+        // Without its cookie, the service speaks of tokens.
+        this.refuse(error.status === 401 && this.client.isOfUser ? ENDED : error.message);
         return;
       }
       this.lost(stream, error instanceof ApiError ? error.message : "the stream broke", afterMs);
@@ -110,7 +131,7 @@ export class Live {
       if (done) return;
       for (const { kind, data } of parser.push(value)) {
         const event = { kind, data: JSON.parse(data) as Record<string, unknown> };
-        if (kind === "cut") this.cut(String(event.data.reason));
+        if (kind === CUT) this.cut(event);
         else if (this.waiting) this.waiting.push(event);
         else this.apply(event);
       }
@@ -118,9 +139,10 @@ export class Live {
     }
   }
 
-  private cut(reason: string): void {
-    this.following.cut(reason);
-    if (ENDED.includes(reason)) this.refuse(reason);
+  /** Whether who asks may come back is found by trying: another session may be in the browser by now. */
+  private cut(event: ServerEvent): void {
+    this.following.cut(String(event.data.reason));
+    for (const listener of this.listeners) listener(event);
   }
 
   private refuse(reason: string): void {
@@ -134,7 +156,9 @@ export class Live {
       const newest = (event.data.links as LinkState[]).at(-1);
       if (newest) this.clock.observePast(Date.parse(newest.received), performance.now());
     }
-    this.log.add(event, this.now(), this.fleet);
+    const timeMs = this.now();
+    if (this.log) this.log.add(event, timeMs, this.fleet);
+    else if (event.kind !== "positions" && this.early.length < MOST_EARLY) this.early.push({ event, timeMs });
     const known = this.fleet.apply(event);
     if (!known) this.readSoon();
     for (const listener of this.listeners) listener(event);
@@ -161,6 +185,8 @@ export class Live {
         this.blockages(signal),
       ]);
       this.fleet.read({ beams, terminals, links, positions, blockages });
+      if (this.log) this.log.addObserved(blockages, this.fleet);
+      else this.observed = blockages;
       this.following.read();
       for (const listener of this.listeners) listener({ kind: READ, data: {} });
     } catch (error) {

@@ -1,6 +1,7 @@
 /**
  * What links carried in the last minutes, by the counts that nodes report: the difference of two
- * reports over the time between them. Bounded: so many samples of each link, and so many links.
+ * reports over the time between them. The newest one is known of every link. The course is kept of so
+ * many links, in so many samples: of the first ones, and of those that somebody looks at.
  */
 
 import type { LinkName, LinkState } from "../api/types";
@@ -19,11 +20,13 @@ export interface RateSample {
 
 interface Held {
   last: LinkState;
-  samples: RateSample[];
+  rateBps: number | undefined;
 }
 
 export class RateHistory {
   private readonly held = new Map<string, Held>();
+  /** By link, the one first that nobody has looked at for longest. */
+  private readonly courses = new Map<string, RateSample[]>();
 
   constructor(
     private readonly mostSamples = 600,
@@ -32,15 +35,16 @@ export class RateHistory {
 
   add(one: LinkState): void {
     const key = `${one.terminal}:${one.link}`;
-    let held = this.held.get(key);
-    if (!held) {
-      if (this.held.size >= this.mostLinks) return;
-      held = { last: one, samples: [] };
-      this.held.set(key, held);
+    const before = this.held.get(key)?.last ?? one;
+    const rateBps = rateBetween(before, one);
+    this.held.set(key, { last: one, rateBps });
+    let samples = this.courses.get(key);
+    if (!samples) {
+      if (this.courses.size >= this.mostLinks) return;
+      samples = [];
+      this.courses.set(key, samples);
     }
-    const rateBps = rateBetween(held.last, one);
-    held.last = one;
-    held.samples.push({
+    samples.push({
       timeMs: Date.parse(one.time),
       rateBps,
       allowedBps: one.rate_bps ?? undefined,
@@ -49,21 +53,29 @@ export class RateHistory {
       capacityBps: one.capacity_bps ?? undefined,
       state: one.state,
     });
-    if (held.samples.length > this.mostSamples) held.samples.shift();
+    if (samples.length > this.mostSamples) samples.shift();
   }
 
+  /** The course of a link that is looked at: from now on, if it is none of those that are kept. */
   of(terminal: number, link: LinkName): readonly RateSample[] {
-    return this.held.get(`${terminal}:${link}`)?.samples ?? [];
+    const key = `${terminal}:${link}`;
+    const samples = this.courses.get(key) ?? [];
+    this.courses.delete(key);
+    this.courses.set(key, samples);
+    if (this.courses.size > this.mostLinks) this.courses.delete(this.courses.keys().next().value as string);
+    return samples;
   }
 
   /** The last known rate; undefined where two reports of one run are not at hand. */
   newest(terminal: number, link: LinkName): number | undefined {
-    return this.of(terminal, link).at(-1)?.rateBps;
+    return this.held.get(`${terminal}:${link}`)?.rateBps;
   }
 
   forget(terminal: number): void {
-    this.held.delete(`${terminal}:forward`);
-    this.held.delete(`${terminal}:return`);
+    for (const link of ["forward", "return"]) {
+      this.held.delete(`${terminal}:${link}`);
+      this.courses.delete(`${terminal}:${link}`);
+    }
   }
 }
 

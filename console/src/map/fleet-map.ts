@@ -20,7 +20,7 @@ import { mercator, Motion } from "./motion";
 import { onThemeChange, palette, rgb } from "../shell/palette";
 import { type Degrees, roadAhead, type RoadAhead } from "./road-ahead";
 import { layersOf, SOURCES, styleOf } from "./style";
-import { trackParts } from "./track";
+import { Track, trackParts } from "./track";
 import { VehiclesLayer } from "./vehicles-layer";
 
 setWorkerUrl(new URL(workerUrl, document.baseURI).href);
@@ -37,6 +37,9 @@ const OBSTRUCTIONS_FROM_ZOOM = 7;
 const PICK_PX = 16;
 /** A selected vehicle's history goes on while it drives. */
 const TRACK_EVERY_MS = 5_000;
+const TRACK_MS = 2 * 3_600_000;
+/** Of more fixes, the newer ones are read the next time. */
+const MOST_FIXES = 20_000;
 
 type PaintName = Parameters<MapLibreMap["setPaintProperty"]>[1];
 type Source = (typeof SOURCES)[number];
@@ -59,6 +62,7 @@ export class FleetMap {
   private readonly offTheme: () => void;
   private selected: number | undefined;
   private aheadKey = "";
+  private track = new Track();
   private trackReadAt = -Infinity;
   private hasFitted = false;
   private isLoaded = false;
@@ -70,6 +74,7 @@ export class FleetMap {
     private readonly onPlace: (place: Place | undefined) => void,
     onGround: (isThere: boolean) => void,
   ) {
+    this.layer = new VehiclesLayer(this.motion, looks());
     this.map = new MapLibreMap({
       container,
       style: styleOf(palette()),
@@ -82,7 +87,6 @@ export class FleetMap {
     });
     this.map.addControl(new NavigationControl({ visualizePitch: false }));
     this.map.addControl(new ScaleControl());
-    this.layer = new VehiclesLayer(this.motion, looks());
     this.countdowns = new Countdowns(this.map);
     this.ground = new Ground(this.map, live.client, SOURCES[0], onGround);
     this.map.on("load", () => this.loaded());
@@ -104,6 +108,7 @@ export class FleetMap {
     this.ground.close();
     clearInterval(this.timer);
     this.offTheme();
+    this.layer.close();
     this.map.remove();
   }
 
@@ -117,6 +122,7 @@ export class FleetMap {
       const zoom = Math.max(this.map.getZoom(), 12);
       this.map.easeTo({ center: [position.longitude, position.latitude], zoom });
     }
+    this.track = new Track();
     this.trackReadAt = -Infinity;
     this.refresh();
   }
@@ -165,7 +171,10 @@ export class FleetMap {
       const soon = health === "up" && next !== undefined && next.inMs < SOON_MS;
       this.motion.look(vehicle.node, LOOKS.indexOf(soon ? "ahead" : health), vehicle.node === this.selected);
     }
-    if (this.motion.count > placed) this.motion.keep((node) => vehicles.has(node));
+    if (this.motion.count > placed) {
+      this.motion.keep((node) => vehicles.has(node));
+      this.layer.drawWithin();
+    }
     this.layer.setInSight(inSight);
     if (this.motion.changed) this.layer.drawWithin();
     this.fit();
@@ -263,25 +272,28 @@ export class FleetMap {
   private readTrackAgain(): void {
     const now = performance.now();
     if (this.selected === undefined || now - this.trackReadAt < TRACK_EVERY_MS) return;
-    this.trackReadAt = now;
-    void this.readTrack(this.selected);
+    this.trackReadAt = Infinity;
+    void this.readTrack(this.selected, this.track);
   }
 
-  private async readTrack(node: number): Promise<void> {
+  private async readTrack(node: number, track: Track): Promise<void> {
     const { client } = this.live;
-    const since = encodeURIComponent(new Date(this.live.now() - 2 * 3_600_000).toISOString());
     const { signal } = this.ended;
+    const fromMs = this.live.now() - TRACK_MS;
+    const since = (ms: number) => encodeURIComponent(new Date(ms).toISOString());
     try {
-      const [track, observed] = await Promise.all([
-        client.get<{ positions: Position[] }>(`v1/terminals/${node}/positions?order=newest&limit=1000&since=${since}`, signal),
-        client.all<Blockage>(`v1/blockages?terminal=${node}&state=observed&since=${since}`, "blockages", signal),
+      const [fixes, observed] = await Promise.all([
+        client.all<Position>(`v1/terminals/${node}/positions?since=${since(track.missingFrom(fromMs))}`, "positions", signal, MOST_FIXES),
+        client.all<Blockage>(`v1/blockages?terminal=${node}&state=observed&since=${since(fromMs)}`, "blockages", signal),
       ]);
-      if (node !== this.selected) return;
-      const parts = trackParts(track.positions.reverse(), observed);
+      if (track !== this.track) return;
+      track.add(fixes);
+      const parts = trackParts(track.from(fromMs), observed);
       this.setLines("track", parts.map(({ blocked, line }) => ({ line: lineOf(line), properties: { blocked } })));
     } catch {
       // Its history is missing; the vehicle is there.
     }
+    if (track === this.track) this.trackReadAt = performance.now();
   }
 
   private clicked(event: MapMouseEvent): void {

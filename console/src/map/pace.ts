@@ -5,7 +5,11 @@
 
 /** What a draw takes at most without costing the page a frame of its own. */
 const FREE_MS = 8;
-/** Between two draws is so many times what one takes beyond that, */
+/** A longer one costs the page what it takes, and the frame in which it is shown; */
+const FRAME_MS = 1000 / 60;
+/** one that is little longer costs some frames only. */
+const STEEPNESS = 4;
+/** Between two draws is so many times what one costs, */
 const REST = 15;
 /** but no more than this, so that a fix is seen while it is news. */
 const LONGEST_MS = 600;
@@ -22,6 +26,7 @@ export class Pace {
 
   /** How long the map rests between the end of a draw and the next one, at least. */
   get restMs(): number {
-    return Math.min(LONGEST_MS, REST * Math.max(0, this.costMs - FREE_MS));
+    const lostMs = Math.min(this.costMs + FRAME_MS, STEEPNESS * Math.max(0, this.costMs - FREE_MS));
+    return Math.min(LONGEST_MS, REST * lostMs);
   }
 }

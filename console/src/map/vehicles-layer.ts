@@ -1,9 +1,11 @@
 /**
- * All vehicles in one draw: a layer of the map's own WebGL context. A fix costs the upload of some
- * numbers; the GPU works out where each vehicle is between its fixes.
+ * All vehicles in one draw, on a canvas of their own above the map's: while they move, the map below
+ * need not be drawn again, which takes longer than they do. A fix costs the upload of some numbers;
+ * the GPU works out where each vehicle is between its fixes. The layer in the map draws nothing there:
+ * it is told the camera of each of the map's frames.
  *
- * Each is a point, and its shape is found in the square around it: without a graphics card the price
- * is by the triangle, and an instance costs as much as a draw of its own.
+ * Each vehicle is a point, and its shape is found in the square around it: without a graphics card the
+ * price is by the triangle, and an instance costs as much as a draw of its own.
  */
 
 import type { CustomLayerInterface, CustomRenderMethodInput, Map as MapLibreMap } from "maplibre-gl";
@@ -59,7 +61,6 @@ void main() {
   float diamond = 0.707 * (x + abs(y) - 0.75);
   float far = v_shape.z > 0.5 ? arrow : diamond;
   float inside = clamp(0.5 - far * v_shape.x, 0.0, 1.0);
-  if (inside == 0.0) discard;
   float rim = clamp((far + v_shape.y) * v_shape.x + 0.5, 0.0, 1.0);
   colour = vec4(mix(v_colour, u_rim, rim), 1) * inside;
 }`;
@@ -81,13 +82,17 @@ const ATTRIBUTES = [4, 4, 2, 3];
 export class VehiclesLayer implements CustomLayerInterface {
   readonly id = "vehicles";
   readonly type = "custom" as const;
+  private readonly canvas = document.createElement("canvas");
+  private readonly gl: WebGL2RenderingContext;
   private map: MapLibreMap | undefined;
+  /** The camera of the map's last frame. */
+  private matrix: ArrayLike<number> | undefined;
   private program: WebGLProgram | undefined;
-  private buffer: WebGLBuffer | undefined;
-  private array: WebGLVertexArrayObject | undefined;
+  private readonly uniforms = new Map<string, WebGLUniformLocation | null>();
   private capacity = 0;
   private inSight = 1;
   private timer: number | undefined;
+  private frame: number | undefined;
   private dueAt = Infinity;
   private readonly pace = new Pace();
   private earliestAt = 0;
@@ -97,11 +102,21 @@ export class VehiclesLayer implements CustomLayerInterface {
     private readonly motion: Motion,
     /** Red, green and blue of each state, 0 to 1, and those of the rim. */
     private colours: { states: number[]; rim: number[] },
-  ) {}
+  ) {
+    const gl = this.canvas.getContext("webgl2", { antialias: false, depth: false, stencil: false });
+    if (!gl) throw new Error("the browser has no WebGL 2");
+    this.gl = gl;
+    this.canvas.className = "vehicles-canvas";
+    this.canvas.ariaHidden = "true";
+    // Otherwise the browser does not give it back.
+    this.canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
+    this.canvas.addEventListener("webglcontextrestored", () => this.prepare());
+    this.prepare();
+  }
 
   setColours(colours: { states: number[]; rim: number[] }): void {
     this.colours = colours;
-    this.map?.triggerRepaint();
+    this.drawWithin(0);
   }
 
   /** Says how many vehicles are in sight: many are drawn smaller. */
@@ -110,68 +125,97 @@ export class VehiclesLayer implements CustomLayerInterface {
   }
 
   /**
-   * Has the map drawn again after a time, if not before. Between fixes vehicles on a map of a whole
-   * region move by a pixel in a second: more frames than their steps would be the same picture. Where
-   * a draw takes long, there are fewer: the rest of the page is to be quick, too.
+   * Draws again after a time, if not before. Between fixes vehicles on a map of a whole region move by
+   * a pixel in a second: more frames than their steps would be the same picture. Where a draw takes
+   * long, there are fewer: the rest of the page is to be quick, too.
    */
   drawWithin(ms = LATEST_MS): void {
     const now = performance.now();
     const at = Math.max(now + ms, this.earliestAt);
-    if (!this.map || at >= this.dueAt) return;
-    clearTimeout(this.timer);
+    if (!this.matrix || at >= this.dueAt) return;
+    this.drop();
     this.dueAt = at;
-    if (at - now <= FRAME_MS) this.map.triggerRepaint();
-    else this.timer = window.setTimeout(() => this.map?.triggerRepaint(), at - now);
+    const draw = () => {
+      this.frame = requestAnimationFrame(() => this.draw());
+    };
+    if (at - now <= FRAME_MS) draw();
+    else this.timer = window.setTimeout(draw, at - now);
   }
 
-  onAdd(map: MapLibreMap, gl: WebGL2RenderingContext): void {
+  onAdd(map: MapLibreMap): void {
     this.map = map;
+    // Below the labels, which come after it.
+    map.getCanvas().after(this.canvas);
+  }
+
+  /** Called in each frame of the map: what is above moves with it. */
+  render(_gl: WebGL2RenderingContext, { defaultProjectionData }: CustomRenderMethodInput): void {
+    this.matrix = Float64Array.from(defaultProjectionData.mainMatrix);
+    this.draw();
+  }
+
+  close(): void {
+    this.drop();
+    this.matrix = undefined;
+    this.canvas.remove();
+    // Browsers have few of them.
+    this.gl.getExtension("WEBGL_lose_context")?.loseContext();
+  }
+
+  private prepare(): void {
+    const { gl } = this;
     this.capacity = 0;
+    this.uniforms.clear();
     this.program = linked(gl);
-    this.buffer = gl.createBuffer();
-    this.array = gl.createVertexArray();
-    gl.bindVertexArray(this.array);
-    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
+    gl.bindBuffer(gl.ARRAY_BUFFER, gl.createBuffer());
     let offset = 0;
     ATTRIBUTES.forEach((size, location) => {
       gl.enableVertexAttribArray(location);
       gl.vertexAttribPointer(location, size, gl.FLOAT, false, 4 * STRIDE, 4 * offset);
       offset += size;
     });
-    gl.bindVertexArray(null);
+    gl.useProgram(this.program);
+    gl.enable(gl.BLEND);
+    gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
+    gl.clearColor(0, 0, 0, 0);
+    this.drawWithin(0);
   }
 
-  onRemove(_map: MapLibreMap, gl: WebGL2RenderingContext): void {
-    this.map = undefined;
+  private drop(): void {
     clearTimeout(this.timer);
-    gl.deleteProgram(this.program ?? null);
-    gl.deleteBuffer(this.buffer ?? null);
-    gl.deleteVertexArray(this.array ?? null);
-  }
-
-  render(gl: WebGL2RenderingContext, input: CustomRenderMethodInput): void {
-    const { map, program, array, motion } = this;
-    clearTimeout(this.timer);
+    if (this.frame !== undefined) cancelAnimationFrame(this.frame);
+    this.frame = undefined;
     this.dueAt = Infinity;
-    if (!map || !program || !array || motion.count === 0) return;
+  }
+
+  private draw(): void {
+    const { gl, map, matrix, motion } = this;
+    this.drop();
+    if (!map || !matrix) return;
     const now = performance.now();
-    gl.useProgram(program);
-    gl.bindVertexArray(array);
-    this.upload(gl);
-    this.setUniforms(gl, program, map, input, now);
-    gl.disable(gl.DEPTH_TEST);
-    gl.disable(gl.STENCIL_TEST);
+    this.fit(map.getCanvas());
+    gl.clear(gl.COLOR_BUFFER_BIT);
+    if (motion.count === 0) return;
+    this.upload();
+    this.setUniforms(map, matrix, now);
     gl.drawArrays(gl.POINTS, 0, motion.count);
-    this.time(gl, now);
-    gl.bindVertexArray(null);
+    this.time(now);
     const worldPx = 512 * 2 ** map.getZoom() * devicePixelRatio;
     const pixelsPerMs = motion.fastest(now) * worldPx;
     // At rest, until the next fix.
     if (pixelsPerMs > 0) this.drawWithin(Math.max(FRAME_MS, STEP_PX / pixelsPerMs));
   }
 
+  private fit({ width, height }: HTMLCanvasElement): void {
+    if (this.canvas.width === width && this.canvas.height === height) return;
+    this.canvas.width = width;
+    this.canvas.height = height;
+    this.gl.viewport(0, 0, width, height);
+  }
+
   /** Finds out how long the draw that has begun takes, and puts the next one off by that. */
-  private time(gl: WebGL2RenderingContext, began: number): void {
+  private time(began: number): void {
+    const { gl } = this;
     this.earliestAt = began + this.pace.restMs;
     // One at a time; a map that is dragged is drawn all the time.
     if (this.done) return;
@@ -193,9 +237,8 @@ export class VehiclesLayer implements CustomLayerInterface {
     window.setTimeout(look, DONE_EVERY_MS);
   }
 
-  private upload(gl: WebGL2RenderingContext): void {
-    const { motion } = this;
-    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer ?? null);
+  private upload(): void {
+    const { gl, motion } = this;
     if (motion.data.length !== this.capacity) {
       gl.bufferData(gl.ARRAY_BUFFER, motion.data, gl.DYNAMIC_DRAW);
       this.capacity = motion.data.length;
@@ -206,18 +249,12 @@ export class VehiclesLayer implements CustomLayerInterface {
     motion.changed = undefined;
   }
 
-  private setUniforms(
-    gl: WebGL2RenderingContext,
-    program: WebGLProgram,
-    map: MapLibreMap,
-    input: CustomRenderMethodInput,
-    now: number,
-  ): void {
-    const at = (name: string) => gl.getUniformLocation(program, name);
+  private setUniforms(map: MapLibreMap, matrix: ArrayLike<number>, now: number): void {
+    const { gl } = this;
+    const at = (name: string) => this.uniform(name);
     const { lng, lat } = map.getCenter();
     const { x, y } = mercator(lng, lat);
-    const matrix = moved(input.defaultProjectionData.mainMatrix, x, y);
-    gl.uniformMatrix4fv(at("u_matrix"), false, matrix);
+    gl.uniformMatrix4fv(at("u_matrix"), false, moved(matrix, x, y));
     const [highX, highY] = [Math.fround(x), Math.fround(y)];
     gl.uniform4f(at("u_centre"), highX, x - highX, highY, y - highY);
     gl.uniform1f(at("u_now"), this.motion.time(now));
@@ -230,6 +267,15 @@ export class VehiclesLayer implements CustomLayerInterface {
     gl.uniform2f(at("u_half"), ratio * half, ratio * Math.max(1.5 * half, SELECTED_PX));
     gl.uniform3fv(at("u_colours"), this.colours.states);
     gl.uniform3fv(at("u_rim"), this.colours.rim);
+  }
+
+  private uniform(name: string): WebGLUniformLocation | null {
+    let found = this.uniforms.get(name);
+    if (found === undefined && this.program) {
+      found = this.gl.getUniformLocation(this.program, name);
+      this.uniforms.set(name, found);
+    }
+    return found ?? null;
   }
 }
 

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Rollout, RolloutTerminal } from "../api/types";
 import { useLive } from "../shell/context";
-import { useMayOperate } from "../shell/may-operate";
+import { useMayOperateOwn } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 
 const READ_EVERY_MS = 10_000;
@@ -67,7 +67,7 @@ interface ActionsProps {
 }
 
 function Actions({ of: one, set }: ActionsProps) {
-  if (!useMayOperate() || ENDED.includes(one.state)) return null;
+  if (!useMayOperateOwn() || ENDED.includes(one.state)) return null;
   const abort = (restore: boolean) => {
     const then = restore ? "Terminals that have the change get what was set before." : "Terminals keep what they have.";
     if (confirm(`Abort ${one.name} for good? ${then}`)) set(one, "aborted", restore);

@@ -1,12 +1,12 @@
 import type { ComponentType } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Client, type Credential } from "../api/client";
 import type { Session } from "../api/types";
 import { ServerClock } from "../clock/server-clock";
-import { Live } from "../fleet/live";
+import { CUT, Live } from "../fleet/live";
 import { MapPage } from "../map/map-page";
 import { LiveContext, SessionContext } from "./context";
-import { Header } from "./header";
+import { Header, titleOf } from "./header";
 import { later, loadSmallParts } from "./later";
 import { routeOf, type Route } from "./route";
 import { keepToken, keepUser, keptToken, mayBeSignedIn, tokenOfAddress } from "./session";
@@ -19,6 +19,7 @@ const EventsPage = later(() => import("../events/events-page"), "the events");
 const AlertsPage = later(() => import("../alerts/alerts-page"), "the alerts");
 const SettingsPage = later(() => import("../settings/settings-page"), "the settings");
 const AccessPage = later(() => import("../access/access-page"), "the access");
+const AccountPage = later(() => import("../account/account-page"), "the account");
 
 const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   map: MapPage,
@@ -28,6 +29,7 @@ const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   alerts: AlertsPage,
   settings: SettingsPage,
   access: AccessPage,
+  account: AccountPage,
 };
 
 /** Nobody is `undefined`. A user who may have a session is taken to have one until the service denies it. */
@@ -63,40 +65,60 @@ export function App() {
   useEffect(() => (who ? undefined : showSignIn(reason, signIn)), [who, reason]);
   if (who === undefined) return null;
   const key = "token" in who ? who.token : who.csrf;
-  return <SignedIn key={key} credential={who} onSignOut={signOut} />;
+  return <SignedIn key={key} credential={who} onSignIn={signIn} onSignOut={signOut} />;
 }
 
 interface Props {
   credential: Credential;
+  onSignIn: (credential: Credential) => void;
   onSignOut: (reason: string | undefined) => void;
 }
 
-function SignedIn({ credential, onSignOut }: Props) {
+function SignedIn({ credential, onSignIn, onSignOut }: Props) {
   const live = useMemo(() => {
     const clock = new ServerClock();
     return new Live(new Client(credential, clock), clock, onSignOut);
   }, [credential]);
   const [session, setSession] = useState<Session>();
+  const known = useRef<Session>(undefined);
   useEffect(() => {
     if ("token" in credential) keepToken(credential.token);
     live.start();
     // What it fails with, the stream of events says, too.
-    live.client.get<Session>("v1/session").then(
-      (found) => {
-        live.client.showCsrf(found.csrf_token ?? undefined);
-        setSession(found);
-      },
-      () => undefined,
-    );
+    const ask = () => live.client.get<Session>("v1/session").then(take, () => undefined);
+    const take = (found: Session) => {
+      const before = known.current;
+      if (before && !isSame(before, found)) {
+        // Somebody else has signed in with this browser: nothing of the other one is left.
+        onSignIn({ csrf: found.csrf_token ?? "" });
+        return;
+      }
+      live.client.showCsrf(found.csrf_token ?? undefined);
+      known.current = found;
+      setSession(found);
+    };
+    void ask();
+    // The session that has ended may have been followed by another, in this tab or in another one.
+    const off = live.listen(({ kind }) => void (kind === CUT && live.client.isOfUser && ask()));
     // What is seen first goes first.
-    const rest = setTimeout(loadSmallParts, 1000);
+    const rest = setTimeout(() => {
+      live.loadLog().catch(() => undefined);
+      loadSmallParts();
+    }, 1000);
     return () => {
       clearTimeout(rest);
+      off();
       live.close();
     };
   }, [live]);
   const route = useRoute();
   const Page = PAGES[route.page] ?? MapPage;
+  useEffect(() => {
+    document.title = [route.of, titleOf(route.page), "Underpass"].filter(Boolean).join(" · ");
+    return () => {
+      document.title = "Underpass";
+    };
+  }, [route.page, route.of]);
   const leave = () => {
     if ("token" in credential) return onSignOut(undefined);
     live.client.delete("v1/session").then(
@@ -121,6 +143,10 @@ function SignedIn({ credential, onSignOut }: Props) {
       </SessionContext.Provider>
     </LiveContext.Provider>
   );
+}
+
+function isSame(one: Session, other: Session): boolean {
+  return one.name === other.name && one.role === other.role && one.tenant === other.tenant && one.issuer === other.issuer;
 }
 
 function focusContent(event: Event): void {

@@ -15,6 +15,10 @@ const PAGES: [string, string][] = [
   ["settings", "Settings"],
 ];
 
+export function titleOf(page: string): string | undefined {
+  return [...PAGES, ACCESS, ["account", "Account"]].find(([name]) => name === page)?.[1];
+}
+
 interface Props {
   page: string;
   /** Who is signed in, once it is known. */
@@ -35,7 +39,11 @@ export function Header({ page, session, onSignOut }: Props) {
         ))}
       </nav>
       <Connection />
-      {session?.kind === "user" && <span>{session.name}</span>}
+      {session?.kind === "user" && (
+        <a href={hashOf("account")} aria-current={page === "account" ? "page" : undefined} aria-label={`Account of ${session.name}`}>
+          {session.name}
+        </a>
+      )}
       <ThemeButton />
       <button type="button" onClick={onSignOut}>
         Sign out
@@ -50,17 +58,19 @@ function Connection() {
   useTick();
   const { phase, reason, lostAt, mustRead } = live.following;
   const known = live.clock.known ? `${utc(live.now())} UTC` : "";
-  const lost = lostAt === undefined ? "" : ` for ${seconds(performance.now() - lostAt)}`;
+  // Not part of the status: a screen reader would tell each change of it.
+  const lost = lostAt === undefined || phase === "live" ? "" : `for ${seconds(performance.now() - lostAt)}`;
   let text = "connecting";
   let state = "waiting";
   if (phase === "live" && !mustRead) [text, state] = ["live", "up"];
   else if (phase === "live") text = "reading";
-  else if (lostAt !== undefined) [text, state] = [`not live${lost}: ${reason || "trying again"}`, "down"];
+  else if (lostAt !== undefined) [text, state] = [`not live: ${reason || "trying again"}`, "down"];
   return (
     <span class="connection">
       <span class={`badge ${state}`} role="status">
         {text}
       </span>
+      {lost && <span>{lost}</span>}
       <time>{known}</time>
     </span>
   );

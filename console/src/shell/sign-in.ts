@@ -3,7 +3,7 @@
  * there before any script.
  */
 
-import { Client, type Credential } from "../api/client";
+import { ApiError, Client, type Credential } from "../api/client";
 import type { Session } from "../api/types";
 import { ServerClock } from "../clock/server-clock";
 import { flawOf, keepUser } from "./session";
@@ -19,16 +19,17 @@ export function showSignIn(reason: string | undefined, onSignIn: (credential: Cr
   const { signal } = ended;
   let isBusy = false;
 
-  const say = (flaw: string | undefined) => {
+  /** Says what is wrong, and with which fields. */
+  const say = (flaw: string | undefined, ...wrong: string[]) => {
     (form.querySelector("[role=alert]") as HTMLElement).textContent = flaw ?? "";
-    field("token").setAttribute("aria-invalid", String(flaw !== undefined));
+    for (const name of ["name", "password", "token"]) field(name).setAttribute("aria-invalid", String(wrong.includes(name)));
   };
   const field = (name: string) => form.elements.namedItem(name) as HTMLInputElement;
   const submit = async () => {
     if (isBusy) return;
     const [name, password, token] = [field("name").value, field("password").value, field("token").value.trim()];
     const flaw = name && password ? undefined : flawOf(token);
-    say(flaw);
+    say(flaw, ...(flaw ? ["token"] : []));
     if (flaw) return;
     if (!name || !password) {
       onSignIn({ token });
@@ -40,7 +41,8 @@ export function showSignIn(reason: string | undefined, onSignIn: (credential: Cr
       const { csrf_token } = await nobody.post<Session>("v1/session", { name, password });
       if (!signal.aborted) onSignIn({ csrf: csrf_token! });
     } catch (error) {
-      if (!signal.aborted) say(error instanceof Error ? error.message : String(error));
+      const refused = error instanceof ApiError && error.status === 401;
+      if (!signal.aborted) say(error instanceof Error ? error.message : String(error), ...(refused ? ["name", "password"] : []));
       isBusy = false;
     }
   };

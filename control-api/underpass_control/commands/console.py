@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from underpass_control.client import Client, LostError, RefusedError
 
@@ -44,6 +46,12 @@ def tell(value: Any, text: str, *, as_json: bool) -> None:
         print_json(value)
     else:
         typer.echo(text)
+
+
+def bars() -> Progress:
+    """Return bars that show how far something is, where somebody sees them; else nothing."""
+    console = Console(stderr=True)
+    return Progress(console=console, transient=True, disable=not console.is_interactive)
 
 
 def with_client(url: str, token: str | None, run: Callable[[Client], Awaitable[R]]) -> R:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import TaskID
 
-from underpass_control.commands.console import fail
+from underpass_control.commands.console import bars, fail
 
 # Geometry and readers of extracts take a second to import: a verb does so when it reads a map.
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def with_progress(read: Callable[[Tell], R]) -> R:
     from underpass_control.obstructions.extract import ExtractError
 
     try:
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        with bars() as bar:
             tasks: dict[str, TaskID] = {}
 
             def tell(step: str, done: int, total: int | None) -> None:

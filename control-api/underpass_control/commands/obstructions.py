@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from underpass_control.client import Client, path_of
 from underpass_control.commands.console import (
     JsonOption,
     TokenOption,
+    bars,
     fail,
     tell,
     with_client,
@@ -209,7 +208,7 @@ async def _delete(client: Client, source: str) -> int:
 async def _put_features(client: Client, path: str, found: Sequence[Obstruction]) -> int:
     from dama.prediction.geojson import to_feature
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with bars() as bar:
         task = bar.add_task("sent", total=len(found))
 
         async def parts() -> AsyncIterator[bytes]:

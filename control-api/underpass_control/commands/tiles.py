@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import Progress
 
+from underpass_control.commands.console import bars
 from underpass_control.commands.maps import with_progress
 
 # Geometry takes a second to import: a verb does so when it makes tiles.
@@ -37,7 +37,7 @@ async def put_tiles(client: Client, path: str, tiles: Tiles) -> int:
     """Send a map's tiles to the service, by the map's path; return how many there are."""
     from underpass_control.tiles.sequence import to_text
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with bars() as bar:
 
         async def parts() -> AsyncIterator[bytes]:
             for one in _advancing(bar, tiles):
@@ -52,7 +52,7 @@ async def store_tiles(database: Database, changes: Changes, source: str, tiles: 
     """Store a map's tiles; return how many there are."""
     from underpass_control.storage import tilesets
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with bars() as bar:
 
         async def portions() -> AsyncIterator[list[TileContent]]:
             made = _advancing(bar, tiles)

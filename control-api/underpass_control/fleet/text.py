@@ -20,9 +20,11 @@ MOST_FLAWS = 100
 _MOST_DIGITS = 15
 _TEXTS = frozenset({"beam", "name", "tenant"})
 _TAG_SEPARATOR = ";"
-# What a spreadsheet takes for a formula. Such a name is written with an apostrophe before it, which
-# reading takes away again.
-_FORMULA = re.compile(r"'*[=+@-]")
+# Before what a spreadsheet takes for a formula, an apostrophe is written, which reading takes away
+# again: where a cell begins, and behind a semicolon, where one begins to a spreadsheet that has it
+# between cells.
+_FORMULA = re.compile(r"(^|;)(?=[\s']*[=+@-])")
+_WRITTEN_FORMULA = re.compile(r"(^|;)'(?=[\s']*[=+@-])")
 
 
 class FileError(ValueError):
@@ -157,10 +159,7 @@ def _read(name: str) -> Callable[[str], Any]:
 
 
 def _text(cell: str) -> str | None:
-    text = cell.strip()
-    if text.startswith("'") and _FORMULA.match(text):
-        text = text[1:]
-    return text or None
+    return _WRITTEN_FORMULA.sub(r"\1", cell.strip()) or None
 
 
 def _number(cell: str) -> int | None:
@@ -181,4 +180,4 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     text = _TAG_SEPARATOR.join(value) if isinstance(value, list) else str(value)
-    return f"'{text}" if _FORMULA.match(text) else text
+    return _FORMULA.sub(r"\1'", text)

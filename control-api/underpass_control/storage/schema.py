@@ -31,14 +31,22 @@ def folder() -> Path:
     return next(one for one in _FOLDERS if (one / "env.py").exists())
 
 
-async def migrate(database: Database, revision: str = "head") -> None:
+def _untold(_done: int, _of: int) -> None:
+    """Tell nobody."""
+
+
+async def migrate(
+    database: Database, revision: str = "head", told: Callable[[int, int], None] = _untold
+) -> None:
     """Bring the schema up to a revision, whatever it is now.
+
+    `told` is called at the beginning and after each step, with how many are done of how many.
 
     Raises:
         DatabaseLostError: The database cannot be reached.
         SchemaError: A later version has made it, whose migrations are not known here.
     """
-    await _run(database, lambda config: command.upgrade(config, revision))
+    await _run(database, lambda config: command.upgrade(config, revision), told)
 
 
 async def migrate_down(database: Database, revision: str) -> None:
@@ -77,11 +85,16 @@ async def revision(database: Database) -> str | None:
         return await connection.run_sync(_revision)
 
 
-async def _run(database: Database, migration: Callable[[Config], None]) -> None:
+async def _run(
+    database: Database,
+    migration: Callable[[Config], None],
+    told: Callable[[int, int], None] = _untold,
+) -> None:
     def run(connection: Connection) -> None:
         config = Config()
         config.set_main_option("script_location", str(folder()))
         config.attributes["connection"] = connection
+        config.attributes["on_version_apply"] = _counted(_revision(connection), told)
         try:
             migration(config)
         except CommandError as error:
@@ -96,6 +109,23 @@ async def _run(database: Database, migration: Callable[[Config], None]) -> None:
         if not database.is_sqlite:
             await connection.execute(text(f"SELECT pg_advisory_unlock({_ADVISORY_LOCK})"))
             await connection.commit()
+
+
+def _counted(current: str | None, told: Callable[[int, int], None]) -> Callable[..., None]:
+    """Return what Alembic calls after each step: it tells how many are done of those ahead."""
+    script = ScriptDirectory(str(folder()))
+    revisions = [one.revision for one in script.walk_revisions()]
+    # The newest comes first. One that is not known here is refused by Alembic.
+    of = revisions.index(current) if current in revisions else len(revisions)
+    done = 0
+
+    def step(**_: object) -> None:
+        nonlocal done
+        done += 1
+        told(done, max(done, of))
+
+    told(0, of)
+    return step
 
 
 def _revision(connection: Connection) -> str | None:

@@ -44,6 +44,16 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(name: str) -> None:
     assert found.values == {"name": name, "tags": [name]}
 
 
+@pytest.mark.parametrize("name", ["Bus;=1+1", "a; @SUM(A1)", "a;;-1;'+2", ";=1", "a;'=1"])
+def test_no_cell_is_a_formula_where_semicolons_are_between_cells(name: str) -> None:
+    text = "".join(written([{"node": 1, "name": name, "tags": ["=a", "b", "-c"]}]))
+    for line in text.splitlines():
+        cells = [cell.strip().strip('"') for cell in line.split(";")]
+        assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
+    (found,) = read(text.encode(), Flaws())
+    assert (found.values["name"], found.values["tags"]) == (name, ["-c", "=a", "b"])
+
+
 def flaws_of(content: bytes | str) -> list[tuple[int, str]]:
     flaws = Flaws()
     read(content.encode() if isinstance(content, str) else content, flaws)

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 from underpass_control.cli import app
+from underpass_control.commands.console import bars
 
 from tests.control_api.service.api import served
 
@@ -38,6 +39,14 @@ def run(*arguments: str, status: int = 0) -> str:
     result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
     assert result.exit_code == status, result.output
     return result.output
+
+
+def test_nothing_is_shown_of_what_goes_on_where_there_is_no_terminal(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with bars() as bar:
+        bar.advance(bar.add_task("tiles", total=2))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_each_verb_has_help() -> None:

@@ -69,6 +69,20 @@ def test_up_down_and_up_again_with_data(empty_url: str) -> None:
         assert times(api) == []
 
 
+def test_each_step_of_those_ahead_is_told(empty_url: str) -> None:
+    newest = int(schema.newest_revision() or 0)
+    told: list[tuple[int, int]] = []
+
+    async def migrate(database: Database) -> None:
+        await schema.migrate(database, "0020")
+        await schema.migrate(database, told=lambda done, of: told.append((done, of)))
+        await schema.migrate(database, told=lambda done, of: told.append((done, of)))
+
+    with_database(empty_url, migrate)
+    ahead = newest - 20
+    assert told == [*((done, ahead) for done in range(ahead + 1)), (0, 0)]
+
+
 def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> None:
     script = ScriptDirectory(str(Path(__file__).parents[3] / "migrations"))
     revisions = [one.revision for one in script.walk_revisions()][::-1]

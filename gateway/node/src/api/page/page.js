@@ -240,6 +240,11 @@ function toSignIn(why) {
   token.focus();
 }
 
+/** A screen reader tells each change: what is the same is left alone. @param {string} text */
+function tell(text) {
+  if (state.textContent !== text) state.textContent = text;
+}
+
 /**
  * Asks again and again, until the user signs out; not while nobody looks.
  * @param {number} every_ms
@@ -253,12 +258,12 @@ async function follow(every_ms, once) {
         await once();
         answered = performance.now();
       }
-      if (mine === session) state.textContent = "";
+      if (mine === session) tell("");
     } catch (error) {
       if (mine !== session) return;
       if (error instanceof Refused) return toSignIn(error.message);
-      const age = span((performance.now() - answered) / 1000);
-      state.textContent = `The node does not answer: figures are ${age} old`;
+      const at = new Date(Date.now() + answered - performance.now());
+      tell(`The node does not answer: figures are of ${at.toLocaleTimeString()}`);
     }
     await new Promise((resume) => setTimeout(resume, every_ms));
   }
