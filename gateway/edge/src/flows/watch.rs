@@ -53,6 +53,9 @@ pub struct Watch {
     asked: Vec<u8>,
     /// The size of the object that was last asked for, if it is known.
     asked_bytes: Option<u64>,
+    /// The last request was HEAD: its answer tells a length and has no body (RFC 9110,
+    /// 9.3.2).
+    asked_head: bool,
     state: State,
     flow: Option<Flow>,
     silence: Duration,
@@ -107,6 +110,7 @@ impl Watch {
             objects: None,
             asked: Vec::new(),
             asked_bytes: None,
+            asked_head: false,
             state: State::Start,
             flow: None,
             silence: SILENCE,
@@ -146,9 +150,13 @@ impl Watch {
         self.total_bytes
     }
 
-    /// What its flow at present is.
+    /// What its flow at present is, with the size of all of it.
     pub fn present(&self) -> Option<FlowStart> {
-        self.flow.as_ref().map(|flow| self.start_of(flow))
+        let flow = self.flow.as_ref()?;
+        Some(FlowStart {
+            size_bytes: flow.expected_bytes,
+            ..self.start_of(flow)
+        })
     }
 
     /// These bytes are about to be sent. Where they begin a flow, or go on with one
@@ -186,8 +194,11 @@ impl Watch {
         let under_way = matches!(self.state, State::Body(_) | State::Burst);
         let answers = self.flow.is_some() && self.total_bytes > 0;
         let midway = matches!(self.state, State::Midway);
-        if (under_way && answers || midway) && head::begins_request(data) {
-            self.end(now);
+        if head::begins_request(data) {
+            if under_way && answers || midway {
+                self.end(now);
+            }
+            self.asked_head = data.starts_with(b"HEAD ");
         }
         self.hears(data);
     }
@@ -301,7 +312,11 @@ impl Watch {
         if head.host.is_some() {
             self.host = head.host;
         }
-        let Some(body) = head.body_bytes else {
+        let body = match std::mem::take(&mut self.asked_head) {
+            true => Some(0),
+            false => head.body_bytes,
+        };
+        let Some(body) = body else {
             let object = self.asked_bytes.take();
             let size = object.map(|bytes| bytes.saturating_add(head.head_bytes as u64));
             return self.begin_burst_of(size, head.content_type, before, data);

@@ -400,3 +400,17 @@ fn a_stream_that_turns_out_to_be_long_is_promoted() {
     let sent = told.iter().take(place.unwrap());
     assert_eq!(sent.filter(|told| matches!(told, Told::Sent(_))).count(), 2);
 }
+
+#[test]
+fn the_end_of_a_large_answer_is_not_taken_for_a_small_one() {
+    let rules = "rule = [
+        { max_size_bytes = 20000, class = '4' },
+        { after_bytes = 90000, class = '3' },
+    ]";
+    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n".to_vec();
+    answer.resize(answer.len() + 100_000, b'x');
+    let pieces: Vec<&[u8]> = answer.chunks(10_000).collect();
+    let told = told(rules, &pieces);
+    let classes = told.iter().filter(|told| matches!(told, Told::Class(_)));
+    assert_eq!(classes.collect::<Vec<_>>(), [&Told::Class(Class(3))]);
+}
