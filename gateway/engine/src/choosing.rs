@@ -183,11 +183,17 @@ impl Engine {
     /// nothing does, its policy does not name the hop, or nothing more is to be
     /// spent on it.
     pub(crate) fn place_on(&self, hop: &Hop, class: Class) -> Option<usize> {
+        let place = self.place_by_policy(hop, class)?;
+        hop.may_spend_for(class).then_some(place)
+    }
+
+    /// The same, whatever is spent on the hop: that is renewed.
+    pub(crate) fn place_by_policy(&self, hop: &Hop, class: Class) -> Option<usize> {
         let policy = self.policy(class);
         let forbidden = hop.meter.is_some() && policy.metered == MeteredUse::Never;
         let forbidden = forbidden || !hop.config.sends;
         let place = policy.place_of(&hop.config)?;
-        (!forbidden && hop.may_spend_for(class)).then_some(place)
+        (!forbidden).then_some(place)
     }
 
     fn able(&self, now: Instant, neighbour: u64, class: Class) -> Vec<Candidate> {
@@ -346,7 +352,7 @@ impl Engine {
         };
         let hops = self.ways.hops_to(hop.config.neighbour).iter();
         let closed = |hop: &Hop| hop.meter.as_ref().is_some_and(Meter::is_closed);
-        let able = |hop: &Hop| hop.is_up() && !hop.blocked && !closed(hop);
+        let able = |hop: &Hop| hop.config.sends && hop.is_up() && !hop.blocked && !closed(hop);
         hops.filter(|other| **other != id)
             .any(|other| self.hops.get(other).is_some_and(able))
     }
@@ -409,9 +415,22 @@ impl Engine {
         }
     }
 
+    /// Whether a hop has copies of bundles of a class to send, and may. What was spent
+    /// on it, and the policy, may have changed since they were made.
+    pub(crate) fn has_copies(&self, id: HopId, class: Class) -> bool {
+        let Some(hop) = self.hops.get(&id) else {
+            return false;
+        };
+        let copies = hop.copies.get(&class);
+        copies.is_some_and(|copies| !copies.is_empty()) && self.place_on(hop, class).is_some()
+    }
+
     /// The next copy that a hop is to send, of a bundle that no custodian has
     /// acknowledged.
     pub(crate) fn next_copy(&mut self, id: HopId, class: Class, mru: u64) -> Option<Vec<Bytes>> {
+        if !self.has_copies(id, class) {
+            return None;
+        }
         let copies = self.hops.get_mut(&id)?.copies.get_mut(&class)?;
         while let Some((bundle, chunks)) = copies.pop_front() {
             if self.agent.has_bundle(bundle) && length(&chunks) <= mru {

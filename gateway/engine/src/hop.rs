@@ -306,12 +306,6 @@ impl Hop {
         self.measured.base_rtt.unwrap_or(self.config.rtt)
     }
 
-    /// Whether it has copies of bundles of a class to send.
-    pub fn has_copies(&self, class: Class) -> bool {
-        let copies = self.copies.get(&class);
-        copies.is_some_and(|copies| !copies.is_empty())
-    }
-
     /// The session that carries `class` at present: its own or one without a
     /// class. The first session to come up is signalling's, which carries all
     /// until another is there.

@@ -31,8 +31,10 @@ pub enum MigrateError {
     /// There is nothing to move between.
     #[error("the class may not go by this path, or there is no other to this neighbour")]
     Path,
-    /// The path is blocked or has no session.
-    #[error("the path cannot carry the class now: it is blocked or has no session")]
+    /// The path is blocked, has no session, or its budget is spent.
+    #[error(
+        "the path cannot carry the class now: it is blocked, has no session, or its budget is spent"
+    )]
     CannotCarry,
 }
 
@@ -374,7 +376,8 @@ impl Engine {
         let steered = self.steering.known.get(&neighbour);
         let hops = each(self.ways.hops_to(neighbour).iter());
         let known = hops.filter_map(|id| self.hops.get(id));
-        let placed = known.filter_map(|hop| Some((self.place_on(hop, class)?, hop)));
+        // Where the budget is spent it cannot carry the class until that is renewed.
+        let placed = known.filter_map(|hop| Some((self.place_by_policy(hop, class)?, hop)));
         let mut placed: Vec<_> = placed.collect();
         placed.sort_by_key(|(place, _)| *place);
         let able: BTreeMap<HopId, bool> = self.able_hops(now, neighbour, class);
