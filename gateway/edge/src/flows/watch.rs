@@ -317,7 +317,7 @@ impl Watch {
             false => head.body_bytes,
         };
         let Some(body) = body else {
-            let object = self.asked_bytes.take();
+            let object = self.asked_bytes.take().filter(|_| head.is_object);
             let size = object.map(|bytes| bytes.saturating_add(head.head_bytes as u64));
             return self.begin_burst_of(size, head.content_type, before, data);
         };

@@ -238,6 +238,13 @@ fn an_answer_without_a_length_has_the_size_that_its_object_is_told_to_have() {
     );
     let begun = stream.sends(CHUNKED).unwrap();
     assert!(begun < 3_000_000, "{begun}");
+    // What refers elsewhere, or says that it is not there, is not the object.
+    for status in ["206 Partial Content", "302 Found", "404 Not Found"] {
+        stream.watch.receives(stream.now, request);
+        let head = format!("HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let begun = stream.sends(head.as_bytes()).unwrap();
+        assert!(begun < 3_000_000, "{status}: {begun}");
+    }
 }
 
 #[test]
