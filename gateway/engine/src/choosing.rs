@@ -285,6 +285,13 @@ impl Engine {
         self.agent.backlog_bytes(NeighbourId(neighbour), class) + unsealed.sum::<u64>()
     }
 
+    /// The streams to a neighbour that have something of a class to be sealed.
+    pub(crate) fn backlogged_streams(&self, neighbour: u64, class: Class) -> usize {
+        let behind = self.ways.peers_behind(neighbour).take(COUNTED_PEERS);
+        let streams = behind.filter_map(|peer| self.peers.get(peer));
+        streams.map(|streams| streams.backlog(class).streams).sum()
+    }
+
     /// Notes that a hop was given so many bytes of IP.
     pub(crate) fn note_given(&mut self, now: Instant, id: HopId, ip_bytes: u64) {
         let Some(hop) = self.hops.get_mut(&id) else {

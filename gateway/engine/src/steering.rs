@@ -70,6 +70,11 @@ pub struct TunnelSnapshot {
     pub held: bool,
     /// What it sends, bit/s.
     pub sends_bps: u64,
+    /// What of it waits for the neighbour, bytes, and the streams that have something
+    /// to be sealed.
+    pub backlog_bytes: u64,
+    /// As above.
+    pub backlogged_streams: usize,
     /// Moves since the start.
     pub moves: BTreeMap<MoveReason, u64>,
 }
@@ -261,6 +266,8 @@ impl Engine {
                     reason,
                     held: tunnel.held.is_some(),
                     sends_bps: steered.of_classes.get(class).map_or(0, |pace| pace.bps),
+                    backlog_bytes: self.waiting_of(*neighbour, *class),
+                    backlogged_streams: self.backlogged_streams(*neighbour, *class),
                     moves: tunnel.moves.clone(),
                 })
             })

@@ -492,6 +492,21 @@ fn a_class_that_fills_its_path_moves_by_rule_and_stays_where_there_is_room() {
 }
 
 #[test]
+fn what_waits_of_a_class_that_moves_is_told() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    for hop in [NEAR, FAR] {
+        terminal.engine.block(terminal.now, hop, true);
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    let [tunnel] = &terminal.engine.tunnels()[..] else {
+        panic!("one class moves");
+    };
+    let waits = (tunnel.backlog_bytes, tunnel.backlogged_streams);
+    assert_eq!(waits, (5_000, 1));
+}
+
+#[test]
 fn a_class_moves_by_an_operators_word_and_its_streams_live_on() {
     let mut lines = moving();
     transfer(&mut lines, Duration::from_secs(2));
