@@ -64,6 +64,8 @@ pub(crate) struct Candidate {
     leaving: bool,
     /// It is metered, and others are to be used as long as they can carry.
     spared: bool,
+    /// It stood still a while ago, and others are to be used meanwhile.
+    avoided: bool,
 }
 
 impl Engine {
@@ -211,9 +213,13 @@ impl Engine {
                 way,
                 leaving: entry.is_some_and(|at| at <= now + needed),
                 spared: spares && hop.meter.is_some(),
+                avoided: hop.standing.is_avoided(now),
             })
         });
         let mut able: Vec<Candidate> = able.collect();
+        if able.iter().any(|one| !one.avoided && !one.leaving) {
+            able.retain(|one| !one.avoided);
+        }
         if able.iter().any(|one| !one.spared && !one.leaving) {
             able.retain(|one| !one.spared);
         }

@@ -15,6 +15,7 @@ use crate::link::LinkState;
 use crate::measured::MeasuredLink;
 use crate::on_demand::Presence;
 use crate::planned::Followed;
+use crate::standing::Standing;
 
 /// TCPCL segments hold this much at most; it only rounds the estimate of what
 /// a bundle costs on the hop.
@@ -118,6 +119,8 @@ pub(crate) struct Hop {
     pub presence: Option<Presence>,
     /// What left by another hop and goes by this one, too.
     pub copies: BTreeMap<Class, Copies>,
+    /// Whether it stood still while others carried on.
+    pub standing: Standing,
 }
 
 impl Hop {
@@ -155,6 +158,7 @@ impl Hop {
             given_bytes: 0,
             in_flight_since: now,
             copies: BTreeMap::new(),
+            standing: Standing::default(),
         };
         hop.paced_bps = hop.rate_bps();
         hop
