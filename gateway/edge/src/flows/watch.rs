@@ -203,12 +203,14 @@ impl Watch {
         self.hears(data);
     }
 
-    /// Asks for the size of what a request of the other direction asks for, once
-    /// its head is there.
+    /// Takes the name of the host that a request of the other direction is for, and asks
+    /// for the size of what it asks for, once its head is there.
     fn hears(&mut self, data: &[u8]) {
-        let Some(objects) = &self.objects else {
+        // What an origin sends names nothing.
+        let from_client = matches!(self.owner, Owner::Peer(_));
+        if !from_client && self.objects.is_none() {
             return;
-        };
+        }
         if head::begins_request(data) {
             self.asked.clear();
             self.asked_bytes = None;
@@ -220,9 +222,14 @@ impl Watch {
         self.asked.extend_from_slice(more);
         if head::ends_within(&self.asked, before) {
             if let Beginning::Message(head) = head::parse(&self.asked)
-                && let (Some(host), Some(target)) = (head.host, head.target)
+                && let Some(host) = head.host
             {
-                self.asked_bytes = objects.size_bytes(&host, &target);
+                if let Some((objects, target)) = self.objects.as_ref().zip(head.target) {
+                    self.asked_bytes = objects.size_bytes(&host, &target);
+                }
+                if from_client {
+                    self.host = Some(host);
+                }
             }
         } else if self.asked.len() < MOST_HEAD_BYTES {
             return;
