@@ -17,7 +17,7 @@ def _first_come_first_served(name: str, seed: int) -> Run:
         free = max(free, at) + 0.08
         pages.append((at, free - at))
     moves = [(_MOVED_S, "satellite")] if name == OURS else []
-    return Run(pages, [(at, 0.6) for at in silver], moves, [(at, 31.0) for at in gold])
+    return Run(pages, [(at, 0.6) for at in silver], moves, [], [(at, 31.0) for at in gold])
 
 
 def test_each_class_alone_has_the_same_pages_until_the_load_falls() -> None:

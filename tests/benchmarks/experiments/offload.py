@@ -49,8 +49,9 @@ class Run:
     # When each page began, and what it took; the patience if it never came.
     gold: list[tuple[float, float]]
     silver: list[tuple[float, float]]
-    # When Silver was seen to go by another path, and by which.
+    # When a class was seen to go by another path, and by which.
     moves: list[tuple[float, str]]
+    gold_moves: list[tuple[float, str]]
     # The round trip on the terrestrial hop, ms.
     rtt_ms: list[tuple[float, float]]
     last_byte_s: float | None = _ENDS_S
@@ -145,7 +146,7 @@ def _one(on: Bench, subject: Underpass, access: Access, seed: int, _: float) -> 
         moved = moves.result()
     queue = hop.queue_ms(terminal, "forward")
     rtt_ms = [(at - began, 1000 * TERRESTRIAL.rtt_s + waited) for at, waited in queue]
-    return Run(times[0], times[1], moved, rtt_ms)
+    return Run(times[0], times[1], moved["normal"], moved["interactive"], rtt_ms)
 
 
 def _ends_s(name: str) -> float:
@@ -189,17 +190,18 @@ def _page(by: Access, began: float, at_s: float) -> tuple[float, float]:
     return at_s, _PATIENCE_S if done.last_byte_s is None else done.last_byte_s
 
 
-def _watch(subject: Underpass, began: float, until_s: float) -> list[tuple[float, str]]:
-    """Return when Silver went by another path from the hub, and by which."""
-    seen: list[tuple[float, str]] = []
+def _watch(subject: Underpass, began: float, until_s: float) -> dict[str, list[tuple[float, str]]]:
+    """Return when each class went by another path from the hub, and by which."""
+    seen: dict[str, list[tuple[float, str]]] = {"normal": [], "interactive": []}
     satellite = subject.pair.hub_path("satellite")
     while (at := time.monotonic() - began) < until_s:
         views = subject.pair.hub.api.get("/v1/migrations")
         for view in views:
             path = "satellite" if view["path"] == satellite else "terrestrial"
-            before = seen[-1][1] if seen else "terrestrial"
-            if view["class"] == "normal" and path != before:
-                seen.append((at, path))
+            of_class = seen.setdefault(view["class"], [])
+            before = of_class[-1][1] if of_class else "terrestrial"
+            if path != before:
+                of_class.append((at, path))
         time.sleep(_POLLS_EACH_S)
     return seen
 
@@ -224,7 +226,8 @@ def add_records(
         values["gold"].append(100 * gold_s / _median_s(gold_alone.gold, settled_s))
         values["silver"].append(100 * silver_s / _median_s(silver_alone.silver, moved_s))
         values["broken"].append(run.broken())
-        say(f"offload  {name}: Silver moved {[(round(at, 1), path) for at, path in run.moves]}")
+        for kind, moves in (("Silver", run.moves), ("Gold", run.gold_moves)):
+            say(f"offload  {name}: {kind} moved {[(round(at, 1), path) for at, path in moves]}")
     for figure, of_runs in values.items():
         made = record(f"offload.{figure}", name, of_runs)
         result.records.append(made)
@@ -241,3 +244,7 @@ def add_records(
         back = [at - _FALLS_S for run in runs for at, to in run.moves if to == "terrestrial"]
         result.notes["Silver moves, s behind its beginning"] = [round(at, 1) for at in there]
         result.notes["Silver comes back, s behind the fall"] = [round(at, 1) for at in back]
+        left = [
+            at - _SILVER_FROM_S for run in runs for at, to in run.gold_moves if to == "satellite"
+        ]
+        result.notes["Gold moves, too, s behind Silver's beginning"] = [round(at, 1) for at in left]
