@@ -329,7 +329,7 @@ impl Engine {
             let tunnel = steered.tunnels.entry(class).or_default();
             // One moves at a time, and the others see what that is worth.
             if tunnel.path().is_some_and(|path| left.contains(&path)) {
-                tunnel.relieve();
+                tunnel.relieve(now);
             }
             let step = tunnel.step(now, &rule, &paths, demand);
             active |= demand > NOTHING_BPS;
