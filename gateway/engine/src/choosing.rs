@@ -69,6 +69,8 @@ pub(crate) struct Candidate {
     leaving: bool,
     /// It is metered, and others are to be used as long as they can carry.
     spared: bool,
+    /// It stood still a while ago, and others are to be used meanwhile.
+    avoided: bool,
 }
 
 impl Engine {
@@ -188,11 +190,17 @@ impl Engine {
     /// nothing does, its policy does not name the hop, or nothing more is to be
     /// spent on it.
     pub(crate) fn place_on(&self, hop: &Hop, class: Class) -> Option<usize> {
+        let place = self.place_by_policy(hop, class)?;
+        hop.may_spend_for(class).then_some(place)
+    }
+
+    /// The same, whatever is spent on the hop: that is renewed.
+    pub(crate) fn place_by_policy(&self, hop: &Hop, class: Class) -> Option<usize> {
         let policy = self.policy(class);
         let forbidden = hop.meter.is_some() && policy.metered == MeteredUse::Never;
         let forbidden = forbidden || !hop.config.sends;
         let place = policy.place_of(&hop.config)?;
-        (!forbidden && hop.may_spend_for(class)).then_some(place)
+        (!forbidden).then_some(place)
     }
 
     fn able(&self, now: Instant, neighbour: u64, class: Class) -> Vec<Candidate> {
@@ -210,9 +218,13 @@ impl Engine {
                 way,
                 leaving: entry.is_some_and(|at| at <= now + needed),
                 spared: spares && hop.meter.is_some(),
+                avoided: hop.standing.is_avoided(now),
             })
         });
         let mut able: Vec<Candidate> = able.collect();
+        if able.iter().any(|one| !one.avoided && !one.leaving) {
+            able.retain(|one| !one.avoided);
+        }
         if able.iter().any(|one| !one.spared && !one.leaving) {
             able.retain(|one| !one.spared);
         }
@@ -282,6 +294,13 @@ impl Engine {
         let streams = behind.filter_map(|peer| self.peers.get(peer));
         let unsealed = streams.map(|streams| streams.backlog(class).bytes);
         self.agent.backlog_bytes(NeighbourId(neighbour), class) + unsealed.sum::<u64>()
+    }
+
+    /// The streams to a neighbour that have something of a class to be sealed.
+    pub(crate) fn backlogged_streams(&self, neighbour: u64, class: Class) -> usize {
+        let behind = self.ways.peers_behind(neighbour).take(COUNTED_PEERS);
+        let streams = behind.filter_map(|peer| self.peers.get(peer));
+        streams.map(|streams| streams.backlog(class).streams).sum()
     }
 
     /// Notes that a hop was given so many bytes of IP.
@@ -373,7 +392,7 @@ impl Engine {
         };
         let hops = self.ways.hops_to(hop.config.neighbour).iter();
         let closed = |hop: &Hop| hop.meter.as_ref().is_some_and(Meter::is_closed);
-        let able = |hop: &Hop| hop.is_up() && !hop.blocked && !closed(hop);
+        let able = |hop: &Hop| hop.config.sends && hop.is_up() && !hop.blocked && !closed(hop);
         hops.filter(|other| **other != id)
             .any(|other| self.hops.get(other).is_some_and(able))
     }
@@ -436,9 +455,22 @@ impl Engine {
         }
     }
 
+    /// Whether a hop has copies of bundles of a class to send, and may. What was spent
+    /// on it, and the policy, may have changed since they were made.
+    pub(crate) fn has_copies(&self, id: HopId, class: Class) -> bool {
+        let Some(hop) = self.hops.get(&id) else {
+            return false;
+        };
+        let copies = hop.copies.get(&class);
+        copies.is_some_and(|copies| !copies.is_empty()) && self.place_on(hop, class).is_some()
+    }
+
     /// The next copy that a hop is to send, of a bundle that no custodian has
     /// acknowledged.
     pub(crate) fn next_copy(&mut self, id: HopId, class: Class, mru: u64) -> Option<Vec<Bytes>> {
+        if !self.has_copies(id, class) {
+            return None;
+        }
         let copies = self.hops.get_mut(&id)?.copies.get_mut(&class)?;
         while let Some((bundle, chunks)) = copies.pop_front() {
             if self.agent.has_bundle(bundle) && length(&chunks) <= mru {

@@ -304,8 +304,18 @@ impl Engine {
     }
 
     fn lane_of(&self, neighbour: u64, class: Class, id: HopId) -> Option<Class> {
-        let hops = self.ways.hops_to(neighbour).iter();
-        lane(class, hops.into_iter().position(|hop| *hop == id)?)
+        let mut hops = self.hops_with_lanes(neighbour, class);
+        lane(class, hops.position(|hop| hop == id)?)
+    }
+
+    /// The hops that the policy of a class names, in their order: lanes are theirs. What is
+    /// spent on one, and whether it can carry, changes nothing.
+    fn hops_with_lanes(&self, neighbour: u64, class: Class) -> impl Iterator<Item = HopId> {
+        let hops = self.ways.hops_to(neighbour).iter().copied();
+        hops.filter(move |id| {
+            let hop = self.hops.get(id);
+            hop.is_some_and(|hop| self.place_by_policy(hop, class).is_some())
+        })
     }
 
     fn path_state(&self, now: Instant, id: HopId, way: Way) -> Option<PathState> {
@@ -382,7 +392,7 @@ impl Engine {
         let candidates = self.candidates(now, neighbour, class);
         let is_candidate = |hop: &HopId| candidates.iter().any(|one| one.id == *hop);
         let keeps = self.policy(class).uses == PathUse::MinFct && is_candidate(&id);
-        let hops = self.ways.hops_to(neighbour);
+        let hops: Vec<HopId> = self.hops_with_lanes(neighbour, class).collect();
         let (mut free, mut elsewhere) = (0, false);
         for (place, lane) in lanes(class).enumerate() {
             if paused || !self.peers.waits(neighbour, lane) {

@@ -109,6 +109,7 @@ impl Hop {
             meter: _,
             presence: _,
             copies,
+            standing: _,
         } = self;
         let of_classes = sessions.iter().map(BTreeSet::len);
         tell(

@@ -15,6 +15,7 @@ use crate::link::LinkState;
 use crate::measured::MeasuredLink;
 use crate::on_demand::Presence;
 use crate::planned::Followed;
+use crate::standing::Standing;
 
 /// TCPCL segments hold this much at most; it only rounds the estimate of what
 /// a bundle costs on the hop.
@@ -118,6 +119,8 @@ pub(crate) struct Hop {
     pub presence: Option<Presence>,
     /// What left by another hop and goes by this one, too.
     pub copies: BTreeMap<Class, Copies>,
+    /// Whether it stood still while others carried on.
+    pub standing: Standing,
 }
 
 impl Hop {
@@ -155,6 +158,7 @@ impl Hop {
             given_bytes: 0,
             in_flight_since: now,
             copies: BTreeMap::new(),
+            standing: Standing::default(),
         };
         hop.paced_bps = hop.rate_bps();
         hop
@@ -304,12 +308,6 @@ impl Hop {
     /// The round trip without a queue: as measured, or as it was told.
     pub fn round_trip(&self) -> Duration {
         self.measured.base_rtt.unwrap_or(self.config.rtt)
-    }
-
-    /// Whether it has copies of bundles of a class to send.
-    pub fn has_copies(&self, class: Class) -> bool {
-        let copies = self.copies.get(&class);
-        copies.is_some_and(|copies| !copies.is_empty())
     }
 
     /// The session that carries `class` at present: its own or one without a

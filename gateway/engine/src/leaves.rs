@@ -122,7 +122,7 @@ impl Engine {
         if !carrier.is_some_and(Session::is_ready) {
             return false;
         }
-        hop.has_copies(class) || self.open_queues(now, id, class).any()
+        self.has_copies(id, class) || self.open_queues(now, id, class).any()
     }
 
     /// The queues of a class that a hop may seal from now.

@@ -44,6 +44,7 @@ mod services;
 mod sessions;
 mod shards;
 mod snapshot;
+mod standing;
 mod steering;
 mod streams;
 mod takeover;

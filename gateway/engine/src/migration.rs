@@ -16,6 +16,10 @@ use crate::hop::HopId;
 
 /// The time to go back is doubled so often at most.
 const MOST_DOUBLINGS: u32 = 4;
+/// For so many times `after` behind another class' leaving, delay is given so many times
+/// as long: what has waited has to leave, and what the path carries is found anew.
+const RELIEVED_FOR: u32 = 6;
+const RELIEVED_PATIENCE: u32 = 3;
 /// What a path carried at its best is forgotten by this part (1/n) a step.
 const BEST_FADES: u64 = 400;
 
@@ -170,6 +174,8 @@ pub(crate) struct Tunnel {
     pub moves: BTreeMap<MoveReason, u64>,
     /// Since when its path has been in trouble.
     bad_since: Option<Instant>,
+    /// When another class has left its path.
+    relieved: Option<Instant>,
     /// The better path that has room, and since when.
     good_since: Option<(HopId, Instant)>,
     /// What its path carried at its best.
@@ -192,8 +198,17 @@ impl Tunnel {
     }
 
     /// Something else has moved away from its path: the past does not count.
-    pub fn relieve(&mut self) {
-        self.bad_since = None;
+    pub fn relieve(&mut self, now: Instant) {
+        (self.bad_since, self.relieved) = (None, Some(now));
+    }
+
+    /// How long trouble is given.
+    fn patience(&self, now: Instant, after: Duration, reason: MoveReason) -> Duration {
+        let lately = |at| now < at + after * RELIEVED_FOR;
+        match reason == MoveReason::Delay && self.relieved.is_some_and(lately) {
+            true => after * RELIEVED_PATIENCE,
+            false => after,
+        }
     }
 
     /// An operator has it go by a path, which can carry it; and stay there.
@@ -252,7 +267,7 @@ impl Tunnel {
             let since = trouble.map(|_| self.bad_since.unwrap_or(now));
             self.bad_since = since;
             if let Some((reason, since)) = trouble.zip(since)
-                && now >= since + after
+                && now >= since + self.patience(now, after, reason)
             {
                 let others = paths.iter().filter(|path| path.id != current.id);
                 let mut roomy = others.filter(|path| path.has_room(rule, demand_bps));
@@ -288,6 +303,7 @@ impl Tunnel {
             return None;
         }
         (self.bad_since, self.good_since, self.best_bps) = (None, None, 0);
+        self.relieved = None;
         self.expected &= self.held != Some(to);
         let Some(from) = from else {
             self.on = Some((to, now, None));

@@ -215,14 +215,18 @@ impl Peers {
     ) -> Option<(R, Waits)> {
         let known = self.known.get_mut(&peer)?;
         let result = call(&mut known.streams);
-        while let Some((epoch, event)) = known.streams.poll_event() {
-            if let Event::Opened { id, open } = &event
-                && !self.classes.contains(&open.class)
-                && let Some(mux) = known.streams.streams_of(epoch, *id)
+        while let Some((epoch, mut event)) = known.streams.poll_event() {
+            if let Event::Opened { id, open } = &mut event
+                && (open.class == Class::SIGNALLING || !self.classes.contains(&open.class))
             {
-                // The peer's class; what is sent from here needs an own one.
-                // A stream that is gone already sends nothing.
-                let _ = mux.set_class(*id, self.default_class);
+                // The peer's class; what is sent from here needs an own one. That of
+                // signalling leaves before all else, has room of its own in the store, and
+                // goes by metered paths whose budget is spent.
+                open.class = self.default_class;
+                if let Some(mux) = known.streams.streams_of(epoch, *id) {
+                    // A stream that is gone already sends nothing.
+                    let _ = mux.set_class(*id, self.default_class);
+                }
             }
             actions.push_back(Action::Stream { peer, epoch, event });
         }

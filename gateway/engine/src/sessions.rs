@@ -88,9 +88,14 @@ impl Engine {
 
     /// A transfer ended.
     pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
+        let session = self.sessions.session_of(key);
+        let taken = session.filter(|_| outcome == Outcome::Acknowledged);
         // One that was given up is on another session by now.
         if self.sessions.finish(key, &outcome) {
             self.agent.transfer_finished(now, key, outcome);
+            if let Some(session) = taken {
+                self.relieve_standing(now, session);
+            }
             self.after_change(now);
         }
     }

@@ -31,8 +31,10 @@ pub enum MigrateError {
     /// There is nothing to move between.
     #[error("the class may not go by this path, or there is no other to this neighbour")]
     Path,
-    /// The path is blocked or has no session.
-    #[error("the path cannot carry the class now: it is blocked or has no session")]
+    /// The path is blocked, has no session, or its budget is spent.
+    #[error(
+        "the path cannot carry the class now: it is blocked, has no session, or its budget is spent"
+    )]
     CannotCarry,
 }
 
@@ -68,6 +70,11 @@ pub struct TunnelSnapshot {
     pub held: bool,
     /// What it sends, bit/s.
     pub sends_bps: u64,
+    /// What of it waits for the neighbour, bytes, and the streams that have something
+    /// to be sealed.
+    pub backlog_bytes: u64,
+    /// As above.
+    pub backlogged_streams: usize,
     /// Moves since the start.
     pub moves: BTreeMap<MoveReason, u64>,
 }
@@ -259,6 +266,8 @@ impl Engine {
                     reason,
                     held: tunnel.held.is_some(),
                     sends_bps: steered.of_classes.get(class).map_or(0, |pace| pace.bps),
+                    backlog_bytes: self.waiting_of(*neighbour, *class),
+                    backlogged_streams: self.backlogged_streams(*neighbour, *class),
                     moves: tunnel.moves.clone(),
                 })
             })
@@ -320,7 +329,7 @@ impl Engine {
             let tunnel = steered.tunnels.entry(class).or_default();
             // One moves at a time, and the others see what that is worth.
             if tunnel.path().is_some_and(|path| left.contains(&path)) {
-                tunnel.relieve();
+                tunnel.relieve(now);
             }
             let step = tunnel.step(now, &rule, &paths, demand);
             active |= demand > NOTHING_BPS;
@@ -374,7 +383,8 @@ impl Engine {
         let steered = self.steering.known.get(&neighbour);
         let hops = each(self.ways.hops_to(neighbour).iter());
         let known = hops.filter_map(|id| self.hops.get(id));
-        let placed = known.filter_map(|hop| Some((self.place_on(hop, class)?, hop)));
+        // Where the budget is spent it cannot carry the class until that is renewed.
+        let placed = known.filter_map(|hop| Some((self.place_by_policy(hop, class)?, hop)));
         let mut placed: Vec<_> = placed.collect();
         placed.sort_by_key(|(place, _)| *place);
         let able: BTreeMap<HopId, bool> = self.able_hops(now, neighbour, class);

@@ -4,7 +4,7 @@
 //! back; a session that takes one is not ready until it says so again.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use underpass_cla::{EXPRESS_ROOM_BYTES, Outcome, SessionId, SessionInfo};
 use underpass_work::FastMap;
@@ -22,6 +22,19 @@ pub(crate) struct Session {
     /// Of these the long ones.
     long_in_flight: BTreeSet<u64>,
     stale: bool,
+    /// Acknowledgements and ends of transfers so far.
+    moves: u64,
+    watched: Option<Watched>,
+}
+
+/// A session that is watched while others carry on.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    /// What it had moved, and since when that is all.
+    moves: u64,
+    since: Instant,
+    /// When it was looked at last.
+    looked: Instant,
 }
 
 impl Session {
@@ -34,6 +47,8 @@ impl Session {
             in_flight,
             long_in_flight,
             stale: _,
+            moves: _,
+            watched: _,
         } = self;
         tell("transfers of sessions", in_flight.len());
         tell("long transfers of sessions", long_in_flight.len());
@@ -100,6 +115,8 @@ impl Sessions {
             in_flight: BTreeSet::new(),
             long_in_flight: BTreeSet::new(),
             stale: false,
+            moves: 0,
+            watched: None,
         };
         self.known.insert(id, session);
     }
@@ -153,6 +170,7 @@ impl Sessions {
             transfer.acknowledged = acknowledged;
             if let Some(session) = self.known.get_mut(&transfer.session) {
                 session.stale = false;
+                session.moves += 1;
             }
         }
     }
@@ -166,8 +184,42 @@ impl Sessions {
             session.in_flight.remove(&key);
             session.long_in_flight.remove(&key);
             session.stale &= matches!(outcome, Outcome::Broken { .. });
+            session.moves += 1;
         }
         true
+    }
+
+    /// The session that a transfer is on.
+    pub fn session_of(&self, key: u64) -> Option<SessionId> {
+        Some(self.transfers.get(&key)?.session)
+    }
+
+    /// Whether a session has moved nothing for so long, though something has left it; as
+    /// far as it was looked at again and again, with no pause longer than `pause`.
+    pub fn stands_still(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        patience: Duration,
+        pause: Duration,
+    ) -> bool {
+        let Some(session) = self.known.get_mut(&id) else {
+            return false;
+        };
+        let oldest = session.in_flight.first();
+        let Some(oldest) = oldest.and_then(|key| self.transfers.get(key)) else {
+            session.watched = None;
+            return false;
+        };
+        let moves = session.moves;
+        let same = |watched: &Watched| watched.moves == moves && now <= watched.looked + pause;
+        let since = session.watched.filter(same).map_or(now, |of| of.since);
+        session.watched = Some(Watched {
+            moves,
+            since,
+            looked: now,
+        });
+        now >= since.max(oldest.left_by) + patience
     }
 
     /// Takes all transfers from a session, which takes no more, with their keys.

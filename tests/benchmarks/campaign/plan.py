@@ -196,8 +196,8 @@ CAMPAIGN = (
     Entry("one-way", 23.0, ours_times=2, share=_V),
     # 100 MB with the satellite on demand and always up, half a minute of small exchanges, a cut.
     Entry("on-demand-path", 65.0, ours_times=2, fixed_s=120.0, share=_V),
-    # With migration and without, and Silver alone.
-    Entry("offload", 180.0, share=_V),
+    # With migration and without, and each class alone.
+    Entry("offload", 200.0, share=_V),
     Entry("kill-9", 6.2, fixed_s=30.0, runs_at_least=100, share=_V),
     Entry("object-1mb", 0.7, 3.5, tuple(subjects.NAMES), between_s=1.0, share=0.5),
     Entry("control-loss", 145.0, ours_times=2, fixed_s=0.0, share=0.15),

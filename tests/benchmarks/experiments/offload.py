@@ -30,34 +30,34 @@ _PAGE_BYTES = 100_000
 _GOLD_BPS, _SILVER_BPS = 6_000_000, 12_000_000
 # What both fall to: they fit together on the terrestrial path again, in every second.
 _GOLD_LATER_BPS, _SILVER_LATER_BPS = 2_000_000, 1_000_000
-# Gold is alone at first; then Silver comes; then both fall.
+# Silver comes behind Gold; then both fall.
 _SILVER_FROM_S, _FALLS_S, _ENDS_S = 12.0, 40.0, 65.0
-# The first pages are of sessions that have measured nothing.
-_ALONE_FROM_S = 4.0
 _PATIENCE_S = 40.0
 _SETTLED_S = 2.0
 _POLLS_EACH_S = 0.25
 _STAYS = "underpass-terrestrial"
-# Silver alone, on the satellite from the beginning.
-_ALONE = "underpass-satellite"
+# Each class alone where it is to be: what its pages take there, at the same times.
+_GOLD_ALONE, _SILVER_ALONE = "underpass-gold-alone", "underpass-satellite"
 # Foreign pages, by a TCP of their own, share the terrestrial hop all the time.
 _FOREIGN_BPS, _FOREIGN_PORT = 1_000_000, 13_900
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
     """What one run gave; all times are s since its beginning."""
 
     # When each page began, and what it took; the patience if it never came.
     gold: list[tuple[float, float]]
     silver: list[tuple[float, float]]
-    # When Silver was seen to go by another path, and by which.
+    # When a class was seen to go by another path, and by which.
     moves: list[tuple[float, str]]
+    gold_moves: list[tuple[float, str]]
     # The round trip on the terrestrial hop, ms.
     rtt_ms: list[tuple[float, float]]
     last_byte_s: float | None = _ENDS_S
 
     def broken(self) -> int:
+        """Return how many pages never came."""
         return sum(took >= _PATIENCE_S for _, took in (*self.gold, *self.silver))
 
     @property
@@ -71,18 +71,22 @@ def run_offload(settings: Settings) -> Result:
     """Load the terrestrial path with Gold, Silver and others, with and without migration."""
     result = Result("offload")
     with both_hops(settings) as on:
-        for name in (OURS, _STAYS, _ALONE):
+        for name in (OURS, _STAYS, _GOLD_ALONE, _SILVER_ALONE):
             on.add(_subject(name))
         _relay_foreign_pages(on)
         ours = [subject for subject in on.subjects if isinstance(subject, Underpass)]
         done = on.in_turn([Series(subject, partial(_one, on, subject)) for subject in ours], 3)
         by_name = {subject.name: runs for subject, runs in zip(ours, done, strict=True)}
-        alone = [_silver_s(run, _SILVER_FROM_S + _SETTLED_S) for run in by_name.pop(_ALONE)]
-        result.notes["Silver's median page alone on the satellite, ms"] = [
-            round(1000 * took) for took in alone
-        ]
+        alone = list(zip(by_name.pop(_GOLD_ALONE), by_name.pop(_SILVER_ALONE), strict=True))
+        settled_s = _SILVER_FROM_S + _SETTLED_S
+        for kind, pages in (
+            ("Gold's median page alone on the terrestrial path", [run.gold for run, _ in alone]),
+            ("Silver's median page alone on the satellite", [run.silver for _, run in alone]),
+        ):
+            medians = [round(1000 * _median_s(of_run, settled_s)) for of_run in pages]
+            result.notes[f"{kind}, ms"] = medians
         for name, runs in by_name.items():
-            _add_records(result, name, runs, alone)
+            add_records(result, name, runs, alone)
         result.notes |= on.notes()
         result.told |= on.told()
     return result
@@ -104,7 +108,8 @@ def _subject(name: str) -> Underpass:
         policy = {
             OURS: {"policy": "migrate", "paths": paths},
             _STAYS: {"policy": "pinned", "paths": paths[:1]},
-            _ALONE: {"policy": "pinned", "paths": paths[1:]},
+            _GOLD_ALONE: {"policy": "pinned", "paths": paths[:1]},
+            _SILVER_ALONE: {"policy": "pinned", "paths": paths[1:]},
         }[name]
         return [
             {"name": "signalling", "priority": 0},
@@ -125,30 +130,48 @@ def _subject(name: str) -> Underpass:
     )
 
 
-def _one(on: Bench, subject: Underpass, access: Access, seed: int, _: float) -> _Run:
+def _one(on: Bench, subject: Underpass, access: Access, seed: int, _: float) -> Run:
     hop, terminal = terrestrial_of(on), on.testbed.terminal.name
     hop.reset_statistics()
-    began, dice = time.monotonic(), random.Random(seed)
-    gold = _arrivals(dice, [(0.0, _FALLS_S, _GOLD_BPS), (_FALLS_S, _ENDS_S, _GOLD_LATER_BPS)])
-    silver = _arrivals(
-        dice, [(_SILVER_FROM_S, _FALLS_S, _SILVER_BPS), (_FALLS_S, _ENDS_S, _SILVER_LATER_BPS)]
-    )
-    foreign = _arrivals(dice, [(0.0, _ENDS_S, _FOREIGN_BPS)])
-    if subject.name == _ALONE:
-        gold, silver = [], [at for at in silver if at < _FALLS_S]
+    began, asked = time.monotonic(), loads(seed, subject.name)
     by_socks = dataclasses.replace(access, route=subject.pair.socks5())
     by_itself = Access(on.testbed.terminal.node, DIRECT, addresses.HUB_TERRESTRIAL, _FOREIGN_PORT)
     with ThreadPoolExecutor(1) as watch, ThreadPoolExecutor(700) as pool:
-        moves = watch.submit(_watch, subject, began)
+        moves = watch.submit(_watch, subject, began, _ends_s(subject.name))
         pages = [
             [pool.submit(_page, by, began, at) for at in starts]
-            for by, starts in ((access, gold), (by_socks, silver), (by_itself, foreign))
+            for by, starts in zip((access, by_socks, by_itself), asked, strict=True)
         ]
         times = [[page.result() for page in of_class] for of_class in pages]
         moved = moves.result()
     queue = hop.queue_ms(terminal, "forward")
     rtt_ms = [(at - began, 1000 * TERRESTRIAL.rtt_s + waited) for at, waited in queue]
-    return _Run(times[0], times[1], moved, rtt_ms)
+    return Run(times[0], times[1], moved["normal"], moved["interactive"], rtt_ms)
+
+
+def _ends_s(name: str) -> float:
+    """Return when a run is over: what each class takes alone counts until the load falls."""
+    return _FALLS_S if name in (_GOLD_ALONE, _SILVER_ALONE) else _ENDS_S
+
+
+def loads(seed: int, name: str) -> tuple[list[float], list[float], list[float]]:
+    """Return when pages of Gold, of Silver and of others are asked for.
+
+    Runs of the same seed have the same pages: chance alone makes the pages of six seconds take
+    half, or three times, as long as those of the next.
+    """
+    dice = random.Random(seed)
+    gold = _arrivals(dice, [(0.0, _FALLS_S, _GOLD_BPS), (_FALLS_S, _ENDS_S, _GOLD_LATER_BPS)])
+    silver = _arrivals(
+        dice, [(_SILVER_FROM_S, _FALLS_S, _SILVER_BPS), (_FALLS_S, _ENDS_S, _SILVER_LATER_BPS)]
+    )
+    foreign = _arrivals(dice, [(0.0, _ENDS_S, _FOREIGN_BPS)])
+    ends_s = _ends_s(name)
+    return (
+        [at for at in gold if at < ends_s and name != _SILVER_ALONE],
+        [at for at in silver if at < ends_s and name != _GOLD_ALONE],
+        [at for at in foreign if at < ends_s],
+    )
 
 
 def _arrivals(dice: random.Random, spans: Sequence[tuple[float, float, int]]) -> list[float]:
@@ -167,41 +190,44 @@ def _page(by: Access, began: float, at_s: float) -> tuple[float, float]:
     return at_s, _PATIENCE_S if done.last_byte_s is None else done.last_byte_s
 
 
-def _watch(subject: Underpass, began: float) -> list[tuple[float, str]]:
-    """Return when Silver went by another path from the hub, and by which."""
-    seen: list[tuple[float, str]] = []
+def _watch(subject: Underpass, began: float, until_s: float) -> dict[str, list[tuple[float, str]]]:
+    """Return when each class went by another path from the hub, and by which."""
+    seen: dict[str, list[tuple[float, str]]] = {"normal": [], "interactive": []}
     satellite = subject.pair.hub_path("satellite")
-    while (at := time.monotonic() - began) < _ENDS_S:
+    while (at := time.monotonic() - began) < until_s:
         views = subject.pair.hub.api.get("/v1/migrations")
         for view in views:
             path = "satellite" if view["path"] == satellite else "terrestrial"
-            before = seen[-1][1] if seen else "terrestrial"
-            if view["class"] == "normal" and path != before:
-                seen.append((at, path))
+            of_class = seen.setdefault(view["class"], [])
+            before = of_class[-1][1] if of_class else "terrestrial"
+            if path != before:
+                of_class.append((at, path))
         time.sleep(_POLLS_EACH_S)
     return seen
 
 
-def _silver_s(run: _Run, from_s: float) -> float:
-    """Return Silver's median page from a time on, until the load falls."""
-    return quantile([took for at, took in run.silver if from_s <= at < _FALLS_S], 0.5)
+def _median_s(pages: Sequence[tuple[float, float]], from_s: float) -> float:
+    """Return the median of the pages from a time on, until the load falls."""
+    return quantile([took for at, took in pages if from_s <= at < _FALLS_S], 0.5)
 
 
-def _add_records(
-    result: Result, name: str, runs: Sequence[_Run], silver_alone_s: Sequence[float]
+def add_records(
+    result: Result, name: str, runs: Sequence[Run], alone: Sequence[tuple[Run, Run]]
 ) -> None:
+    """Compare the pages of each class with the same pages, of as many runs, of it alone."""
     values: dict[str, list[float]] = {"rtt": [], "gold": [], "silver": [], "broken": []}
-    for run, alone_s in zip(runs, silver_alone_s, strict=True):
-        until_s = _FALLS_S
-        rtt = [ms for at, ms in run.rtt_ms if run.settled_s <= at < until_s]
-        alone = [took for at, took in run.gold if _ALONE_FROM_S <= at < _SILVER_FROM_S - 2]
-        beside = [took for at, took in run.gold if run.settled_s <= at < until_s]
-        silver_s = _silver_s(run, run.settled_s - _SETTLED_S + 2 * SATELLITE.rtt_s)
+    for run, (gold_alone, silver_alone) in zip(runs, alone, strict=True):
+        settled_s = run.settled_s
+        rtt = [ms for at, ms in run.rtt_ms if settled_s <= at < _FALLS_S]
+        gold_s = _median_s(run.gold, settled_s)
+        moved_s = settled_s - _SETTLED_S + 2 * SATELLITE.rtt_s
+        silver_s = _median_s(run.silver, moved_s)
         values["rtt"].append(quantile(rtt, 0.95))
-        values["gold"].append(100 * quantile(beside, 0.5) / quantile(alone, 0.5))
-        values["silver"].append(100 * silver_s / alone_s)
+        values["gold"].append(100 * gold_s / _median_s(gold_alone.gold, settled_s))
+        values["silver"].append(100 * silver_s / _median_s(silver_alone.silver, moved_s))
         values["broken"].append(run.broken())
-        say(f"offload  {name}: Silver moved {[(round(at, 1), path) for at, path in run.moves]}")
+        for kind, moves in (("Silver", run.moves), ("Gold", run.gold_moves)):
+            say(f"offload  {name}: {kind} moved {[(round(at, 1), path) for at, path in moves]}")
     for figure, of_runs in values.items():
         made = record(f"offload.{figure}", name, of_runs)
         result.records.append(made)
@@ -218,3 +244,7 @@ def _add_records(
         back = [at - _FALLS_S for run in runs for at, to in run.moves if to == "terrestrial"]
         result.notes["Silver moves, s behind its beginning"] = [round(at, 1) for at in there]
         result.notes["Silver comes back, s behind the fall"] = [round(at, 1) for at in back]
+        left = [
+            at - _SILVER_FROM_S for run in runs for at, to in run.gold_moves if to == "satellite"
+        ]
+        result.notes["Gold moves, too, s behind Silver's beginning"] = [round(at, 1) for at in left]

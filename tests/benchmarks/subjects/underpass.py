@@ -43,6 +43,7 @@ _OFFSETS = {
     "underpass-mptcp": 7,
     "underpass-failover": 8,
     "underpass-quic-failover": 9,
+    "underpass-gold-alone": 10,
 }
 _SINGLE_BOX_PORT = 4600
 

@@ -26,6 +26,8 @@ pub(super) struct Head {
     pub head_bytes: usize,
     /// Of the body; none if it is not told.
     pub body_bytes: Option<u64>,
+    /// It is an answer, and all of the object that was asked for follows.
+    pub is_object: bool,
     /// Type and subtype in lower case; empty if it is not told.
     pub content_type: Arc<str>,
     /// Of a request, in lower case, without the port.
@@ -76,6 +78,7 @@ pub(super) fn parse(data: &[u8]) -> Beginning {
                 Beginning::Message(Head {
                     head_bytes,
                     body_bytes,
+                    is_object: matches!(answer.code, Some(200 | 203)),
                     content_type: text_of(answer.headers, "content-type", ';'),
                     host: None,
                     target: None,
@@ -93,6 +96,7 @@ pub(super) fn parse(data: &[u8]) -> Beginning {
                 head_bytes,
                 // Without a word a request has no body (RFC 9112 § 6.3).
                 body_bytes: length_of(request.headers).unwrap_or(Some(0)),
+                is_object: false,
                 content_type: text_of(request.headers, "content-type", ';'),
                 host: (!host.is_empty()).then_some(host),
                 target: request.path.and_then(target_of),

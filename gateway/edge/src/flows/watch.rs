@@ -53,6 +53,9 @@ pub struct Watch {
     asked: Vec<u8>,
     /// The size of the object that was last asked for, if it is known.
     asked_bytes: Option<u64>,
+    /// The last request was HEAD: its answer tells a length and has no body (RFC 9110,
+    /// 9.3.2).
+    asked_head: bool,
     state: State,
     flow: Option<Flow>,
     silence: Duration,
@@ -107,6 +110,7 @@ impl Watch {
             objects: None,
             asked: Vec::new(),
             asked_bytes: None,
+            asked_head: false,
             state: State::Start,
             flow: None,
             silence: SILENCE,
@@ -146,9 +150,13 @@ impl Watch {
         self.total_bytes
     }
 
-    /// What its flow at present is.
+    /// What its flow at present is, with the size of all of it.
     pub fn present(&self) -> Option<FlowStart> {
-        self.flow.as_ref().map(|flow| self.start_of(flow))
+        let flow = self.flow.as_ref()?;
+        Some(FlowStart {
+            size_bytes: flow.expected_bytes,
+            ..self.start_of(flow)
+        })
     }
 
     /// These bytes are about to be sent. Where they begin a flow, or go on with one
@@ -186,18 +194,23 @@ impl Watch {
         let under_way = matches!(self.state, State::Body(_) | State::Burst);
         let answers = self.flow.is_some() && self.total_bytes > 0;
         let midway = matches!(self.state, State::Midway);
-        if (under_way && answers || midway) && head::begins_request(data) {
-            self.end(now);
+        if head::begins_request(data) {
+            if under_way && answers || midway {
+                self.end(now);
+            }
+            self.asked_head = data.starts_with(b"HEAD ");
         }
         self.hears(data);
     }
 
-    /// Asks for the size of what a request of the other direction asks for, once
-    /// its head is there.
+    /// Takes the name of the host that a request of the other direction is for, and asks
+    /// for the size of what it asks for, once its head is there.
     fn hears(&mut self, data: &[u8]) {
-        let Some(objects) = &self.objects else {
+        // What an origin sends names nothing.
+        let from_client = matches!(self.owner, Owner::Peer(_));
+        if !from_client && self.objects.is_none() {
             return;
-        };
+        }
         if head::begins_request(data) {
             self.asked.clear();
             self.asked_bytes = None;
@@ -209,9 +222,14 @@ impl Watch {
         self.asked.extend_from_slice(more);
         if head::ends_within(&self.asked, before) {
             if let Beginning::Message(head) = head::parse(&self.asked)
-                && let (Some(host), Some(target)) = (head.host, head.target)
+                && let Some(host) = head.host
             {
-                self.asked_bytes = objects.size_bytes(&host, &target);
+                if let Some((objects, target)) = self.objects.as_ref().zip(head.target) {
+                    self.asked_bytes = objects.size_bytes(&host, &target);
+                }
+                if from_client {
+                    self.host = Some(host);
+                }
             }
         } else if self.asked.len() < MOST_HEAD_BYTES {
             return;
@@ -301,8 +319,12 @@ impl Watch {
         if head.host.is_some() {
             self.host = head.host;
         }
-        let Some(body) = head.body_bytes else {
-            let object = self.asked_bytes.take();
+        let body = match std::mem::take(&mut self.asked_head) {
+            true => Some(0),
+            false => head.body_bytes,
+        };
+        let Some(body) = body else {
+            let object = self.asked_bytes.take().filter(|_| head.is_object);
             let size = object.map(|bytes| bytes.saturating_add(head.head_bytes as u64));
             return self.begin_burst_of(size, head.content_type, before, data);
         };

@@ -163,6 +163,26 @@ fn trouble_that_pauses_begins_anew() {
 }
 
 #[test]
+fn delay_is_given_three_times_as_long_where_another_class_has_just_left() {
+    let mut rig = Rig::new();
+    rig.congest();
+    assert_eq!(rig.seconds(3), []);
+    rig.tunnel.relieve(rig.now);
+    assert_eq!(rig.seconds(15), []);
+    assert_eq!(rig.seconds(1).len(), 1);
+    // What is lost is no delay, and later it is as ever.
+    for (pause, loss) in [(0, 0.1), (30, 0.0)] {
+        let mut rig = Rig::new();
+        rig.tunnel.relieve(rig.now);
+        rig.seconds(pause);
+        rig.congest();
+        rig.paths[0].loss = loss;
+        assert_eq!(rig.seconds(5), []);
+        assert_eq!(rig.seconds(1).len(), 1);
+    }
+}
+
+#[test]
 fn loss_and_a_rate_that_falls_are_trouble_too() {
     let mut rig = Rig::new();
     rig.paths[0].loss = 0.1;

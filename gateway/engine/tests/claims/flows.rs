@@ -1,7 +1,7 @@
 //! Flows of a class whose policy is *minfct*: each goes by the hop that completes
 //! it first.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
 use underpass_engine::{
@@ -10,7 +10,7 @@ use underpass_engine::{
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, Node, live, pair_of};
+use crate::bench::{BULK, Node, config, live, pair_of};
 use crate::lines::Lines;
 use crate::paths::{FAR, MS, both_lines, by_hop, drain, two_hops};
 
@@ -79,6 +79,32 @@ fn the_papers_estimate_shuns_the_far_hop_for_its_handshake_and_start_up() {
     assert!(near > 0 && far == 0, "{near} {far}");
     let [near, far] = way_of(&mut terminal, 20_000_000);
     assert!(near == 0 && far > 0, "{near} {far}");
+}
+
+#[test]
+fn flows_choose_among_the_hops_of_their_policy_wherever_these_stand() {
+    let mut config = config(10, &[1; 6]);
+    for (hop, (rate, rtt)) in config.hops[4..].iter_mut().zip([(10, 30), (40, 530)]) {
+        hop.send_rate_bps = Some(rate * 1_000_000);
+        hop.rtt = Duration::from_millis(rtt);
+    }
+    let policy = Policy {
+        paths: ["hop5", "hop4"].map(str::to_owned).to_vec(),
+        ..minfct(Estimate::OpenSession)
+    };
+    config.policies.insert(BULK, policy);
+    let mut terminal = Node::new(Instant::now(), config);
+    for hop in [0, 4, 5] {
+        terminal.up(hop, 100 * hop);
+    }
+    let key = terminal.open(1, BULK);
+    let mut chosen = |size_bytes| {
+        let now = terminal.now;
+        let told = terminal.engine.begin_flow(now, key, size_bytes, true);
+        told.why.expect("it was asked").chosen
+    };
+    assert_eq!(chosen(1_000), Some(HopId(4)));
+    assert_eq!(chosen(5_000_000), Some(HopId(5)));
 }
 
 #[test]

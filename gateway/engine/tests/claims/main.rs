@@ -21,4 +21,5 @@ mod restarts;
 mod scheduling;
 mod services;
 mod shares;
+mod standing;
 mod takeover;

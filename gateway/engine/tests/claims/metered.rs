@@ -10,7 +10,7 @@ use underpass_engine::{
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, CONTROL, Node, URGENT, exchange, live, pair_of};
+use crate::bench::{BULK, CONTROL, Node, Offered, URGENT, exchange, live, pair_of};
 use crate::paths::{FAR, MS, NEAR, by_hop, drain, two_hops};
 
 /// 2026-01-01T00:00:00Z.
@@ -225,5 +225,69 @@ fn a_class_is_not_moved_to_a_hop_that_its_budget_forbids() {
     let (mut terminal, _hub) = metered(Some(0), &[], PathUse::Migrate, MeteredUse::Freely);
     let now = terminal.now;
     let moved = terminal.engine.migrate(now, BULK, NEAR, true);
-    assert_eq!(moved, Err(MigrateError::Path));
+    assert_eq!(moved, Err(MigrateError::CannotCarry));
+}
+
+#[test]
+fn a_class_that_an_operator_keeps_on_a_hop_returns_there_with_the_next_budget() {
+    let (mut terminal, _hub) = metered(Some(300_000), &[], PathUse::Migrate, MeteredUse::Freely);
+    let by = |node: &Node| node.engine.tunnels()[0].path.clone();
+    let now = terminal.now;
+    let moved = terminal.engine.migrate(now, BULK, FAR, true);
+    assert_eq!(moved, Ok(()));
+    let moved = terminal.engine.migrate(now, BULK, NEAR, true);
+    assert_eq!((moved, by(&terminal)), (Ok(()), "hop0".to_owned()));
+    let spent = Spent {
+        spent_bytes: 300_000,
+        ..Spent::default()
+    };
+    terminal.engine.restore_spent(now, NEAR, spent);
+    assert_eq!(by(&terminal), "hop1");
+    assert_eq!(terminal.engine.kept_on(BULK, 1), Some(NEAR));
+    // Before this run an operator has kept it there, and the budget is spent still.
+    assert_eq!(terminal.engine.keep_class(now, BULK, NEAR), Ok(()));
+    terminal.pass(now + Duration::from_secs(60));
+    assert_eq!(by(&terminal), "hop1");
+    terminal.engine.reset_budget(terminal.now, NEAR);
+    terminal.pass(terminal.now + Duration::from_secs(60));
+    assert_eq!(by(&terminal), "hop0");
+}
+
+#[test]
+fn copies_that_wait_do_not_go_by_a_hop_whose_budget_is_spent_meanwhile() {
+    let (uses, when) = (PathUse::Duplicated, MeteredUse::Freely);
+    let (mut terminal, _hub) = metered(Some(300_000), &[], uses, when);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    let first = drain_far(&mut terminal);
+    assert_eq!(by_hop(&first)[0], 1, "the near hop takes one, and no more");
+    // The far hop takes this one, and the near one is to have its copy.
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain_far(&mut terminal))[0], 0);
+    assert!(terminal.engine.footprint()["copies"] > 0);
+    let spent = Spent {
+        spent_bytes: 300_000,
+        ..Spent::default()
+    };
+    terminal.engine.restore_spent(terminal.now, NEAR, spent);
+    let busy: Vec<_> = first.iter().map(|(session, _)| *session).collect();
+    for session in busy.into_iter().filter(|session| session.0 < 200) {
+        terminal.ready(session);
+    }
+    assert_eq!(by_hop(&drain(&mut terminal, 500 * MS))[0], 0);
+}
+
+/// What is offered for a while; only the far hop's sessions take more than one bundle.
+fn drain_far(node: &mut Node) -> Vec<Offered> {
+    let mut all = Vec::new();
+    for _ in 0..40 {
+        for offered in node.offers() {
+            if offered.0.0 >= 200 {
+                node.ready(offered.0);
+            }
+            all.push(offered);
+        }
+        node.pass(node.now + 5 * MS);
+    }
+    all
 }

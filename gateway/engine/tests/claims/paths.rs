@@ -216,6 +216,27 @@ fn silence_tells_sooner_where_another_hop_can_carry_what_is_in_flight() {
 }
 
 #[test]
+fn silence_tells_no_sooner_where_the_other_hop_only_receives() {
+    let (mut terminal, _) = two_paths(&[]);
+    let mut config = two_hops(10, 1);
+    config.hops[1].sends = false;
+    let now = terminal.now;
+    let taken = terminal.engine.reconfigure(now, config);
+    taken.expect("it is valid");
+    hear(&mut terminal);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    let patient = 30 * MS + SILENCE;
+    terminal.pass(now + patient - MS);
+    terminal.offers();
+    assert_eq!(terminal.changes, []);
+    terminal.pass(now + patient + MS);
+    terminal.offers();
+    assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
+}
+
+#[test]
 fn bundles_move_before_a_blockage_that_is_known() {
     let (mut terminal, _) = two_paths(&[]);
     hear(&mut terminal);
@@ -468,6 +489,21 @@ fn a_class_that_fills_its_path_moves_by_rule_and_stays_where_there_is_room() {
     // Nothing new comes for the difference of the delays, and no longer.
     let gap = longest_gap(&readable, 4, 40);
     assert!(gap < 330 * MS, "{gap:?}");
+}
+
+#[test]
+fn what_waits_of_a_class_that_moves_is_told() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    for hop in [NEAR, FAR] {
+        terminal.engine.block(terminal.now, hop, true);
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    let [tunnel] = &terminal.engine.tunnels()[..] else {
+        panic!("one class moves");
+    };
+    let waits = (tunnel.backlog_bytes, tunnel.backlogged_streams);
+    assert_eq!(waits, (5_000, 1));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use underpass_engine::{EngineConfig, HopId};
 use underpass_scheduler::ClassConfig;
 use underpass_streams::Event;
 
-use crate::bench::{BULK, CONTROL, Node, URGENT, config, live, pair, pair_of};
+use crate::bench::{BULK, CONTROL, Node, URGENT, config, exchange, live, pair, pair_of};
 
 const HOP: HopId = HopId(0);
 const BULK_SESSION: SessionId = SessionId(100 + BULK.0 as u64);
@@ -133,6 +133,19 @@ fn nothing_is_sealed_for_a_neighbour_without_room_but_signalling() {
     live(&mut terminal, &mut hub, Duration::from_secs(2));
     let totals = terminal.engine.stream_totals(&[1]);
     assert!(totals.iter().all(|(_, totals)| totals.backlog_bytes == 0));
+}
+
+#[test]
+fn no_peer_has_its_streams_answered_in_the_class_of_signalling() {
+    let (mut terminal, mut hub) = pair();
+    let key = terminal.open(1, CONTROL);
+    terminal.write(key, 10);
+    exchange(&mut terminal, &mut hub);
+    let there = hub.engine.key(10, key.id);
+    let own = |event: &Event| matches!(event, Event::Opened { open, .. } if open.class == BULK);
+    assert!(hub.has(own));
+    hub.write(there, 1_000);
+    assert_eq!(hub.offers()[0].0, BULK_SESSION);
 }
 
 #[test]

@@ -31,6 +31,12 @@ pub struct MigrationView {
     pub held: bool,
     /// What it sends to this neighbour, bit/s of bundles.
     pub sends_bps: u64,
+    /// What of it waits for the neighbour, bytes.
+    #[serde(default)]
+    pub backlog_bytes: u64,
+    /// Its streams that have something to be sealed.
+    #[serde(default)]
+    pub backlogged_streams: usize,
     /// Moves since the start by their reason.
     pub moves: BTreeMap<String, u64>,
 }
@@ -116,6 +122,8 @@ impl ApiState {
             reason: tunnel.reason.as_ref().map(name),
             held: tunnel.held,
             sends_bps: tunnel.sends_bps,
+            backlog_bytes: tunnel.backlog_bytes,
+            backlogged_streams: tunnel.backlogged_streams,
             moves: moves
                 .map(|(reason, count)| (name(reason), *count))
                 .collect(),

@@ -313,6 +313,8 @@ fn migrations(migrations: &[MigrationView]) -> Table {
         "SINCE",
         "MOVED FOR",
         ">SENDS",
+        ">WAITS",
+        ">STREAMS",
         ">MOVES",
     ]);
     for view in migrations {
@@ -329,6 +331,8 @@ fn migrations(migrations: &[MigrationView]) -> Table {
             span(view.since_s),
             reason,
             rate(view.sends_bps),
+            size(view.backlog_bytes),
+            view.backlogged_streams.to_string(),
             view.moves.values().sum::<u64>().to_string(),
         ]);
     }

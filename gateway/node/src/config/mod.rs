@@ -29,6 +29,7 @@ mod on_demand;
 mod payloads;
 mod positions;
 mod provider;
+mod reach;
 mod reports;
 mod route;
 mod routing;
@@ -338,27 +339,11 @@ impl Config {
         if let Some(cdni) = &self.cdni {
             cdni.check(&mut problems);
         }
-        self.check_directions(&mut problems);
+        self.check_reach(&mut problems);
         if self.positions.is_some() && self.reports.is_none() {
             problems.push("[positions] needs [reports]: nobody is told of them".to_owned());
         }
         problems
-    }
-
-    /// Every neighbour is sent something: custody signals at least.
-    fn check_directions(&self, problems: &mut Vec<String>) {
-        let dialled = self.paths.iter();
-        let dialled = dialled.map(|path| (path.neighbour, path.direction));
-        let accepted = self.accepted_hops().map(|hop| (hop.node, hop.direction));
-        let sends = dialled.chain(accepted);
-        let sends = sends.filter(|(_, direction)| *direction == PathDirection::Both);
-        let reached: BTreeSet<u64> = sends.map(|(neighbour, _)| neighbour).collect();
-        for neighbour in self.neighbours().difference(&reached) {
-            problems.push(format!(
-                "neighbour {neighbour}: all paths have direction = \"receive\", so nothing can be sent \
-                 there: leave it out of one"
-            ));
-        }
     }
 
     /// The rules that give connections their class.

@@ -537,7 +537,7 @@ fn choose(helper: Option<&Helper>, list: &[String]) -> Choice {
 
 /// What this machine lacks for a configuration, a line each.
 pub fn advice(config: &Config) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines = config.unreached();
     for (whom, list) in preferences(config) {
         let choice = Loader::new().choose(&list);
         lines.push(format!("congestion control for {whom}: {choice}"));

@@ -355,9 +355,22 @@ fn what_answers_a_clienthello_of_the_other_side_is_of_its_name() {
 }
 
 #[test]
+fn what_answers_a_request_of_the_other_side_is_of_its_host() {
+    let request = b"GET /x HTTP/1.1\r\nHost: cdn.video.example:80\r\n\r\n";
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";
+    for cut in [4, 30, request.len() - 1] {
+        let pieces = [&request[..cut], &request[cut..]];
+        let told = told_of(Owner::Peer(10), VIDEO_HOST, &pieces, &[answer]);
+        assert_eq!(told[0], Told::Class(Class(2)), "cut at {cut}");
+    }
+}
+
+#[test]
 fn an_origin_cannot_name_a_stream() {
     let hello = hello("cdn.video.example", 16_384);
+    let request = b"GET /x HTTP/1.1\r\nHost: cdn.video.example\r\n\r\n";
     for told in [
+        told_of(client(), VIDEO_HOST, &[request], &[b"\x17"]),
         told_of(client(), VIDEO_HOST, &[&hello], &[b"\x17"]),
         told_of(Owner::Peer(10), VIDEO_HOST, &[], &[&hello]),
     ] {
@@ -399,4 +412,18 @@ fn a_stream_that_turns_out_to_be_long_is_promoted() {
     let place = told.iter().position(|told| *told == Told::Class(Class(3)));
     let sent = told.iter().take(place.unwrap());
     assert_eq!(sent.filter(|told| matches!(told, Told::Sent(_))).count(), 2);
+}
+
+#[test]
+fn the_end_of_a_large_answer_is_not_taken_for_a_small_one() {
+    let rules = "rule = [
+        { max_size_bytes = 20000, class = '4' },
+        { after_bytes = 90000, class = '3' },
+    ]";
+    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n".to_vec();
+    answer.resize(answer.len() + 100_000, b'x');
+    let pieces: Vec<&[u8]> = answer.chunks(10_000).collect();
+    let told = told(rules, &pieces);
+    let classes = told.iter().filter(|told| matches!(told, Told::Class(_)));
+    assert_eq!(classes.collect::<Vec<_>>(), [&Told::Class(Class(3))]);
 }

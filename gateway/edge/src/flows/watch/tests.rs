@@ -92,15 +92,18 @@ fn a_length_that_lies_overflows_nothing() {
 }
 
 #[test]
-fn an_answer_to_head_does_not_swallow_the_next_one() {
+fn an_answer_to_head_is_no_larger_than_its_head_and_does_not_swallow_the_next_one() {
+    let film = b"HTTP/1.1 200 OK\r\nContent-Length: 5000000000\r\n\r\n";
     let mut stream = Stream::new();
-    assert!(
-        stream
-            .sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n")
-            .is_some()
-    );
-    stream.watch.receives(stream.now, b"GET /x HTTP/1.1\r\n");
+    for request in [&b"HEAD /film HTTP/1.1\r\n"[..], b"HEAD /other HTTP/1.1\r\n"] {
+        stream.watch.receives(stream.now, request);
+        assert_eq!(stream.sends(film), Some(film.len() as u64));
+        // It is over: what follows begins another.
+        assert!(stream.watch.present().is_none());
+    }
     assert_eq!(stream.sends(&answer(7)), Some(answer(7).len() as u64));
+    stream.watch.receives(stream.now, b"GET /film HTTP/1.1\r\n");
+    assert_eq!(stream.sends(film), Some(5_000_000_000 + film.len() as u64));
 }
 
 #[test]
@@ -235,6 +238,13 @@ fn an_answer_without_a_length_has_the_size_that_its_object_is_told_to_have() {
     );
     let begun = stream.sends(CHUNKED).unwrap();
     assert!(begun < 3_000_000, "{begun}");
+    // What refers elsewhere, or says that it is not there, is not the object.
+    for status in ["206 Partial Content", "302 Found", "404 Not Found"] {
+        stream.watch.receives(stream.now, request);
+        let head = format!("HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let begun = stream.sends(head.as_bytes()).unwrap();
+        assert!(begun < 3_000_000, "{status}: {begun}");
+    }
 }
 
 #[test]

@@ -1,0 +1,151 @@
+//! A hop that is heard and takes nothing: a network on the way has forgotten its
+//! sessions, or drops packets that have become too large for it. Beacons get through, so
+//! its link counts as free, and TCP repeats the same bytes for as long as a blockage may
+//! last.
+//!
+//! That the neighbour takes what comes by another hop tells this from a neighbour that
+//! is busy. What the hop has in flight then goes by the other one, and for a while that
+//! goes first with all else.
+
+use std::time::{Duration, Instant};
+
+use underpass_cla::{Class, SessionId};
+
+use crate::engine::Engine;
+use crate::hop::{Hop, HopId};
+
+/// A session has moved nothing for this and so many round trips while another hop's took
+/// bundles, with no pause longer than this: by then TCP has repeated what was lost several
+/// times.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ROUND_TRIPS: u32 = 8;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Sessions are looked at no more often than this.
+const LOOKED_EACH: Duration = Duration::from_millis(100);
+
+/// Others go before a hop for this, and for twice as long each time that it stands still
+/// again; what is longer ago does not count.
+const AVOIDED: Duration = Duration::from_secs(30);
+const MOST_DOUBLINGS: u32 = 4;
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
+const STANDS_STILL: &str = "the path takes nothing, and another one does";
+
+/// Whether a hop stood still.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    /// Others go first until then.
+    avoided_until: Option<Instant>,
+    /// How often in a row.
+    times: u32,
+    /// When the hops beside it were last looked at.
+    looked: Option<Instant>,
+}
+
+impl Standing {
+    /// Whether others are to go first.
+    pub fn is_avoided(&self, now: Instant) -> bool {
+        self.avoided_until.is_some_and(|until| now < until)
+    }
+
+    fn avoid(&mut self, now: Instant) {
+        if self.is_avoided(now) {
+            return;
+        }
+        let is_new = self.avoided_until.is_none_or(|at| now >= at + FORGOTTEN);
+        self.times = if is_new { 0 } else { self.times + 1 };
+        let time = AVOIDED * (1 << self.times.min(MOST_DOUBLINGS));
+        self.avoided_until = Some(now + time);
+    }
+}
+
+impl Engine {
+    /// A neighbour has taken a bundle by a session: what hops beside it have in flight that
+    /// stand still meanwhile goes by this one. Signalling alone, which is short, tells
+    /// nothing.
+    pub(crate) fn relieve_standing(&mut self, now: Instant, by: SessionId) {
+        let Some(session) = self.sessions.get(by) else {
+            return;
+        };
+        let hop = session.hop;
+        if session.info.class == Some(Class::SIGNALLING) {
+            return;
+        }
+        let neighbour = self.neighbour_of(hop).unwrap_or_default();
+        if self.ways.hops_to(neighbour).len() < 2 || !self.is_time_to_look(now, hop) {
+            return;
+        }
+        let hops = self.ways.shared_hops_to(neighbour);
+        for other in hops.iter().copied().filter(|other| *other != hop) {
+            let standing = self.standing_sessions(now, other, hop);
+            if standing.is_empty() {
+                continue;
+            }
+            for session in standing {
+                self.give_up_session(now, session, STANDS_STILL);
+            }
+            if let Some(other) = self.hops.get_mut(&other) {
+                other.standing.avoid(now);
+            }
+            self.hops_have_changed(now, neighbour);
+        }
+    }
+
+    fn is_time_to_look(&mut self, now: Instant, id: HopId) -> bool {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return false;
+        };
+        let looked = &mut hop.standing.looked;
+        let is_time = looked.is_none_or(|at| now >= at + LOOKED_EACH);
+        if is_time {
+            *looked = Some(now);
+        }
+        is_time
+    }
+
+    /// The sessions of a hop that stand still, of classes that another hop may carry.
+    fn standing_sessions(&mut self, now: Instant, id: HopId, other: HopId) -> Vec<SessionId> {
+        let Some(hop) = self.hops.get(&id).filter(|hop| !hop.blocked) else {
+            return Vec::new();
+        };
+        let patience = PATIENCE + (hop.round_trip() + hop.measured.queue) * ROUND_TRIPS;
+        let sessions: Vec<SessionId> = hop.all_sessions().collect();
+        let mut standing = Vec::new();
+        for id in sessions {
+            let still = self.sessions.stands_still(now, id, patience, LONGEST_PAUSE);
+            if still && self.goes_by(id, other) {
+                standing.push(id);
+            }
+        }
+        standing
+    }
+
+    /// Whether what a session has may go by a hop.
+    fn goes_by(&self, session: SessionId, hop: HopId) -> bool {
+        let session = self.sessions.get(session);
+        let class = session.and_then(|session| session.info.class);
+        let hop: Option<&Hop> = self.hops.get(&hop);
+        hop.is_some_and(|hop| class.is_none_or(|class| self.place_on(hop, class).is_some()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hop_that_stands_still_again_and_again_is_avoided_ever_longer() {
+        let (mut standing, begin) = (Standing::default(), Instant::now());
+        assert!(!standing.is_avoided(begin));
+        let mut now = begin;
+        for doublings in [0, 1, 2, 3, 4, 4] {
+            standing.avoid(now);
+            let until = now + AVOIDED * (1 << doublings);
+            assert!(standing.is_avoided(until - Duration::from_millis(1)));
+            assert!(!standing.is_avoided(until));
+            now = until + PATIENCE;
+        }
+        standing.avoid(now + FORGOTTEN);
+        assert!(!standing.is_avoided(now + FORGOTTEN + AVOIDED));
+    }
+}

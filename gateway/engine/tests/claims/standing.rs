@@ -1,0 +1,99 @@
+//! A hop that is heard and takes nothing, beside one that carries on.
+
+use std::time::Duration;
+
+use underpass_engine::{PathUse, Policy, Sign};
+
+use crate::bench::{BULK, MRU, Node, URGENT, live, pair_of};
+use crate::paths::{FAR, MS, NEAR, two_hops};
+
+/// What the near hop's sessions were given and kept, and what the far one's were given.
+#[derive(Debug, Default)]
+struct Seen {
+    near: usize,
+    far: usize,
+}
+
+/// A terminal and a hub, with both hops up.
+fn nodes(bulk: Policy) -> (Node, Node) {
+    let mut config = two_hops(10, 1);
+    config.policies.insert(BULK, bulk);
+    let (mut terminal, mut hub) = pair_of(config, two_hops(1, 10));
+    for node in [&mut terminal, &mut hub] {
+        node.up(1, 200);
+    }
+    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    (terminal, hub)
+}
+
+/// Has the terminal send for so long. Beacons come by both hops, and bundles by the far one
+/// alone, if it takes any.
+fn send(terminal: &mut Node, hub: &mut Node, time: Duration, far_takes: bool) -> Seen {
+    let (end, mut seen) = (terminal.now + time, Seen::default());
+    let bulk = terminal.open(1, BULK);
+    let urgent = terminal.open(1, URGENT);
+    while terminal.now < end {
+        for key in [bulk, urgent] {
+            terminal.write(key, 100);
+        }
+        for offered in terminal.offers() {
+            let far = (200..300).contains(&offered.0.0);
+            *(if far { &mut seen.far } else { &mut seen.near }) += 1;
+            if far && far_takes {
+                terminal.carry(offered, hub);
+            }
+        }
+        for offered in hub.offers() {
+            hub.carry(offered, terminal);
+        }
+        for node in [&mut *terminal, &mut *hub] {
+            for hop in [NEAR, FAR] {
+                node.engine.heard(node.now, hop, node.now, Sign::Beacon);
+            }
+            node.pass(node.now + 50 * MS);
+        }
+    }
+    seen
+}
+
+#[test]
+fn what_stands_still_goes_by_the_hop_that_moves_and_that_one_goes_first() {
+    let (mut terminal, mut hub) = nodes(Policy::default());
+    let seen = send(&mut terminal, &mut hub, Duration::from_secs(9), true);
+    assert!(seen.near > 0 && seen.far > 20, "{seen:?}");
+    assert_eq!(terminal.aborted, []);
+    send(&mut terminal, &mut hub, Duration::from_secs(6), true);
+    let aborted = std::mem::take(&mut terminal.aborted);
+    assert!(
+        !aborted.is_empty() && aborted.iter().all(|id| id.0 < 200),
+        "{aborted:?}"
+    );
+    // Its next sessions are not used for a while, and then they are.
+    for class in [URGENT, BULK] {
+        terminal.session(0, 300 + u64::from(class.0), Some(class), MRU);
+    }
+    let seen = send(&mut terminal, &mut hub, Duration::from_secs(20), true);
+    assert!(seen.near == 0 && seen.far > 20, "{seen:?}");
+    let seen = send(&mut terminal, &mut hub, Duration::from_secs(20), true);
+    assert!(seen.near > 0, "{seen:?}");
+}
+
+#[test]
+fn while_the_neighbour_takes_nothing_by_either_hop_sessions_stay() {
+    let (mut terminal, mut hub) = nodes(Policy::default());
+    send(&mut terminal, &mut hub, Duration::from_secs(120), false);
+    assert_eq!(terminal.aborted, []);
+}
+
+#[test]
+fn a_class_that_may_go_by_no_other_hop_keeps_its_session() {
+    let pinned = Policy {
+        uses: PathUse::Pinned,
+        paths: vec!["hop0".to_owned()],
+        ..Policy::default()
+    };
+    let (mut terminal, mut hub) = nodes(pinned);
+    send(&mut terminal, &mut hub, Duration::from_secs(60), true);
+    let bulk = 100 + u64::from(BULK.0);
+    assert!(terminal.aborted.iter().all(|id| id.0 != bulk));
+}
