@@ -159,7 +159,7 @@ async fn what_cannot_be_sent_is_refused_and_the_client_goes_on() {
     for destination in [
         "",
         "ipn:1",
-        "dtn://x/y",
+        "dtn:none",
         "ipn:0.5",
         "ipn:1.2.3.4",
         "ipn:a.b",
