@@ -362,11 +362,6 @@ impl Engine {
     /// After any change: hands on what happened, and sends what may be sent.
     pub(crate) fn after_change(&mut self, now: Instant) {
         self.drain_agent(now);
-        // What leaves from here on is of the plan that has begun by now.
-        if self.unchanged.until.is_some_and(|at| at <= now) {
-            self.unchanged.until = None;
-            self.follow(now);
-        }
         self.pump(now);
         self.feed(now);
         self.seal_ended(now);
