@@ -126,16 +126,26 @@ pub(crate) struct Utc {
 impl Utc {
     /// The time of day at `now`, ms.
     pub fn ms_at(&self, now: Instant) -> u64 {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let millis = |nanos: u128| u64::try_from(nanos / 1_000_000).unwrap_or(u64::MAX);
         match now.checked_duration_since(self.at) {
-            Some(since) => self.ms.saturating_add(millis(since)),
-            None => self.ms.saturating_sub(millis(self.at - now)),
+            Some(since) => self.ms.saturating_add(millis(since.as_nanos())),
+            // A part of a millisecond before it is of the one before.
+            None => self
+                .ms
+                .saturating_sub(millis((self.at - now).as_nanos() + 999_999)),
         }
     }
 
-    /// The instant of a time of day that is not before `now`.
+    /// The instant at which a time of day begins, `now` at the earliest.
     pub fn instant_of(&self, now: Instant, ms: u64) -> Option<Instant> {
-        now.checked_add(Duration::from_millis(ms.saturating_sub(self.ms_at(now))))
+        let at = match ms.checked_sub(self.ms) {
+            Some(after) => self.at.checked_add(Duration::from_millis(after))?,
+            None => self
+                .at
+                .checked_sub(Duration::from_millis(self.ms - ms))
+                .unwrap_or(now),
+        };
+        Some(at.max(now))
     }
 }
 

@@ -273,3 +273,24 @@ fn who_has_not_said_for_a_second_that_he_hears_nothing_is_not_deaf_any_more() {
     }
     assert_eq!(bench.at(4_500), None);
 }
+
+#[test]
+fn a_moment_before_the_clock_was_read_is_of_the_millisecond_before() {
+    let at = Instant::now() + Duration::from_secs(1);
+    let utc = Utc { at, ms: NOON };
+    let micros = Duration::from_micros;
+    for (before, ms) in [(0, 0), (1, 1), (999, 1), (1_000, 1), (1_001, 2)] {
+        assert_eq!(
+            utc.ms_at(at - micros(before)),
+            NOON - ms,
+            "{before} us before"
+        );
+    }
+    // The instant of a time is exact, whenever it is asked for.
+    for asked in [at - micros(1_700), at, at + micros(2_300)] {
+        assert_eq!(utc.instant_of(asked, NOON + 5), Some(at + micros(5_000)));
+        assert_eq!(utc.instant_of(asked, NOON - 5), Some(asked));
+    }
+    assert_eq!(utc.ms_at(at + micros(999)), NOON);
+    assert_eq!(utc.ms_at(at + micros(1_000)), NOON + 1);
+}
