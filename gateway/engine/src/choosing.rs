@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_bundle::{BundleId, NeighbourId};
-use underpass_cla::Class;
+use underpass_cla::{Class, SessionId};
 use underpass_completion::Estimate;
 use underpass_work::each;
 
@@ -362,7 +362,7 @@ impl Engine {
         let (rtt, queue) = (hop.round_trip(), hop.measured.queue);
         let within = if self.has_another(id) {
             rtt + queue + IMPATIENCE
-        } else if hop.has_standby() {
+        } else if self.has_standby(hop) {
             // Where answers come in bunches, round trips are longer than without load.
             let smoothed = hop.measured.smoothed_rtt.map(|(_, rtt)| rtt);
             let rtt = smoothed.map_or(rtt + queue, |smoothed| smoothed.max(rtt + queue));
@@ -374,6 +374,17 @@ impl Engine {
             since: hop.in_flight_since,
             within,
         })
+    }
+
+    /// Whether a class has a session of TCP beside the one that carries it. QUIC needs
+    /// none: its own time-outs do not double for long.
+    fn has_standby(&self, hop: &Hop) -> bool {
+        let of_tcp = |id: &SessionId| {
+            let session = self.sessions.get(*id);
+            session.is_some_and(|session| session.info.convergence_layer == "tcpcl")
+        };
+        let mut classes = hop.sessions.iter();
+        classes.any(|sessions| sessions.len() > 1 && sessions.iter().all(of_tcp))
     }
 
     fn is_in_flight(&self, id: HopId) -> bool {

@@ -363,11 +363,6 @@ impl Hop {
         Duration::from_nanos(self.pace_bps().map_or(0, nanos))
     }
 
-    /// Whether a class has a session beside the one that carries it.
-    pub fn has_standby(&self) -> bool {
-        self.sessions.iter().any(|set| set.len() > 1)
-    }
-
     /// Whether any session is up.
     pub fn is_up(&self) -> bool {
         !self.classless.is_empty() || self.sessions.iter().any(|set| !set.is_empty())

@@ -156,14 +156,7 @@ async fn what_cannot_be_sent_is_refused_and_the_client_goes_on() {
     served.event().await;
     served.ask(&register(9), b"").await;
     served.event().await;
-    for destination in [
-        "",
-        "ipn:1",
-        "dtn:none",
-        "ipn:0.5",
-        "ipn:1.2.3.4",
-        "ipn:a.b",
-    ] {
+    for destination in ["", "ipn:1", "dtn:none", "ipn:0.5", "ipn:1.2.3.4", "ipn:a.b"] {
         served.ask(&send_to(destination), b"x").await;
         assert_eq!(
             served.refusal().await,
