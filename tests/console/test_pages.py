@@ -299,16 +299,19 @@ def test_events_have_the_blockages_of_before_the_console_was_opened(
     del fleet
     add_van(service, 16)
     now = now_ms()
-    said = {"kind": "blockage", "path": "ka", "source": "probing", "direction": "return"}
-    said |= {
+    said = {
+        "kind": "blockage",
+        "path": "ka",
+        "source": "probing",
+        "direction": "return",
         "terminal": 16,
         "entry_ms": now - 60_000,
         "exit_ms": now - 48_000,
         "uptime_ms": 1,
         "incarnation": 1,
     }
-    post = {"version": 1, "node": 1, "sent_ms": now, "reports": []}
-    post["reports"] = [{"node": 16, "age_ms": 0, "report": said}]
+    reports = [{"node": 16, "age_ms": 0, "report": said}]
+    post = {"version": 1, "node": 1, "sent_ms": now, "reports": reports}
     service.call("POST", "/v1/reports", post, service.gateway)
     sign_in(page, service)
     go(page, "events")
