@@ -155,11 +155,11 @@ def test_a_collector_that_fails_or_hangs_holds_nothing_up(answer: int | None) ->
         for _ in range(5_000):
             with traces.request("GET", "/v1/beams", Role.VIEWER, {}) as request:
                 assert request is not None
-        assert time.monotonic() - began < 60.0
+        assert time.monotonic() - began < 10.0
         while collector.requests == 0:
-            assert time.monotonic() - began < 60.0
+            assert time.monotonic() - began < 20.0
             time.sleep(0.05)
         began = time.monotonic()
         asyncio.run(traces.close())
-        assert time.monotonic() - began < 60.0
+        assert time.monotonic() - began < 10.0
         assert collector.spans() == []

@@ -294,11 +294,20 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// The peer owes an answer of the convergence layer: until it is heard it is called
-    /// each `pause`, and asked to answer at once; for the time `lasting` at most.
-    pub fn hurry(&mut self, now: Instant, id: PeerId, pause: Duration, lasting: Duration) {
+    /// Sets how far apart beacons are that probe a peer, and those that answer its own
+    /// probes; never more than [`crate::INTERVAL`].
+    pub fn set_probe_interval(&mut self, id: PeerId, interval: Duration) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.timing.hurry(now, pause, lasting);
+            peer.timing.set_probe_interval(interval);
+        }
+        self.reschedule(id);
+    }
+
+    /// The peer owes an answer of the convergence layer: it is probed until it is heard,
+    /// for the time `lasting` at most.
+    pub fn probe(&mut self, now: Instant, id: PeerId, lasting: Duration) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.timing.probe(now + lasting);
         }
         self.reschedule(id);
     }

@@ -155,10 +155,14 @@ impl Beacons {
         self.shared.changed.notify_one();
     }
 
-    /// See [`Endpoint::hurry`].
-    pub fn hurry(&self, id: PeerId, pause: Duration, lasting: Duration) {
-        let now = Instant::now();
-        self.shared.lock().hurry(now, id, pause, lasting);
+    /// See [`Endpoint::set_probe_interval`].
+    pub fn set_probe_interval(&self, id: PeerId, interval: Duration) {
+        self.shared.lock().set_probe_interval(id, interval);
+    }
+
+    /// See [`Endpoint::probe`].
+    pub fn probe(&self, id: PeerId, lasting: Duration) {
+        self.shared.lock().probe(Instant::now(), id, lasting);
         self.shared.changed.notify_one();
     }
 

@@ -22,12 +22,9 @@ const SPARING: (u32, u32) = (2, 7);
 /// long: 500 of them take 45 kbit/s.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(8);
 
-/// Beacons that are hurried are so far apart at the least: a peer that goes by them
-/// takes no more than 200 in a second from either end.
-const HURRIED: Duration = Duration::from_millis(5);
-
-/// Answers are so far apart at the least: whoever asks sets the pace.
-const ANSWERED: Duration = Duration::from_millis(4);
+/// Probes, and answers to a peer that hears nothing, are so far apart at the least,
+/// however short the hop.
+const LEAST_PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A peer that has been away beyond all patience is called each time that its
 /// absence has grown by this part (1/n).
@@ -66,9 +63,10 @@ pub(crate) struct Timing {
     wanted_until: Option<Instant>,
     /// How far apart this end's beacons are by its rate.
     pace: Duration,
-    /// The peer owes an answer: until when, and how far apart, it is called the more
-    /// often.
-    hurried: Option<(Instant, Duration)>,
+    /// How far apart probes and answers are, by the hop's round trip.
+    probe_interval: Duration,
+    /// The peer owes an answer: it is probed until it is heard, or until then.
+    probing_until: Option<Instant>,
 }
 
 impl Timing {
@@ -84,15 +82,19 @@ impl Timing {
             wants_until: None,
             wanted_until: None,
             pace: INTERVAL,
-            hurried: None,
+            probe_interval: INTERVAL,
+            probing_until: None,
         }
     }
 
     /// Begins anew, at the pace that is set.
     pub fn restart(&mut self, now: Instant) {
-        let pace = self.pace;
-        *self = Timing::new(now, self.rtt, self.patience);
-        self.pace = pace;
+        let (pace, probe_interval) = (self.pace, self.probe_interval);
+        *self = Timing {
+            pace,
+            probe_interval,
+            ..Timing::new(now, self.rtt, self.patience)
+        };
     }
 
     pub fn set_rtt(&mut self, rtt: Duration) {
@@ -102,7 +104,7 @@ impl Timing {
     pub fn heard(&mut self, at: Instant) {
         if at > self.heard {
             self.heard = at;
-            self.hurried = None;
+            self.probing_until = None;
         }
     }
 
@@ -130,10 +132,13 @@ impl Timing {
         self.wanted_until = Some(now + WISH_COUNTS);
     }
 
-    /// The peer owes an answer: it is called each `pause` until it is heard, for the
-    /// time `lasting` at most.
-    pub fn hurry(&mut self, now: Instant, pause: Duration, lasting: Duration) {
-        self.hurried = Some((now + lasting, pause.clamp(HURRIED, INTERVAL)));
+    pub fn set_probe_interval(&mut self, interval: Duration) {
+        self.probe_interval = interval.clamp(LEAST_PROBE_INTERVAL, INTERVAL);
+    }
+
+    /// The peer owes an answer: it is probed until it is heard, or until then.
+    pub fn probe(&mut self, until: Instant) {
+        self.probing_until = Some(until);
     }
 
     pub fn set_pace(&mut self, pace: Duration) {
@@ -160,7 +165,7 @@ impl Timing {
 
     /// Whether nothing was heard for a round trip.
     pub fn is_deaf(&self, now: Instant) -> bool {
-        self.hurried.is_some_and(|(until, _)| now < until)
+        self.probing_until.is_some_and(|until| now < until)
             || now.saturating_duration_since(self.heard) >= self.rtt
     }
 
@@ -174,7 +179,8 @@ impl Timing {
         let beyond = absence.saturating_sub(self.patience) / CALLS_PER_ABSENCE;
         let earliest = beaconed + beyond.clamp(INTERVAL, LONGEST_INTERVAL);
         if self.asked {
-            return beaconed + ANSWERED;
+            // It is asked by who was heard just now.
+            return earliest.min(beaconed + self.probe_interval);
         }
         let before = |pause, until: Option<Instant>| {
             let at = beaconed + pause;
@@ -184,8 +190,8 @@ impl Timing {
         let wanted = before(self.pace, self.wanted_until);
         let due = wish.into_iter().chain(wanted).fold(idle, Instant::min);
         let due = due.min(self.heard + self.rtt).max(earliest);
-        let hurried = self.hurried.map(|(until, pause)| (beaconed + pause, until));
-        let hurried = hurried.filter(|(at, until)| at < until);
-        hurried.map_or(due, |(at, _)| due.min(at))
+        let probe = beaconed + self.probe_interval;
+        let probes = self.probing_until.is_some_and(|until| probe < until);
+        if probes { due.min(probe) } else { due }
     }
 }

@@ -376,15 +376,16 @@ impl Engine {
         })
     }
 
-    /// Whether a class has a session of TCP beside the one that carries it. QUIC needs
-    /// none: its own time-outs do not double for long.
+    /// Whether a class has a session beside the one that carries it, on which what that
+    /// one has in flight goes on in its middle: then little is lost by changing over too
+    /// soon.
     fn has_standby(&self, hop: &Hop) -> bool {
-        let of_tcp = |id: &SessionId| {
+        let resumes = |id: &SessionId| {
             let session = self.sessions.get(*id);
-            session.is_some_and(|session| session.info.convergence_layer == "tcpcl")
+            session.is_some_and(|session| session.info.resumes)
         };
         let mut classes = hop.sessions.iter();
-        classes.any(|sessions| sessions.len() > 1 && sessions.iter().all(of_tcp))
+        classes.any(|sessions| sessions.len() > 1 && sessions.iter().all(resumes))
     }
 
     fn is_in_flight(&self, id: HopId) -> bool {

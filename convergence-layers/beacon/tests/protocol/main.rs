@@ -2,6 +2,6 @@
 
 mod authentic;
 mod hop;
-mod hurried;
 mod idle;
+mod probing;
 mod vectors;

@@ -33,8 +33,12 @@ const DARK_AFTER: u32 = 4;
 /// What a dial leads to.
 type Reached = (Contact, SessionCore);
 
-/// An attempt that failed, and whether it had a connection.
-struct Failed(ContactFailure, bool);
+/// An attempt that failed.
+struct Failed {
+    failure: ContactFailure,
+    /// There was a connection.
+    connected: bool,
+}
 
 /// Dials until a peer answers; `silent` is told why it has not yet. An error
 /// is the peer's answer, or this host's refusal.
@@ -54,16 +58,16 @@ pub(super) async fn dial(
         tokio::select! {
             Some(ended) = attempts.join_next() => match ended {
                 Ok(Ok(reached)) => return Ok(reached),
-                Ok(Err(Failed(failure, _))) if is_silence(&failure) => silent(&failure),
+                Ok(Err(Failed { failure, .. })) if is_silence(&failure) => silent(&failure),
                 // A connection of before a blockage: its end, which comes only now, says
                 // nothing of those that were begun since.
-                Ok(Err(Failed(failure, true)))
+                Ok(Err(Failed { failure, connected: true }))
                     if failure.comes_and_goes() && !attempts.is_empty() =>
                 {
                     silent(&failure);
                     *patient_until.lock().unwrap() = now();
                 }
-                Ok(Err(Failed(failure, _))) => return Err(failure),
+                Ok(Err(Failed { failure, .. })) => return Err(failure),
                 Err(broken) => return Err(io::Error::other(broken).into()),
             },
             () = sleep_until(due.into()) => {
@@ -103,7 +107,8 @@ async fn attempt(
 ) -> Result<Reached, Failed> {
     let begun = now();
     let tcp = connect(&shared).await;
-    let tcp = tcp.map_err(|failure| Failed(failure, false))?;
+    let failed = |connected| move |failure| Failed { failure, connected };
+    let tcp = tcp.map_err(failed(false))?;
     let config = &shared.config;
     let patience = (now() - begun) * HANDSHAKE_ROUND_TRIPS + config.backoff.base;
     extend(&patient_until, patience);
@@ -114,7 +119,7 @@ async fn attempt(
     let mut core = SessionCore::new(session, now());
     let tls = config.tls.as_ref().map(TlsSide::Client);
     let contact = contact::make(tcp, &mut core, tls).await;
-    let contact = contact.map_err(|failure| Failed(failure, true))?;
+    let contact = contact.map_err(failed(true))?;
     Ok((contact, core))
 }
 

@@ -56,11 +56,18 @@ impl LinkBeacons {
         }
     }
 
-    /// Calls a hop's peer, which owes an answer, each `pause` until it is heard, for the
-    /// time `lasting` at most.
-    pub(super) fn hurry(&self, hop: HopId, pause: Duration, lasting: Duration) {
+    /// Sets how far apart beacons are that probe a hop's peer, or answer its probes.
+    pub(super) fn set_probe_interval(&self, hop: HopId, interval: Duration) {
         for beacons in self.endpoints().values() {
-            beacons.hurry(PeerId(hop.0), pause, lasting);
+            beacons.set_probe_interval(PeerId(hop.0), interval);
+        }
+    }
+
+    /// Probes a hop's peer, which owes an answer, until it is heard, for the time
+    /// `lasting` at most.
+    pub(super) fn probe(&self, hop: HopId, lasting: Duration) {
+        for beacons in self.endpoints().values() {
+            beacons.probe(PeerId(hop.0), lasting);
         }
     }
 

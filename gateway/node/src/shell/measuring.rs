@@ -37,13 +37,13 @@ const PART_OF_BEACONS: u64 = 200;
 const RAREST_BEACONS: Duration = Duration::from_millis(800);
 const BEACON_BITS: u64 = (40 + 8 + BEACON_BYTES as u64) * 8;
 
-/// A peer that owes an answer is called this often in a round trip, from one round trip
-/// and the kernel's clock tick after it was heard.
-const CALLS_PER_RTT: u32 = 4;
+/// A peer that owes an answer is probed this often in a round trip, from one round trip
+/// and the kernel's clock tick after it was heard,
+const PROBES_PER_RTT: u32 = 4;
 const CLOCK_TICK: Duration = Duration::from_millis(4);
-/// It is called so for as long, and from one look at the sessions to the next.
-const CALLED_FOR: Duration = Duration::from_secs(2);
-const CALLED_AT_ONCE: Duration = Duration::from_millis(250);
+/// until this after it was heard; each look at the sessions has it probed for a while.
+const PROBED_FOR: Duration = Duration::from_secs(2);
+const PROBED_AT_ONCE: Duration = Duration::from_millis(250);
 
 /// What the hops of a beam have of queue at present, by which of them: the two
 /// that have least.
@@ -206,6 +206,8 @@ pub(super) struct LinkMeter {
     /// When the peer was last asked for them, and how far apart it gets them.
     asked: Option<Instant>,
     pace: Duration,
+    /// How far apart beacons are that probe it.
+    probe_interval: Duration,
     /// A queue was being drained.
     drains: bool,
     /// What the engine was told.
@@ -232,6 +234,7 @@ impl LinkMeter {
             follows: true,
             asked: None,
             pace: Duration::ZERO,
+            probe_interval: Duration::ZERO,
             drains: false,
             told: MeasuredLink::default(),
         }
@@ -284,7 +287,7 @@ impl LinkMeter {
         let now = timer::now();
         self.looked_at = now;
         self.queue_there = None;
-        self.call(shell, hop, sending, sessions);
+        self.probe(shell, hop, sending, sessions);
         let limits = Limits {
             hint_bps: sending.hint_bps,
             ceiling_bps: sending.ceiling_bps,
@@ -385,20 +388,23 @@ impl LinkMeter {
         }
     }
 
-    /// Calls a peer that owes an acknowledgement or the rest of a bundle, so that a
+    /// Probes a peer that owes an acknowledgement or the rest of a bundle, so that a
     /// blockage of a short hop is found, and its end.
-    fn call(&self, shell: &Shell, hop: HopId, sending: Sending, sessions: &[SessionReading]) {
+    fn probe(&mut self, shell: &Shell, hop: HopId, sending: Sending, sessions: &[SessionReading]) {
+        let Some(beacons) = shell.beacons() else {
+            return;
+        };
         let (rtt, now) = (sending.round_trip, self.looked_at);
+        let interval = (rtt / PROBES_PER_RTT).max(self.pace);
+        if std::mem::replace(&mut self.probe_interval, interval) != interval {
+            beacons.set_probe_interval(hop, interval);
+        }
         let silent = sending.heard.map(|at| now.saturating_duration_since(at));
-        let overdue = rtt + CLOCK_TICK..CALLED_FOR;
+        let overdue = rtt + CLOCK_TICK..PROBED_FOR;
         let owes = |figures: PathFigures| figures.is_unanswered() || figures.receiving;
         let owed = || sessions.iter().any(|reading| owes(reading.figures));
-        if silent.is_some_and(|silent| overdue.contains(&silent))
-            && owed()
-            && let Some(beacons) = shell.beacons()
-        {
-            let pause = (rtt / CALLS_PER_RTT).max(self.pace);
-            beacons.hurry(hop, pause, CALLED_AT_ONCE);
+        if silent.is_some_and(|silent| overdue.contains(&silent)) && owed() {
+            beacons.probe(hop, PROBED_AT_ONCE);
         }
     }
 
