@@ -262,11 +262,12 @@ impl Sending {
 
     /// A report has come (RFC 5326, 6.13); its checkpoint is answered already.
     /// `gaps` is how many may be sent again one by one: beyond that, what is
-    /// between them is sent as well.
+    /// between them is sent as well. `runs` is how many runs of claimed bytes are
+    /// kept: what is beyond counts as missing.
     pub(crate) fn hear(
         &mut self,
         report: &Report,
-        gaps: usize,
+        (gaps, runs): (usize, usize),
         (reports, cycles): (usize, u64),
     ) -> Heard {
         if report.upper > self.red || report.upper > self.fresh {
@@ -280,7 +281,12 @@ impl Sending {
         }
         self.reports.insert(report.serial);
         for (start, end) in &report.claims {
-            self.claimed.insert(*start..*end);
+            // With what it touches it makes one run.
+            let around = start.saturating_sub(1)..end.saturating_add(1);
+            let touches = || self.claimed.overlapping(&around).next().is_some();
+            if self.claimed.len() < runs || touches() {
+                self.claimed.insert(*start..*end);
+            }
         }
         let scope = report.lower..report.upper;
         let mut missing: Vec<Range<u64>> = self.claimed.gaps(&scope).take(gaps.max(1)).collect();
@@ -341,6 +347,11 @@ impl Sending {
         });
     }
 
+    /// Runs of bytes that the peer has claimed.
+    pub(crate) fn runs(&self) -> usize {
+        self.claimed.len()
+    }
+
     /// Gaps and checkpoints that wait to be sent again.
     pub(crate) fn again_count(&self) -> usize {
         self.again.len()
@@ -349,6 +360,7 @@ impl Sending {
     /// Nothing of it is sent any more.
     pub(crate) fn forget_queue(&mut self) {
         self.again.clear();
+        self.claimed.clear();
         self.fresh = self.block.len();
     }
 }

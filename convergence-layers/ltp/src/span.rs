@@ -31,7 +31,8 @@ const ANSWERS: usize = 4_096;
 const GAPS_WAITING: usize = 65_536;
 
 /// Runs of bytes that are here, and claims of the reports on them, over all
-/// blocks from the peer: what a block may have of them is for one that is long.
+/// blocks from the peer: what a block may have of them is for one that is long. As
+/// many runs the peer may claim of all blocks to it.
 const RUNS_KEPT: usize = 1 << 17;
 const CLAIMS_KEPT: usize = 1 << 17;
 
@@ -145,6 +146,7 @@ pub struct Span {
     fresh: VecDeque<u64>,
     fresh_bytes: u64,
     gaps_waiting: usize,
+    claimed_runs: usize,
     runs: usize,
     claims: usize,
     receive_bytes: usize,
@@ -185,6 +187,7 @@ impl Span {
             fresh: VecDeque::new(),
             fresh_bytes: 0,
             gaps_waiting: 0,
+            claimed_runs: 0,
             runs: 0,
             claims: 0,
             receive_bytes: 0,
@@ -310,6 +313,11 @@ impl Span {
         (self.sending.len(), self.receiving.len())
     }
 
+    /// Runs of bytes that the peer claims to have of blocks to it.
+    pub fn claimed_runs(&self) -> usize {
+        self.claimed_runs
+    }
+
     /// Memory for incomplete blocks from the peer, bytes.
     pub fn receive_bytes(&self) -> usize {
         self.receive_bytes
@@ -369,6 +377,7 @@ impl Span {
         let ended = self.sending.remove(&number)?;
         self.fresh_bytes -= ended.fresh_bytes();
         self.gaps_waiting -= ended.again_count();
+        self.claimed_runs -= ended.runs();
         for (serial, asked) in &ended.asked {
             if let Some(due) = asked.due {
                 let serial = *serial;

@@ -314,8 +314,17 @@ impl Span {
             return;
         }
         let (before, waited) = (sending.acknowledged(), sending.again_count());
-        let gaps = self.config.gaps.min(GAPS_WAITING - self.gaps_waiting);
-        let heard = sending.hear(report, gaps, (self.config.reports, self.config.cycles));
+        let gaps = self
+            .config
+            .gaps
+            .min(GAPS_WAITING.saturating_sub(self.gaps_waiting));
+        // One at least, so that a block whose beginning is there goes on.
+        let claimed = sending.runs();
+        let left = RUNS_KEPT.saturating_sub(self.claimed_runs);
+        let runs = self.config.gaps.min(claimed + left).max(1);
+        let bounds = (self.config.reports, self.config.cycles);
+        let heard = sending.hear(report, (gaps, runs), bounds);
+        self.claimed_runs = self.claimed_runs + sending.runs() - claimed;
         self.gaps_waiting = self.gaps_waiting + sending.again_count() - waited;
         let serial = report.checkpoint;
         // What cannot be answers no checkpoint.

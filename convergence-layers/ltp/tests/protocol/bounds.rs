@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use underpass_ltp::segment::{Body, Checkpoint, Data, Segment};
+use underpass_ltp::segment::{Body, Checkpoint, Data, Report, Segment};
 use underpass_ltp::{Reason, SendError};
 
-use crate::hostile::{bytes, peers, red};
+use crate::hostile::{bytes, peers, red, send_all};
 use crate::world::{Link, World, block};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -168,6 +168,62 @@ fn the_claims_of_reports_on_all_blocks_together_are_bounded() {
     let lost = &world.ends[0].lost;
     assert!(lost.contains(&(peers(50), Reason::Retransmissions)));
     assert!(!lost.contains(&(peers(1), Reason::Retransmissions)));
+}
+
+/// A report that claims every other of 2,000 bytes.
+fn every_other(serial: u64, from: u64) -> Report {
+    Report {
+        serial,
+        checkpoint: 0,
+        lower: from,
+        upper: from + 2_000,
+        claims: (0..1_000)
+            .map(|at| (from + 2 * at, from + 2 * at + 1))
+            .collect(),
+    }
+}
+
+#[test]
+fn what_the_peer_claims_to_have_in_pieces_is_bounded() {
+    let mut world = World::new(Link::clean(), 1, |config| config.gaps = 100);
+    let block = block(1, 200_000);
+    let session = world.send(0, 1, &block, None);
+    send_all(&mut world);
+    // A part in each report.
+    for serial in 1..=20 {
+        let from = serial * 2_000;
+        let report = every_other(serial, from);
+        world.inject(0, bytes(session, Body::Report(report)));
+        assert!(world.ends[0].span.claimed_runs() <= 100);
+    }
+    // What it claims beyond that is sent again, a bounded number of times.
+    world.run(S(1_000));
+    assert_eq!(world.ends[0].cancelled, [(1, Reason::Cycles, false)]);
+    assert_eq!(world.ends[0].span.claimed_runs(), 0);
+    world.assert_idle();
+}
+
+#[test]
+fn what_the_peer_claims_of_all_blocks_together_is_bounded() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let block = block(1, 10_000);
+    let sessions: Vec<_> = (0..60)
+        .map(|key| world.send(0, key, &block, None))
+        .collect();
+    send_all(&mut world);
+    for session in &sessions {
+        for serial in 1..=4 {
+            let from = (serial - 1) * 2_000;
+            let report = every_other(serial, from);
+            world.inject(0, bytes(*session, Body::Report(report)));
+        }
+    }
+    let claimed = world.ends[0].span.claimed_runs();
+    // One each where there is no room any more.
+    assert!((1 << 17..=(1 << 17) + 60).contains(&claimed), "{claimed}");
+    world.run(S(10_000));
+    assert_eq!(world.ends[0].sent.len() + world.ends[0].cancelled.len(), 60);
+    world.assert_idle();
 }
 
 #[test]
