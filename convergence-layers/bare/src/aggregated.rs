@@ -5,7 +5,7 @@
 //! encoding tells where one ends: an array of indefinite length whose blocks
 //! are arrays of definite length (RFC 9171, 4.1).
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 /// An array of indefinite length begins (RFC 8949, 3.2.2).
 const BEGIN: u8 = 0x9f;
@@ -22,12 +22,17 @@ const LEAST_BUNDLE_BYTES: usize = 24;
 #[derive(Debug)]
 pub struct Bundles {
     rest: Bytes,
+    /// The block's length.
+    bytes: usize,
 }
 
 impl Bundles {
     /// Those of this block.
     pub fn of(block: Bytes) -> Bundles {
-        Bundles { rest: block }
+        Bundles {
+            bytes: block.len(),
+            rest: block,
+        }
     }
 }
 
@@ -40,7 +45,13 @@ impl Iterator for Bundles {
         }
         let length = bundle_bytes(&self.rest).filter(|length| *length >= LEAST_BUNDLE_BYTES);
         let length = length.unwrap_or(self.rest.len());
-        Some(self.rest.split_to(length))
+        if length == self.bytes {
+            return Some(std::mem::take(&mut self.rest));
+        }
+        // One that is kept must not keep all of the block in memory.
+        let bundle = Bytes::copy_from_slice(&self.rest[..length]);
+        self.rest.advance(length);
+        Some(bundle)
     }
 }
 
@@ -82,4 +93,31 @@ fn argument(bytes: &[u8]) -> Option<(u64, usize)> {
     let value = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
     let number = bytes.get(1..1 + count)?.iter().fold(0, value);
     Some((number, 1 + count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bundle's outline: an array with a byte string of so many bytes.
+    fn outline(bytes: u8) -> Vec<u8> {
+        let mut bundle = vec![BEGIN, 0x58, bytes];
+        bundle.resize(3 + usize::from(bytes), 7);
+        bundle.push(BREAK);
+        bundle
+    }
+
+    #[test]
+    fn a_bundle_among_others_does_not_hold_its_block_in_memory() {
+        let block = Bytes::from([outline(30), outline(40), vec![0; 10_000]].concat());
+        let within = |part: &Bytes| block.as_ptr_range().contains(&part.as_ptr());
+        let parts: Vec<Bytes> = Bundles::of(block.clone()).collect();
+        assert_eq!(parts.concat(), block);
+        assert_eq!(parts.len(), 3);
+        assert!(!parts.iter().any(within));
+        // One alone is not copied.
+        let alone = Bytes::from(outline(30));
+        let parts: Vec<Bytes> = Bundles::of(alone.clone()).collect();
+        assert_eq!(parts[0].as_ptr(), alone.as_ptr());
+    }
 }

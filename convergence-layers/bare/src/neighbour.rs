@@ -28,8 +28,17 @@ pub struct Neighbour {
 impl Neighbour {
     /// Begins to listen and to dial. Must be called within a tokio runtime.
     pub fn spawn(config: Config, node: Arc<dyn Node>) -> Neighbour {
+        Neighbour::begin(config, node, false)
+    }
+
+    /// The same, held from the beginning ([`Neighbour::hold`]).
+    pub fn spawn_held(config: Config, node: Arc<dyn Node>) -> Neighbour {
+        Neighbour::begin(config, node, true)
+    }
+
+    fn begin(config: Config, node: Arc<dyn Node>, held: bool) -> Neighbour {
         let stop = CancellationToken::new();
-        let held = Arc::new(watch::Sender::new(false));
+        let held = Arc::new(watch::Sender::new(held));
         let tracker = TaskTracker::new();
         let keeper = Keeper {
             config: Arc::new(config),

@@ -109,6 +109,21 @@ async fn bundles_go_both_ways_with_a_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_neighbour_that_is_held_is_dialled_once_it_is_let_go() {
+    let daemon = Daemon::start().await;
+    let mut node = TestNode::new();
+    let kept = Neighbour::spawn_held(daemon.config(), node.node.clone());
+    let waits = std::time::Duration::from_millis(200);
+    let dialled = tokio::time::timeout(waits, daemon.module()).await;
+    assert!(dialled.is_err(), "another process has the daemon");
+    kept.hold(false);
+    let mut module = daemon.module().await;
+    module.registered(2).await;
+    node.up().await;
+    kept.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_daemon_and_one_that_refuses_are_not_served() {
     let daemon = Daemon::start().await;
     let mut node = TestNode::new();
