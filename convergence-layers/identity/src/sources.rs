@@ -1,8 +1,10 @@
 //! How many contacts each source has open.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+
+use underpass_customer::customer;
 
 /// Bounds the contacts that are no sessions yet of each source. Only sources with a contact are known,
 /// so there are no more than contacts.
@@ -30,7 +32,7 @@ impl Sources {
 
     /// One more contact from `address`, unless there are too many.
     pub fn enter(&self, address: IpAddr) -> Option<SourcePlace> {
-        let source = source_of(address);
+        let source = customer(address);
         let mut open = self.open.lock().unwrap();
         let count = open.entry(source).or_default();
         if *count >= self.most {
@@ -41,17 +43,6 @@ impl Sources {
             sources: self.clone(),
             source,
         })
-    }
-}
-
-/// A host with one IPv6 address can use all 2⁶⁴ of its network.
-fn source_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        ipv4 => ipv4,
     }
 }
 

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
+use underpass_customer::customer;
 use underpass_work::{count, each};
 
 use crate::node::Limits;
@@ -14,21 +15,14 @@ use crate::node::Limits;
 pub(crate) enum Party {
     /// A node.
     Peer(u64),
-    /// A client of this node: an IPv4 address, or the /64 of an IPv6 address,
-    /// which is one customer's (RFC 6177).
+    /// A client of this node, by its [`customer`].
     Client(IpAddr),
 }
 
 impl Party {
     /// The client at an address.
     pub fn client(address: IpAddr) -> Party {
-        Party::Client(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let network = address.to_bits() >> 64 << 64;
-                Ipv6Addr::from_bits(network).into()
-            }
-            four => four,
-        })
+        Party::Client(customer(address))
     }
 }
 

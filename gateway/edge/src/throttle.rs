@@ -1,8 +1,10 @@
 //! How often a client may fail to say who it is.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use underpass_customer::customer;
 
 /// Failures that a client may have at once.
 const BURST: u32 = 10;
@@ -11,10 +13,9 @@ const INTERVAL: Duration = Duration::from_secs(6);
 /// Clients that are kept in mind.
 const CLIENTS: usize = 4096;
 
-/// Counts failures per client address: an IPv4 address, or the /64 of an IPv6
-/// address, which is one customer's (RFC 6177). A client that has had
-/// [`BURST`] of them is refused, right or wrong, until [`INTERVAL`] has passed
-/// for one of them. Without a clock: every call says the time.
+/// Counts failures per [`customer`]. One that has had [`BURST`] of them is
+/// refused, right or wrong, until [`INTERVAL`] has passed for one of them.
+/// Without a clock: every call says the time.
 #[derive(Debug, Default)]
 pub struct Throttle {
     /// Until when the failures of each count: the times of a leaky bucket
@@ -28,7 +29,7 @@ pub struct Throttle {
 impl Throttle {
     /// How long `client` is refused for; none if it may try.
     pub fn refused_for(&self, client: IpAddr, now: Instant) -> Option<Duration> {
-        let until = match self.clients.get(&party(client)) {
+        let until = match self.clients.get(&customer(client)) {
             Some(until) => Some(*until),
             None if self.clients.len() >= CLIENTS => self.others,
             None => None,
@@ -41,7 +42,7 @@ impl Throttle {
 
     /// `client` has failed.
     pub fn failed(&mut self, client: IpAddr, now: Instant) {
-        let client = party(client);
+        let client = customer(client);
         if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
             self.sweep(now);
         }
@@ -64,19 +65,10 @@ impl Throttle {
     }
 }
 
-/// Whose an address is: its own, or its IPv6 network's of 64 bits.
-pub(crate) fn party(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = address.to_bits() >> 64 << 64;
-            Ipv6Addr::from_bits(network).into()
-        }
-        four => four,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn ip(text: &str) -> IpAddr {

@@ -1,11 +1,12 @@
-//! Flows: what of a stream belongs together, and how large it is.
+//! Flows: which bytes of a stream belong together, and how large they are.
 //!
-//! A flow is an HTTP message, or a burst of a stream that is none. [`Watch`]
-//! follows the bytes of one direction and says when one begins; its size is what
-//! the message says (Content-Length), else what flows of that name and type were
-//! like before ([`Sizes`]); where the node has a source of objects' sizes
-//! ([`ObjectSizes`]), that is asked between the two. The name of a TLS stream is that of its ClientHello. [`FlowConduit`] tells the node, which may choose a
-//! path by it, and asks the rules for the flow's class.
+//! A flow is an HTTP message, or a burst of a stream that is not HTTP. [`Watch`]
+//! follows the bytes of one direction and says when a flow begins. Its size is
+//! what the message says (Content-Length); else what the node's source of
+//! objects' sizes says, if it has one ([`ObjectSizes`]); else what flows of that
+//! name and type were like before ([`Sizes`]). The name of a TLS stream is that
+//! of its ClientHello. [`FlowConduit`] tells the node, which may choose a path
+//! by it, and asks the rules for the flow's class.
 
 mod conduit;
 mod decisions;

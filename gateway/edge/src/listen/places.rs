@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
-
-use crate::throttle::party;
+use underpass_customer::customer;
 
 /// Connections that a client has however many others have.
 const GUARANTEED: usize = 256;
@@ -65,7 +64,7 @@ impl Places {
     /// Takes the place of a connection that is open already, whether one is
     /// free or not.
     pub fn take_open(self: &Arc<Self>, client: IpAddr) -> Place {
-        let client = party(client);
+        let client = customer(client);
         self.taken.fetch_add(1, Ordering::Relaxed);
         *self.clients.lock().unwrap().entry(client).or_default() += 1;
         Place {
@@ -78,7 +77,7 @@ impl Places {
 impl Place {
     /// The place for a client's connection, unless it has too many.
     pub fn of(mut self, client: IpAddr) -> Option<Place> {
-        let client = party(client);
+        let client = customer(client);
         let taken = self.places.taken.load(Ordering::Relaxed);
         let free = self
             .places
