@@ -181,6 +181,13 @@ impl PathFigures {
     pub fn is_unanswered(&self) -> bool {
         self.in_flight_bytes > self.unsent_bytes
     }
+
+    /// Whether more waits to be sent than the congestion window has room for; nearly
+    /// full counts, since a sender waits until there is room for some segments.
+    pub fn is_window_full(&self) -> bool {
+        let window = self.cwnd_bytes;
+        window > 0 && self.unsent_bytes > 0 && self.on_their_way_bytes >= window - window / 10
+    }
 }
 
 /// What coding has done on a session.
@@ -305,4 +312,28 @@ pub trait Session: Send + Sync {
 
     /// Ends the session at once; transfers in progress are reported broken.
     fn abort(&self, reason: &str);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_full_when_it_keeps_what_waits_from_being_sent() {
+        let full = |unsent_bytes, on_their_way_bytes, cwnd_bytes| {
+            let figures = PathFigures {
+                unsent_bytes,
+                on_their_way_bytes,
+                cwnd_bytes,
+                ..PathFigures::default()
+            };
+            figures.is_window_full()
+        };
+        assert!(full(1_000, 100_000, 100_000));
+        assert!(full(1_000, 90_000, 100_000));
+        assert!(!full(1_000, 80_000, 100_000));
+        assert!(!full(0, 100_000, 100_000));
+        // What has no window never has a full one.
+        assert!(!full(1_000, 0, 0));
+    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::base::BaseRtt;
 use crate::history::{History, OTHER_BITS, REPEATED_BITS, SENT_BITS};
 use crate::probe::{Probing, Trip};
-use crate::told::Told;
+use crate::told::{self, Told};
 use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, View, excess, noticed};
 use crate::{Reading, Reason, WayThere};
 
@@ -248,7 +248,8 @@ impl Estimator {
         let own = |rtt: Duration| rtt.saturating_sub(shared + way_back).max(base.min(rtt));
         reading.rtt = measured.map(own);
         let believed = self.told.believed(now, base, &reading, shared);
-        reading.way_there = believed.filter(|_| !steady);
+        let current = believed.filter(|told| !told::is_overtaken(base, *told, &reading));
+        reading.way_there = current.filter(|_| !steady);
         let told = reading.way_there.map(|told| WayThere {
             late: self.history.least_told(now, told),
             ..told
@@ -400,6 +401,7 @@ impl Estimator {
             carried: arrivals / (1.0 - self.loss) + other,
             allowed_bps,
             sent: self.sent(now, first_sent, last_sent),
+            window_full: self.window_full(now, first_sent, last_sent),
             backlogged: self.filled(now, first_sent, last_sent, allowed_bps),
             steady: true,
             told: None,
@@ -412,15 +414,24 @@ impl Estimator {
     }
 
     /// Whether there was a backlog from so long ago to so long ago, and as much was sent
-    /// as was allowed.
+    /// as was allowed, or as a transport's window had room for.
     fn filled(&self, now: Instant, from: Duration, to: Duration, allowed_bps: Option<u64>) -> bool {
         let sent = self.sent(now, from, to);
+        let full = self.window_full(now, from, to);
         let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
             return false;
         };
-        allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64)
+        (full || allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64))
             && self.history.reaches(from)
             && self.history.backlogged(from, to)
+    }
+
+    /// Whether a transport's window bounded what was sent from so long ago to so long ago.
+    fn window_full(&self, now: Instant, from: Duration, to: Duration) -> bool {
+        let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
+            return false;
+        };
+        self.history.window_full(from, to)
     }
 
     /// How fast was sent from so long ago to so long ago, bit/s.
@@ -453,9 +464,11 @@ impl Estimator {
         let before = self.history.told_at(told_from).unwrap_or(told.late);
         let grown = told.late.as_secs_f64() - before.as_secs_f64();
         view.sent = sent;
+        view.window_full = self.history.window_full(from, to);
         view.carried = sent / (1.0 + grown / span.as_secs_f64()).max(0.5);
         view.carried = view.carried.min(self.most_arrived(now, view));
-        view.backlogged = allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64)
+        let filled = allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64);
+        view.backlogged = (filled || view.window_full)
             && self.history.reaches(from)
             && self.history.backlogged(of_arrivals, to);
     }

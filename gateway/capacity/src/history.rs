@@ -253,6 +253,18 @@ impl History {
         all > 0 && backlogged * 5 >= all * 4
     }
 
+    /// Whether a window was full nearly all the time between two times: it bounded what
+    /// was sent.
+    pub fn window_full(&self, from: Instant, to: Instant) -> bool {
+        let within = self.points.iter().filter(|p| from <= p.at && p.at <= to);
+        let (mut all, mut full) = (0, 0);
+        for point in within {
+            all += 1;
+            full += usize::from(point.reading.window_full);
+        }
+        all > 0 && full * 5 >= all * 4
+    }
+
     /// Whether the round trip has grown all the time since `since`, by at least
     /// `part` of it: in either half, since a way that became longer at once is
     /// no queue.

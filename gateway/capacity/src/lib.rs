@@ -52,6 +52,9 @@ pub struct Reading {
     pub rtt: Option<Duration>,
     /// Whether more waited to be sent than was allowed.
     pub backlogged: bool,
+    /// Whether of that a transport had some that waited for acknowledgements: its window
+    /// was full.
+    pub window_full: bool,
     /// The rate that is allowed at this moment, bit/s; `None` is unlimited.
     pub allowed_bps: Option<u64>,
     /// What all hops that share the medium with this one have of queue at this

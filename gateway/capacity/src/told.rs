@@ -15,6 +15,18 @@ const DISBELIEVED: Duration = Duration::from_secs(60);
 /// What is older than this tells of another moment.
 const MOST_EACH: Duration = Duration::from_secs(2);
 
+/// What is told is older than round trips are. A queue that is longer by a round trip, and
+/// so many times one that is noticed, has come to stand since.
+const OVERTAKEN_BY: u32 = 4;
+
+/// Whether round trips show that what is told is of before a queue came to stand.
+pub(crate) fn is_overtaken(base: Duration, told: WayThere, reading: &Reading) -> bool {
+    let since = base.max(OVERTAKEN_BY * noticed(base));
+    reading
+        .rtt
+        .is_some_and(|rtt| rtt > base + told.late + since)
+}
+
 /// What the peer has told so far, held against round trips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {

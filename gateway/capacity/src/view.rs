@@ -43,8 +43,10 @@ pub(crate) struct View {
     pub carried: f64,
     /// What may be sent, bit/s; `None` is unlimited.
     pub allowed_bps: Option<u64>,
-    /// How fast was sent what arrives in the window, bit/s.
+    /// How fast was sent what arrives in the window, bit/s, and whether it was a
+    /// transport's window that bounded it.
     pub sent: f64,
+    pub window_full: bool,
     /// Whether as much was sent as was allowed when that was sent which arrives
     /// in the window.
     pub backlogged: bool,
@@ -69,7 +71,9 @@ impl View {
     /// else what arrived does not show what it carries.
     pub fn falls_short(&self) -> bool {
         let all = |bps: u64| self.sent >= NEARLY_ALL * bps as f64;
-        self.allowed_bps.is_none_or(all) || self.carried < self.sent * (1.0 - TOO_MUCH)
+        self.window_full
+            || self.allowed_bps.is_none_or(all)
+            || self.carried < self.sent * (1.0 - TOO_MUCH)
     }
 }
 

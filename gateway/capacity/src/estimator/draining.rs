@@ -47,6 +47,7 @@ impl Estimator {
             let first = latest + now.saturating_duration_since(since);
             let standing = View {
                 sent: self.sent(now, first, latest),
+                window_full: self.window_full(now, first, latest),
                 carried: arrivals / (1.0 - self.loss) + view.other,
                 ..*view
             };
@@ -88,9 +89,13 @@ impl Estimator {
         let before = self.capacity.unwrap_or(view.carried);
         let too_high = view.carried < before * (1.0 - TOO_MUCH)
             && self.history.rtt_grows(now, now - view.window, GROWS);
-        // While a queue stands, what arrives is what the link carries.
+        // While a queue stands, what arrives is what the link carries; but behind a drain
+        // that has not moved it, less arrives as well where less was asked for.
+        let asked_less = self.unmoved > 0 && self.may_wait(drain.rtt);
         if queued && view.backlogged && drain.settling.is_none() && view.told.is_none() {
-            self.estimate(view.carried, Reason::Limit);
+            if !asked_less || !self.follows(now, view, drain) {
+                self.estimate(view.carried, Reason::Limit);
+            }
         } else if queued && view.backlogged && too_high && !self.echoes(now, view, drain) {
             self.lower(now, view, view.carried);
             return;
@@ -131,16 +136,27 @@ impl Estimator {
         }
     }
 
-    /// Whether less arrives because less was sent while a queue was drained: some time
-    /// that is a round trip ago, as round trips are now, less was sent by as much. Where
-    /// a queue stands, what is in it arrives meanwhile.
+    /// Whether less arrives because less was sent while a queue was drained. Where a queue
+    /// stands, what is in it arrives meanwhile.
     fn echoes(&self, now: Instant, view: &View, drain: Drain) -> bool {
-        if drain.settling.is_none() || view.told.is_some() || !view.steady {
+        drain.settling.is_some() && self.follows(now, view, drain)
+    }
+
+    /// Whether what arrives is no more than what was sent some time that is a round trip ago,
+    /// as round trips are now.
+    fn follows(&self, now: Instant, view: &View, drain: Drain) -> bool {
+        if view.told.is_some() || !view.steady {
             return false;
         }
         let since = now - view.window;
-        let least = view.base + view.queue;
-        let longest = self.history.longest_rtt(since).unwrap_or(drain.rtt);
+        let mut least = view.base + view.queue;
+        let mut longest = self.history.longest_rtt(since).unwrap_or(drain.rtt);
+        if self.may_wait(drain.rtt) {
+            // What waits for access is granted a base round trip after it was asked for, and
+            // comes up to the longest round trip after it was sent.
+            least = self.base.get().unwrap_or(least);
+            longest = longest.max(drain.rtt);
+        }
         // Round trips are smoothed.
         let first = least.saturating_sub(view.window / 2);
         let step = (longest + view.window / 2).saturating_sub(first) / ECHO_STEPS;

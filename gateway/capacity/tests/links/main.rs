@@ -10,6 +10,7 @@ mod on_demand;
 mod random;
 mod start;
 mod tcp;
+mod traced;
 mod way_back;
 
 use std::f64::consts::TAU;

@@ -25,6 +25,12 @@ const LEAST_SCHEDULED_BPS: f64 = 8_000.0;
 const UNLIMITED: f64 = 1e9;
 /// What the link scheduler uses of a rate.
 const UTILISATION: f64 = 0.985;
+/// A bundle's line time, s, and its bounds, bits.
+const BUNDLE_S: f64 = 0.06;
+const LEAST_BUNDLE: f64 = 32_768.0;
+const MOST_BUNDLE: f64 = 8_388_608.0;
+/// When a rate falls by more than this part, what TCP has not sent is waited for.
+const LOWERED: f64 = 0.25;
 
 pub type OverTime<T> = Box<dyn Fn(f64) -> T>;
 
@@ -38,6 +44,8 @@ pub struct Link {
     pub loss: OverTime<f64>,
     /// What the queue holds, s at the present rate.
     pub queue_s: f64,
+    /// What it holds, bits, where that does not change with the rate.
+    pub queue_bits: Option<f64>,
     /// Added to each packet's delay there, at most, s; packets overtake.
     pub jitter_s: f64,
     /// Acknowledgements come back in bunches, each so long after the last, s.
@@ -65,6 +73,9 @@ pub struct Link {
     /// Between scheduler and link there is a TCP connection, with this round trip; else
     /// what the scheduler grants leaves at once.
     pub tcp: Option<f64>,
+    /// TCP is given whole bundles, has the kernel's window and gets an acknowledgement for
+    /// each second packet; else it is given packets, and each is acknowledged.
+    pub as_in_a_node: bool,
     /// Nothing but TCP's window bounds what leaves before the first estimate.
     pub opens_blindly: bool,
 }
@@ -77,6 +88,7 @@ impl Link {
             back: Box::new(move |_| rtt_s / 2.0),
             loss: Box::new(|_| 0.0),
             queue_s: 1.0,
+            queue_bits: None,
             jitter_s: 0.0,
             bunch_s: 0.0,
             demand: None,
@@ -89,6 +101,7 @@ impl Link {
             beacon_noise_s: 0.0,
             acknowledges: false,
             tcp: None,
+            as_in_a_node: false,
             opens_blindly: false,
         }
     }
@@ -211,6 +224,11 @@ pub struct Way<'a> {
     burst: f64,
     /// When something was last acknowledged.
     heard: f64,
+    /// Packets that the peer has yet to acknowledge: it does each second one.
+    half_acknowledged: bool,
+    /// The rate that TCP was last told, bit/s, and whether that fell since the last reading.
+    paced: f64,
+    lowered: bool,
 }
 
 impl<'a> Way<'a> {
@@ -257,9 +275,12 @@ impl<'a> Way<'a> {
             ack_bits: 0,
             unscheduled: None,
             left_bps: 0.0,
-            tcp: link.tcp.map(Tcp::new),
+            tcp: link.tcp.map(|base_s| Tcp::new(base_s, link.as_in_a_node)),
             burst: 0.0,
             heard: 0.0,
+            half_acknowledged: false,
+            paced: f64::INFINITY,
+            lowered: false,
         }
     }
 
@@ -312,7 +333,10 @@ impl<'a> Way<'a> {
     fn send(&mut self, t: f64, allowed: f64) {
         let first = self.first_flight();
         let burst = first.map_or(0.0, |flight| flight.bits as f64);
-        let most = (4.0 * PACKET as f64 + allowed * 0.01).max(burst);
+        let most = match self.link.as_in_a_node {
+            true => (allowed * BUNDLE_S).max(LEAST_BUNDLE).max(burst),
+            false => (4.0 * PACKET as f64 + allowed * 0.01).max(burst),
+        };
         if first.is_some() && std::mem::replace(&mut self.burst, burst) == 0.0 {
             self.credit = burst;
         }
@@ -323,8 +347,10 @@ impl<'a> Way<'a> {
             Some(mut tcp) => {
                 let told = first.map_or(scheduled, |flight| flight.bps as f64);
                 let rate = (allowed < UNLIMITED).then_some(told);
-                self.send_by(t, rate, &mut tcp);
-                self.reading.backlogged |= tcp.unsent >= PACKET as f64;
+                self.send_by(t, rate, scheduled, &mut tcp);
+                let unsent = tcp.unsent >= PACKET as f64;
+                self.reading.backlogged |= unsent;
+                self.reading.window_full |= unsent && tcp.is_window_full(self.on_their_way.len());
                 self.tcp = Some(tcp);
             }
             None => {
@@ -345,18 +371,26 @@ impl<'a> Way<'a> {
     }
 
     /// What TCP takes of what the scheduler grants, and what of it leaves.
-    fn send_by(&mut self, t: f64, rate: Option<f64>, tcp: &mut Tcp) {
+    fn send_by(&mut self, t: f64, rate: Option<f64>, granted: f64, tcp: &mut Tcp) {
+        let grants = rate.map_or(MOST_BUNDLE, |_| granted * BUNDLE_S);
+        let bundle = match self.link.as_in_a_node {
+            true => grants.clamp(LEAST_BUNDLE, MOST_BUNDLE),
+            false => PACKET as f64,
+        };
         while self.credit >= 0.0 && self.offered >= PACKET as f64 && tcp.is_writable(rate) {
-            self.credit -= PACKET as f64;
-            self.offered -= PACKET as f64;
-            tcp.unsent += PACKET as f64;
+            let bits = bundle.min(self.offered);
+            self.credit -= bits;
+            self.offered -= bits;
+            tcp.unsent += bits;
         }
+        self.lowered |= rate.is_some_and(|bps| bps < self.paced * (1.0 - LOWERED));
+        self.paced = rate.unwrap_or(f64::INFINITY);
         let srtt = if self.srtt == 0.0 {
             (self.link.there)(t) + (self.link.back)(t)
         } else {
             self.srtt
         };
-        tcp.pass(srtt, rate, self.estimator.drain_bits() > 0);
+        tcp.pass(t, srtt, rate, self.estimator.drain_bits() > 0);
         let has = |way: &Self, tcp: &Tcp| !way.repairs.is_empty() || tcp.unsent >= PACKET as f64;
         while has(self, tcp) && tcp.may_send(self.on_their_way.len()) {
             if self.on_their_way.is_empty() {
@@ -429,7 +463,8 @@ impl<'a> Way<'a> {
 
     /// Puts a packet of the sender's or of others into the queue, if that has room.
     fn enqueue(&mut self, t: f64, of_sender: Option<(u64, u64)>, bits: u64) {
-        let most = self.link.queue_s * (self.link.rate)(t);
+        let by_time = self.link.queue_s * (self.link.rate)(t);
+        let most = self.link.queue_bits.unwrap_or(by_time);
         if self.queue_bits + bits as f64 <= most.max(20.0 * PACKET as f64) {
             self.queue_bits += bits as f64;
             self.queue.push_back(Packet {
@@ -495,11 +530,12 @@ impl<'a> Way<'a> {
             };
             self.highest = self.highest.max(transmission);
             let sample = at - packet.sent;
-            self.srtt = if self.srtt == 0.0 {
-                sample
-            } else {
-                self.srtt + (sample - self.srtt) / 8.0
-            };
+            self.half_acknowledged = self.link.as_in_a_node && !self.half_acknowledged;
+            if self.srtt == 0.0 {
+                self.srtt = sample;
+            } else if !self.half_acknowledged {
+                self.srtt += (sample - self.srtt) / 8.0;
+            }
             self.fresh = true;
             self.heard = t;
             if let Some(tcp) = &mut self.tcp {
@@ -521,10 +557,25 @@ impl<'a> Way<'a> {
         self.reading.allowed_bps = self.estimator.rate_bps(now);
         self.reading.rtt = self.fresh.then(|| Duration::from_secs_f64(self.srtt));
         self.estimator.read(now, self.reading);
-        let most = (4.0 * PACKET as f64).max(self.burst) - self.estimator.drain_bits() as f64;
-        self.credit = self.credit.min(most);
+        let drain = self.estimator.drain_bits() as f64;
+        let lowered = std::mem::take(&mut self.lowered);
+        match &self.tcp {
+            Some(tcp) if self.link.as_in_a_node => {
+                let most = (self.paced * BUNDLE_S).max(LEAST_BUNDLE).max(self.burst);
+                if lowered {
+                    self.credit = self.credit.min(most - tcp.unsent);
+                }
+                if drain > 0.0 {
+                    self.credit = self.credit.min(-drain);
+                }
+            }
+            _ => {
+                let most = (4.0 * PACKET as f64).max(self.burst) - drain;
+                self.credit = self.credit.min(most);
+            }
+        }
         self.fresh = false;
-        self.reading.backlogged = false;
+        (self.reading.backlogged, self.reading.window_full) = (false, false);
         self.leave_to_acks(now);
     }
 

@@ -109,3 +109,29 @@ fn a_peer_that_pretends_a_wait_for_access_gets_a_bounded_queue() {
         assert!(course.used(10.0, 180.0) > 0.9);
     }
 }
+
+/// The same uploads between nodes: what waits in TCP of a bundle leaves while a queue is
+/// drained, and arrivals follow later what was asked for.
+#[test]
+fn an_upload_on_demand_between_nodes_has_what_the_link_carries() {
+    let (mut count, mut sum) = (0.0, 0.0);
+    for rtt_s in [0.3, RTT_S, 0.65] {
+        for rate in [1e6, 2e6, 5e6, 10e6] {
+            let link = Link {
+                as_in_a_node: true,
+                ..on_demand(rate, rtt_s)
+            };
+            let course = run(&link, &nothing_told(), 90.0, EACH_MS);
+            let took_s = takes(&course, BEGINS_S, UPLOAD_BITS * rate / 2e6);
+            let part = UPLOAD_BITS / 2e6 / took_s;
+            let name = format!("between nodes, {rate}, {rtt_s} s, first upload {part:.3}");
+            show(&name, &course, 15.0, 90.0);
+            assert!(part > 0.65);
+            assert!(course.used(15.0, 90.0) > 0.8);
+            count += 1.0;
+            sum += part;
+        }
+    }
+    println!("first uploads between nodes in the mean {:.3}", sum / count);
+    assert!(sum / count > 0.86);
+}

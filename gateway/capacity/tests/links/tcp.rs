@@ -13,16 +13,27 @@ const BLIND_GROWTH: f64 = 8.0;
 /// as many packets.
 const GROUP_PART: f64 = 16.0;
 const GROUP_PACKETS: u64 = 8;
-/// How much of what is written it takes before it has sent it: at a rate, s; and bits.
+/// It takes more while less than this of what was written is unsent: at a rate, s; and
+/// bits. So it is for packets, and for bundles.
 const LOW_WATER_S: f64 = 0.02;
 const LEAST_LOW_WATER: f64 = 32_768.0;
+const LOW_WATER_OF_BUNDLES_S: f64 = 0.06;
+const LEAST_LOW_WATER_OF_BUNDLES: f64 = 65_536.0;
+const MOST_LOW_WATER: f64 = 4_194_304.0;
 const UNLIMITED_LOW_WATER: f64 = 8.0 * 262_144.0;
+/// What it paces of its rate.
+const PACED_PART: f64 = 0.99;
 /// What it has of its rate (1/n) while a queue is drained.
 const DRAINING_PART: f64 = 4.0;
+/// A smallest round trip that counts, of the kernel's own window for it, s.
+const SMALLEST_KNOWN_S: f64 = 300.0;
 
 /// One connection's sender.
 pub struct Tcp {
+    as_in_a_node: bool,
     base_s: f64,
+    /// When that was seen, s.
+    base_at: f64,
     rho: f64,
     /// Packets; `threshold` is where slow start ends.
     window: f64,
@@ -39,13 +50,17 @@ pub struct Tcp {
     round: (u64, u64, u64),
     /// Losses up to this transmission are of one recovery.
     recovery: u64,
+    /// When the allocation last needed the window, s.
+    needed_at: f64,
 }
 
 impl Tcp {
-    pub fn new(base_s: f64) -> Tcp {
+    pub fn new(base_s: f64, as_in_a_node: bool) -> Tcp {
         let rho = (base_s / REFERENCE_S).max(1.0);
         Tcp {
+            as_in_a_node,
             base_s,
+            base_at: 0.0,
             rho,
             window: (rho * INITIAL_WINDOW).min(MOST_INITIAL_WINDOW),
             threshold: None,
@@ -55,31 +70,44 @@ impl Tcp {
             group: (0.0, 0, f64::INFINITY),
             round: (0, 0, 0),
             recovery: 0,
+            needed_at: 0.0,
         }
     }
 
     /// Whether it takes more.
     pub fn is_writable(&self, rate: Option<f64>) -> bool {
+        let (time_s, least) = match self.as_in_a_node {
+            true => (LOW_WATER_OF_BUNDLES_S, LEAST_LOW_WATER_OF_BUNDLES),
+            false => (LOW_WATER_S, LEAST_LOW_WATER),
+        };
         let most = rate.map_or(UNLIMITED_LOW_WATER, |bps| {
-            (bps * LOW_WATER_S).max(LEAST_LOW_WATER)
+            (bps * time_s).clamp(least, MOST_LOW_WATER)
         });
         self.unsent < most
     }
 
-    /// A millisecond passes.
-    pub fn pass(&mut self, srtt: f64, rate: Option<f64>, drains: bool) {
-        let pace = match rate {
-            Some(bps) if drains => bps / DRAINING_PART,
+    /// A millisecond passes at `t`.
+    pub fn pass(&mut self, t: f64, srtt: f64, rate: Option<f64>, drains: bool) {
+        let part = if drains { DRAINING_PART } else { 1.0 };
+        let told = rate.map(|bps| bps / part);
+        let for_window = if self.as_in_a_node { told } else { rate };
+        let pace = match told {
+            Some(bps) if self.as_in_a_node => bps * PACED_PART,
             Some(bps) => bps,
             None => {
                 let gain = if self.threshold.is_none() { 2.0 } else { 1.2 };
                 gain * self.window * PACKET as f64 / srtt
             }
         };
-        if let Some(bps) = rate {
+        if let Some(bps) = for_window {
             let rtt = srtt.clamp(self.base_s, 1.5 * self.base_s);
             let covered = (1.25 * rtt).max(srtt.min(2.5 * self.base_s));
-            self.window = bps * (covered + 0.01) / PACKET as f64 + 10.0;
+            let needed = bps * (covered + 0.01) / PACKET as f64 + 10.0;
+            // What was sent at a higher rate is still on its way.
+            if needed >= self.window || t > self.needed_at + srtt || !self.as_in_a_node {
+                self.window = needed;
+                self.needed_at = t;
+            }
         }
         self.credit = (self.credit + pace * STEP_S).min(pace * STEP_S + PACKET as f64);
     }
@@ -87,6 +115,11 @@ impl Tcp {
     /// Whether it sends a packet now, if there is one.
     pub fn may_send(&self, on_their_way: usize) -> bool {
         self.credit >= 0.0 && (on_their_way as f64) < self.window
+    }
+
+    /// Whether it is the window that keeps it from sending.
+    pub fn is_window_full(&self, on_their_way: usize) -> bool {
+        on_their_way as f64 >= 0.9 * self.window
     }
 
     pub fn sent(&mut self, again: bool) {
@@ -105,6 +138,10 @@ impl Tcp {
         (next, flight): (u64, usize),
     ) {
         self.delivered += 1;
+        if self.as_in_a_node && (rtt < self.base_s || t > self.base_at + SMALLEST_KNOWN_S) {
+            (self.base_s, self.base_at) = (rtt, t);
+            self.rho = (rtt / REFERENCE_S).max(1.0);
+        }
         self.group.2 = self.group.2.min(rtt);
         if transmission >= self.round.0 {
             self.round = (next, self.delivered, self.delivered - self.round.1);

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use underpass_backoff::Backoff;
 use underpass_cla::{Class, Node};
-use underpass_hybla::{Choice, Control, Loader, Refused};
 use underpass_identity::IsRevoked;
 use underpass_tcpcl::session::PartialLimits;
 use underpass_tcpcl::{
@@ -19,14 +18,9 @@ use underpass_tcpcl::{
 use super::carriers::{PathDialer, SessionListener};
 use super::engine::window_of;
 use super::{RunError, bare_sessions, on_demand, quic_sessions};
-use crate::config::{self, AcceptedHop, Config, ControlConfig, ConvergenceLayer, PathConfig};
-use crate::privileged::Helper;
+use crate::config::{self, AcceptedHop, Config, ConvergenceLayer, PathConfig};
 use crate::security::{Certified, Security};
 use crate::upgrade::Sockets;
-
-/// How often the preferred congestion control is looked for again: the one
-/// registered by another process of this kernel ends with it.
-const CONGESTION_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Connections a listener has beyond those of its configured terminals, so
 /// that old sessions may still be dying while new ones come.
@@ -48,6 +42,8 @@ pub(super) struct Links {
     sockets: Arc<Sockets>,
     /// Connections that the listeners have for sessions of terminals.
     connections: AtomicUsize,
+    /// Whether the process before still has the node.
+    is_early: AtomicBool,
 }
 
 /// What all sessions of this run have in common.
@@ -131,7 +127,8 @@ impl Links {
                     }
                 }
             }
-            _ => match bare_sessions::open(sessions, config, path, node) {
+            // A daemon takes one process at a time.
+            _ => match bare_sessions::open(sessions, config, path, node, self.is_early()) {
                 Ok(neighbour) => PathDialer::Bare(Arc::new(neighbour)),
                 Err(error) => {
                     tracing::error!(path = path.name, %error, "the path is not used");
@@ -207,6 +204,20 @@ impl Links {
         for (_, listener) in &*self.listeners() {
             listener.hold(held);
         }
+    }
+
+    /// The node is this process' now: what it could not begin before begins.
+    pub fn begin(&self) {
+        self.is_early.store(false, Ordering::Relaxed);
+        for dialer in self.dialers().values() {
+            if let PathDialer::Bare(_) = dialer {
+                dialer.hold(false);
+            }
+        }
+    }
+
+    fn is_early(&self) -> bool {
+        self.is_early.load(Ordering::Relaxed)
     }
 
     /// Neither dials nor accepts ever again.
@@ -355,7 +366,8 @@ pub(super) fn backoff(config: &Config) -> Backoff {
     }
 }
 
-/// Starts to dial and to listen; of the paths on demand by those that are up.
+/// Starts to dial and to listen; of the paths on demand by those that are up. What
+/// two processes cannot share waits for [`Links::begin`] if `is_early`.
 pub(super) fn open(
     config: &Config,
     incarnation: u64,
@@ -363,6 +375,7 @@ pub(super) fn open(
     node: Arc<dyn Node>,
     sockets: &Arc<Sockets>,
     up: &BTreeSet<String>,
+    is_early: bool,
 ) -> Result<Links, RunError> {
     let partial = SharedPartials::new(PartialLimits {
         time: Duration::from_secs(config.tcp.hold_s),
@@ -381,6 +394,7 @@ pub(super) fn open(
         listeners: Mutex::default(),
         sockets: sockets.clone(),
         connections: AtomicUsize::new(connections(config)),
+        is_early: AtomicBool::new(is_early),
     };
     for path in on_demand::dialled(config, up) {
         links.add_path(config, path);
@@ -432,7 +446,7 @@ fn socket(config: &Config) -> SocketOptions {
     }
 }
 
-fn dialled_socket(config: &Config, path: &PathConfig) -> SocketOptions {
+pub(super) fn dialled_socket(config: &Config, path: &PathConfig) -> SocketOptions {
     let rtt = path.rtt();
     SocketOptions {
         receive_buffer_bytes: Some(window_of(path.receive_rate_bps, rtt)),
@@ -447,7 +461,7 @@ fn dialled_socket(config: &Config, path: &PathConfig) -> SocketOptions {
 /// memory is used as bytes are in flight, not as windows allow. Of a terminal
 /// whose rate is not told, the system bounds what is received: it is the
 /// terminal that fills this.
-fn accepted_socket(config: &Config, hops: &[AcceptedHop]) -> SocketOptions {
+pub(super) fn accepted_socket(config: &Config, hops: &[AcceptedHop]) -> SocketOptions {
     let send = hops.iter().map(|hop| window_of(hop.send_rate_bps, hop.rtt));
     let received = hops.iter().map(|hop| {
         let rate_bps = hop.receive_rate_bps?;
@@ -459,151 +473,4 @@ fn accepted_socket(config: &Config, hops: &[AcceptedHop]) -> SocketOptions {
         send_buffer_bytes: send.max(),
         ..socket(config)
     }
-}
-
-/// The preference lists of a configuration, with whom they serve.
-pub fn preferences(config: &Config) -> Vec<(String, Vec<String>)> {
-    let sessions = !config.paths.is_empty() || !config.listeners.is_empty();
-    let own = sessions.then(|| ("sessions".to_owned(), &config.tcp.congestion_control));
-    let listeners = config.edge.listener.iter().map(|listener| {
-        let whom = format!("clients of {:?}", listener.name);
-        (whom, &listener.congestion_control)
-    });
-    let origins = ("origins".to_owned(), &config.edge.dial.congestion_control);
-    own.into_iter()
-        .chain(listeners)
-        .chain([origins])
-        .filter(|(_, list)| !list.is_empty())
-        .map(|(whom, list)| (whom, list.clone()))
-        .collect()
-}
-
-/// A task that keeps the preferred congestion controls usable, and what was
-/// found at the start, for people.
-pub(super) fn congestion_control(
-    config: &Config,
-    helper: Option<Arc<Helper>>,
-) -> (impl Future<Output = ()> + Send + 'static, Vec<String>) {
-    let preferences = preferences(config);
-    let mut found = Vec::new();
-    for (whom, list) in &preferences {
-        let choice = choose(helper.as_deref(), list);
-        tracing::info!(whom, %choice, "congestion control");
-        found.push(format!("for {whom}: {choice}"));
-    }
-    found.push(format!(
-        "on this kernel: {}",
-        underpass_hybla::available().join(", ")
-    ));
-    let preferences = Arc::new(preferences);
-    let watch = async move {
-        loop {
-            tokio::time::sleep(CONGESTION_INTERVAL).await;
-            let (helper, preferences) = (helper.clone(), preferences.clone());
-            let look = tokio::task::spawn_blocking(move || {
-                for (_, list) in &*preferences {
-                    choose(helper.as_deref(), list);
-                }
-            });
-            let _ = look.await;
-        }
-    };
-    (watch, found)
-}
-
-/// Makes the first control of `list` usable that can be. Only the helper may
-/// load one; without a helper the list names none to load.
-fn choose(helper: Option<&Helper>, list: &[String]) -> Choice {
-    let Some(helper) = helper else {
-        return Loader::new().choose(list);
-    };
-    helper.choose(list).unwrap_or_else(|error| {
-        // Controls that were loaded go with the helper; others may still be
-        // available.
-        let others = list
-            .iter()
-            .filter(|name| Control::from_name(name).is_none());
-        let mut choice = Loader::new().choose(&others.collect::<Vec<_>>());
-        let lost = list
-            .iter()
-            .filter(|name| Control::from_name(name).is_some());
-        choice.refused.extend(lost.map(|name| Refused {
-            name: name.clone(),
-            reason: error.to_string(),
-        }));
-        choice
-    })
-}
-
-/// What this machine lacks for a configuration, a line each.
-pub fn advice(config: &Config) -> Vec<String> {
-    let mut lines = config.unreached();
-    for (whom, list) in preferences(config) {
-        let choice = Loader::new().choose(&list);
-        lines.push(format!("congestion control for {whom}: {choice}"));
-    }
-    if config
-        .control
-        .as_ref()
-        .is_some_and(ControlConfig::is_exposed)
-    {
-        lines.push(
-            "control.url: the token goes with each request for all to read; https hides it"
-                .to_owned(),
-        );
-    }
-    for listener in &config.edge.listener {
-        if listener.users.iter().any(|user| user.password.is_some()) {
-            lines.push(format!(
-                "edge.listener {:?}: passwords stand in the configuration as they are; \
-                 `underpass hash-password` makes hashes",
-                listener.name
-            ));
-        }
-    }
-    if config.uses_mptcp() {
-        let missing = super::mptcp::missing().into_iter();
-        lines.extend(missing.map(|line| format!("mptcp = true: {line}")));
-    }
-    lines.push(super::custody::choose(config).to_string());
-    let hops: Vec<AcceptedHop> = config.accepted_hops().collect();
-    let needed = config
-        .paths
-        .iter()
-        .map(|path| dialled_socket(config, path))
-        .chain((!config.listeners.is_empty()).then(|| accepted_socket(config, &hops)));
-    let largest = needed
-        .flat_map(|socket| [socket.receive_buffer_bytes, socket.send_buffer_bytes])
-        .flatten()
-        .max()
-        .unwrap_or(0);
-    for key in ["rmem_max", "wmem_max"] {
-        let path = format!("/proc/sys/net/core/{key}");
-        let allowed = std::fs::read_to_string(path)
-            .ok()
-            .and_then(|text| text.trim().parse::<u32>().ok());
-        if let Some(allowed) = allowed
-            && allowed < largest
-        {
-            lines.push(format!(
-                "net.core.{key} = {allowed}: without CAP_NET_ADMIN, socket buffers of {largest} bytes need it raised"
-            ));
-        }
-    }
-    let dialled = config.paths.iter().map(|path| path.convergence_layer);
-    let accepted = config.listeners.iter().map(|one| one.convergence_layer);
-    let is_tcp = |layer| {
-        use ConvergenceLayer::{Mtcp, Stcp, Tcpcl};
-        matches!(layer, Tcpcl | Stcp | Mtcp)
-    };
-    let over_tcp = dialled.chain(accepted).any(is_tcp);
-    let probing = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_mtu_probing");
-    if over_tcp && probing.is_ok_and(|text| text.trim() == "0") {
-        lines.push(
-            "net.ipv4.tcp_mtu_probing = 0: where a network on the way drops packets that have \
-             become too large for it, sessions of TCP stand still; with 1 they become smaller"
-                .to_owned(),
-        );
-    }
-    lines
 }

@@ -68,10 +68,10 @@ impl SharedQueue {
         least
     }
 
-    /// What another hop has, at least.
-    fn beside(&self, hop: HopId) -> Duration {
+    /// What another hop has, at least; `None` where this one moves alone.
+    fn beside(&self, hop: HopId) -> Option<Duration> {
         let others = self.0.iter().flatten().filter(|(_, of)| *of != hop);
-        others.map(|(queue, _)| *queue).min().unwrap_or_default()
+        others.map(|(queue, _)| *queue).min()
     }
 }
 
@@ -160,7 +160,7 @@ impl BeamMeter {
         let mut least: Option<Duration> = None;
         let sums = &mut self.sums;
         (sums.in_flight_bits, sums.lost_bits) = (0, 0);
-        sums.backlogged = false;
+        (sums.backlogged, sums.window_full) = (false, false);
         let mut seen = HashMap::new();
         for (hop, meter) in meters.filter(|(_, meter)| meter.shares) {
             let new = meter.sums;
@@ -173,6 +173,7 @@ impl BeamMeter {
             sums.in_flight_bits += new.in_flight_bits;
             sums.lost_bits += new.lost_bits;
             sums.backlogged |= new.backlogged;
+            sums.window_full |= new.window_full;
             if meter.queue_at(now).is_some() {
                 least = least.into_iter().chain(meter.least_rtt).min();
             }
@@ -251,6 +252,13 @@ impl LinkMeter {
         self.queue.filter(|_| known && self.shares && self.follows)
     }
 
+    /// What of its queue all hops have that move beside it. A hop that moves alone
+    /// shares its queue with none.
+    fn shared_queue(&self, hop: HopId, beam: &SharedQueue) -> Option<Duration> {
+        let beside = beam.beside(hop).filter(|_| self.shares);
+        beside.map(|others| others.min(self.queue.unwrap_or_default()))
+    }
+
     /// Whether the hop's rate follows what is measured. Where a rate is told, it
     /// does so only while beacons tell of the way back: round trips alone do not
     /// tell a queue there from one of this hop.
@@ -301,6 +309,8 @@ impl LinkMeter {
         // Bundles wait for the rate, or for the transports that keep to it.
         let unsent = |reading: &SessionReading| reading.figures.unsent_bytes > 0;
         self.sums.backlogged = sending.waits || sessions.iter().any(unsent);
+        let full = |reading: &SessionReading| reading.figures.is_window_full();
+        self.sums.window_full = sessions.iter().any(full);
         if sending.blocked {
             self.blocked = true;
             return;
@@ -330,8 +340,7 @@ impl LinkMeter {
             // has begun goes on.
             self.estimator.interrupt();
         } else {
-            let shared = self.queue.unwrap_or_default().min(beam.beside(hop));
-            self.sums.shared_queue = self.shares.then_some(shared);
+            self.sums.shared_queue = self.shared_queue(hop, beam);
             self.sums.allowed_bps = sending.rate_bps;
             self.estimator.read(now, self.sums);
             self.queue_there = way_back.map(|_| self.estimator.queue());
@@ -485,3 +494,6 @@ impl LinkMeter {
         self.losses.sent(now, packets, repeats, rtt);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+use super::*;
+
+/// What the last of hops with such queues, ms, that move at once shares with the others.
+fn shared_ms(queues_ms: &[u64]) -> Option<u128> {
+    let meters: Vec<(HopId, LinkMeter)> = (1..)
+        .zip(queues_ms)
+        .map(|(number, ms)| {
+            let meter = LinkMeter {
+                shares: true,
+                queue: Some(Duration::from_millis(*ms)),
+                ..LinkMeter::new()
+            };
+            (HopId(number), meter)
+        })
+        .collect();
+    let beam = SharedQueue::of(meters.iter().map(|(hop, meter)| (hop, meter)));
+    let (hop, meter) = meters.last()?;
+    let shared = meter.shared_queue(*hop, &beam)?;
+    Some(shared.as_millis())
+}
+
+/// The bound above which a queue counts is twice as high beside others: a hop that moves
+/// alone must not have that.
+#[tokio::test(start_paused = true)]
+async fn a_hop_that_moves_alone_shares_its_queue_with_none() {
+    assert_eq!(shared_ms(&[40]), None);
+    assert_eq!(shared_ms(&[40, 25]), Some(25));
+    assert_eq!(shared_ms(&[25, 40]), Some(25));
+    assert_eq!(shared_ms(&[30, 20, 60]), Some(20));
+}
