@@ -224,8 +224,7 @@ impl Engine {
         }
         for key in self.peers.take_unwanted() {
             for bundle in self.ahead.withheld.remove(&key).unwrap_or_default() {
-                self.agent.discard(now, bundle);
-                self.is_acknowledged(bundle);
+                self.discard(now, bundle, None);
             }
         }
     }

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use underpass_bundle::{self as bundle, BundleId, SendError};
+use underpass_bundle::wire::Eid;
+use underpass_bundle::{self as bundle, BundleId, NeighbourId, SendError};
 use underpass_payloads::PayloadFile;
 
 use crate::engine::Engine;
@@ -31,6 +32,21 @@ impl Engine {
         self.config.agent.node
     }
 
+    /// The service of this node that an endpoint is of; none if it is another node's.
+    pub fn own_service(&self, endpoint: &Eid) -> Option<u64> {
+        self.config.agent.own_service(endpoint)
+    }
+
+    /// A service's endpoint; none if it has a name and the node has none.
+    pub fn endpoint(&self, service: u64) -> Option<Eid> {
+        self.config.agent.endpoint(service)
+    }
+
+    /// The next hop to an endpoint of the dtn scheme.
+    pub fn named_next_hop(&self, endpoint: &Eid) -> Option<NeighbourId> {
+        self.agent.named_route(endpoint).map(|(via, _)| via)
+    }
+
     /// Sends a bundle for an application, with the payload of `file` instead of
     /// its own if there is one. It has custody only where the route
     /// takes it: a neighbour that knows no custody would never signal.
@@ -45,13 +61,14 @@ impl Engine {
         file: Option<Arc<PayloadFile>>,
     ) -> Result<SentBundle, SendError> {
         let to = bundle::wire::ipn_parts(&send.destination).map(|(node, _)| node);
+        let here = self.own_service(&send.destination).is_some();
         let named = self.agent.named_route(&send.destination);
         send.class = self.known(send.class);
         send.custody &= match to {
             Some(node) => self.agent.takes_custody_to(node),
             None => named.is_none_or(|(_, custody)| custody),
         };
-        if to != Some(self.config.agent.node) {
+        if !here {
             let via = match to {
                 Some(node) => self.agent.next_hop(node),
                 // Whoever sends by name asks each shard: that of the neighbour takes it.

@@ -360,7 +360,8 @@ impl Engine {
     fn expectation(&self, id: HopId) -> Option<Expectation> {
         let hop = self.hops.get(&id)?;
         let (rtt, queue) = (hop.round_trip(), hop.measured.queue);
-        let within = if self.has_another(id) {
+        let elsewhere = self.has_another(id);
+        let within = if elsewhere {
             rtt + queue + IMPATIENCE
         } else if self.has_standby(hop) {
             // Where answers come in bunches, round trips are longer than without load.
@@ -373,6 +374,7 @@ impl Engine {
         Some(Expectation {
             since: hop.in_flight_since,
             within,
+            elsewhere,
         })
     }
 

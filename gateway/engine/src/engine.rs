@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use thiserror::Error;
+use underpass_bundle::wire::Eid;
 use underpass_bundle::{
     self as bundle, Agent, BundleId, BundleInfo, CustodyFigures, MemoryStore, NeighbourFigures,
     NeighbourId, Passed, Sharding, Store,
@@ -107,6 +108,17 @@ pub enum Action {
     },
     /// Something happened to a bundle; said for the log.
     Bundle(bundle::Event),
+    /// Note that a bundle of this node's streams was forgotten, since nobody wants
+    /// it.
+    Discarded {
+        /// Who sent it.
+        source: Eid,
+        /// When it was created: DTN time, ms, and sequence number.
+        created: (u64, u64),
+        /// The node and the run of it that the bundle was for, if that is why: the
+        /// run is over.
+        outlived: Option<(u64, u64)>,
+    },
     /// A peer's payload was no frames.
     BadPayload {
         /// The peer.

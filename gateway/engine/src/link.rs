@@ -32,6 +32,11 @@ const SAME_SIGN: Duration = Duration::from_millis(50);
 /// A deaf peer says so every 0.15 s: one that has not for so long is not deaf any more.
 const DEAF: Duration = Duration::from_secs(1);
 
+/// One that is deaf once its time is over has said so this shortly before, or says so behind
+/// it. An earlier word is of when it had yet to hear something: then it may have heard, and
+/// beacons are scarce beside data.
+const STILL_DEAF: Duration = Duration::from_millis(200);
+
 /// Planned blockages kept of a hop.
 pub const MAX_PLANNED: usize = 1024;
 
@@ -156,6 +161,9 @@ pub(crate) struct Expectation {
     pub since: Instant,
     /// Answers come within this, or not at all.
     pub within: Duration,
+    /// Another hop can carry what is in flight. Without one, a peer that hears nothing would
+    /// hear nothing on another session either: to know it sooner helps nobody.
+    pub elsewhere: bool,
 }
 
 /// A peer that says that it hears nothing.
@@ -407,14 +415,18 @@ impl LinkState {
     /// Whether the peer is heard, and does not hear.
     fn is_unheard(&self, now: Instant) -> bool {
         let deaf = self.deaf.filter(|deaf| now < deaf.last + DEAF);
-        deaf.is_some_and(|deaf| deaf.found || self.unheard_at(&deaf) <= now)
+        deaf.is_some_and(|deaf| {
+            let at = self.unheard_at(&deaf);
+            deaf.found || at <= now && at <= deaf.last + STILL_DEAF
+        })
     }
 
     /// When a deaf peer has had its time to hear anything.
     fn unheard_at(&self, deaf: &Deaf) -> Instant {
         let since = deaf.since.max(self.released);
         let patient = since + self.rtt + SILENCE;
-        let due = self.expected.map(|e| since.max(e.since) + e.within);
+        let sooner = self.expected.filter(|expected| expected.elsewhere);
+        let due = sooner.map(|e| since.max(e.since) + e.within);
         due.map_or(patient, |due| due.min(patient))
     }
 

@@ -4,9 +4,11 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use underpass_bundle::wire::ipn_parts;
 use underpass_bundle::{self as bundle, BundleId, NeighbourId, Offer};
 use underpass_cla::{BUNDLE_OVERHEAD_BYTES, Class, SHORT_BUNDLE_BYTES, SessionId, Transfer};
 use underpass_scheduler::{Decision, Leaf};
+use underpass_streams::wire::Frames;
 use underpass_streams::{Peer, Sealed, StreamId};
 use underpass_work::each;
 
@@ -77,10 +79,19 @@ impl Engine {
         self.agent.set_resumes(to, leaf.class, resumes);
         self.agent.set_takes_files(to, leaf.class, takes_files);
         let max_bytes = max_bytes.min(mru);
-        let (offer, sparse) = match self.lead(now, id, leaf.class) {
-            Some(lead) => self.take_behind(now, id, leaf.class, lead, max_bytes, mru),
-            None => self.take(now, id, queues, leaf.class, max_bytes, mru),
-        }?;
+        let (offer, sparse) = loop {
+            let taken = match self.lead(now, id, leaf.class) {
+                Some(lead) => self.take_behind(now, id, leaf.class, lead, max_bytes, mru),
+                None => self.take(now, id, queues, leaf.class, max_bytes, mru),
+            }?;
+            let outlived = self.outlived(&taken.0);
+            if outlived.is_none() {
+                break taken;
+            }
+            self.discard(now, taken.0.id, outlived);
+            // What must not overtake it may go.
+            self.drain_agent(now);
+        };
         // Copies are of what is in memory.
         if offer.file.is_none() {
             self.copy_to_another(now, id, leaf.class, offer.id, &offer.chunks);
@@ -402,6 +413,35 @@ impl Engine {
         if let Some(carried) = self.carried.remove(&id) {
             self.acknowledge(carried);
         }
+    }
+
+    /// The node and the run of it that a bundle of this node's streams is for, if
+    /// that is over: the next one would ignore it.
+    fn outlived(&self, offer: &Offer) -> Option<(u64, u64)> {
+        let (source, destination) = self.agent.endpoints_of_own(offer.id)?;
+        let (_, STREAM_SERVICE) = ipn_parts(&source)? else {
+            return None;
+        };
+        let (peer, STREAM_SERVICE) = ipn_parts(&destination)? else {
+            return None;
+        };
+        // Behind the bundle's own header. It names the run, whichever run of this
+        // node has sealed it.
+        let run = Frames::new(offer.chunks.get(1)?).ok()?.header().receiver;
+        (run != 0 && run < self.run_of(peer)?).then_some((peer, run))
+    }
+
+    /// Forgets a bundle of this node's streams that nobody wants; `outlived` as
+    /// [`Action::Discarded`] has it.
+    pub(crate) fn discard(&mut self, now: Instant, id: BundleId, outlived: Option<(u64, u64)>) {
+        if let Some((source, created)) = self.agent.discard(now, id) {
+            self.actions.push_back(Action::Discarded {
+                source,
+                created,
+                outlived,
+            });
+        }
+        self.is_acknowledged(id);
     }
 
     pub(crate) fn acknowledge(&mut self, (peer, epoch, streams): Carried) {

@@ -89,8 +89,10 @@ impl Engine {
         agent
             .applications
             .clone_from(&self.config.agent.applications);
-        // One for the node's whole life: its rules change inside of it.
+        // One each for the node's whole life: what is in them changes.
         agent.security.clone_from(&self.config.agent.security);
+        self.config.agent.names.replace(&agent.names);
+        agent.names.clone_from(&self.config.agent.names);
         self.config = EngineConfig { agent, ..config };
         self.peers.set_default_class(self.config.default_class);
         self.lay_lanes();

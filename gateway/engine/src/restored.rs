@@ -212,7 +212,7 @@ impl Engine {
             withheld.withhold_all();
             let receiver = withheld.receiver;
             if receiver != 0 && receiver < run_of_peer {
-                self.discard_withheld(now, key);
+                self.discard_withheld(now, key, Some((peer, receiver)));
             } else {
                 self.change_streams(peer, |streams| streams.ask(run, id));
             }
@@ -226,7 +226,7 @@ impl Engine {
             let key = (peer, run, id);
             match below {
                 Some(below) => self.let_leave_below(key, below),
-                None => self.discard_withheld(now, key),
+                None => self.discard_withheld(now, key, None),
             }
         }
     }
@@ -262,12 +262,12 @@ impl Engine {
         Some(id)
     }
 
-    fn discard_withheld(&mut self, now: Instant, key: FormerStream) {
+    fn discard_withheld(&mut self, now: Instant, key: FormerStream, outlived: Option<(u64, u64)>) {
         self.change_streams(key.0, |streams| streams.forget_restored(key.1, key.2));
         let withheld = self.restored.withheld.remove(&key).unwrap_or_default();
         for (_, id) in withheld.bundles {
             self.restored.places.remove(&id);
-            self.agent.discard(now, id);
+            self.discard(now, id, outlived);
         }
     }
 }

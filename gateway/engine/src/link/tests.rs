@@ -251,6 +251,7 @@ fn a_deaf_peer_is_found_sooner_where_another_hop_can_carry_and_stays_so_without(
     bench.link.expect(Some(Expectation {
         since: bench.start,
         within: RTT + 200 * MS,
+        elsewhere: true,
     }));
     assert_eq!(bench.at(2_200), None);
     bench.deaf(2_100, 2_250);
@@ -259,6 +260,37 @@ fn a_deaf_peer_is_found_sooner_where_another_hop_can_carry_and_stays_so_without(
     bench.link.expect(None);
     let judged = bench.deaf(2_400, 4_000);
     assert!(judged.iter().all(|source| *source == Some(Source::Probing)));
+}
+
+#[test]
+fn where_only_a_standby_can_carry_a_deaf_peer_is_given_its_whole_time() {
+    let mut bench = Bench::new();
+    bench.link.set_operator(true);
+    assert_eq!(bench.at(20_000), Some(Source::Operator));
+    bench.link.set_operator(false);
+    bench.hear(20_000, Sign::Session);
+    bench.link.expect(Some(Expectation {
+        since: bench.start,
+        within: RTT,
+        elsewhere: false,
+    }));
+    // It hears a beacon of this end within a round trip and half a second, and no sooner.
+    let judged = bench.deaf(20_050, 20_950);
+    assert!(judged.iter().all(Option::is_none), "{judged:?}");
+    bench.heard(21_000);
+    assert_eq!(bench.at(21_500), None);
+}
+
+#[test]
+fn an_early_word_of_a_deaf_peer_says_nothing_of_later() {
+    let mut bench = Bench::new();
+    bench.heard(1_000);
+    bench.deaf(1_500, 1_800);
+    // Then it hears, which data shows; its next beacon is due seconds later.
+    for ms in (1_900..4_000).step_by(50) {
+        bench.hear(ms, Sign::Session);
+        assert_eq!(bench.at(ms), None, "at {ms} ms");
+    }
 }
 
 #[test]

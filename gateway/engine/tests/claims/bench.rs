@@ -168,8 +168,7 @@ impl Node {
                 Action::Offer { session, transfer } => self.offers.push((session, transfer)),
                 Action::Stream { peer, event, .. } => self.events.push((peer, event)),
                 Action::Bundle(bundle::Event::Forged { .. }) => self.forged += 1,
-                Action::Bundle(bundle::Event::Deleted { .. } | bundle::Event::Discarded { .. }) => {
-                }
+                Action::Bundle(bundle::Event::Deleted { .. }) | Action::Discarded { .. } => {}
                 Action::Bundle(bundle::Event::Deliver(_)) => self.unclaimed += 1,
                 Action::Path { hop, change } => self.paths.push((hop, change)),
                 Action::Message(message) => self.messages.push(message),

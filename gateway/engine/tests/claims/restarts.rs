@@ -1,17 +1,160 @@
 //! What a client notices whose stream begins while the peer is down.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use underpass_bundle::{self as bundle, MemoryStore, wire};
 use underpass_cla::{Class, SessionId};
-use underpass_streams::{Event, ResetCode};
+use underpass_streams::{Event, Frame, Header, ResetCode, decode_frames};
 
-use crate::bench::{BULK, MRU, Node, config, live, pair};
+use crate::bench::{BULK, MRU, Node, Offered, config, live, pair};
+use crate::durable::Durable;
 use crate::reading_on::{self, SECOND, block};
 
 fn lose_sessions(node: &mut Node) {
     for session in 100..103 {
         node.engine.session_down(node.now, SessionId(session));
     }
+}
+
+/// The sessions of a node with the next run of its peer come up.
+fn meet_next_run(node: &mut Node) {
+    for class in 0..3 {
+        node.session_with(0, 200 + class, Some(Class(class as u8)), |info| {
+            info.transfer_mru_bytes = MRU;
+            info.incarnation = Some(2);
+        });
+    }
+}
+
+/// Takes what is offered for so long, and acknowledges none of it.
+fn offered_in(node: &mut Node, time: Duration) -> Vec<Offered> {
+    let (end, mut all) = (node.now + time, Vec::new());
+    while node.now < end {
+        for offered in node.offers() {
+            node.ready(offered.0);
+            all.push(offered);
+        }
+        node.pass(node.now + Duration::from_millis(10));
+    }
+    all
+}
+
+/// The headers and frames of the streams' payloads that are offered.
+fn payloads(offers: &[Offered]) -> Vec<(Header, Vec<Frame>)> {
+    let config = bundle::Config::new(0, 1);
+    let decode = |(_, transfer): &Offered| {
+        let raw = Bytes::from(transfer.chunks.concat());
+        let bundle = wire::decode(&raw, &config.decode, &config.codes).expect("a bundle");
+        let (_, service) = wire::ipn_parts(&bundle.primary.destination)?;
+        (service == 80).then(|| decode_frames(&bundle.payload).expect("frames"))
+    };
+    offers.iter().filter_map(decode).collect()
+}
+
+/// A node seals and sends much for the present run of its peer, which is heard.
+fn leave_much_for(peer: &mut Node, node: &mut Node) {
+    let key = node.open(1, BULK);
+    node.write(key, 1000);
+    live(node, peer, SECOND);
+    node.write(key, 200_000);
+    let sent = offered_in(node, Duration::from_millis(50));
+    assert!(!payloads(&sent).is_empty());
+}
+
+/// What a node offers to the next run of its peer: nothing that is for the one before,
+/// and the news that nothing else comes, which waits for what was sealed earlier. The
+/// rest is no longer kept.
+fn assert_is_for_the_next_run(node: &mut Node) {
+    let payloads = payloads(&offered_in(node, Duration::from_millis(200)));
+    let former = payloads.iter().filter(|(header, _)| header.receiver == 1);
+    assert_eq!(former.count(), 0, "{payloads:?}");
+    let mut frames = payloads.iter().flat_map(|(_, frames)| frames);
+    assert!(frames.any(|frame| *frame == Frame::Settled), "{payloads:?}");
+    let kept = node.engine.custody(node.now).used_bytes;
+    assert!(kept < 5_000, "{kept}");
+}
+
+#[test]
+fn what_was_for_a_former_run_of_the_peer_is_not_sent_to_its_next_one() {
+    let (mut terminal, mut hub) = pair();
+    leave_much_for(&mut hub, &mut terminal);
+    lose_sessions(&mut terminal);
+    meet_next_run(&mut terminal);
+    assert_is_for_the_next_run(&mut terminal);
+}
+
+#[test]
+fn what_a_former_run_left_for_a_former_run_of_the_peer_is_not_sent_either() {
+    let disk = Arc::default();
+    let (mut terminal, mut hub) = reading_on::pair_on(&disk, |config| {
+        config.window_bytes = Some(1 << 20);
+        config.send_buffer_bytes = Some(1 << 20);
+    });
+    leave_much_for(&mut hub, &mut terminal);
+
+    let mut next = config(10, &[1]);
+    next.incarnation = 2;
+    next.agent.run_nonce += 1 << 30;
+    let store = Box::new(Durable(MemoryStore::default(), disk));
+    let mut next = Node::with_store(terminal.now, next, store);
+    assert!(next.engine.custody(next.now).used_bytes > 100_000);
+    meet_next_run(&mut next);
+    assert_is_for_the_next_run(&mut next);
+}
+
+#[test]
+fn what_was_sealed_before_the_peer_was_heard_goes_to_whichever_run_comes() {
+    let mut alone = Node::new(Instant::now(), config(10, &[1]));
+    alone.up(0, 100);
+    let first = alone.open(1, BULK);
+    alone.write(first, 1000);
+    let sent = offered_in(&mut alone, Duration::from_millis(50));
+    assert!(
+        payloads(&sent)
+            .iter()
+            .all(|(header, _)| header.receiver == 0)
+    );
+    let open = |offers: &[Offered]| {
+        let frames = payloads(offers).into_iter().flat_map(|(_, frames)| frames);
+        frames
+            .filter(|frame| matches!(frame, Frame::Open { .. }))
+            .count()
+    };
+    assert_eq!(open(&sent), 1);
+    lose_sessions(&mut alone);
+    meet_next_run(&mut alone);
+    assert_eq!(open(&offered_in(&mut alone, Duration::from_millis(200))), 1);
+}
+
+#[test]
+fn a_client_whose_request_never_left_is_told_as_soon_as_the_next_run_is_there() {
+    let (mut terminal, _) = reading_on::pair(|_| {});
+    let heard = terminal.open(1, BULK);
+    terminal.write(heard, 1000);
+    assert!(!offered_in(&mut terminal, Duration::from_millis(50)).is_empty());
+    block(&mut terminal, true);
+    let begun = terminal.open(1, BULK);
+    terminal.write(begun, 1000);
+    terminal.pass(terminal.now + SECOND);
+    terminal.write(begun, 1000);
+    terminal.pass(terminal.now + SECOND);
+    assert!(terminal.offers().is_empty());
+    lose_sessions(&mut terminal);
+    block(&mut terminal, false);
+    meet_next_run(&mut terminal);
+    let reset = |id| {
+        move |event: &Event| {
+            let Event::Reset { id: of, code, .. } = event else {
+                return false;
+            };
+            *of == id && *code == ResetCode::Restarted
+        }
+    };
+    assert!(terminal.has(reset(begun.id)));
+    // What the run before may have answered is still awaited.
+    assert!(!terminal.has(reset(heard.id)));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Custody is conserved: whatever a node has taken custody of has a custodian
 //! until it is delivered.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_bundle::{self as bundle, wire};
-use underpass_engine::Engine;
+use underpass_engine::{Engine, STREAM_SERVICE};
+use underpass_streams::decode_frames;
 
 use crate::world::World;
 
@@ -23,18 +24,29 @@ pub struct Ledger {
     /// what never was, its own node may think better of.
     pub bound: HashSet<Name>,
     delivered: HashSet<Name>,
+    /// Of streams' bundles that were offered: the node and the run of it that they
+    /// are for, 0 if none was known.
+    addressed: HashMap<Name, (u64, u64)>,
     /// Those that were lost with a flipped bit.
     lost: u64,
 }
 
-/// The name of an encoded bundle, and its destination's node.
-pub fn name_of(raw: &Bytes) -> (Name, u64) {
-    let config = bundle::Config::new(0, 1);
-    let decoded = wire::decode(raw, &config.decode, &config.codes);
-    let primary = decoded.expect("a bundle of this program").primary;
-    let destination = wire::ipn_parts(&primary.destination);
-    let name = name(&primary.source, &primary.creation_timestamp);
-    (name, destination.map_or(0, |(node, _)| node))
+impl Ledger {
+    /// An encoded bundle is offered: its name, and its destination's node.
+    pub fn offered(&mut self, raw: &Bytes) -> (Name, u64) {
+        let config = bundle::Config::new(0, 1);
+        let decoded = wire::decode(raw, &config.decode, &config.codes);
+        let bundle = decoded.expect("a bundle of this program");
+        let primary = bundle.primary;
+        let (node, service) = wire::ipn_parts(&primary.destination).unwrap_or_default();
+        let name = name(&primary.source, &primary.creation_timestamp);
+        if service == STREAM_SERVICE {
+            let (header, _) = decode_frames(&bundle.payload).expect("a payload of streams");
+            self.addressed.insert(name, (node, header.receiver));
+        }
+        self.bound.insert(name);
+        (name, node)
+    }
 }
 
 fn name(source: &wire::Eid, timestamp: &bp7::CreationTimestamp) -> Name {
@@ -57,9 +69,43 @@ impl World {
         self.ledger.delivered.insert(name);
     }
 
-    /// Nobody wants a bundle any more: it needs no custodian.
-    pub fn discarded(&mut self, source: &wire::Eid, timestamp: &bp7::CreationTimestamp) {
-        self.ledger.delivered.insert(name(source, timestamp));
+    /// Nobody wants a bundle any more: it needs no custodian. A node may forget its
+    /// own that are for a run of their destination that is over, and what its disk
+    /// withholds and the destination does not want.
+    pub fn discarded(
+        &mut self,
+        node: usize,
+        source: &wire::Eid,
+        created: (u64, u64),
+        outlived: Option<(u64, u64)>,
+    ) {
+        let (number, service) = wire::ipn_parts(source).unwrap_or_default();
+        let name = (number, service, created.0, created.1);
+        let own = self.schedule.nodes[node].number;
+        assert_eq!(number, own, "node {node} forgets another's bundle");
+        let what = match outlived {
+            Some((peer, run)) => {
+                let mut nodes = self.nodes.iter().zip(&self.schedule.nodes);
+                let present = nodes.find(|(_, plan)| plan.number == peer);
+                let present = present.map_or(0, |(node, _)| node.incarnation);
+                assert!(0 < run && run < present, "run {run} of {peer} is not over");
+                let addressed = self.ledger.addressed.get(&name);
+                assert!(
+                    addressed.is_none_or(|of| *of == (peer, run)),
+                    "{addressed:?}"
+                );
+                "outlived"
+            }
+            None => {
+                assert!(
+                    self.nodes[node].disk.is_some(),
+                    "node {node} forgets {name:?}"
+                );
+                "discarded"
+            }
+        };
+        self.count(what, 1);
+        self.ledger.delivered.insert(name);
     }
 
     /// A node has stopped with custody of these.

@@ -59,6 +59,7 @@ const TO_MEET: &[&str] = &[
     "plan begun",
     "plan over",
     "passed",
+    "outlived",
     "duplicate",
     "reordered",
     "lost",

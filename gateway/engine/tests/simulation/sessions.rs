@@ -6,7 +6,7 @@ use bytes::Bytes;
 use underpass_cla::{Class, EXPRESS_ROOM_BYTES, Outcome, Refusal, SessionId, Transfer};
 use underpass_engine::HopId;
 
-use crate::custody::{Name, name_of};
+use crate::custody::Name;
 use crate::line::{Flow, Moving, Pair};
 use crate::nodes;
 use crate::random::Random;
@@ -68,10 +68,9 @@ impl World {
                 named
             }
             None => {
-                let (name, destination) = name_of(&raw);
+                let (name, destination) = self.ledger.offered(&raw);
                 let before = encoded.insert((shard, key), (raw.clone(), name, destination));
                 assert!(before.is_none());
-                self.ledger.bound.insert(name);
                 (name, destination)
             }
         };

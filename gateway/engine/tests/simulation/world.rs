@@ -427,18 +427,19 @@ impl World {
             Action::Application(delivery) => {
                 panic!("node {node} has no applications: {delivery:?}")
             }
+            Action::Discarded {
+                source,
+                created,
+                outlived,
+            } => self.discarded(node, &source, created, outlived),
             Action::BadPayload { peer, error } => panic!("node {node} from {peer}: {error}"),
         }
     }
 
     pub fn bundle_event(&mut self, node: usize, event: &bundle::Event) {
-        if let bundle::Event::Discarded { source, timestamp } = event {
-            self.discarded(source, timestamp);
-        }
         let what = match event {
             bundle::Event::StoreStalled(_) => "stall",
             bundle::Event::Restored { .. } => "restored message",
-            bundle::Event::Discarded { .. } => "discarded",
             _ => "other",
         };
         self.count(what, 1);
@@ -446,7 +447,6 @@ impl World {
         let expected = match event {
             bundle::Event::StoreStalled(_)
             | bundle::Event::StoreResumed
-            | bundle::Event::Discarded { .. }
             | bundle::Event::Restored { .. } => disk.is_some(),
             // What a flipped bit was in; or what was passed to a shard whose
             // store has filled meanwhile: its custodian still has it.

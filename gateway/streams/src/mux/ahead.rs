@@ -79,6 +79,7 @@ impl Mux {
         let limit = limit.min(most.min(stream.send.pieces.len()) + HEAD_BYTES);
         let mut sealer = Sealer::new(limit, self.incarnation, receiver);
         if let Some(open) = stream.open.take() {
+            stream.send.ahead.begin();
             if stream.tells_acknowledgement(&open) {
                 self.events.push_back(Event::OpenSealed(id));
             }

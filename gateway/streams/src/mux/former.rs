@@ -91,7 +91,7 @@ impl Mux {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        let unheard = stream.open.take().is_some();
+        let unheard = stream.open.take().is_some() || stream.send.ahead.opens();
         stream.cut = stream.send.state != Sending::Done;
         stream.send.pieces = Default::default();
         self.under_way -= u64::from(std::mem::take(&mut stream.unacknowledged));

@@ -33,6 +33,9 @@ pub(crate) struct StreamState {
     marked: Option<u64>,
     /// Bytes of the payloads that are sealed and withheld.
     ahead: Vec<u64>,
+    /// The first of them has its OPEN.
+    #[serde(default)]
+    ahead_opens: bool,
     unacknowledged: u32,
     cut: bool,
     reset_behind: Option<Reset>,
@@ -85,6 +88,7 @@ impl Stream {
             sent: send.sent,
             returned: send.returned,
             marked: send.marked,
+            ahead_opens: send.ahead.opens(),
             ahead: send.ahead.into_payloads(),
             unacknowledged: self.unacknowledged,
             cut: self.cut,
@@ -134,6 +138,12 @@ impl StreamState {
         let released = ahead.and_then(|ahead| self.sent.checked_sub(ahead));
         let sent = self.sent <= VARINT_MAX && released.is_some_and(|end| self.returned <= end);
         ensure(sent, "more of a stream came back than was sent")?;
+        let opens = self.ahead_opens;
+        ensure(
+            !opens || !self.ahead.is_empty(),
+            "an OPEN is withheld that is nowhere",
+        )?;
+        send.ahead.opens = opens;
         for bytes in self.ahead {
             send.ahead.push(bytes);
         }

@@ -63,6 +63,8 @@ pub(crate) struct Withheld {
     /// The stream's bytes in each, the oldest first.
     pub(super) payloads: VecDeque<u64>,
     bytes: u64,
+    /// The oldest has the stream's OPEN: nothing of the stream has left.
+    pub(super) opens: bool,
 }
 
 impl Withheld {
@@ -71,9 +73,20 @@ impl Withheld {
         self.bytes += bytes;
     }
 
+    /// The payload that comes next is the stream's first, and has its OPEN.
+    pub fn begin(&mut self) {
+        self.opens = true;
+    }
+
+    /// Whether the stream's OPEN is withheld, and so all of it.
+    pub fn opens(&self) -> bool {
+        self.opens
+    }
+
     /// Takes the oldest; the stream's bytes in it.
     pub fn pop(&mut self) -> Option<u64> {
         let bytes = self.payloads.pop_front()?;
+        self.opens = false;
         self.bytes -= bytes;
         Some(bytes)
     }

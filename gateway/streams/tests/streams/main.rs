@@ -5,3 +5,4 @@ mod exchange;
 mod long_fat_path;
 mod pair;
 mod restarts;
+mod turns;

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_cla::Class;
-use underpass_streams::{Config, Event, Open, Peer, Sealed, Side, StreamId, Target};
+use underpass_streams::{
+    Config, Event, Open, Peer, ResetCode, Sealed, Side, StreamId, Target, Windows,
+};
 
 pub const CONTROL: Class = Class(0);
 pub const CLASS: Class = Class(2);
@@ -17,6 +19,18 @@ pub fn open() -> Open {
             port: 443,
         },
     )
+}
+
+pub fn windows(bytes: u64) -> Config {
+    Config {
+        windows: Windows {
+            stream_window_bytes: bytes,
+            peer_window_bytes: bytes,
+        },
+        send_buffer_bytes: 64 << 20,
+        send_buffer_total_bytes: 1 << 30,
+        ..Config::default()
+    }
 }
 
 pub struct Pair {
@@ -121,5 +135,16 @@ pub fn events(peer: &mut Peer) -> Vec<Event> {
 pub fn read_all(peer: &mut Peer, id: StreamId) -> Vec<u8> {
     std::iter::from_fn(|| peer.current().read(id, usize::MAX))
         .flatten()
+        .collect()
+}
+
+/// Which streams were reset, and why.
+pub fn codes(events: &[Event]) -> Vec<(StreamId, ResetCode)> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Reset { id, code, .. } => Some((*id, *code)),
+            _ => None,
+        })
         .collect()
 }
