@@ -9,8 +9,8 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
-use underpass_bundle::SendError;
-use underpass_bundle::wire::{Eid, ipn, names_node};
+use underpass_bundle::wire::{Eid, MOST_NAME_BYTES, ipn, names_node};
+use underpass_bundle::{SendError, named_service};
 use underpass_payloads::{PayloadFile, Payloads};
 
 use crate::desk::ClientId;
@@ -53,6 +53,10 @@ pub struct Outgoing {
 pub trait Node: Send + Sync {
     /// Its ipn node number.
     fn number(&self) -> u64;
+
+    /// The endpoint of one of its services; none if that has a name and the node
+    /// has none.
+    fn endpoint(&self, service: u64) -> Option<Eid>;
 
     /// Sends a bundle; tells its creation timestamp, DTN time, ms, and
     /// sequence number, if it leaves this node.
@@ -190,7 +194,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
 
     async fn answer(&mut self, request: Request, payload: Bytes) -> Result<(), ClientError> {
         match request {
-            Request::Register { id, service } => self.register(id, service).await,
+            Request::Register { id, service, name } => {
+                let named = name.map(|name| named_service(&name));
+                match service.xor(named) {
+                    None if service.is_some() => {
+                        let message = "a service has either a number or a name";
+                        self.refuse(Some(id), ErrorCode::NotAllowed, message).await
+                    }
+                    service => self.register(id, service).await,
+                }
+            }
             Request::Send {
                 id,
                 service,
@@ -256,13 +269,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
     }
 
     async fn register(&mut self, id: u64, service: Option<u64>) -> Result<(), ClientError> {
+        if service.is_some_and(|service| self.node.endpoint(service).is_none()) {
+            let message =
+                "this node has no service of that name (node.name, applications.services)";
+            return self.refuse(Some(id), ErrorCode::NotAllowed, message).await;
+        }
         match self.service.register(self.id, service).await {
             Ok(service) => {
                 self.registered.insert(service);
                 let registered = Event::Registered {
                     id,
                     service,
-                    endpoint: ipn(self.node.number(), service).to_string(),
+                    endpoint: self.endpoint(service),
                 };
                 self.tell(&registered, b"").await
             }
@@ -271,12 +289,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                     ErrorCode::Taken if service.is_none() => "no service is free".to_owned(),
                     ErrorCode::Taken => "another client has this service".to_owned(),
                     ErrorCode::TooMany => "a client may have no more services".to_owned(),
-                    ErrorCode::NotAllowed => "no application may have this service".to_owned(),
+                    ErrorCode::NotAllowed => {
+                        "no application may have this service (applications.services)".to_owned()
+                    }
                     _ => "the node ends".to_owned(),
                 };
                 self.refuse(Some(id), code, &message).await
             }
         }
+    }
+
+    /// A service's endpoint as text.
+    fn endpoint(&self, service: u64) -> String {
+        let endpoint = self.node.endpoint(service);
+        endpoint.map_or_else(String::new, |endpoint| endpoint.to_string())
     }
 
     pub(crate) async fn send(&mut self, id: u64, outgoing: Outgoing) -> Result<(), ClientError> {
@@ -289,7 +315,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
             Ok(created) => {
                 let sent = Event::Sent {
                     id,
-                    source: ipn(self.node.number(), service).to_string(),
+                    source: self.endpoint(service),
                     time_ms: created.map(|(time_ms, _)| time_ms),
                     sequence: created.map(|(_, sequence)| sequence),
                 };
@@ -300,6 +326,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                     SendError::NoRoom => ErrorCode::NoRoom,
                     SendError::NoRoute => ErrorCode::NoRoute,
                     SendError::Destination => ErrorCode::Destination,
+                    SendError::Source => ErrorCode::NotAllowed,
                     SendError::TooLarge | SendError::OnDisk => ErrorCode::TooLarge,
                 };
                 self.refuse(Some(id), code, &error.to_string()).await
@@ -367,7 +394,9 @@ async fn write(
 /// (RFC 9758) or `dtn://NODE/SERVICE`; none if it is another or names no node.
 pub fn endpoint(text: &str) -> Option<Eid> {
     if let Some(named) = text.strip_prefix("dtn:") {
-        let is_named = named.starts_with("//") && named.bytes().all(|b| b.is_ascii_graphic());
+        let is_named = named.starts_with("//")
+            && named.len() < MOST_NAME_BYTES
+            && named.bytes().all(|b| b.is_ascii_graphic());
         return Eid::with_dtn(named).ok().filter(|_| is_named);
     }
     let numbers: Vec<&str> = text.strip_prefix("ipn:")?.split('.').collect();

@@ -1,13 +1,15 @@
 //! The echo service: what comes is sent back to whoever sent it.
 //!
 //! It never answers nobody, its own node or another echo, so that no bundle
-//! goes round and round; and no node gets more answers than its rate.
+//! goes round and round; and no node gets more answers than its rate. Names of the
+//! dtn scheme prove nothing: they are answered only by the neighbour that the ping
+//! came from, and all names behind one count together.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use underpass_bundle::wire::ipn_parts;
-use underpass_bundle::{Delivery, Send};
+use underpass_bundle::wire::{Eid, ipn_parts};
+use underpass_bundle::{Delivery, ECHO_NAME, NeighbourId, Send};
 
 /// Nodes whose answers are counted; a node that has been silent for a while
 /// makes room for another.
@@ -19,7 +21,16 @@ pub struct Echo {
     node: u64,
     service: u64,
     per_s: u32,
-    nodes: HashMap<u64, Allowance>,
+    nodes: HashMap<Asker, Allowance>,
+}
+
+/// Whose answers are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Asker {
+    /// A node, by its number.
+    Node(u64),
+    /// All nodes of the dtn scheme behind a neighbour.
+    NamedBehind(NeighbourId),
 }
 
 /// A token bucket that holds the answers of one second.
@@ -41,25 +52,43 @@ impl Echo {
         }
     }
 
-    /// The answer to a bundle, if it gets one.
-    pub fn answer(&mut self, now: Instant, bundle: Delivery) -> Option<Send> {
-        let (node, service) = ipn_parts(&bundle.source)?;
-        let loops = node == self.node || service == 0 || service == self.service;
-        if loops || bundle.left.is_zero() || !self.allows(now, node) {
+    /// The answer to a bundle, if it gets one, from the endpoint that it was sent to.
+    /// `back` is the next hop to its source by the routes of the dtn scheme.
+    pub fn answer(
+        &mut self,
+        now: Instant,
+        bundle: Delivery,
+        back: Option<NeighbourId>,
+    ) -> Option<Send> {
+        let asker = self.asker(&bundle, back)?;
+        if bundle.left.is_zero() || !self.allows(now, asker) {
             return None;
         }
         Some(Send {
             lifetime: Some(bundle.left),
             ..Send::new(
                 bundle.source,
-                self.service,
+                bundle.service,
                 bundle.class,
                 vec![bundle.payload],
             )
         })
     }
 
-    fn allows(&mut self, now: Instant, node: u64) -> bool {
+    fn asker(&self, bundle: &Delivery, back: Option<NeighbourId>) -> Option<Asker> {
+        if let Eid::Dtn(_, address) = &bundle.source {
+            // Without a service it is an administrative endpoint, with "~" a group.
+            let service = address.service_name()?;
+            let from = bundle.from.filter(|from| back == Some(*from))?;
+            let loops = service == ECHO_NAME || service.starts_with('~');
+            return (!loops).then_some(Asker::NamedBehind(from));
+        }
+        let (node, service) = ipn_parts(&bundle.source)?;
+        let loops = node == self.node || service == 0 || service == self.service;
+        (!loops).then_some(Asker::Node(node))
+    }
+
+    fn allows(&mut self, now: Instant, node: Asker) -> bool {
         let most = f64::from(self.per_s);
         if !self.nodes.contains_key(&node) && self.nodes.len() >= MOST_NODES {
             // Their buckets are full again: nothing is lost with them.
@@ -88,6 +117,7 @@ impl Echo {
 
 #[cfg(test)]
 mod tests {
+    use underpass_bundle::named_service;
     use underpass_bundle::wire::{Eid, ipn};
 
     use super::*;
@@ -98,7 +128,11 @@ mod tests {
         let mut echo = Echo::new(1, 7, 10);
         let bundle = delivery(ipn(10, 40), 0, b"ping");
         let left = bundle.left;
-        let answer = echo.answer(Instant::now(), bundle).unwrap();
+        let bundle = Delivery {
+            service: 7,
+            ..bundle
+        };
+        let answer = echo.answer(Instant::now(), bundle, None).unwrap();
         assert_eq!(answer.destination, ipn(10, 40));
         assert_eq!(answer.service, 7);
         assert_eq!(answer.lifetime, Some(left));
@@ -110,7 +144,8 @@ mod tests {
         let mut echo = Echo::new(1, 7, 10);
         for source in [Eid::none(), ipn(0, 5), ipn(1, 40), ipn(10, 7), ipn(10, 0)] {
             let bundle = delivery(source.clone(), 0, b"ping");
-            assert!(echo.answer(Instant::now(), bundle).is_none(), "{source}");
+            let answer = echo.answer(Instant::now(), bundle, None);
+            assert!(answer.is_none(), "{source}");
         }
     }
 
@@ -122,12 +157,44 @@ mod tests {
         for step in 0..1_000 {
             let bundle = delivery(ipn(10, 40), 0, b"ping");
             let at = now + Duration::from_millis(step);
-            answered += u32::from(echo.answer(at, bundle).is_some());
+            answered += u32::from(echo.answer(at, bundle, None).is_some());
         }
         // Those of one second at once, and those of the second that passes.
         assert!((19..=20).contains(&answered), "{answered}");
         let other = delivery(ipn(11, 40), 0, b"ping");
-        assert!(echo.answer(now, other).is_some());
+        assert!(echo.answer(now, other, None).is_some());
+    }
+
+    #[test]
+    fn a_name_is_answered_by_its_name_and_only_where_its_ping_came_from() {
+        let mut echo = Echo::new(1, 7, 10);
+        let (near, far) = (NeighbourId(5), NeighbourId(6));
+        let mut answer = |source: &str, from, back| {
+            let bundle = Delivery {
+                service: named_service("echo"),
+                from,
+                ..delivery(Eid::with_dtn(source).unwrap(), 0, b"ping")
+            };
+            echo.answer(Instant::now(), bundle, back)
+        };
+        let asked = answer("//rover/ping", Some(near), Some(near)).unwrap();
+        assert_eq!(asked.service, named_service("echo"));
+        assert_eq!(asked.destination, Eid::with_dtn("//rover/ping").unwrap());
+        for (source, from, back) in [
+            ("//rover/ping", Some(near), Some(far)),
+            ("//rover/ping", Some(near), None),
+            ("//rover/ping", None, None),
+            ("//rover/", Some(near), Some(near)),
+            ("//rover/echo", Some(near), Some(near)),
+            ("//rover/~all", Some(near), Some(near)),
+        ] {
+            assert!(answer(source, from, back).is_none(), "{source} {from:?}");
+        }
+        let many = (0..100).filter(|number| {
+            let source = format!("//rover-{number}/ping");
+            answer(&source, Some(near), Some(near)).is_some()
+        });
+        assert!(many.count() <= 10, "other names are no other node");
     }
 
     #[test]
@@ -135,10 +202,10 @@ mod tests {
         let mut echo = Echo::new(1, 7, 10);
         let now = Instant::now();
         for node in 0..2 * MOST_NODES as u64 {
-            echo.allows(now, 100 + node);
+            echo.allows(now, Asker::Node(100 + node));
         }
         assert_eq!(echo.nodes.len(), MOST_NODES);
-        assert!(echo.allows(now + Duration::from_secs(2), 1 << 40));
+        assert!(echo.allows(now + Duration::from_secs(2), Asker::Node(1 << 40)));
         assert_eq!(echo.nodes.len(), 1);
     }
 }

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use underpass_bundle::wire::ipn_parts;
+use underpass_bundle::wire::{Eid, ipn_parts};
 use underpass_bundle::{Applications, Delivery};
 use underpass_payloads::{PayloadFile, Payloads};
 
@@ -57,17 +57,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of what the bundle node `own` tells; none if that is no report on a bundle
-    /// that it has sent: anybody may report on others', with this node as
-    /// report-to.
-    pub fn of(told: &underpass_bundle::Event, own: u64) -> Option<Report> {
+    /// Of what a bundle node tells; none if that is no report on a bundle that it has
+    /// sent, from one of its endpoints, whose service `own_service` gives: anybody may
+    /// report on others', with this node as report-to.
+    pub fn of(
+        told: &underpass_bundle::Event,
+        own_service: impl Fn(&Eid) -> Option<u64>,
+    ) -> Option<Report> {
         let underpass_bundle::Event::StatusReport { reporter, report } = told else {
             return None;
         };
-        let (node, service) = ipn_parts(&report.source_node)?;
-        if node != own {
-            return None;
-        }
+        let service = own_service(&report.source_node)?;
         let kinds = [
             Reported::Received,
             Reported::Forwarded,

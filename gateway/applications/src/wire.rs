@@ -42,6 +42,9 @@ pub enum Request {
         /// The ipn service number; none for any that is free.
         #[serde(default)]
         service: Option<u64>,
+        /// Instead of it, the service's name in the dtn scheme.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
     },
     /// Send the payload as a bundle.
     Send {
@@ -161,7 +164,7 @@ pub enum Event {
     Registered {
         /// The request's.
         id: u64,
-        /// Its number.
+        /// Its number; of a service with a name, that by which the node knows it.
         service: u64,
         /// The endpoint.
         endpoint: String,
@@ -381,6 +384,12 @@ mod tests {
             Request::Register {
                 id: 1,
                 service: None,
+                name: None,
+            },
+            Request::Register {
+                id: 1,
+                service: None,
+                name: Some("incoming".to_owned()),
             },
             Request::Acknowledge { delivery: u64::MAX },
             Request::Send {

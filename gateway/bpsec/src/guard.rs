@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
-use underpass_bundle::wire::{Bundle, Eid, Extension, ipn, ipn_parts};
+use underpass_bundle::wire::{Bundle, Eid, Extension, ipn};
 use underpass_bundle::{Insecure, Secured, Security};
 
 use crate::Failure;
@@ -27,7 +27,6 @@ use crate::sourcing::secure;
 ///   refused, and what this node secures must not be fragmented.
 #[derive(Debug)]
 pub struct Guard {
-    node: u64,
     /// This node as security source.
     source: Eid,
     rules: RwLock<Arc<Vec<Active>>>,
@@ -43,7 +42,6 @@ impl Guard {
     /// As [`Guard::replace`].
     pub fn new(node: u64, rules: Vec<Rule>) -> Result<Guard, Failure> {
         let guard = Guard {
-            node,
             source: ipn(node, 0),
             rules: RwLock::default(),
             in_force: AtomicUsize::new(0),
@@ -130,15 +128,13 @@ impl Security for Guard {
         reveal(&keys, primary, others, payload).map(Bytes::from)
     }
 
-    fn accept(&self, bundle: &mut Bundle) -> Result<(), Insecure> {
+    fn accept(&self, bundle: &mut Bundle, here: bool) -> Result<(), Insecure> {
         let Some(rules) = self.rules() else {
             return Ok(());
         };
         let Some(Active { rule, .. }) = find(&rules, &bundle.primary) else {
             return Ok(());
         };
-        let destination = ipn_parts(&bundle.primary.destination);
-        let here = destination.is_some_and(|(node, _)| node == self.node);
         if !(rule.signs() || rule.encrypts()) || !(here || rule.verify_in_transit) {
             return Ok(());
         }

@@ -69,9 +69,8 @@ impl TcpWire {
         self.ip_bytes_of_tcp(payload)
     }
 
-    /// IP bytes of `payload_bytes` of TCP payload, such as what the kernel
-    /// reports as sent again.
-    pub fn ip_bytes_of_tcp(&self, payload_bytes: u64) -> u64 {
+    /// IP bytes of `payload_bytes` of TCP payload.
+    fn ip_bytes_of_tcp(&self, payload_bytes: u64) -> u64 {
         payload_bytes.saturating_add(
             payload_bytes
                 .div_ceil(self.mss)
@@ -82,13 +81,6 @@ impl TcpWire {
     /// IP bytes of a segment without payload.
     pub fn ack_bytes(&self) -> u64 {
         self.headers
-    }
-
-    /// The rate of TCP payload, bit/s, that fills `ip_bps` with full segments:
-    /// what Linux' internal pacing counts.
-    pub fn payload_bps(&self, ip_bps: u64) -> u64 {
-        let segment = u128::from(self.mss + self.headers);
-        (u128::from(ip_bps) * u128::from(self.mss) / segment) as u64
     }
 }
 
@@ -121,11 +113,5 @@ mod tests {
             TcpWire::new(1500, false, false, 1).ip_bytes_of_tcp(u64::MAX),
             u64::MAX
         );
-    }
-
-    #[test]
-    fn payload_rate_leaves_room_for_headers() {
-        let wire = TcpWire::new(1500, false, false, 1 << 16);
-        assert_eq!(wire.payload_bps(150_000_000), 144_800_000);
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use tokio::io::{DuplexStream, duplex};
 use underpass_payloads::Limits;
 
-use underpass_bundle::Delivery;
+use underpass_bundle::{Delivery, is_named_service};
 
 use super::*;
 use crate::service::tests::{applications, delivery};
@@ -17,6 +17,13 @@ struct Recorder {
 impl Node for Recorder {
     fn number(&self) -> u64 {
         1
+    }
+
+    fn endpoint(&self, service: u64) -> Option<Eid> {
+        match service == named_service("incoming") {
+            true => Eid::with_dtn("//edge-7/incoming").ok(),
+            false => (!is_named_service(service)).then(|| ipn(1, service)),
+        }
     }
 
     fn send(&self, bundle: Outgoing) -> Result<Option<(u64, u64)>, SendError> {
@@ -93,6 +100,7 @@ fn register(service: u64) -> Request {
     Request::Register {
         id: 1,
         service: Some(service),
+        name: None,
     }
 }
 
@@ -145,6 +153,51 @@ async fn bundles_are_sent_and_delivered() {
         "{bundle:?}"
     );
     assert_eq!(&payload[..], b"answer");
+}
+
+#[tokio::test]
+async fn a_service_with_a_name_is_registered_and_sends_by_it() {
+    let node = Arc::new(Recorder::default());
+    let mut served = Served::with(node.clone());
+    served.event().await;
+    let register = |service, name: &str| Request::Register {
+        id: 1,
+        service,
+        name: Some(name.to_owned()),
+    };
+    for (service, name) in [(Some(9), "incoming"), (None, "elsewhere")] {
+        served.ask(&register(service, name), b"").await;
+        assert_eq!(served.refusal().await, ErrorCode::NotAllowed, "{name}");
+    }
+    served.ask(&register(None, "incoming"), b"").await;
+    let Event::Registered {
+        service, endpoint, ..
+    } = served.event().await.0
+    else {
+        panic!("it is not registered");
+    };
+    assert_eq!(endpoint, "dtn://edge-7/incoming");
+    let send = Request::Send {
+        id: 2,
+        service,
+        destination: "dtn://rover/in".to_owned(),
+        lifetime_ms: None,
+        custody: None,
+        reports: Vec::new(),
+    };
+    served.ask(&send, b"x").await;
+    let Event::Sent { source, .. } = served.event().await.0 else {
+        panic!("the bundle is not taken");
+    };
+    assert_eq!(source, endpoint);
+    assert_eq!(node.sent.lock().unwrap().pop().unwrap().service, service);
+    let bundle = Delivery {
+        service,
+        ..delivery(ipn(10, 40), 0, b"answer")
+    };
+    served.service.arrived(bundle);
+    let (bundle, _) = served.event().await;
+    assert!(matches!(bundle, Event::Bundle { service: of, .. } if of == service));
 }
 
 #[tokio::test]

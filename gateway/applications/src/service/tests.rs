@@ -1,7 +1,7 @@
 use bp7::administrative_record::{BundleStatusItem, StatusReport};
 use bytes::Bytes;
 use underpass_bundle::wire::{Eid, ipn};
-use underpass_bundle::{Agent, Amount, Config, Event as Told, Send};
+use underpass_bundle::{Agent, Amount, Config, Event as Told, Send, named_service};
 
 use super::*;
 
@@ -10,7 +10,8 @@ pub fn applications(bundles: u64) -> Arc<Applications> {
         bytes: 1 << 24,
         bundles,
     };
-    let all = Applications::new(vec![1..=127], [80].into(), Some(7), most);
+    let named = named_service("incoming");
+    let all = Applications::new(vec![1..=127, named..=named], [80].into(), Some(7), most);
     Arc::new(all)
 }
 
@@ -177,10 +178,12 @@ fn a_report_on_another_nodes_bundle_is_none_of_ours() {
             frag_len: 0,
         },
     };
-    let ours = Report::of(&told(1), 1).unwrap();
+    let config = Config::new(1, 1);
+    let own = |endpoint: &Eid| config.own_service(endpoint);
+    let ours = Report::of(&told(1), own).unwrap();
     assert_eq!((ours.service, ours.time_ms, ours.sequence), (9, 1_000, 2));
     assert_eq!(ours.events, [Reported::Received]);
-    assert_eq!(Report::of(&told(11), 1), None);
+    assert_eq!(Report::of(&told(11), own), None);
 }
 
 #[tokio::test]

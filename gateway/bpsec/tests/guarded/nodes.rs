@@ -8,7 +8,8 @@ use underpass_bpsec::integrity::Hash;
 use underpass_bpsec::{Guard, Key, Operation, Outcome, Rule};
 use underpass_bundle::wire::{Block, CodePoints, DecodeLimits, Eid, inspect, ipn};
 use underpass_bundle::{
-    Agent, Config, Delivery, Event, NeighbourId, Reject, ReportRequest, Route, Send,
+    Agent, Config, Delivery, Event, NeighbourId, OwnNames, Reject, ReportRequest, Route, Send,
+    named_service,
 };
 use underpass_cla::Class;
 
@@ -67,11 +68,14 @@ impl Node {
         }
     }
 
-    /// A node with these neighbours; all other ways lead by the last one.
+    /// A node with these neighbours, whose name is that of its number and has a
+    /// service "in"; all other ways lead by the last neighbour.
     fn with_routes(number: u64, neighbours: &[u64], rules: Vec<Rule>) -> Node {
         let guard = Arc::new(Guard::new(number, rules).unwrap());
         let mut config = Config::new(number, number << 40 | 0x1234);
-        config.services.insert(SERVICE);
+        config.services.extend([SERVICE, named_service("in")]);
+        let name = format!("node-{number}");
+        config.names = Arc::new(OwnNames::new(&name, ["in".to_owned()]));
         config.security = Some(guard.clone());
         let route = |nodes, neighbour| Route {
             nodes,

@@ -6,8 +6,8 @@ use underpass_bpsec::integrity::{self, Hash};
 use underpass_bpsec::{
     BIB_HMAC_SHA2, Header, Key, Operation, Outcome, Rule, Scope, SecurityBlock, Target, Value,
 };
-use underpass_bundle::wire::{CodePoints, Record, block_type, decode_record, ipn};
-use underpass_bundle::{Insecure, Reject};
+use underpass_bundle::wire::{CodePoints, Eid, Record, block_type, decode_record, ipn};
+use underpass_bundle::{Insecure, NamedRoutes, NeighbourId, Reject, Send};
 
 use crate::nodes::*;
 
@@ -72,6 +72,28 @@ fn a_bundle_that_was_never_secured_is_missed_too() {
     let mut sender = Node::new(SENDER, RECEIVER, vec![authenticated()]);
     refuses(&mut receiver, &mut sender, &raw, Insecure::Missing);
     assert_eq!(receiver.count(Operation::Integrity, Outcome::Missing), 1);
+}
+
+#[test]
+fn what_comes_to_the_nodes_name_is_judged_as_what_comes_to_its_number() {
+    let (mut sender, mut receiver) = neighbours(encrypted());
+    let mut liar = Node::new(SENDER, RECEIVER, Vec::new());
+    let sends = |node: &mut Node| {
+        node.agent.set_named_routes(NamedRoutes {
+            others: Some((NeighbourId(RECEIVER), true)),
+            ..NamedRoutes::default()
+        });
+        let to = Eid::with_dtn("//node-1/in").unwrap();
+        let send = Send::new(to, SERVICE, CLASS, vec![PAYLOAD.into()]);
+        node.agent.send(node.now, send).unwrap();
+        node.offers(RECEIVER, CLASS).unwrap()
+    };
+    let unsecured = sends(&mut liar);
+    let missing = Err(Reject::Insecure(Insecure::Missing));
+    assert_eq!(receiver.takes(SENDER, &unsecured), missing);
+    let secured = sends(&mut sender);
+    receiver.takes(SENDER, &secured).unwrap();
+    assert_eq!(receiver.delivered()[0].payload, PAYLOAD);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::own_names::{is_named_service, named_service};
 use super::quota::Amount;
 
 /// What a bundle costs beside its payload, bytes.
@@ -18,6 +19,9 @@ const BESIDE_PAYLOAD_BYTES: u64 = 512;
 /// Bytes that wait in memory to be stored on the disk at most: where it is
 /// slower than the link, no more is taken in.
 const MOST_UNSTORED_BYTES: u64 = 32 << 20;
+
+/// The name of an echo in the dtn scheme.
+pub const ECHO_NAME: &str = "echo";
 
 /// The services that belong to applications, with what waits for them. Shared
 /// by all agents of a node: it is locked once for each of their bundles, and
@@ -64,19 +68,25 @@ impl Applications {
 
     /// Whether bundles for a service are an application's or the echo's.
     pub fn serves(&self, service: u64) -> bool {
-        self.echo == Some(service) || self.keeps(service)
+        self.echoes(service) || self.keeps(service)
+    }
+
+    /// Whether a service is the echo, by its number or its name.
+    pub fn echoes(&self, service: u64) -> bool {
+        let by_name = || service == named_service(ECHO_NAME);
+        self.echo.is_some_and(|echo| echo == service || by_name())
     }
 
     /// Whether an application may have a service.
     pub fn keeps(&self, service: u64) -> bool {
-        let taken = self.echo == Some(service) || self.reserved.contains(&service);
+        let taken = self.echoes(service) || self.reserved.contains(&service);
         !taken && self.endpoints.iter().any(|range| range.contains(&service))
     }
 
-    /// The services that applications may have, highest first.
+    /// The services that applications may have by their numbers, highest first.
     pub fn highest_first(&self) -> impl Iterator<Item = u64> + '_ {
         let each = self.endpoints.iter().flat_map(|range| range.clone().rev());
-        each.filter(|service| self.keeps(*service))
+        each.filter(|service| !is_named_service(*service) && self.keeps(*service))
     }
 
     /// Takes room for a payload of a node to a service. Neither a service nor
@@ -185,6 +195,7 @@ mod tests {
             assert!(!applications.keeps(service), "{service}");
         }
         assert!(applications.serves(7));
+        assert!(applications.echoes(named_service("echo")));
         assert_eq!(applications.highest_first().count(), 125);
     }
 

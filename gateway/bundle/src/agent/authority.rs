@@ -67,12 +67,17 @@ impl Agent {
         by_route || self.plan_lets_speak(neighbour, node)
     }
 
-    /// Whether a neighbour may use an endpoint's name. Names of the dtn scheme
-    /// belong to no node here, so they prove nothing.
+    /// Whether a neighbour may use an endpoint's name. A name of the dtn scheme that
+    /// is neither this node's nor has a route of its own belongs to no node here, so
+    /// it proves nothing.
     fn may_name(&self, neighbour: NeighbourId, endpoint: &Eid) -> bool {
         match ipn_parts(endpoint) {
             Some((node, _)) => self.speaks_for(neighbour, node),
-            None => true,
+            None if self.config.own_service(endpoint).is_some() => false,
+            None => {
+                let owner = self.config.named.owner(endpoint);
+                owner.is_none_or(|owner| owner == neighbour)
+            }
         }
     }
 
@@ -106,7 +111,13 @@ impl Agent {
     /// Whether status reports on an arriving bundle may go where it says: a
     /// neighbour cannot have this node write to others.
     pub(super) fn may_report_to(&self, from: NeighbourId, primary: &PrimaryBlock) -> bool {
-        is_null(&primary.report_to) || self.may_name(from, &primary.report_to)
+        let to = &primary.report_to;
+        let back = || self.named_route(to).is_some_and(|(via, _)| via == from);
+        match to {
+            // Whose names these are is not always known: reports go back only.
+            Eid::Dtn(..) => self.may_name(from, to) && back(),
+            _ => is_null(to) || self.may_name(from, to),
+        }
     }
 
     /// Whether a neighbour may say what is in a primary block.

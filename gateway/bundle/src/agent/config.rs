@@ -13,6 +13,7 @@ use super::accounts::Division;
 use super::applications::Applications;
 use super::authority::Relaying;
 use super::named::NamedRoutes;
+use super::own_names::OwnNames;
 use super::quota::Amount;
 use super::security::Security;
 use crate::wire::{CodePoints, CrcKind, DecodeLimits, names_node};
@@ -113,6 +114,8 @@ impl Default for DuplicateLimits {
 pub struct Config {
     /// This node's `ipn` node number.
     pub node: u64,
+    /// Its endpoints of the dtn scheme. The same for all agents of a node.
+    pub names: Arc<OwnNames>,
     /// A random number, new at each start of the process: it keeps creation
     /// timestamps and custody sequences of one run apart from another's.
     pub run_nonce: u64,
@@ -209,6 +212,7 @@ impl Config {
     pub fn new(node: u64, run_nonce: u64) -> Config {
         Config {
             node,
+            names: Arc::default(),
             run_nonce,
             services: BTreeSet::new(),
             confirming: BTreeSet::new(),

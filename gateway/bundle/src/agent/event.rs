@@ -104,6 +104,9 @@ pub enum SendError {
     /// The destination is no endpoint of a node.
     #[error("the destination is no endpoint of a node")]
     Destination,
+    /// The service has a name, and the node has none any more.
+    #[error("this node has no such endpoint any more")]
+    Source,
     /// The payload is larger than a bundle may carry.
     #[error("the payload is too large for a bundle")]
     TooLarge,
@@ -289,13 +292,6 @@ pub enum Event {
         reason: DeleteReason,
         /// Its payload; what is left of it, if the store lost it.
         payload: Vec<Bytes>,
-    },
-    /// A bundle of this node was discarded by the service that sent it.
-    Discarded {
-        /// Who sent it.
-        source: Eid,
-        /// Its creation timestamp.
-        timestamp: CreationTimestamp,
     },
     /// Nothing can be made durable at present, for this reason: sources are
     /// slowed.

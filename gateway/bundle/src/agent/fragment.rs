@@ -141,7 +141,8 @@ impl Agent {
             let others = others.filter(|block| offset == 0 || is_replicated(block));
             stored.others = others.cloned().collect();
             // The whole has been there: no store is too full for its parts.
-            let room = self.usage.reserve_anyway(whole.neighbour, bytes);
+            let counted = stored.counted_bytes();
+            let room = self.usage.reserve_anyway(whole.neighbour, counted);
             let id = self.store_bundle(now, stored, payload, room);
             if let Some(queue) = self.neighbour(to.0).queues.get_mut(&to.1) {
                 queue.put_first(id);

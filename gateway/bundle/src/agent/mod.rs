@@ -23,6 +23,7 @@ mod names;
 mod neighbour;
 mod order;
 mod originate;
+mod own_names;
 mod passing;
 mod planned;
 mod quota;
@@ -47,7 +48,7 @@ use std::time::Instant;
 use underpass_cla::Class;
 use underpass_work::FastMap;
 
-pub use applications::Applications;
+pub use applications::{Applications, ECHO_NAME};
 pub use authority::{Forgery, Relaying};
 pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
 pub use event::{
@@ -56,6 +57,7 @@ pub use event::{
 pub use figures::{BundleInfo, ClassFigures, CustodyFigures, NeighbourFigures};
 pub use handover::AgentState;
 pub use named::NamedRoutes;
+pub use own_names::{OwnNames, is_named_service, named_service};
 pub use passing::Passed;
 pub use planned::{PlanChanged, PlannedRoutes};
 pub use quota::{Amount, Quota};

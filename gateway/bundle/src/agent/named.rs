@@ -1,7 +1,8 @@
 //! Routes to nodes of the dtn scheme, by their names.
 //!
 //! Such a name tells no node number. So bundles to it go by these routes alone,
-//! never by a contact plan, and no neighbour has to prove anything to use one.
+//! never by a contact plan. A name that has a route of its own is used as a source by
+//! the neighbour of that route alone.
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,15 @@ impl NamedRoutes {
         };
         let named = self.names.get(address.node_name());
         named.copied().or(self.others)
+    }
+
+    /// The neighbour by which the node of an endpoint is known to be reached.
+    pub(super) fn owner(&self, endpoint: &Eid) -> Option<NeighbourId> {
+        let Eid::Dtn(_, address) = endpoint else {
+            return None;
+        };
+        let named = self.names.get(address.node_name());
+        named.map(|(via, _)| *via)
     }
 }
 

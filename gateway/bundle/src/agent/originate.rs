@@ -16,7 +16,7 @@ use super::storage::Removed;
 use super::stored::{BlockNumbers, Note, Phase, StoredBundle};
 use super::{Agent, ReportRequest};
 use crate::wire::{
-    CrcKind, Eid, ipn, ipn_parts, is_null, order_block, seal_payload, seal_payload_of,
+    CrcKind, Eid, block_type, ipn_parts, is_null, order_block, seal_payload, seal_payload_of,
     seal_primary, write_trailer,
 };
 
@@ -90,13 +90,16 @@ impl Agent {
         if bytes > self.config.decode.max_payload_bytes {
             return Err(SendError::TooLarge);
         }
-        let here = to.filter(|(node, _)| *node == self.config.node);
+        let Some(source) = self.config.endpoint(send.service) else {
+            return Err(SendError::Source);
+        };
+        let here = self.config.own_service(&send.destination);
         let own = here.is_some();
         if file.is_some() && (own || self.config.security.as_ref().is_some_and(|s| s.is_used())) {
             return Err(SendError::OnDisk);
         }
-        if let Some((_, service)) = here {
-            return self.send_to_itself(now, send, service, bytes);
+        if let Some(service) = here {
+            return self.send_to_itself(now, send, source, service, bytes);
         }
         let route = match to {
             Some((node, _)) if self.sends_by_plan(send.service) => self.route(node),
@@ -189,20 +192,29 @@ impl Agent {
         Some(self.bundles.get(id)?.class)
     }
 
-    /// Forgets a bundle that its service has no use for.
-    pub fn discard(&mut self, now: Instant, id: BundleId) {
-        if let Some(Removed { primary, .. }) = self.remove(now, id) {
-            self.events.push_back(Event::Discarded {
-                source: primary.source,
-                timestamp: primary.creation_timestamp,
-            });
-        }
+    /// Source and destination of a bundle of this node whose payload is as its
+    /// service has sent it: it was not encrypted since.
+    pub fn endpoints_of_own(&self, id: BundleId) -> Option<(Eid, Eid)> {
+        let stored = self.bundles.get(id).filter(|stored| stored.own)?;
+        let mut blocks = stored.others.iter();
+        let encrypted = blocks.any(|block| block.kind == block_type::BCB);
+        let primary = (!encrypted).then(|| stored.primary())?;
+        Some((primary.source, primary.destination))
+    }
+
+    /// Forgets a bundle that its service has no use for: its source, and when it
+    /// was created, as [`Agent::created`] has it.
+    pub fn discard(&mut self, now: Instant, id: BundleId) -> Option<(Eid, (u64, u64))> {
+        let Removed { primary, .. } = self.remove(now, id)?;
+        let timestamp = primary.creation_timestamp;
+        Some((primary.source, (timestamp.dtntime(), timestamp.seqno())))
     }
 
     fn send_to_itself(
         &mut self,
         now: Instant,
         send: Send,
+        source: Eid,
         service: u64,
         bytes: u64,
     ) -> Result<BundleId, SendError> {
@@ -223,7 +235,7 @@ impl Agent {
         };
         let timestamp = self.timestamps.next(now, send.service);
         let delivery = Delivery {
-            source: ipn(self.config.node, send.service),
+            source,
             timestamp,
             service,
             class: send.class,
@@ -246,9 +258,11 @@ impl Agent {
             Some(file) => file.len(),
             None => draft.payload.iter().map(|piece| piece.len() as u64).sum(),
         };
+        let source = self.config.endpoint(draft.service);
         let (mut primary, primary_raw) = seal_primary(
             draft.destination,
-            ipn(self.config.node, draft.service),
+            // The name may be gone since the draft was made.
+            source.unwrap_or_else(|| self.admin.clone()),
             draft.report_to,
             self.timestamps.next(now, draft.service),
             lifetime,

@@ -198,7 +198,8 @@ impl Agent {
     }
 
     fn is_of_application(&self, source: &Eid) -> bool {
-        ipn_parts(source).is_some_and(|(_, service)| self.sends_by_plan(service))
+        let service = self.config.own_service(source);
+        service.is_some_and(|service| self.sends_by_plan(service))
     }
 
     /// Whether what a service of this node sends goes by the plan.

@@ -13,6 +13,7 @@ use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
 use super::originate::foreign_expiry;
+use super::own_names::{OwnNames, service_of};
 use super::relay::Stays;
 use super::security::{Insecure, Security};
 use super::signals::Way;
@@ -50,6 +51,7 @@ impl Arrival {
 #[derive(Clone, Debug)]
 pub struct Decoder {
     node: u64,
+    names: Arc<OwnNames>,
     limits: DecodeLimits,
     codes: CodePoints,
     security: Option<Arc<dyn Security>>,
@@ -80,7 +82,9 @@ impl Decoder {
     pub fn decode(&self, raw: &Bytes) -> Decoded {
         let mut decoded = self.decode_one(raw);
         let inside = match &decoded.outcome {
-            Ok(bundle) if bundle.holds_record_for(self.node) => read_bpdu(&bundle.payload),
+            Ok(bundle) if bundle.holds_record() && self.is_here(bundle) => {
+                read_bpdu(&bundle.payload)
+            }
             _ => return decoded,
         };
         match inside {
@@ -104,7 +108,10 @@ impl Decoder {
     fn decode_one(&self, raw: &Bytes) -> Decoded {
         let mut outcome = decode(raw, &self.limits, &self.codes);
         let secured = match (&self.security, &mut outcome) {
-            (Some(security), Ok(bundle)) => security.accept(bundle),
+            (Some(security), Ok(bundle)) => {
+                let here = self.is_here(bundle);
+                security.accept(bundle, here)
+            }
             _ => Ok(()),
         };
         Decoded {
@@ -113,6 +120,11 @@ impl Decoder {
             secured,
             encapsulated: None,
         }
+    }
+
+    /// Whether a bundle is for this node.
+    fn is_here(&self, bundle: &Bundle) -> bool {
+        service_of(self.node, &self.names, &bundle.primary.destination).is_some()
     }
 
     /// Decodes a bundle that comes in piece by piece, as it is too long for
@@ -156,6 +168,7 @@ impl Agent {
     pub fn decoder(&self) -> Decoder {
         Decoder {
             node: self.config.node,
+            names: self.config.names.clone(),
             limits: self.config.decode,
             codes: self.config.codes,
             security: self.config.security.clone(),
@@ -251,12 +264,12 @@ impl Agent {
         if let Some(inside) = decoded.encapsulated {
             return self.take_encapsulated(now, &arrival, *inside);
         }
-        match ipn_parts(&arrival.bundle.primary.destination) {
-            Some((node, service)) if node == self.config.node => {
-                self.deliver(now, arrival, service)
-            }
-            to => self.relay(now, arrival, to.map(|(node, _)| node)),
+        let destination = &arrival.bundle.primary.destination;
+        if let Some(service) = self.config.own_service(destination) {
+            return self.deliver(now, arrival, service);
         }
+        let node = ipn_parts(destination).map(|(node, _)| node);
+        self.relay(now, arrival, node)
     }
 
     /// A bundle from a neighbour, and whether its lifetime is over.
@@ -302,11 +315,11 @@ impl Agent {
         if is_over {
             return Err(Reject::Unwanted(DeleteReason::LifetimeExpired));
         }
-        let reason = match ipn_parts(&arrival.bundle.primary.destination) {
-            Some((node, service)) if node == self.config.node => {
-                self.undeliverable_file(&arrival, service)
-            }
-            to => match self.way_on(&arrival, to.map(|(node, _)| node)) {
+        let destination = &arrival.bundle.primary.destination;
+        let node = ipn_parts(destination).map(|(node, _)| node);
+        let reason = match self.config.own_service(destination) {
+            Some(service) => self.undeliverable_file(&arrival, service),
+            None => match self.way_on(&arrival, node) {
                 Ok(_) => None,
                 Err(Stays::Forged(forgery)) => return Err(self.forged(&arrival, forgery)),
                 Err(Stays::Deleted(reason)) => Some(reason),

@@ -15,7 +15,7 @@ use super::fixed::FixedParts;
 use super::passing::{Message, Owed, Party};
 use super::quota::Reservation;
 use super::receive::Arrival;
-use super::stored::{BlockNumbers, Phase, StoredBundle, WireName};
+use super::stored::{BlockNumbers, Phase, StoredBundle, WireName, excess_bytes};
 use crate::wire::{Bundle, Cteb, MAX_RECORD_BYTES, is_null, write_trailer};
 
 /// A bundle for another node, which may be taken if it is not there already.
@@ -240,10 +240,10 @@ impl Agent {
     }
 }
 
-/// What a bundle counts against the store's quota: a payload on disk has a quota
-/// of its own.
+/// What a bundle counts against the store's quota, as
+/// [`StoredBundle::counted_bytes`].
 fn counted_bytes(bundle: &Bundle) -> u64 {
-    bundle.payload.len() as u64
+    bundle.payload.len() as u64 + excess_bytes(&bundle.primary_raw, &bundle.others)
 }
 
 fn stored_of(

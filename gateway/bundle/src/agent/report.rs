@@ -112,11 +112,13 @@ impl Agent {
         if nameless || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD) {
             return;
         }
-        let Some((node, _)) = ipn_parts(&subject.report_to) else {
-            return;
+        let to = &subject.report_to;
+        let own = self.config.own_service(to).is_some();
+        let route = match ipn_parts(to) {
+            Some((node, _)) => self.route_of_any(node),
+            None => self.named_route(to),
         };
-        let own = node == self.config.node;
-        let via = self.route_of_any(node).map(|(via, _)| via);
+        let via = route.map(|(via, _)| via);
         if !own && via.is_none() || !self.reports.allows(now) {
             return;
         }
@@ -144,8 +146,8 @@ impl Agent {
             return;
         };
         let draft = Draft {
-            service: 0,
-            destination: subject.report_to.clone(),
+            service: self.config.reporter_to(to),
+            destination: to.clone(),
             report_to: Eid::none(),
             flags: Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD,
             class,

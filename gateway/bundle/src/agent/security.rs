@@ -74,10 +74,10 @@ pub trait Security: fmt::Debug + Send + Sync {
     /// was before; `None` if it is not encrypted or its key is gone.
     fn reveal(&self, primary: &[u8], others: &[Extension], payload: &[u8]) -> Option<Bytes>;
 
-    /// Judges a bundle that came in. Where it ends at this node, it is
+    /// Judges a bundle that came in. Where it is for this node (`here`), it is
     /// decrypted and its security blocks are removed.
     ///
     /// # Errors
     /// When it is not secured as it has to be: nothing of it may be used.
-    fn accept(&self, bundle: &mut Bundle) -> Result<(), Insecure>;
+    fn accept(&self, bundle: &mut Bundle, here: bool) -> Result<(), Insecure>;
 }

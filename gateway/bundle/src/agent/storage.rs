@@ -20,7 +20,7 @@ use super::quota::Reservation;
 use super::stored::{Phase, StoredBundle, WireName};
 use super::stored_record::{self, NamedFile};
 use crate::store::{DurableRecord, Payload, Restored, StoreEvent};
-use crate::wire::{Extension, block_type, ipn_parts};
+use crate::wire::{Extension, block_type};
 
 /// Bundles, and their payload bytes, whose payloads are asked for before they
 /// are needed, so that a disk's latency costs a link nothing. When half of them
@@ -132,7 +132,7 @@ impl Agent {
             stored.expires = expires.unwrap_or(now);
         }
         if stored.own {
-            let service = ipn_parts(&primary.source).map_or(0, |(_, service)| service);
+            let service = self.config.own_service(&primary.source).unwrap_or(0);
             self.events.push_back(Event::Restored {
                 id,
                 destination: primary.destination,

@@ -251,10 +251,11 @@ impl StoredBundle {
     /// What it counts against the store's quota: a payload on disk has a quota
     /// of its own.
     pub fn counted_bytes(&self) -> u64 {
-        match self.file {
+        let payload = match self.file {
             Some(_) => 0,
             None => self.bytes,
-        }
+        };
+        payload.saturating_add(excess_bytes(self.fixed.primary(), &self.others))
     }
 
     pub fn age_ms_at(&self, now: Instant) -> u64 {
@@ -318,6 +319,14 @@ impl StoredBundle {
             sent.acknowledged > 0 && older <= left / OLDER_PART
         })
     }
+}
+
+/// What a bundle's blocks count beside its payload. Those of this node's bundles
+/// count nothing: they are within what each bundle counts anyway, or little more.
+pub(super) fn excess_bytes(primary: &[u8], others: &[Extension]) -> u64 {
+    const USUAL: usize = 2048;
+    let others: usize = others.iter().map(|block| block.raw.len()).sum();
+    (primary.len() + others).saturating_sub(USUAL) as u64
 }
 
 /// What a payload counts against the store's quota: its bytes and what is

@@ -13,7 +13,7 @@ use underpass_payloads::PayloadFile;
 use super::cbor::{CborError, Reader};
 use super::crc::CrcKind;
 use super::custody::{CodePoints, Creb, Cteb};
-use super::eid::{Eid, ipn_parts, name_bytes, read_eid};
+use super::eid::{Eid, MOST_NAME_BYTES, ipn_parts, is_taken, name_bytes, read_eid};
 use super::extensions::sort_extension;
 use super::seal::write_block;
 
@@ -21,6 +21,9 @@ use super::seal::write_block;
 pub const MAX_BLOCKS: usize = 32;
 /// Bytes all blocks but the payload block may have together.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
+
+/// A payload is copied out of a bundle that has so many bytes more than twice its own.
+const COPIED_BYTES: usize = 1024;
 
 /// Block types of RFC 9171 §4.4 and RFC 9172.
 pub mod block_type {
@@ -97,6 +100,9 @@ pub enum Malformed {
     /// The destination is the null endpoint: nobody can be given the bundle.
     #[error("the destination is the null endpoint")]
     NoDestination,
+    /// An endpoint has characters that no URI has, or more than [`MOST_NAME_BYTES`].
+    #[error("an endpoint has characters that no URI has, or more than {MOST_NAME_BYTES} bytes")]
+    Endpoint,
     /// No payload block at the end, or one elsewhere.
     #[error("the payload block is missing or misplaced")]
     Payload,
@@ -236,7 +242,12 @@ impl Bundle {
     /// Whether it holds an administrative record for a node.
     pub(crate) fn holds_record_for(&self, node: u64) -> bool {
         let there = ipn_parts(&self.primary.destination).is_some_and(|(to, _)| to == node);
-        there && self.is_administrative() && !self.primary.has_fragmentation()
+        there && self.holds_record()
+    }
+
+    /// Whether it holds an administrative record.
+    pub(crate) fn holds_record(&self) -> bool {
+        self.is_administrative() && !self.primary.has_fragmentation()
     }
 
     /// The same with all that stands before the payload in memory of its own:
@@ -384,6 +395,10 @@ pub(super) fn read_primary(
         return Err(Malformed::HeaderTooLarge);
     }
     let primary = builder.build().map_err(|_| Malformed::NoDestination)?;
+    let named = [&primary.destination, &primary.source, &primary.report_to];
+    if !named.into_iter().all(is_taken) {
+        return Err(Malformed::Endpoint);
+    }
     Ok((primary, crc))
 }
 
@@ -482,7 +497,11 @@ fn read_blocks(
         if block.kind == block_type::PAYLOAD {
             let end = block.data_at + block.data.len();
             bundle.payload_head = raw.slice(block.start..block.data_at);
-            bundle.payload = raw.slice(block.data_at..end);
+            // One that is kept must not keep far more than itself in memory.
+            bundle.payload = match raw.len() > 2 * block.data.len() + COPIED_BYTES {
+                true => Bytes::copy_from_slice(block.data),
+                false => raw.slice(block.data_at..end),
+            };
             bundle.payload_tail = raw.slice(end..reader.position());
             has_payload = true;
         } else {

@@ -2,7 +2,7 @@
 
 use super::bibe::BIBE_SIGNAL_RECORD;
 use super::cbor::{ARRAY, CborError, Reader, UNSIGNED, write_head};
-use super::eid::{Eid, read_eid, write_eid};
+use super::eid::{Eid, is_taken, read_eid, write_eid};
 use super::extensions::whole;
 
 /// How a peer's implementation writes custody blocks and signals.
@@ -75,14 +75,20 @@ impl CodePoints {
             .accepted()
             .into_iter()
             .find(|codes| codes.cteb_block == kind)?;
-        whole(data, |reader| Cteb::read(reader, codes.dialect)).ok()
+        let cteb = whole(data, |reader| Cteb::read(reader, codes.dialect)).ok();
+        cteb.filter(|cteb| is_taken(&cteb.custodian))
     }
 
     pub(crate) fn read_creb(&self, kind: u64, data: &[u8]) -> Option<Creb> {
         self.accepted()
             .into_iter()
             .find(|codes| codes.creb_block == kind)?;
-        whole(data, Creb::read).ok()
+        let creb = whole(data, Creb::read).ok();
+        let named = |creb: &Creb| {
+            let names = [&creb.block_source, &creb.report_to];
+            names.into_iter().flatten().all(is_taken)
+        };
+        creb.filter(named)
     }
 }
 
@@ -221,6 +227,25 @@ mod tests {
             [0x83, 0x19, 0x01, 0x2C, 0x02, 0x82, 0x02, 0x82, 0x05, 0x00]
         );
         assert_eq!(CodePoints::default().read_cteb(13, &data), Some(cteb));
+    }
+
+    #[test]
+    fn a_custodian_whose_name_is_not_taken_is_none() {
+        for (name, taken) in [
+            ("//node/".to_owned(), true),
+            ("//node/\u{1b}".to_owned(), false),
+            (format!("//{}/", "n".repeat(252)), true),
+            (format!("//{}/", "n".repeat(253)), false),
+        ] {
+            let cteb = Cteb {
+                number: 300,
+                sequence: 2,
+                custodian: Eid::with_dtn(&name).unwrap(),
+                dialect: CustodyDialect::Ion,
+            };
+            let read = CodePoints::default().read_cteb(13, &cteb.encode());
+            assert_eq!(read.is_some(), taken, "{name:?}");
+        }
     }
 
     #[test]

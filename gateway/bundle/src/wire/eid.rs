@@ -7,6 +7,10 @@ use super::cbor::{ARRAY, CborError, Reader, TEXT, UNSIGNED, write_head};
 /// An endpoint identifier.
 pub use bp7::EndpointID as Eid;
 
+/// What an endpoint of the dtn scheme has behind `dtn:` at most, bytes. Sources and
+/// custodians are remembered for a day, hundreds of thousands of them.
+pub const MOST_NAME_BYTES: usize = 255;
+
 const DTN: u64 = 1;
 const IPN: u64 = 2;
 
@@ -84,6 +88,19 @@ fn read_ipn(reader: &mut Reader<'_>) -> Result<Eid, CborError> {
         // `more` has read the break.
         None | Some(2) => Ok(ipn(first, second)),
         Some(_) => Err(CborError::WrongCount),
+    }
+}
+
+/// Whether an EID that a neighbour names is taken: it has only characters that a URI
+/// may have (RFC 9171 §4.2.5.1.1: VCHAR), for it is shown on terminals, too, and is
+/// not long, for it is remembered.
+pub(super) fn is_taken(eid: &Eid) -> bool {
+    match eid {
+        Eid::Dtn(_, address) => {
+            let text = address.to_string();
+            text.len() <= MOST_NAME_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic())
+        }
+        Eid::Ipn(..) | Eid::DtnNone(..) => true,
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) use bundle::{decode_primary, decode_primary_again};
 pub use cbor::{ARRAY, BYTES, CborError, Head, Reader, TEXT, UNSIGNED, write_head};
 pub use crc::CrcKind;
 pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
-pub use eid::{Eid, ipn, ipn_parts, is_null, names_node, read_eid, write_eid};
+pub use eid::{Eid, MOST_NAME_BYTES, ipn, ipn_parts, is_null, names_node, read_eid, write_eid};
 pub(crate) use extensions::whole;
 pub use inspect::{Block, Inspection, inspect};
 pub use long::{Long, LongDecoder};

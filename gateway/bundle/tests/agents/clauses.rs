@@ -75,6 +75,30 @@ fn is_asserted(report: &StatusReport, status: u32) -> bool {
 }
 
 #[test]
+fn an_endpoint_that_is_no_uri_or_too_long_is_refused() {
+    let long = format!("//{}/in", "n".repeat(255));
+    for name in [
+        &*long,
+        "//rover/\u{1b}[2J",
+        "//rover/a b",
+        "//rover/in\n",
+        "//r\u{f6}ver/in",
+    ] {
+        let named = Eid::with_dtn(name).unwrap();
+        for place in 0..3 {
+            let mut primary = onward(0);
+            *[
+                &mut primary.destination,
+                &mut primary.source,
+                &mut primary.report_to,
+            ][place] = named.clone();
+            let raw = bundle(&primary, &[], CONTENT);
+            assert_eq!(refusal(raw.into()), Malformed::Endpoint, "{name:?} {place}");
+        }
+    }
+}
+
+#[test]
 fn an_unknown_block_is_passed_on_reported_or_discarded_as_its_flags_ask() {
     for (flags, passed, reported) in [
         (0x00, true, false),

@@ -2,17 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use crate::net::{BULK, Net, SERVICE, node};
+use crate::net::{BULK, Net, SERVICE, bundle, node, primary};
 use bp7::canonical::new_payload_block;
+use bp7::dtntime::CreationTimestamp;
 use bp7::flags::{BlockControlFlags, BundleControlFlags};
 use bp7::primary::PrimaryBlockBuilder;
 use bytes::Bytes;
 use proptest::prelude::*;
 use underpass_bundle::wire::{
-    CodePoints, CrcKind, DecodeLimits, MAX_HEADER_BYTES, Malformed, decode, decode_record, ipn,
+    CodePoints, CrcKind, DecodeLimits, Extension, MAX_HEADER_BYTES, Malformed, decode,
+    decode_record, ipn,
 };
 use underpass_bundle::{Agent, Config, Event, NeighbourId, Reject};
-use underpass_cla::Class;
+use underpass_cla::{Class, Outcome};
 
 /// A bundle under custody from node 1 to node 2.
 fn sealed(payload: &[u8], crc: CrcKind) -> Bytes {
@@ -47,6 +49,45 @@ fn a_thousand_blocks_end_at_the_bound() {
     }
     raw.push(0xFF);
     assert_eq!(reason(raw), Malformed::TooManyBlocks);
+}
+
+/// A bundle from node 1 to node 3 with hardly a payload and large other blocks.
+fn top_heavy(sequence: u64) -> Bytes {
+    let mut primary = primary(0, 1, ipn(3, SERVICE));
+    primary.creation_timestamp = CreationTimestamp::with_time_and_seq(1_000, sequence);
+    let block = Extension::new(200, 2, 0, &[7; 15_000]);
+    bundle(&primary, &[block], b"x")
+}
+
+#[test]
+fn a_payload_that_is_kept_does_not_keep_large_headers_in_memory() {
+    let raw = top_heavy(1);
+    let bundle = decode(&raw, &DecodeLimits::default(), &CodePoints::default()).unwrap();
+    assert_eq!(&bundle.payload[..], b"x");
+    assert!(!raw.as_ptr_range().contains(&bundle.payload.as_ptr()));
+}
+
+#[test]
+fn large_headers_count_against_the_store_as_payloads_do() {
+    let mut config = node(2);
+    config.store_bytes = 1 << 20;
+    let (mut agent, now) = (Agent::new(config), Instant::now());
+    for neighbour in [1, 3] {
+        agent.neighbour_up(now, NeighbourId(neighbour));
+    }
+    let heard =
+        |agent: &mut Agent, sequence| agent.receive(now, NeighbourId(1), BULK, top_heavy(sequence));
+    let taken = (0..1_000).take_while(|sequence| heard(&mut agent, *sequence).is_ok());
+    let taken = taken.count();
+    assert!((20..=80).contains(&taken), "{taken}");
+    // All of it is free again once they are gone.
+    while let Some(offer) = agent.next_for(now, NeighbourId(3), BULK, u64::MAX) {
+        agent.transfer_finished(now, offer.key, Outcome::Acknowledged);
+    }
+    assert_eq!(agent.custody(now).bundles, 0);
+    assert!(heard(&mut agent, 2_000).is_ok());
+    let again = (3_000..4_000).take_while(|sequence| heard(&mut agent, *sequence).is_ok());
+    assert_eq!(again.count() + 1, taken);
 }
 
 #[test]

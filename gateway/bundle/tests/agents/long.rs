@@ -332,7 +332,7 @@ impl Security for Rules {
         None
     }
 
-    fn accept(&self, _: &mut Bundle) -> Result<(), Insecure> {
+    fn accept(&self, _: &mut Bundle, _: bool) -> Result<(), Insecure> {
         Ok(())
     }
 }

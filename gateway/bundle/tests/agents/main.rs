@@ -16,6 +16,7 @@ mod long;
 mod named;
 mod net;
 mod order;
+mod own_name;
 mod planned;
 mod several;
 mod vectors;
