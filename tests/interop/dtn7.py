@@ -14,8 +14,6 @@ from tests.testbed.topology import listens
 
 NODE = 20
 SERVICE = 5
-# What it announces as its transfer MRU, bytes: the largest bundle that is sent to it.
-TRANSFER_MRU_BYTES = 64_000
 TCPCL_PORT = 4557
 _WEB_PORT = 3000
 

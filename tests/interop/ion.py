@@ -58,11 +58,10 @@ class Ion:
         number: int,
         neighbours: Sequence[Neighbour],
         *,
-        beyond: Sequence[tuple[int, int]] = (),
         aggregate_bytes: int = 1,
         bibe: tuple[int, int] | None = None,
     ) -> None:
-        """Start it; `beyond` are other nodes, each with the neighbour that leads there.
+        """Start it.
 
         LTP sends a block when it has `aggregate_bytes` of bundles, or after a second. With `bibe`
         custody is by BIBE with a neighbour, the first; what is for the second node goes to it.
@@ -71,7 +70,6 @@ class Ion:
         self._bed = bed
         self._namespace = namespace
         self._neighbours = neighbours
-        self._beyond = beyond
         self._aggregate_bytes = aggregate_bytes
         self._bibe = bibe
         self.dir = bed.dir / f"ion-{number}"
@@ -201,7 +199,6 @@ class Ion:
             "ipnadmin",
             *(f"a plan {each.number} ltp/{each.number}" for each in by_ltp),
             *(f"a plan {each.number} {each.layer}/{each.remote}" for each in others),
-            *(f"a exit {node} {node} ipn:{by}.0" for node, by in self._beyond),
         )
         if self._bibe:
             peer, beyond = self._bibe

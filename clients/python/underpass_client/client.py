@@ -76,12 +76,14 @@ class Client:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
-    async def register(self, service: int | None = None) -> Endpoint:
+    async def register(self, service: int | str | None = None) -> Endpoint:
         """Have the bundles for a service of the node, any that is free if none is named.
 
-        Raise `RefusedError` if another client has it, or no application may.
+        A text is a service's name in the dtn scheme, such as "incoming". Raise `RefusedError` if
+        another client has it, or no application may.
         """
-        answer = await self._ask({"type": "register", "service": service})
+        key = "name" if isinstance(service, str) else "service"
+        answer = await self._ask({"type": "register", key: service})
         endpoint = Endpoint(self, answer["service"], answer["endpoint"])
         self._endpoints[endpoint.service] = endpoint
         early, self._early = self._early, []

@@ -166,8 +166,8 @@ fn interval(text: &str) -> Result<f64, String> {
 /// To which node.
 #[derive(Debug, Args)]
 pub struct RouteCommand {
-    /// Its ipn node number.
-    pub node: u64,
+    /// Its ipn node number, or its name in the dtn scheme: rover of dtn://rover/.
+    pub node: String,
     /// The node's local API.
     #[arg(long, default_value = "/run/underpass/api.sock")]
     pub socket: PathBuf,

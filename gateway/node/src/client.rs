@@ -40,6 +40,9 @@ pub enum ClientError {
     /// What is asked for cannot be written into a request.
     #[error("this cannot be asked for: {0}")]
     Request(hyper::http::Error),
+    /// What is asked for makes no sense.
+    #[error("{0}")]
+    Usage(String),
     /// The runtime does not start.
     #[error("cannot start: {0}")]
     Runtime(io::Error),

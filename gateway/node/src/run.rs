@@ -1,10 +1,12 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
+mod advice;
 mod applications;
 mod bare_sessions;
 mod beacons;
 mod carriers;
 mod cdni;
+mod congestion_controls;
 pub(crate) mod contacts;
 pub(crate) mod control;
 mod custody;
@@ -52,9 +54,10 @@ use crate::provider::KeptSettings;
 use crate::state_files;
 use crate::upgrade::{Channel, Launcher, Predecessor, TakeOverError};
 
+pub use advice::advice;
+pub use congestion_controls::preferences;
 pub use custody::OpenCustody;
 pub use error::RunError;
-pub use links::{advice, preferences};
 pub(crate) use node_core::set_clocks;
 pub use parting::Parting;
 pub use restarter::Restarter;

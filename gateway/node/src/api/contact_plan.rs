@@ -8,11 +8,13 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use underpass_bundle::wire::Eid;
 use underpass_engine::{HopSnapshot, Source};
 use underpass_routing::Contact;
 
 use super::ApiState;
 use super::problem::{Path, Problem};
+use crate::config::{NodePattern, RouteConfig, is_node_name};
 
 /// The contact plan that is followed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,8 +68,10 @@ pub enum DecidedBy {
 /// The way to a node.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RouteView {
-    /// The destination's node number.
-    pub node: u64,
+    /// The destination's node number; null of one of the dtn scheme.
+    pub node: Option<u64>,
+    /// The destination's node ID.
+    pub node_id: String,
     /// Who decides.
     pub by: DecidedBy,
     /// Whether the contact plan names the node.
@@ -129,12 +133,18 @@ fn moment(ms: u64) -> OffsetDateTime {
 /// GET /v1/routes/{node}
 pub async fn route(
     State(state): State<Arc<ApiState>>,
-    Path(node): Path<u64>,
+    Path(node): Path<String>,
 ) -> Result<Json<RouteView>, Problem> {
-    if node == 0 {
-        return Err(Problem::invalid("node number 0 is no node's"));
+    match node.parse() {
+        Ok(0) => Err(Problem::invalid("node number 0 is no node's")),
+        Ok(number) => Ok(Json(state.route(number))),
+        Err(_) => match is_node_name(&node) {
+            true => Ok(Json(state.route_by_name(&node))),
+            false => Err(Problem::invalid(
+                "a node is its number, or its name in the dtn scheme",
+            )),
+        },
     }
-    Ok(Json(state.route(node)))
 }
 
 impl ApiState {
@@ -157,20 +167,54 @@ impl ApiState {
         } else {
             DecidedBy::Nobody
         };
+        let contacts = way.iter().flat_map(|way| &way.contacts);
+        RouteView {
+            node: Some(node),
+            node_id: format!("ipn:{node}.0"),
+            by,
+            in_plan: self.contacts.names(node),
+            via,
+            blocked_by: self.who_blocks(via),
+            arrival: way.as_ref().map(|way| moment(way.next.route.arrival_ms)),
+            contacts: contacts.map(RouteContactView::of).collect(),
+        }
+    }
+
+    /// The way to a node of the dtn scheme: static routes alone lead there.
+    fn route_by_name(&self, name: &str) -> RouteView {
+        let config = self.config.get();
+        let endpoint = Eid::with_dtn(&format!("//{name}/")).unwrap_or_default();
+        let own = config.node.name.as_deref() == Some(name);
+        let via = self
+            .shell
+            .read_any(|engine| engine.named_next_hop(&endpoint));
+        let via = via.filter(|_| !own).map(|via| via.0);
+        let exact = |route: &RouteConfig| matches!(&route.nodes, Some(NodePattern::Name(named)) if named == name);
+        let by = match via {
+            _ if own => DecidedBy::ThisNode,
+            Some(_) if config.routes.iter().any(exact) => DecidedBy::Route,
+            Some(_) => DecidedBy::RouteToSeveral,
+            None => DecidedBy::Nobody,
+        };
+        RouteView {
+            node: None,
+            node_id: endpoint.to_string(),
+            by,
+            in_plan: false,
+            via,
+            blocked_by: self.who_blocks(via),
+            arrival: None,
+            contacts: Vec::new(),
+        }
+    }
+
+    /// Who says that all links to a neighbour are blocked.
+    fn who_blocks(&self, via: Option<u64>) -> Option<Source> {
         let hops = self.shell.hops();
         let to_via = hops.iter().filter(|hop| Some(hop.neighbour) == via);
         let said = |hop: &HopSnapshot| hop.link.blocked.map(|(source, _)| source);
         let sources: Option<Vec<Source>> = to_via.map(said).collect();
-        let contacts = way.iter().flat_map(|way| &way.contacts);
-        RouteView {
-            node,
-            by,
-            in_plan: self.contacts.names(node),
-            via,
-            blocked_by: sources.and_then(|sources| sources.first().copied()),
-            arrival: way.as_ref().map(|way| moment(way.next.route.arrival_ms)),
-            contacts: contacts.map(RouteContactView::of).collect(),
-        }
+        sources.and_then(|sources| sources.first().copied())
     }
 
     /// The contact plan, if one is followed.
@@ -231,19 +275,22 @@ impl fmt::Display for ContactPlanView {
 
 impl fmt::Display for RouteView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let node = self.node;
+        let node = &self.node_id;
         let by = match self.by {
-            DecidedBy::ThisNode => return writeln!(f, "ipn:{node}.0 is this node"),
+            DecidedBy::ThisNode => return writeln!(f, "{node} is this node"),
             DecidedBy::Nobody if self.in_plan => {
                 return writeln!(
                     f,
-                    "ipn:{node}.0: the contact plan has no way at present, and no route leads there: bundles are refused"
+                    "{node}: the contact plan has no way at present, and no route leads there: bundles are refused"
                 );
+            }
+            DecidedBy::Nobody if self.node.is_none() => {
+                return writeln!(f, "{node}: no route leads there: bundles are refused");
             }
             DecidedBy::Nobody => {
                 return writeln!(
                     f,
-                    "ipn:{node}.0: no contact plan and no route leads there: bundles are refused"
+                    "{node}: no contact plan and no route leads there: bundles are refused"
                 );
             }
             DecidedBy::Route => "a route to this node",
@@ -252,8 +299,8 @@ impl fmt::Display for RouteView {
             DecidedBy::RouteToSeveral => "a route to several nodes",
         };
         match self.via {
-            Some(via) => write!(f, "ipn:{node}.0 by {by}, next ipn:{via}.0")?,
-            None => write!(f, "ipn:{node}.0 by {by}")?,
+            Some(via) => write!(f, "{node} by {by}, next ipn:{via}.0")?,
+            None => write!(f, "{node} by {by}")?,
         }
         match self.blocked_by {
             Some(source) => writeln!(f, ", whose link is blocked ({})", source.name())?,

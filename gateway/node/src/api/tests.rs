@@ -37,6 +37,7 @@ mod page;
 mod plans;
 mod speed;
 mod traffic;
+mod ways;
 
 use deferred::Nowhere;
 

@@ -1,5 +1,7 @@
 //! The status as `underpass status` prints it: aligned tables for people.
 
+mod table;
+
 use std::fmt;
 
 use ipnet::IpNet;
@@ -7,14 +9,16 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::control::{ContactView, ControlView};
-use super::edge::RuleView;
-use super::edge::{EdgeSwitches, SwitchView};
+use super::edge::{EdgeSwitches, RuleView, SwitchView};
 use super::holds::HoldView;
 use super::migrations::MigrationView;
 use super::plans::PlansView;
 use super::view::{BpsecView, PathView, SessionView, Status};
 use crate::holds::Held;
 use crate::positions::{FixView, PositionView, SourceState};
+
+use table::Table;
+pub use table::{rate, size, span};
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,7 +56,7 @@ impl fmt::Display for Status {
             writeln!(f, "{}", meters(&self.paths))?;
         }
         let mut sessions = sessions(&self.paths);
-        if sessions.rows.len() == 1 {
+        if sessions.is_empty() {
             sessions.row(["none"]);
         }
         writeln!(f, "{sessions}\n{}", self.traffic())?;
@@ -71,27 +75,7 @@ impl fmt::Display for Status {
         if let Some(contact_plan) = &self.contact_plan {
             contact_plan.fmt(f)?;
         }
-        writeln!(
-            f,
-            "Store: {} bundles, {} of {}",
-            self.custody.bundles,
-            size(self.custody.used_bytes),
-            size(self.custody.quota_bytes)
-        )?;
-        if let Some(disk) = &self.custody.disk {
-            writeln!(
-                f,
-                "On disk: {} in {} files",
-                size(disk.log_bytes),
-                disk.segments
-            )?;
-            if let Some(why) = &disk.stalled {
-                writeln!(f, "The disk cannot be written, sources are slowed: {why}")?;
-            }
-            if disk.failed_segments > 0 {
-                writeln!(f, "The disk could not read {} files", disk.failed_segments)?;
-            }
-        }
+        self.store(f)?;
         if self.bpsec.rules > 0 {
             writeln!(f, "{}", self.bpsec)?;
         }
@@ -439,6 +423,33 @@ fn session_row(path: &str, session: &SessionView) -> [String; 15] {
 }
 
 impl Status {
+    fn store(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let custody = &self.custody;
+        writeln!(
+            f,
+            "Store: {} bundles, {} of {}",
+            custody.bundles,
+            size(custody.used_bytes),
+            size(custody.quota_bytes)
+        )?;
+        let Some(disk) = &custody.disk else {
+            return Ok(());
+        };
+        writeln!(
+            f,
+            "On disk: {} in {} files",
+            size(disk.log_bytes),
+            disk.segments
+        )?;
+        if let Some(why) = &disk.stalled {
+            writeln!(f, "The disk cannot be written, sources are slowed: {why}")?;
+        }
+        if disk.failed_segments > 0 {
+            writeln!(f, "The disk could not read {} files", disk.failed_segments)?;
+        }
+        Ok(())
+    }
+
     fn traffic(&self) -> Table {
         let mut table = Table::new([
             "CLASS",
@@ -472,101 +483,11 @@ impl Status {
     }
 }
 
-/// Bytes in decimal units.
-pub fn size(bytes: u64) -> String {
-    scaled(bytes as f64, "B")
-}
-
-/// bit/s in decimal units.
-pub fn rate(bps: u64) -> String {
-    scaled(bps as f64, "bit/s")
-}
-
-fn scaled(value: f64, unit: &str) -> String {
-    // 999.95 would be shown as 1000.0: the next unit takes it.
-    let mut value = value;
-    for prefix in ["", "k", "M", "G"] {
-        if value < 999.95 {
-            let digits = usize::from(!prefix.is_empty());
-            return format!("{value:.digits$} {prefix}{unit}");
-        }
-        value /= 1e3;
-    }
-    format!("{value:.1} T{unit}")
-}
-
-/// A duration in its two largest units.
-pub fn span(seconds: f64) -> String {
-    let seconds = seconds as u64;
-    match seconds {
-        0..=59 => format!("{seconds} s"),
-        60..=3_599 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3_600..=86_399 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
-    }
-}
-
-/// Rows of cells; a head that begins with '>' aligns its column to the right.
-pub struct Table {
-    right: Vec<bool>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn new<const N: usize>(heads: [&str; N]) -> Table {
-        let names = heads.iter().map(|head| head.trim_start_matches('>'));
-        Table {
-            right: heads.iter().map(|head| head.starts_with('>')).collect(),
-            rows: vec![names.map(str::to_owned).collect()],
-        }
-    }
-
-    fn row<const N: usize>(&mut self, cells: [impl Into<String>; N]) {
-        self.rows.push(cells.map(Into::into).into_iter().collect());
-    }
-
-    fn width(&self, column: usize) -> usize {
-        let cells = self.rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths: Vec<usize> = (0..self.right.len()).map(|c| self.width(c)).collect();
-        for row in &self.rows {
-            let mut line = String::new();
-            for ((cell, width), right) in row.iter().zip(&widths).zip(&self.right) {
-                line += &if *right {
-                    format!("{cell:>width$}  ")
-                } else {
-                    format!("{cell:<width$}  ")
-                };
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    #[test]
-    fn columns_are_aligned_by_their_widest_cell() {
-        let mut table = Table::new(["PATH", ">RATE"]);
-        table.row(["sat", "1.0 kbit/s"]);
-        table.row(["terrestrial", "40.0 Mbit/s"]);
-        let expected = "\
-PATH                RATE
-sat           1.0 kbit/s
-terrestrial  40.0 Mbit/s
-";
-        assert_eq!(table.to_string(), expected);
-    }
 
     #[test]
     fn the_position_is_told_with_what_is_wrong_with_it() {
@@ -602,16 +523,5 @@ terrestrial  40.0 Mbit/s
             found,
             "50.11090, 8.68210, 22.2 m/s, 0 s ago; nmea /dev/ttyUSB0 with fix"
         );
-    }
-
-    #[test]
-    fn figures_have_the_unit_that_suits_them() {
-        assert_eq!(size(0), "0 B");
-        assert_eq!(size(999), "999 B");
-        assert_eq!(size(1_500), "1.5 kB");
-        assert_eq!(size(999_960), "1.0 MB");
-        assert_eq!(rate(140_000_000), "140.0 Mbit/s");
-        assert_eq!(span(59.9), "59 s");
-        assert_eq!(span(7_260.0), "2 h 1 min");
     }
 }

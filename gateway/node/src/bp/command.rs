@@ -1,6 +1,8 @@
 //! The commands and their options.
 
+use std::num::ParseIntError;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 use underpass_applications::wire::Reported;
@@ -20,6 +22,26 @@ pub enum BpCommand {
     Trace(TraceCommand),
     /// Show the blocks of a bundle in a file or on standard input.
     Inspect(InspectCommand),
+}
+
+/// A service of this node: its number, or its name in the dtn scheme.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServiceName {
+    /// Of the ipn scheme.
+    Number(u64),
+    /// Of the dtn scheme.
+    Name(String),
+}
+
+impl FromStr for ServiceName {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<ServiceName, ParseIntError> {
+        match text.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            true => Ok(ServiceName::Name(text.to_owned())),
+            false => text.parse().map(ServiceName::Number),
+        }
+    }
 }
 
 /// Where the node is, and how it is told.
@@ -60,9 +82,10 @@ impl From<ReportOn> for Reported {
 /// How a bundle is sent.
 #[derive(Clone, Debug, Args)]
 pub struct Sending {
-    /// The service of this node that sends it. Default: one that is free.
+    /// The service of this node that sends it, by number or name. Default: one that is
+    /// free.
     #[arg(long)]
-    pub service: Option<u64>,
+    pub service: Option<ServiceName>,
     /// For how long it is of use, s. Default: 3600; of pings and traces, how long
     /// they are waited for.
     #[arg(long)]
@@ -97,16 +120,17 @@ pub struct SendCommand {
 pub struct ReceiveCommand {
     #[command(flatten)]
     pub common: Common,
-    /// The service of this node.
+    /// The service of this node, by number or name.
     #[arg(long)]
-    pub service: u64,
+    pub service: ServiceName,
     /// End after so many bundles.
     #[arg(long)]
     pub count: Option<u64>,
     /// End when nothing has come for so long, s.
     #[arg(long)]
     pub timeout: Option<f64>,
-    /// Write each payload to a file of its own in this folder. Default:
+    /// Write each payload to a file of its own in this folder; no file that is there
+    /// is overwritten. Default:
     /// payloads are written to standard output, one after the other; with
     /// --json they are not.
     #[arg(long)]
@@ -132,7 +156,7 @@ pub struct PingCommand {
     /// How long to wait for the last one, s.
     #[arg(long, short, default_value_t = 10.0)]
     pub timeout: f64,
-    /// The echo service, ipn:NODE.SERVICE; service 7 by custom.
+    /// The echo service, ipn:NODE.SERVICE or dtn://NODE/SERVICE; 7 or echo by custom.
     pub destination: String,
 }
 
@@ -141,9 +165,9 @@ pub struct PingCommand {
 pub struct EchoCommand {
     #[command(flatten)]
     pub common: Common,
-    /// The service of this node.
+    /// The service of this node, by number or name.
     #[arg(long)]
-    pub service: u64,
+    pub service: ServiceName,
     /// End after so many bundles.
     #[arg(long)]
     pub count: Option<u64>,

@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout_at};
 use underpass_applications::wire::{ErrorCode, Event, FrameReader, Reported, Request, encode_head};
 
-use super::command::{Common, Sending};
+use super::command::{Common, Sending, ServiceName};
 use super::error::BpError;
 use crate::client;
 
@@ -49,7 +49,10 @@ pub fn seconds(name: &str, seconds: f64) -> Result<Duration, BpError> {
 
 impl Connection {
     /// Connects and registers a service, any that is free if none is named.
-    pub async fn open(common: &Common, service: Option<u64>) -> Result<Connection, BpError> {
+    pub async fn open(
+        common: &Common,
+        service: Option<&ServiceName>,
+    ) -> Result<Connection, BpError> {
         let socket = UnixStream::connect(&common.socket).await;
         let socket = socket.map_err(|source| BpError::Connect {
             socket: common.socket.clone(),
@@ -78,7 +81,16 @@ impl Connection {
             other => return Err(unexpected(other)),
         }
         let id = connection.id();
-        let register = Request::Register { id, service };
+        let (number, name) = match service {
+            Some(ServiceName::Number(number)) => (Some(*number), None),
+            Some(ServiceName::Name(name)) => (None, Some(name.clone())),
+            None => (None, None),
+        };
+        let register = Request::Register {
+            id,
+            service: number,
+            name,
+        };
         match connection.ask(id, &register, b"").await? {
             Event::Registered {
                 service, endpoint, ..

@@ -15,7 +15,7 @@ use super::upload;
 const WAIT_S: f64 = 3600.0;
 
 pub async fn execute(command: EchoCommand) -> Result<(), BpError> {
-    let mut connection = Connection::open(&command.common, Some(command.service)).await?;
+    let mut connection = Connection::open(&command.common, Some(&command.service)).await?;
     let sending = Sending {
         service: None,
         lifetime: None,

@@ -26,7 +26,8 @@ pub async fn execute(mut command: PingCommand) -> Result<(), BpError> {
             command.size
         )));
     }
-    let mut connection = Connection::open(&command.common, command.sending.service).await?;
+    let mut connection =
+        Connection::open(&command.common, command.sending.service.as_ref()).await?;
     connection.check_size(command.size as u64)?;
     let mut pings = Pings {
         run: fresh_number(),

@@ -1,10 +1,13 @@
 //! `underpass bp receive`.
 
-use std::io::Write;
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use serde_json::json;
+use tempfile::NamedTempFile;
 use tokio::time::Instant;
 use underpass_applications::wire::Event;
 
@@ -15,7 +18,7 @@ use super::upload;
 
 pub async fn execute(command: ReceiveCommand) -> Result<(), BpError> {
     let timeout = command.timeout.map(|s| seconds("timeout", s)).transpose()?;
-    let mut connection = Connection::open(&command.common, Some(command.service)).await?;
+    let mut connection = Connection::open(&command.common, Some(&command.service)).await?;
     let mut left = command.count.unwrap_or(u64::MAX);
     while left > 0 {
         let until = timeout.map(|timeout| Instant::now() + timeout);
@@ -71,13 +74,14 @@ fn write(
         }
         return Ok(None);
     };
-    let path = folder.join(format!("bundle-{delivery}"));
-    let written = safely(folder, &path, payload);
-    written.map_err(|source| BpError::File {
-        path: path.clone(),
+    let written = unfinished(folder, delivery).and_then(|mut part| {
+        part.write_all(payload)?;
+        named(folder, delivery, part)
+    });
+    written.map(Some).map_err(|source| BpError::File {
+        path: folder.clone(),
         source,
-    })?;
-    Ok(Some(path))
+    })
 }
 
 /// Reads a long payload part by part to where it is wanted; its file, if it has
@@ -102,63 +106,78 @@ async fn read_long(
         })?;
         return Ok(None);
     };
-    let path = folder.join(format!("bundle-{delivery}"));
-    let part = path.with_extension("part");
     let wrong = |source| BpError::File {
-        path: path.clone(),
+        path: folder.clone(),
         source,
     };
-    std::fs::create_dir_all(folder).map_err(wrong)?;
-    let mut file = std::fs::File::create(&part).map_err(wrong)?;
-    let read = tokio::select! {
-        read = upload::receive(connection, delivery, bytes, &mut file, &path) => read,
-        _ = tokio::signal::ctrl_c() => Err(BpError::Stopped),
-    };
-    let named = read.and_then(|()| named(folder, &path, &part, &file).map_err(wrong));
-    if let Err(error) = named {
-        // What cannot be deleted is overwritten the next time.
-        let _ = std::fs::remove_file(&part);
-        return Err(error);
+    let mut part = unfinished(folder, delivery).map_err(wrong)?;
+    tokio::select! {
+        read = upload::receive(connection, delivery, bytes, part.as_file_mut(), folder) => read?,
+        _ = tokio::signal::ctrl_c() => return Err(BpError::Stopped),
     }
-    Ok(Some(path))
+    named(folder, delivery, part).map(Some).map_err(wrong)
 }
 
-/// Gives a file that is whole its name, on the disk.
-fn named(folder: &Path, path: &Path, part: &Path, file: &std::fs::File) -> std::io::Result<()> {
-    file.sync_all()?;
-    std::fs::rename(part, path)?;
-    std::fs::File::open(folder)?.sync_all()
-}
-
-/// Writes a file that is whole, and on the disk, once it has its name.
-fn safely(folder: &Path, path: &Path, payload: &[u8]) -> std::io::Result<()> {
+/// A file for a payload that is not whole yet. It is deleted unless it gets its name.
+fn unfinished(folder: &Path, delivery: u64) -> io::Result<NamedTempFile> {
     std::fs::create_dir_all(folder)?;
-    let part = path.with_extension("part");
-    let write = |mut file: std::fs::File| {
-        file.write_all(payload)?;
-        named(folder, path, &part, &file)
-    };
-    let written = std::fs::File::create(&part).and_then(write);
-    if written.is_err() {
-        // What cannot be deleted is overwritten the next time.
-        let _ = std::fs::remove_file(&part);
+    let mut file = tempfile::Builder::new();
+    // Who may read it is the user's to say (umask), as of any file.
+    file.permissions(Permissions::from_mode(0o666));
+    let prefix = format!("bundle-{delivery}-");
+    file.prefix(&prefix).suffix(".part").tempfile_in(folder)
+}
+
+/// Gives a file that is whole its name, on the disk: that of the bundle's number at the
+/// node, or, since another node or mailbox may have had that number before, the first
+/// like it that is free.
+fn named(folder: &Path, delivery: u64, mut part: NamedTempFile) -> io::Result<PathBuf> {
+    part.as_file().sync_all()?;
+    let mut path = folder.join(format!("bundle-{delivery}"));
+    for again in 2u64.. {
+        match part.persist_noclobber(&path) {
+            Ok(_) => break,
+            Err(taken) if taken.error.kind() == io::ErrorKind::AlreadyExists => part = taken.file,
+            Err(other) => return Err(other.error),
+        }
+        path = folder.join(format!("bundle-{delivery}-{again}"));
     }
-    written
+    std::fs::File::open(folder)?.sync_all()?;
+    Ok(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn receive(folder: &Path, payload: &[u8]) -> io::Result<PathBuf> {
+        let mut part = unfinished(folder, 7)?;
+        part.write_all(payload)?;
+        named(folder, 7, part)
+    }
+
     #[test]
-    fn a_payload_that_cannot_have_its_name_leaves_nothing_behind() {
+    fn no_file_that_is_there_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bundle-7");
-        safely(folder.path(), &path, b"payload").unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"payload");
-        let taken = folder.path().join("bundle-8");
-        std::fs::create_dir(&taken).unwrap();
-        assert!(safely(folder.path(), &taken, b"payload").is_err());
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+        let folder = folder.path().join("new");
+        let taken = folder.join("bundle-7-2");
+        for (payload, name) in [("first", "bundle-7"), ("second", "bundle-7-3")] {
+            let path = receive(&folder, payload.as_bytes()).unwrap();
+            assert_eq!(path, folder.join(name));
+            // A folder is no less in the way than a file.
+            let _ = std::fs::create_dir(&taken);
+        }
+        assert_eq!(std::fs::read(folder.join("bundle-7")).unwrap(), b"first");
+        assert_eq!(std::fs::read(folder.join("bundle-7-3")).unwrap(), b"second");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn a_payload_that_is_not_whole_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut part = unfinished(folder.path(), 7).unwrap();
+        part.write_all(b"pay").unwrap();
+        drop(part);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

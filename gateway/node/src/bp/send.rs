@@ -34,7 +34,7 @@ pub async fn execute(command: SendCommand) -> Result<(), BpError> {
         source,
     };
     let (mut payload, mut bytes) = open(file.as_deref()).map_err(wrong)?;
-    let mut connection = Connection::open(&common, sending.service).await?;
+    let mut connection = Connection::open(&common, sending.service.as_ref()).await?;
     let reports: Vec<_> = reports.into_iter().map(Into::into).collect();
     let most = connection.max_payload_bytes;
     let created = if bytes > most {

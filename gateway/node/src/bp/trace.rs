@@ -22,7 +22,8 @@ pub async fn execute(mut command: TraceCommand) -> Result<(), BpError> {
     let timeout = seconds("timeout", command.timeout)?;
     // Nobody waits for it any longer.
     command.sending.lifetime.get_or_insert(command.timeout);
-    let mut connection = Connection::open(&command.common, command.sending.service).await?;
+    let mut connection =
+        Connection::open(&command.common, command.sending.service.as_ref()).await?;
     let begun = Instant::now();
     let destination = &command.destination;
     let sent = connection.send(destination, &command.sending, &ALL, PAYLOAD);

@@ -133,7 +133,7 @@ mod tests {
     use tokio::net::{UnixListener, UnixStream};
     use underpass_applications::wire::{FrameReader, encode_head};
 
-    use super::super::command::Common;
+    use super::super::command::{Common, ServiceName};
     use super::*;
 
     /// A node, as far as a client sees it.
@@ -198,9 +198,9 @@ mod tests {
 
     async fn upload(socket: PathBuf, bytes: u64) -> Result<(), BpError> {
         let common = Common { socket, json: true };
-        let mut connection = Connection::open(&common, Some(40)).await?;
+        let mut connection = Connection::open(&common, Some(&ServiceName::Number(40))).await?;
         let sending = Sending {
-            service: Some(40),
+            service: None,
             lifetime: None,
             no_custody: true,
             wait: 1.0,

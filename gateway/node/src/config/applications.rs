@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use underpass_bundle::{Amount, Applications};
+use underpass_bundle::{Amount, Applications, ECHO_NAME, named_service};
 use underpass_engine::{ON_DEMAND_SERVICE, STREAM_SERVICE};
 
 use super::bounds::{MOST_BYTES, check_within};
@@ -13,6 +13,9 @@ use super::traffic::{ClassSettings, class_named};
 
 /// The highest ipn service number that an application may have.
 const HIGHEST_SERVICE: u64 = u32::MAX as u64;
+
+/// Characters of a service's name at most.
+const MOST_NAME_CHARACTERS: usize = 128;
 
 /// Services that an application may have at most.
 const MOST_SERVICES: u64 = 65_536;
@@ -24,9 +27,10 @@ const MOST_SERVICES: u64 = 65_536;
 pub struct ApplicationsConfig {
     /// The socket's path; owner and group may use it (mode 0660).
     pub socket: PathBuf,
-    /// The ipn services of this node that applications may have, each a number
-    /// or a range such as "64-79"; those of the node itself are left out.
-    /// Default ["1-127"], the private ones.
+    /// The services of this node that applications may have: ipn services, each a
+    /// number or a range such as "64-79", those of the node itself left out; and
+    /// names such as "incoming", of the endpoint dtn://NAME/incoming of a node with
+    /// a name. Default ["1-127"], the private numbers.
     #[serde(default = "default_services")]
     pub services: Vec<String>,
     /// The service at which this node answers pings; 0 for none. Default 7.
@@ -94,6 +98,17 @@ fn reserved() -> BTreeSet<u64> {
     ])
 }
 
+/// Whether a text that is no number or range is a service's name in the dtn scheme.
+/// It begins with a letter: "~" begins a group's (RFC 9171 §4.2.5.1.1).
+fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    let begins = text
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic());
+    begins && text.len() <= MOST_NAME_CHARACTERS && text.bytes().all(plain)
+}
+
 fn range(text: &str) -> Option<RangeInclusive<u64>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let number = |text: &str| text.trim().parse::<u64>().ok();
@@ -103,15 +118,38 @@ fn range(text: &str) -> Option<RangeInclusive<u64>> {
 }
 
 impl ApplicationsConfig {
-    pub(super) fn check(&self, classes: &[ClassSettings], problems: &mut Vec<String>) {
+    pub(super) fn check(
+        &self,
+        classes: &[ClassSettings],
+        node_has_name: bool,
+        problems: &mut Vec<String>,
+    ) {
         let mut services = 0;
+        let mut named = BTreeSet::new();
         for text in &self.services {
             match range(text) {
                 Some(range) => services += range.end() - range.start() + 1,
+                None if is_name(text) => {
+                    services += 1;
+                    if self.echo > 0 && text == ECHO_NAME {
+                        problems.push(format!(
+                            "applications.services: {text:?} is the echo's name (applications.echo)"
+                        ));
+                    }
+                    // Two that look the same inside the node, or the same twice.
+                    if !named.insert(named_service(text)) {
+                        problems.push(format!(
+                            "applications.services: {text:?} is there twice, or has to be called otherwise"
+                        ));
+                    }
+                }
                 None => problems.push(format!(
-                    "applications.services: {text:?} is no service number or range of 1 to {HIGHEST_SERVICE}"
+                    "applications.services: {text:?} is no service number or range of 1 to {HIGHEST_SERVICE}, and no name that begins with a letter, of letters, digits and -._~/"
                 )),
             }
+        }
+        if !named.is_empty() && !node_has_name {
+            problems.push("applications.services: names need node.name".to_owned());
         }
         if services == 0 || services > MOST_SERVICES {
             problems.push(format!(
@@ -154,12 +192,20 @@ impl ApplicationsConfig {
 
     /// The services that belong to applications.
     pub fn applications(&self) -> Applications {
-        let services = self.services.iter().filter_map(|text| range(text));
+        let numbers = self.services.iter().filter_map(|text| range(text));
+        let named = self.names().map(named_service);
+        let services = numbers.chain(named.map(|number| number..=number));
         let most = Amount {
             bytes: self.quota_bytes,
             bundles: self.quota_bundles,
         };
         Applications::new(services.collect(), reserved(), self.echo(), most)
+    }
+
+    /// The names among the services.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.services.iter().map(String::as_str);
+        names.filter(|text| range(text).is_none() && is_name(text))
     }
 
     /// The service that answers pings.
@@ -182,8 +228,24 @@ mod tests {
             toml::from_str(&format!("socket = \"/run/x.sock\"\n{keys}")).unwrap();
         let mut problems = Vec::new();
         let classes = super::super::traffic::default_classes();
-        config.check(&classes, &mut problems);
+        config.check(&classes, true, &mut problems);
         problems
+    }
+
+    #[test]
+    fn names_of_services_need_a_node_with_a_name() {
+        let text = "socket = \"/run/x.sock\"\nservices = [\"64-79\", \"in/box\"]";
+        let config: ApplicationsConfig = toml::from_str(text).unwrap();
+        let classes = super::super::traffic::default_classes();
+        let mut problems = Vec::new();
+        config.check(&classes, true, &mut problems);
+        assert_eq!(problems, Vec::<String>::new());
+        config.check(&classes, false, &mut problems);
+        assert_eq!(problems, ["applications.services: names need node.name"]);
+        assert_eq!(config.names().collect::<Vec<_>>(), ["in/box"]);
+        let all = config.applications();
+        assert!(all.keeps(named_service("in/box")) && all.keeps(64));
+        assert!(!all.keeps(named_service("in")) && !all.keeps(80));
     }
 
     #[test]
@@ -200,7 +262,10 @@ mod tests {
         for (keys, told) in [
             ("services = [\"0-5\"]", "0-5"),
             ("services = [\"9-5\"]", "9-5"),
-            ("services = [\"x\"]", "\"x\""),
+            ("services = [\"~x\"]", "\"~x\""),
+            ("services = [\"a b\"]", "\"a b\""),
+            ("services = [\"echo\"]", "the echo's"),
+            ("services = [\"in\", \"in\"]", "twice"),
             ("services = []", "1 to 65536"),
             ("services = [\"1-4294967295\"]", "1 to 65536"),
             ("echo = 80", "echo = 80"),

@@ -52,6 +52,7 @@ impl Change {
                 | "bpsec" | "provider",
                 ..,
             ]
+            | ["node", "name"]
             | ["log", "level"]
             | [
                 "class",
@@ -367,6 +368,7 @@ mod tests {
             ("", "log.level = 'debug'", true),
             ("", "log.format = 'json'", false),
             ("node.number = 1", "node.number = 2", false),
+            ("node.name = 'a'", "node.name = 'b'", true),
             ("", "api.listen = '127.0.0.1:1'", false),
             ("listener = [{ name = 'a' }]", "listener = []", false),
             (

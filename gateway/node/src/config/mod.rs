@@ -18,6 +18,7 @@ mod deferred;
 mod document;
 mod edge;
 mod enrolment;
+mod error;
 mod link;
 mod listed;
 mod ltp;
@@ -39,11 +40,9 @@ mod traces;
 mod traffic;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use ipnet::IpNet;
 use serde::Deserialize;
-use thiserror::Error;
 use underpass_edge::classify::{Classifier, UnknownClass};
 
 use crate::privileged::PathCommands;
@@ -59,8 +58,9 @@ pub use control::ControlConfig;
 pub use current::Current;
 pub use custody::{CustodyConfig, CustodyDialect, Durability, FILES_PER_CUSTODY, SPARE_SEGMENTS};
 pub use deferred::DeferredConfig;
-pub use document::{Document, FRAGMENTS, Place};
+pub use document::{Document, FRAGMENTS};
 pub use enrolment::EnrolmentConfig;
+pub use error::ConfigError;
 pub use link::{
     BeamConfig, ConvergenceLayer, KnownLink, ListenerConfig, PathConfig, PathDirection, RATES_BPS,
     RTTS_MS,
@@ -69,7 +69,9 @@ pub use listed::{ListedTerminal, Listing};
 pub use ltp::LtpConfig;
 pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
 pub use modem::ModemConfig;
-pub use node::{AccessFormat, AccessLogConfig, LogConfig, LogFormat, NodeConfig, Role};
+pub use node::{
+    AccessFormat, AccessLogConfig, LogConfig, LogFormat, NodeConfig, Role, is_node_name,
+};
 pub use on_demand::AskedSettings;
 pub use payloads::PayloadsConfig;
 pub use positions::{PositionsConfig, Source};
@@ -84,45 +86,6 @@ pub use traffic::{
     ClassSettings, Coded, FlowEstimate, MeteredPolicy, MigrateSettings, PathPolicy, StreamsConfig,
     class_named, coded, default_class_tables,
 };
-
-/// Why a configuration cannot be used.
-#[derive(Debug, Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// A file is not the TOML this program knows.
-    #[error("{place}: {message}")]
-    Parse {
-        /// Where.
-        place: Place,
-        /// Why.
-        message: String,
-    },
-    /// Two files give one key.
-    #[error("{key} is given twice: in {first} and in {second}")]
-    Twice {
-        /// The key.
-        key: String,
-        /// Where it is given first.
-        first: Box<Place>,
-        /// Where again.
-        second: Box<Place>,
-    },
-    /// The values do not fit together; one line for each problem.
-    #[error("{path}:\n{}", problems.iter().map(|p| format!("  - {p}")).collect::<Vec<_>>().join("\n"))]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        problems: Vec<String>,
-    },
-}
 
 /// The whole configuration of one node.
 #[derive(Clone, Debug, Deserialize)]
@@ -292,7 +255,8 @@ impl Config {
         self.deferred.check(&mut problems);
         self.payloads.check(&mut problems);
         if let Some(applications) = &self.applications {
-            applications.check(&self.classes, &mut problems);
+            let has_name = self.node.name.is_some();
+            applications.check(&self.classes, has_name, &mut problems);
         }
         let bare = |path: &PathConfig| path.convergence_layer.is_bare();
         if !self.paths.iter().all(bare) || !self.listeners.is_empty() {
@@ -369,8 +333,11 @@ impl Config {
 
     /// Whether a path or listener has a port that no two processes can share.
     pub fn has_own_ports(&self) -> bool {
-        let bare = |path: &PathConfig| path.convergence_layer.is_bare();
-        self.has_quic() || self.paths.iter().any(bare)
+        let listens = |path: &PathConfig| {
+            let layer = path.convergence_layer;
+            layer.is_bare() && layer != ConvergenceLayer::Ecla
+        };
+        self.has_quic() || self.paths.iter().any(listens)
     }
 
     /// The programs that bring paths up and release them, by path.
@@ -519,7 +486,13 @@ impl Config {
         for route in &self.routes {
             let node = match (route.node, &route.nodes) {
                 (Some(node), None) => node,
-                (None, Some(_)) => {
+                (None, Some(nodes)) => {
+                    let name = self.node.name.as_ref();
+                    if let NodePattern::Name(to) = nodes
+                        && name == Some(to)
+                    {
+                        problems.push(format!("route to dtn://{to}/ leads to this node"));
+                    }
                     if !neighbours.contains(&route.via) {
                         let via = route.via;
                         problems.push(format!(

@@ -33,8 +33,19 @@ impl Role {
 
 /// Shards where it is not said how many; more would leave each little to do.
 const MOST_SHARDS: usize = 16;
+/// Characters of a node's name at most.
+const MOST_NAME_CHARACTERS: usize = 64;
 /// An access log that begins anew more often keeps too little.
 const LEAST_ACCESS_BYTES: u64 = 64 << 10;
+
+/// Whether a text is the name of a node in the dtn scheme (RFC 9171 §4.2.5.1.1), of
+/// characters that mean themselves everywhere (RFC 3986 §2.3).
+pub fn is_node_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    // dtn:none is nobody, and is written dtn://none/ by some.
+    let names_nobody = text.eq_ignore_ascii_case("none");
+    (1..=MOST_NAME_CHARACTERS).contains(&text.len()) && text.bytes().all(plain) && !names_nobody
+}
 
 /// Who this node is.
 #[derive(Clone, Debug, Deserialize)]
@@ -42,6 +53,9 @@ const LEAST_ACCESS_BYTES: u64 = 64 << 10;
 pub struct NodeConfig {
     /// ipn node number, 1 to 2³²−2 (RFC 9758).
     pub number: u64,
+    /// Its name in the dtn scheme beside the number, 1 to 64 letters, digits and -._~:
+    /// of "edge-7" the node ID is dtn://edge-7/. Default: none.
+    pub name: Option<String>,
     /// terminal, hub or relay.
     pub role: Role,
     /// Folder for what must survive a restart. Default /var/lib/underpass.
@@ -96,6 +110,13 @@ impl NodeConfig {
             problems.push(format!(
                 "node.number = {}: must be 1 to 4294967294",
                 self.number
+            ));
+        }
+        if let Some(name) = &self.name
+            && !is_node_name(name)
+        {
+            problems.push(format!(
+                "node.name = {name:?}: must be 1 to {MOST_NAME_CHARACTERS} letters, digits and -._~, and not \"none\""
             ));
         }
         let mut within = |key: &str, value, bounds| {
@@ -236,6 +257,33 @@ mod tests {
         for wrong in [0, 65] {
             let told = format!("node.shards = {wrong}: must be 1 to 64");
             assert_eq!(problems(&format!("shards = {wrong}")), (wrong, vec![told]));
+        }
+    }
+
+    #[test]
+    fn a_name_is_plain_and_not_long() {
+        let problems = |name: &str| {
+            let text = format!("number = 1\nrole = \"hub\"\nname = {name:?}");
+            let node: NodeConfig = toml::from_str(&text).expect("all keys are known");
+            let mut problems = Vec::new();
+            node.check(&mut problems);
+            problems
+        };
+        for name in ["edge-7", "7", "Rover_1.example~x", &"n".repeat(64)] {
+            assert_eq!(problems(name), Vec::<String>::new(), "{name}");
+        }
+        for name in [
+            "",
+            "dtn://edge-7/",
+            "edge 7",
+            "a/b",
+            "none",
+            "é",
+            &"n".repeat(65),
+        ] {
+            let problems = problems(name);
+            assert_eq!(problems.len(), 1, "{name}");
+            assert!(problems[0].contains("node.name"), "{problems:?}");
         }
     }
 

@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
+use super::node::is_node_name;
+
 /// A static route for bundles to a node that is no neighbour; or, with itself
 /// as `via`, to a neighbour for which no custody is taken. A route to one node
 /// comes before the contact plan; one to several comes after it and after the
@@ -112,8 +114,7 @@ impl NodePattern {
         }
         if let Some(named) = text.strip_prefix("dtn://") {
             let name = named.strip_suffix("/**").ok_or_else(unknown)?;
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-            return match !name.is_empty() && name.bytes().all(plain) {
+            return match is_node_name(name) {
                 true => Ok(NodePattern::Name(name.to_owned())),
                 false => Err(unknown()),
             };

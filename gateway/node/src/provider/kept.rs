@@ -258,8 +258,9 @@ impl KeptSettings {
         }
     }
 
-    /// These are about to be in force, on trial, with what they concern. A trial before ends, and the confirmed settings stay those that
-    /// come back.
+    /// Writes down that these settings are about to be in force, on trial, with what
+    /// they concern. An earlier trial ends; the confirmed settings remain those that a
+    /// roll-back returns to.
     ///
     /// # Errors
     /// When that is not written down: there is no trial then, since a node that fails

@@ -12,7 +12,7 @@ use underpass_applications::wire::Reported;
 use underpass_applications::{
     Echo, MailboxError, Node, Outgoing, Report, Service, serve_client, turn_away,
 };
-use underpass_bundle::wire::ipn;
+use underpass_bundle::wire::Eid;
 use underpass_bundle::{Applications, Delivery, ReportRequest, Send, SendError};
 use underpass_cla::Class;
 use underpass_payloads::Payloads;
@@ -50,7 +50,7 @@ pub(super) fn open(
         shell: shell.clone(),
         service: service.clone(),
         class: class(config, of),
-        echo: of.echo(),
+        services: services.clone(),
         answers: Mutex::new(echo),
     });
     shell.attach_applications(&desk);
@@ -158,10 +158,15 @@ impl Node for Sender {
         self.node
     }
 
+    fn endpoint(&self, service: u64) -> Option<Eid> {
+        self.shell.read_any(|engine| engine.endpoint(service))
+    }
+
     fn send(&self, bundle: Outgoing) -> Result<Option<(u64, u64)>, SendError> {
+        let endpoint = self.endpoint(bundle.service).ok_or(SendError::Source)?;
         let asked = |kind| bundle.reports.contains(&kind);
         let reports = (!bundle.reports.is_empty()).then(|| ReportRequest {
-            to: ipn(self.node, bundle.service),
+            to: endpoint.clone(),
             reception: asked(Reported::Received),
             forwarding: asked(Reported::Forwarded),
             delivery: asked(Reported::Delivered),
@@ -188,19 +193,23 @@ struct Desk {
     shell: Arc<Shell>,
     service: Service,
     class: Class,
-    echo: Option<u64>,
+    services: Arc<Applications>,
     answers: Mutex<Option<Echo>>,
 }
 
 impl ApplicationDesk for Desk {
     fn bundle(&self, delivery: Delivery) {
-        if self.echo != Some(delivery.service) {
+        if !self.services.echoes(delivery.service) {
             self.service.arrived(delivery);
             return;
         }
         let now = Instant::now();
+        let source = &delivery.source;
+        let back = self.shell.read_any(|engine| engine.named_next_hop(source));
         let mut answers = self.answers.lock().unwrap();
-        let answer = answers.as_mut().and_then(|echo| echo.answer(now, delivery));
+        let answer = answers
+            .as_mut()
+            .and_then(|echo| echo.answer(now, delivery, back));
         drop(answers);
         let Some(mut answer) = answer else {
             return;

@@ -11,12 +11,13 @@ use underpass_cla::Node;
 use super::links::{Sessions, backoff};
 use crate::config::{Config, ConvergenceLayer, PathConfig};
 
-/// Begins a session by a path.
+/// Begins a session by a path; not before it is let go, if it is held.
 pub(super) fn open(
     sessions: &Sessions,
     config: &Config,
     path: &PathConfig,
     node: Arc<dyn Node>,
+    held: bool,
 ) -> io::Result<Neighbour> {
     let layer = match path.convergence_layer {
         ConvergenceLayer::Stcp => Layer::Stcp,
@@ -57,5 +58,8 @@ pub(super) fn open(
         backoff: backoff(config),
         session_ids: sessions.ids.clone(),
     };
-    Ok(Neighbour::spawn(config, node))
+    Ok(match held {
+        true => Neighbour::spawn_held(config, node),
+        false => Neighbour::spawn(config, node),
+    })
 }

@@ -110,6 +110,18 @@ fn named_routes(config: &Config) -> bundle::NamedRoutes {
     named
 }
 
+/// The node's endpoints of the dtn scheme: those of its applications and the echo.
+fn own_names(config: &Config) -> bundle::OwnNames {
+    let Some(node) = &config.node.name else {
+        return bundle::OwnNames::default();
+    };
+    let applications = config.applications.as_ref();
+    let echo = applications.is_some_and(|of| of.echo().is_some());
+    let echo = echo.then(|| bundle::ECHO_NAME.to_owned());
+    let names = applications.iter().flat_map(|of| of.names());
+    bundle::OwnNames::new(node, names.map(str::to_owned).chain(echo))
+}
+
 fn agent(config: &Config) -> bundle::Config {
     // The hasher's keys are random, new in each process.
     let random = RandomState::new().build_hasher().finish();
@@ -133,6 +145,7 @@ fn agent(config: &Config) -> bundle::Config {
     agent.relaying = relaying(config);
     agent.routes = routes_to_several(config);
     agent.named = named_routes(config);
+    agent.names = Arc::new(own_names(config));
     agent.hop_limit = config.custody.hop_limit;
     agent.store_bytes = config.custody.quota_bytes;
     agent.store_bundles = config.custody.quota_bundles;

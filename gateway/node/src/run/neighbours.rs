@@ -11,7 +11,7 @@ use super::links::{self, Links};
 use super::mptcp::Mptcp;
 use super::node_core::Core;
 use super::on_demand::{self, OnDemandPaths};
-use super::{RunError, background, beacons};
+use super::{RunError, background, beacons, congestion_controls};
 use crate::modem;
 use crate::privileged::PathCommands;
 use crate::shell::LinkBeacons;
@@ -45,7 +45,7 @@ impl Neighbours {
         let shell = &core.shell;
         let mptcp = Mptcp::start(config, core.helper.clone());
         let (congestion, congestion_controls) =
-            links::congestion_control(config, core.helper.clone());
+            congestion_controls::keep(config, core.helper.clone());
         tasks.push(background(congestion));
         let beacons = beacons::Opener::new(run.incarnation, run.begun, shell, &run.sockets);
         let beacons = Arc::new(beacons);
@@ -56,6 +56,7 @@ impl Neighbours {
             Some(links) => {
                 let node: Arc<dyn underpass_cla::Node> = shell.clone();
                 early.open(&node);
+                links.begin();
                 links
             }
             None => links::open(
@@ -65,6 +66,7 @@ impl Neighbours {
                 shell.clone(),
                 &run.sockets,
                 up,
+                false,
             )?,
         };
         let links = Arc::new(links);

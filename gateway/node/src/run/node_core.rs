@@ -86,6 +86,7 @@ impl Core {
                         early.clone(),
                         &run.sockets,
                         &foundation.up,
+                        true,
                     )
                 })?;
                 (links, Some(before.take(most)?))

@@ -18,7 +18,7 @@ use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 use underpass_beacon::{Beacons, PeerId};
 use underpass_bpsec::Guard;
-use underpass_bundle::Applications;
+use underpass_bundle::{Applications, OwnNames};
 use underpass_edge::classify::UnknownClass;
 use underpass_edge::dial::Dialler;
 use underpass_edge::{Edge, EdgeError};
@@ -99,6 +99,8 @@ pub(super) struct Parts {
     pub holds: Arc<KeptHolds>,
     /// What waits is counted on through all configurations.
     pub applications: Option<Arc<Applications>>,
+    /// The node's endpoints of the dtn scheme, which all that decode bundles share.
+    pub names: Arc<OwnNames>,
     /// For what the engines' stores have of them.
     pub payloads: Option<Arc<Payloads>>,
     pub bpsec: Arc<Guard>,
@@ -177,6 +179,7 @@ impl Reloader {
         let mut engine =
             engine::configure_numbered(&config, parts.incarnation, families, &state.numbers);
         engine.agent.applications.clone_from(&parts.applications);
+        engine.agent.names.clone_from(&parts.names);
         engine.agent.payloads.clone_from(&parts.payloads);
         engine.agent.security = Some(parts.bpsec.clone());
         HeldConfig {

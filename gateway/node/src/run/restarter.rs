@@ -15,7 +15,7 @@ use super::links::Links;
 use super::on_demand;
 use super::plans::Plans;
 use super::reload::{HeldConfig, Reloader};
-use crate::config::Current;
+use crate::config::{ConvergenceLayer, Current, PathConfig};
 use crate::holds::KeptHolds;
 use crate::shell::Shell;
 
@@ -52,7 +52,9 @@ impl Restarter {
         let mut expect = |node: u64, count| {
             *sessions.entry(format!("ipn:{node}.0")).or_default() += count;
         };
-        for path in &config.paths {
+        // The other process dials a daemon once the node is its own.
+        let early = |path: &&PathConfig| path.convergence_layer != ConvergenceLayer::Ecla;
+        for path in config.paths.iter().filter(early) {
             if let Some(hop) = self.shell.hop_named(&path.name) {
                 let classes = |engine: &Engine| engine.carried_classes(hop);
                 expect(path.neighbour, self.shell.read_hop(hop, classes));

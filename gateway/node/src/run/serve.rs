@@ -80,6 +80,7 @@ pub(super) async fn serve(config: Config, before: Started) -> Result<(), RunErro
             log: log.level,
             incarnation: foundation.run.incarnation,
             applications: foundation.engine.agent.applications.clone(),
+            names: foundation.engine.agent.names.clone(),
             contacts: core.contacts.clone(),
             holds: core.holds.clone(),
             payloads: foundation.payloads.clone(),

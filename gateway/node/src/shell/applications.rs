@@ -55,7 +55,8 @@ impl Shell {
         }
     }
 
-    /// Sends a bundle to a node of the dtn scheme, whose name tells no shard.
+    /// Sends a bundle to a node of the dtn scheme, whose name tells no shard; one to
+    /// this node itself by any.
     fn send_by_name(
         &self,
         send: &Send,
@@ -84,7 +85,7 @@ impl Inner {
     }
 
     pub(super) fn application_report(&self, event: &Event, effects: &mut Vec<Effect>) {
-        let report = Report::of(event, self.engine.node());
+        let report = Report::of(event, |endpoint| self.engine.own_service(endpoint));
         if let Some((desk, report)) = self.applications.clone().zip(report) {
             effects.push(Effect::ApplicationReport(desk, report));
         }

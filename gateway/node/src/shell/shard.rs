@@ -235,6 +235,16 @@ impl Inner {
                     self.application_report(&event, &mut effects);
                     self.bundle_event(event);
                 }
+                Action::Discarded {
+                    source,
+                    created,
+                    outlived,
+                } => tracing::debug!(
+                    %source,
+                    ?created,
+                    ?outlived,
+                    "a bundle that nobody wants is forgotten"
+                ),
                 Action::BadPayload { peer, error } => {
                     self.counts.bad_payloads += 1;
                     tracing::warn!(peer, %error, "payload of streams refused");
@@ -290,9 +300,6 @@ impl Inner {
             }
             bundle::Event::StoreStalled(reason) => {
                 tracing::error!(reason, "custody cannot be stored: sources are slowed");
-            }
-            bundle::Event::Discarded { source, timestamp } => {
-                tracing::debug!(%source, ?timestamp, "a bundle that nobody wants is forgotten");
             }
             bundle::Event::StoreResumed => tracing::info!("custody can be stored again"),
             // These stay inside the engine.

@@ -53,7 +53,7 @@ pub enum UpgradeError {
     /// Sessions over QUIC, and with neighbours that are known by their addresses
     /// alone, cannot be set up beside those of this process.
     #[error(
-        "a path or listener has convergence_layer = \"quic\", stcp, mtcp, udp, ltp or ecla, and two \
+        "a path or listener has convergence_layer = \"quic\", stcp, mtcp, udp or ltp, and two \
          processes cannot share it: restart the node instead; what is in custody goes on"
     )]
     OwnPorts,

@@ -3,6 +3,7 @@
 
 mod confinement;
 mod log;
+mod named;
 mod node;
 mod state;
 mod top;

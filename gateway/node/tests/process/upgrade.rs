@@ -166,6 +166,11 @@ struct World {
 
 impl World {
     fn new(durability: &str) -> World {
+        World::with(durability, "")
+    }
+
+    /// With more tables of the terminal's configuration.
+    fn with(durability: &str, tables: &str) -> World {
         let (port, socks, http) = (free_port(), free_port(), free_port());
         let filled = |text: &str| {
             text.replace("PORT", &port.to_string())
@@ -175,7 +180,7 @@ impl World {
                 .replace("PATIENCE", "20")
         };
         let hub = Node::start(&filled(HUB), |_| {});
-        let terminal = Node::start(&filled(TERMINAL), |_| {});
+        let terminal = Node::start(&filled(&format!("{TERMINAL}{tables}")), |_| {});
         terminal.until("had a session", |node| node.log().contains("session up"));
         let gate = Gate::default();
         World {
@@ -497,6 +502,34 @@ fn a_peer_that_sets_no_session_up_holds_nothing_up_for_long() {
     let log = world.hub.log();
     let met = log.lines().find(|line| line.contains("set up beforehand"));
     assert!(met.unwrap().contains("missing=1"), "{log}");
+    world.assert_whole(transfers);
+}
+
+#[test]
+fn a_daemon_is_served_by_the_process_that_goes_on() {
+    let daemon = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = daemon.local_addr().unwrap();
+    let (connected, connections) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for connection in daemon.incoming() {
+            let _ = connected.send(connection.unwrap());
+        }
+    });
+    let path = format!(
+        "[[path]]\nname = \"dtnd\"\nneighbour = 20\nconvergence_layer = \"ecla\"\n\
+         remote = \"{address}\"\nannounces = [21]\n"
+    );
+    let mut world = World::with("memory", &path);
+    let next = || connections.recv_timeout(Duration::from_secs(60)).unwrap();
+    let mut first = next();
+    let transfers = world.transfers();
+    world.gate.open(1);
+    pause();
+    world.terminal.upgrade();
+    assert_met(&world.terminal, 1);
+    let _second = next();
+    // What was written there before it was left.
+    first.read_to_end(&mut Vec::new()).unwrap();
     world.assert_whole(transfers);
 }
 
