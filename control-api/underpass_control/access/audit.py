@@ -55,7 +55,7 @@ class Changed:
 async def record(
     connection: AsyncConnection, actor: Actor, changes: Iterable[Changed], now_ms: int
 ) -> None:
-    """Write an entry for each change."""
+    """Write an entry for each change; two for what goes from one tenant to another."""
     entries = [
         {
             "time_ms": now_ms,
@@ -69,7 +69,8 @@ async def record(
             "before": _kept(changed.before),
             "after": _kept(changed.after),
         }
-        for changed in changes
+        for whole in changes
+        for changed in _for_tenants(whole)
     ]
     await connection.execute(insert(AuditEntry), entries)
 
@@ -103,6 +104,18 @@ async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> i
     """Delete at most `limit` entries older than a time; return how many."""
     some = select(AuditEntry.id).where(AuditEntry.time_ms < before_ms).limit(limit)
     return (await connection.execute(delete(AuditEntry).where(AuditEntry.id.in_(some)))).rowcount
+
+
+def _for_tenants(changed: Changed) -> Sequence[Changed]:
+    """Return a change as tenants see it: each what was, or is, its own."""
+    before, after = changed.before, changed.after
+    if before is None or after is None or before.get("tenant") == after.get("tenant"):
+        return [changed]
+    action, target = changed.action, changed.target
+    return [
+        Changed("leave", target, before.get("tenant"), before, None),
+        Changed(action, target, after.get("tenant"), None, after),
+    ]
 
 
 def _kept(state: State) -> State:

@@ -51,13 +51,21 @@ async def get_enrolment(connection: AsyncConnection, enrolment: int) -> Row[Any]
 
 
 async def page_of_enrolments(
-    connection: AsyncConnection, *, after: int | None, limit: int
+    connection: AsyncConnection,
+    *,
+    node: int | None,
+    after: int | None,
+    limit: int,
+    newest_first: bool,
 ) -> Sequence[Row[Any]]:
-    """Return enrolments behind a number, in order."""
-    query = select(*_SHOWN).order_by(Enrolment.id).limit(limit)
+    """Return enrolments of a node, or of all, behind a number, in order."""
+    query = select(*_SHOWN).limit(limit)
+    if node is not None:
+        query = query.where(Enrolment.node == node)
     if after is not None:
-        query = query.where(Enrolment.id > after)
-    return (await connection.execute(query)).all()
+        query = query.where(Enrolment.id < after if newest_first else Enrolment.id > after)
+    order = Enrolment.id.desc() if newest_first else Enrolment.id
+    return (await connection.execute(query.order_by(order))).all()
 
 
 async def revoke_enrolment(connection: AsyncConnection, enrolment: int, now_ms: int) -> bool:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, insert, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.access.sessions import end_sessions_of
+from underpass_control.access.tokens import is_in_force
 from underpass_control.roles import Role
+from underpass_control.storage.changes import RevisionError
 from underpass_control.storage.models import Slice, Tenant, Terminal, Token, User
 
 DEFAULT_TENANT = "default"
@@ -75,18 +77,42 @@ async def create_user(
 
 
 async def change_user(
-    connection: AsyncConnection, user_id: int, values: dict[str, Any]
+    connection: AsyncConnection,
+    user_id: int,
+    values: dict[str, Any],
+    *,
+    revision: int | None = None,
 ) -> list[int]:
-    """Change columns of a user; return the sessions that end by it: all."""
-    await connection.execute(update(User).where(User.id == user_id).values(values))
+    """Change columns of a user; return the sessions that end by it: all.
+
+    Raises:
+        RevisionError: `revision` is given and is not the user's.
+    """
+    change = update(User).where(*_at(user_id, revision))
+    changed = await connection.execute(change.values({**values, "revision": User.revision + 1}))
+    if revision is not None and not changed.rowcount:
+        raise RevisionError
     return await end_sessions_of(connection, user_id)
 
 
-async def remove_user(connection: AsyncConnection, user_id: int) -> list[int]:
-    """Remove a user; return the sessions that end by it."""
+async def remove_user(
+    connection: AsyncConnection, user_id: int, *, revision: int | None = None
+) -> list[int]:
+    """Remove a user; return the sessions that end by it.
+
+    Raises:
+        RevisionError: `revision` is given and is not the user's.
+    """
     ended = await end_sessions_of(connection, user_id)
-    await connection.execute(delete(User).where(User.id == user_id))
+    gone = await connection.execute(delete(User).where(*_at(user_id, revision)))
+    if revision is not None and not gone.rowcount:
+        raise RevisionError
     return ended
+
+
+def _at(user_id: int, revision: int | None) -> list[ColumnElement[bool]]:
+    where: list[ColumnElement[bool]] = [User.id == user_id]
+    return where if revision is None else [*where, User.revision == revision]
 
 
 async def page_of_tenants(
@@ -124,23 +150,29 @@ async def put_tenant(connection: AsyncConnection, tenant: str, name: str) -> boo
     return True
 
 
-async def belongings_of(connection: AsyncConnection, tenant: str) -> str | None:
-    """Return what belongs to a tenant, for people; None if nothing does."""
-    for what, column in (
+async def belongings_of(connection: AsyncConnection, tenant: str, now_ms: int) -> str | None:
+    """Return what belongs to a tenant, for people; None if nothing does.
+
+    A token that is revoked or has expired is only a record of one.
+    """
+    for what, column, *where in (
         ("vehicles", Terminal.tenant_id),
         ("users", User.tenant_id),
-        ("tokens", Token.tenant_id),
+        ("tokens", Token.tenant_id, is_in_force(now_ms)),
         ("slices", Slice.tenant_id),
     ):
-        if (await connection.execute(select(column).where(column == tenant).limit(1))).first():
+        query = select(column).where(column == tenant, *where).limit(1)
+        if (await connection.execute(query)).first():
             return what
     return None
 
 
-async def remove_tenant(connection: AsyncConnection, tenant: str) -> bool:
-    """Delete a tenant to which nothing belongs; tell whether it was there.
+async def remove_tenant(connection: AsyncConnection, tenant: str, now_ms: int) -> None:
+    """Delete a tenant to which nothing belongs, with what is left of its tokens.
 
     Raises:
-        IntegrityError: Users or tokens belong to it.
+        IntegrityError: Users or tokens in force belong to it.
     """
-    return (await connection.execute(delete(Tenant).where(Tenant.id == tenant))).rowcount > 0
+    over = Token.tenant_id == tenant, ~is_in_force(now_ms)
+    await connection.execute(delete(Token).where(*over))
+    await connection.execute(delete(Tenant).where(Tenant.id == tenant))

@@ -82,6 +82,8 @@ class User(Model):
     created: Instant
     # The provider that the user signs in by; without it, by password.
     issuer: str | None = None
+    # What `If-Match` may show, within quotes: then it is changed or removed only if it still is so.
+    revision: int
 
 
 class UserList(Model):

@@ -277,6 +277,16 @@ class TrackQuery(Page):
     order: Literal["time", "newest"] = "time"
 
 
+class PositionsQuery(TrackQuery):
+    """Which part of a track, and how much of it.
+
+    With `apart_s`, one report of each interval of so many seconds since the epoch: the first one in
+    the order that is asked for.
+    """
+
+    apart_s: Annotated[int, Field(ge=1, le=86_400)] | None = None
+
+
 class ClassFiguresShown(Model):
     """What streams of one class ask of a link; `streams` is absent where there are too many."""
 

@@ -10,13 +10,15 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.access.audit import Changed
 from underpass_control.access.users import get_tenant
 from underpass_control.http import models
+from underpass_control.http.conditions import etag, is_known, replaced
 from underpass_control.http.cursor import next_page, number_after, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
-from underpass_control.http.problem import Problem
+from underpass_control.http.problem import Problem, changed_since
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import attachments, registry, tags
 from underpass_control.storage import models as tables
@@ -25,6 +27,8 @@ from underpass_control.storage.database import Database
 from underpass_control.storage.portions import Portion, delete_all
 
 _BEAM_ID: TypeAdapter[str] = TypeAdapter(models.BeamId)
+
+Table = type[tables.Beam] | type[tables.Terminal]
 
 
 class Registry:
@@ -66,6 +70,7 @@ class Registry:
                 self._put_beam,
                 OPERATORS,
                 recorded=True,
+                headers=["If-Match"],
                 body=models.BeamBody,
                 answers=models.Beam,
                 others=[HTTPStatus.CREATED],
@@ -78,8 +83,9 @@ class Registry:
                 self._delete_beam,
                 OPERATORS,
                 recorded=True,
+                headers=["If-Match"],
                 status=HTTPStatus.NO_CONTENT,
-                problems=[conflict],
+                problems=[conflict, gone],
             ),
             Endpoint(
                 "GET",
@@ -108,6 +114,7 @@ class Registry:
                 self._put_terminal,
                 OPERATORS,
                 recorded=True,
+                headers=["If-Match"],
                 body=models.TerminalBody,
                 answers=models.Terminal,
                 others=[HTTPStatus.CREATED],
@@ -121,8 +128,10 @@ class Registry:
                 OPERATORS,
                 tenancy=Tenancy.VEHICLE,
                 recorded=True,
+                headers=["If-Match"],
                 body=models.TagsBody,
                 answers=models.Terminal,
+                problems=[gone],
             ),
             Endpoint(
                 "GET",
@@ -141,7 +150,9 @@ class Registry:
                 self._delete_terminal,
                 OPERATORS,
                 recorded=True,
+                headers=["If-Match"],
                 status=HTTPStatus.NO_CONTENT,
+                problems=[gone],
             ),
         ]
 
@@ -190,8 +201,6 @@ class Registry:
 
     async def _terminal(self, call: Call) -> Answer:
         node = call.path_number("terminal")
-        if not call.known_caller.may_read(node):
-            raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
         return _tagged(_terminal, await self._row(tables.Terminal, node), call)
 
     async def _put_terminal(self, call: Call) -> Answer:
@@ -214,10 +223,10 @@ class Registry:
         node = call.path_number("terminal")
         wanted = call.body(models.TagsBody).tags
         async with self._changes.transaction() as (connection, publish):
-            before = await registry.get(connection, tables.Terminal, node)
-            if before is None:
-                raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {node}")
-            await registry.touch(connection, [node])
+            known = await _known(connection, tables.Terminal, node)
+            await registry.touch(connection, node, revision=replaced(call, known.revision))
+            # Others who set its tags wait from here on.
+            before = await _known(connection, tables.Terminal, node)
             await tags.put_tags(connection, {node: wanted})
             row = await registry.get(connection, tables.Terminal, node)
             assert row is not None
@@ -226,7 +235,7 @@ class Registry:
             was, now = {"tags": tags.tags_of(before)}, {"tags": model.tags}
             target = f"/v1/terminals/{node}/tags"
             await call.record(connection, Changed("set", target, row.tenant_id, was, now))
-        return Answer(model, HTTPStatus.OK, {"ETag": f'"{row.revision}"'})
+        return Answer(model, HTTPStatus.OK, {"ETag": etag(row.revision)})
 
     async def _tags(self, call: Call) -> models.TagList:
         query = call.query(models.Page)
@@ -243,18 +252,13 @@ class Registry:
         await self._delete(tables.Terminal, node, registry.reported(node), _terminal, call)
         return Answer(None, HTTPStatus.NO_CONTENT)
 
-    async def _row(
-        self, table: type[tables.Beam] | type[tables.Terminal], key: str | int
-    ) -> Row[Any]:
+    async def _row(self, table: Table, key: str | int) -> Row[Any]:
         async with self._database.reading() as connection:
-            row = await registry.get(connection, table, key)
-        if row is None:
-            raise Problem(HTTPStatus.NOT_FOUND, f"there is no {table.__tablename__} {key}")
-        return row
+            return await _known(connection, table, key)
 
     async def _put(
         self,
-        table: type[tables.Beam] | type[tables.Terminal],
+        table: Table,
         key: str | int,
         values: dict[str, Any],
         model_of: Callable[[Row[Any]], models.Model],
@@ -269,8 +273,9 @@ class Registry:
                     now_ms = self._database.clock.now_ms()
                     await attachments.assign(connection, [int(key)], values["gateway"], now_ms)
                 before = await registry.get(connection, table, key)
+                expected = replaced(call, None if before is None else before.revision)
                 revision, new = await registry.put(
-                    connection, table, key, values, revision=_expected(call)
+                    connection, table, key, values, revision=expected
                 )
                 row = await registry.get(connection, table, key)
                 assert row is not None
@@ -279,55 +284,61 @@ class Registry:
                 publish(_change(table, key, "set") | {"state": _announced(state)})
                 was = None if before is None else _state(model_of(before))
                 await call.record(connection, _changed("set", table, key, was, state))
-        except registry.RevisionError as error:
-            detail = "it has been changed since that ETag"
-            raise Problem(HTTPStatus.PRECONDITION_FAILED, detail) from error
         except IntegrityError as error:
             detail = f"there is no beam {values.get('beam_id')}"
             if values.get("opensand_id") is not None:
                 detail += f", or another of its terminals has opensand_id {values['opensand_id']}"
             raise Problem(HTTPStatus.CONFLICT, detail) from error
         status = HTTPStatus.CREATED if new else HTTPStatus.OK
-        return Answer(model, status, {"ETag": f'"{revision}"'})
+        return Answer(model, status, {"ETag": etag(revision)})
 
     async def _delete(
         self,
-        table: type[tables.Beam] | type[tables.Terminal],
+        table: Table,
         key: str | int,
         of_it: Sequence[Portion],
         model_of: Callable[[Row[Any]], models.Model],
         call: Call,
     ) -> None:
+        replaced(call, (await self._row(table, key)).revision)
         # A terminal may have months of reports: they are deleted in portions before its row.
         for portion in of_it:
             await delete_all(self._database, portion)
         try:
             async with self._changes.transaction() as (connection, publish):
-                before = await registry.get(connection, table, key)
-                found = await registry.remove(connection, table, key)
-                if found and before is not None:
-                    publish(_change(table, key, "deleted"))
-                    was = _state(model_of(before))
-                    await call.record(connection, _changed("delete", table, key, was, None))
+                before = await _known(connection, table, key)
+                expected = replaced(call, before.revision)
+                if not await registry.remove(connection, table, key, revision=expected):
+                    raise changed_since() if expected is not None else _missing(table, key)
+                publish(_change(table, key, "deleted"))
+                was = _state(model_of(before))
+                await call.record(connection, _changed("delete", table, key, was, None))
         except IntegrityError as error:
             raise _has_terminals(key) from error
-        if not found:
-            raise Problem(HTTPStatus.NOT_FOUND, f"there is no {table.__tablename__} {key}")
+
+
+async def _known(connection: AsyncConnection, table: Table, key: str | int) -> Row[Any]:
+    row = await registry.get(connection, table, key)
+    if row is None:
+        raise _missing(table, key)
+    return row
+
+
+def _missing(table: Table, key: str | int) -> Problem:
+    return Problem(HTTPStatus.NOT_FOUND, f"there is no {table.__tablename__} {key}")
 
 
 def _has_terminals(beam: str | int) -> Problem:
     return Problem(HTTPStatus.CONFLICT, f"{beam} still has terminals")
 
 
-def _change(
-    table: type[tables.Beam] | type[tables.Terminal], key: str | int, action: str
-) -> dict[str, Any]:
+def _change(table: Table, key: str | int, action: str) -> dict[str, Any]:
     return {"kind": table.__tablename__, table.__tablename__: key, "action": action}
 
 
 def _changed(
     action: str,
-    table: type[tables.Beam] | type[tables.Terminal],
+    table: Table,
     key: str | int,
     before: dict[str, Any] | None,
     after: dict[str, Any] | None,
@@ -390,20 +401,10 @@ def terminal_state(row: Row[Any]) -> dict[str, Any]:
 
 
 def _tagged(model_of: Any, row: Row[Any], call: Call) -> Answer:
-    tag = f'"{row.revision}"'
-    if tag in call.request.headers.get("If-None-Match", "").split(", "):
+    tag = etag(row.revision)
+    if is_known(call, tag):
         return Answer(None, HTTPStatus.NOT_MODIFIED, {"ETag": tag})
     return Answer(model_of(row), HTTPStatus.OK, {"ETag": tag})
-
-
-def _expected(call: Call) -> int | None:
-    """Return the revision that a conditional request expects (RFC 9110 § 13.1.1)."""
-    header = call.request.headers.get("If-Match")
-    if header is None or header == "*":
-        return None
-    text = header.strip('"')
-    # An ETag that was never given matches nothing.
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
 
 
 def _beam_id(call: Call) -> str:

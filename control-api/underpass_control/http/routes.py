@@ -5,19 +5,28 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
+from sqlalchemy.engine import Row
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction.places import is_on_earth, without_repeats
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
+from underpass_control.http.conditions import etag, is_known, replaced
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Answer, Call, Endpoint
+from underpass_control.http.limits import Buckets
 from underpass_control.http.problem import Problem
-from underpass_control.http.reporting import check_may_report
+from underpass_control.http.reporting import admit, check_may_report
 from underpass_control.http.tenancy import Tenancy
-from underpass_control.storage import routes
+from underpass_control.storage import models as tables
+from underpass_control.storage import registry, routes
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
+
+# Routes that a terminal sets by its own token, each of which is written down: so many at once, and
+# so many a second.
+_BURST = 30
+_PER_S = 1 / 30
 
 
 class Routes:
@@ -26,6 +35,7 @@ class Routes:
     def __init__(self, database: Database, changes: Changes) -> None:
         self._database = database
         self._changes = changes
+        self._of_terminal = Buckets(_PER_S, _BURST)
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -50,9 +60,11 @@ class Routes:
                 REPORTERS,
                 recorded=True,
                 tenancy=Tenancy.VEHICLE,
+                headers=["If-Match"],
                 body=models.Route,
                 answers=models.Route,
                 media_type=media_type,
+                problems=[HTTPStatus.PRECONDITION_FAILED],
             ),
             Endpoint(
                 "DELETE",
@@ -68,14 +80,12 @@ class Routes:
 
     async def _get(self, call: Call) -> Answer:
         terminal = call.path_number("terminal")
-        if not call.known_caller.may_read(terminal):
-            raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
         async with self._database.reading() as connection:
             row = await routes.get(connection, terminal)
         if row is None:
             raise Problem(HTTPStatus.NOT_FOUND, f"no route of terminal {terminal} is known")
-        tag = f'"{row.revision}"'
-        if tag in call.request.headers.get("If-None-Match", "").split(", "):
+        tag = etag(row.revision)
+        if is_known(call, tag):
             return Answer(None, HTTPStatus.NOT_MODIFIED, {"ETag": tag})
         return Answer(models.Route(**row.geometry), HTTPStatus.OK, {"ETag": tag})
 
@@ -88,23 +98,24 @@ class Routes:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         try:
             async with self._changes.transaction() as (connection, publish):
-                before = await _state(connection, terminal)
-                revision = await routes.put(connection, terminal, line)
-                after = await _state(connection, terminal)
-                await call.record(connection, _changed("set", call, terminal, before, after))
+                known = await routes.get(connection, terminal)
+                expected = replaced(call, None if known is None else known.revision)
+                revision = await routes.put(connection, terminal, line, replaced=expected)
+                before, after = _state(known), _state(await routes.get(connection, terminal))
+                await _record(call, connection, "set", terminal, before, after)
                 publish({"kind": "terminal", "terminal": terminal, "action": "route"})
         except IntegrityError as error:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from error
         model = models.Route(type="LineString", coordinates=[list(place) for place in line])
-        return Answer(model, HTTPStatus.OK, {"ETag": f'"{revision}"'})
+        return Answer(model, HTTPStatus.OK, {"ETag": etag(revision)})
 
     async def _delete(self, call: Call) -> Answer:
         terminal = await self._spoken_for(call)
         async with self._changes.transaction() as (connection, publish):
-            before = await _state(connection, terminal)
+            before = _state(await routes.get(connection, terminal))
             found = await routes.remove(connection, terminal)
             if found:
-                await call.record(connection, _changed("delete", call, terminal, before, None))
+                await _record(call, connection, "delete", terminal, before, None)
                 publish({"kind": "terminal", "terminal": terminal, "action": "route"})
         if not found:
             raise Problem(HTTPStatus.NOT_FOUND, f"no route of terminal {terminal} is known")
@@ -112,22 +123,25 @@ class Routes:
 
     async def _spoken_for(self, call: Call) -> int:
         terminal = call.path_number("terminal")
+        admit(self._of_terminal, call.known_caller)
         now_ms = self._database.clock.now_ms()
         await check_may_report(self._database, call.known_caller, {terminal: now_ms})
         return terminal
 
 
-async def _state(connection: AsyncConnection, terminal: int) -> dict[str, Any] | None:
-    row = await routes.get(connection, terminal)
+def _state(row: Row[Any] | None) -> dict[str, Any] | None:
     return None if row is None else dict(row.geometry)
 
 
-def _changed(
-    action: str,
+async def _record(
     call: Call,
+    connection: AsyncConnection,
+    action: str,
     terminal: int,
     before: dict[str, Any] | None,
     after: dict[str, Any] | None,
-) -> Changed:
+) -> None:
+    owner = await registry.get(connection, tables.Terminal, terminal)
+    tenant = None if owner is None else owner.tenant_id
     target = f"/v1/terminals/{terminal}/route"
-    return Changed(action, target, call.known_caller.tenant, before, after)
+    await call.record(connection, Changed(action, target, tenant, before, after))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from http import HTTPStatus
 
 from pydantic import TypeAdapter, ValidationError
@@ -101,16 +102,17 @@ class Tenants:
         if tenant == users.DEFAULT_TENANT:
             detail = "vehicles belong to it that are made without a tenant"
             raise Problem(HTTPStatus.CONFLICT, detail)
+        now_ms = time.time_ns() // 1_000_000
         try:
             async with self._database.transaction() as connection:
                 # Locked first, so that nothing is given to it meanwhile.
                 before = await users.lock_tenant(connection, tenant)
                 if before is None:
                     raise Problem(HTTPStatus.NOT_FOUND, f"there is no tenant {tenant}")
-                has = await users.belongings_of(connection, tenant)
+                has = await users.belongings_of(connection, tenant, now_ms)
                 if has is not None:
                     raise Problem(HTTPStatus.CONFLICT, f"{tenant} still has {has}")
-                await users.remove_tenant(connection, tenant)
+                await users.remove_tenant(connection, tenant, now_ms)
                 was = {"name": before.name}
                 target = f"/v1/tenants/{tenant}"
                 await call.record(connection, Changed("delete", target, tenant, was, None))

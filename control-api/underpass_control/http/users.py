@@ -19,6 +19,7 @@ from underpass_control.access.sessions import end_sessions_of
 from underpass_control.http import account_models as models
 from underpass_control.http.administration import check_tenant_exists, tenant_for
 from underpass_control.http.callers import Callers
+from underpass_control.http.conditions import etag, replaced
 from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import ADMINISTRATORS, Answer, Call, Endpoint
 from underpass_control.http.models import Page
@@ -40,7 +41,7 @@ class Users:
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
-        one = "/v1/users/{user}"
+        one, gone = "/v1/users/{user}", HTTPStatus.PRECONDITION_FAILED
         return [
             Endpoint(
                 "GET",
@@ -60,10 +61,11 @@ class Users:
                 ADMINISTRATORS,
                 tenancy=Tenancy.ROWS,
                 recorded=True,
+                headers=["If-Match"],
                 body=models.UserBody,
                 answers=models.User,
                 others=[HTTPStatus.CREATED],
-                problems=[HTTPStatus.CONFLICT],
+                problems=[HTTPStatus.CONFLICT, gone],
             ),
             Endpoint(
                 "DELETE",
@@ -73,7 +75,9 @@ class Users:
                 ADMINISTRATORS,
                 tenancy=Tenancy.ROWS,
                 recorded=True,
+                headers=["If-Match"],
                 status=HTTPStatus.NO_CONTENT,
+                problems=[gone],
             ),
             Endpoint(
                 "DELETE",
@@ -111,12 +115,18 @@ class Users:
             async with self._database.transaction() as connection:
                 await check_tenant_exists(connection, tenant)
                 before = await users.get_user(connection, name)
+                expected = replaced(call, None if before is None else before.revision)
                 if before is None:
                     await self._create(connection, name, body, tenant, hashed)
                 else:
-                    ended = await _change(connection, before, Role(body.role), tenant, hashed)
+                    values = _values(before, Role(body.role), tenant, hashed)
+                    if values:
+                        ended = await users.change_user(
+                            connection, before.id, values, revision=expected
+                        )
                 after = await users.get_user(connection, name)
-                assert after is not None, "it has just been set"
+                if after is None:
+                    raise Problem(HTTPStatus.CONFLICT, f"{name} has just been removed")
                 was = None if before is None else users.user_state(before)
                 state = users.user_state(after) | {"password_set": hashed is not None}
                 await call.record(connection, _changed("set", name, tenant, was, state))
@@ -124,7 +134,7 @@ class Users:
             raise Problem(HTTPStatus.CONFLICT, f"the name {name} is taken") from error
         self._forget(ended)
         status = HTTPStatus.CREATED if before is None else HTTPStatus.OK
-        return Answer(_shown(after), status)
+        return Answer(_shown(after), status, {"ETag": etag(after.revision)})
 
     async def _create(
         self,
@@ -148,7 +158,8 @@ class Users:
     async def _remove(self, call: Call) -> Answer:
         async with self._database.transaction() as connection:
             row = await _known(connection, call)
-            ended = await users.remove_user(connection, row.id)
+            expected = replaced(call, row.revision)
+            ended = await users.remove_user(connection, row.id, revision=expected)
             was = users.user_state(row)
             await call.record(connection, _changed("delete", row.name, row.tenant_id, was, None))
         self._forget(ended)
@@ -168,14 +179,8 @@ class Users:
             self._callers.forget(Credential(Kind.USER, one))
 
 
-async def _change(
-    connection: AsyncConnection,
-    before: Row[Any],
-    role: Role,
-    tenant: str | None,
-    hashed: str | None,
-) -> list[int]:
-    """Change what differs; return the sessions that end by it.
+def _values(before: Row[Any], role: Role, tenant: str | None, hashed: str | None) -> dict[str, Any]:
+    """Return the columns to be set, if any differs.
 
     Raises:
         Problem: 409, a provider says what the user may do.
@@ -183,14 +188,12 @@ async def _change(
     if before.issuer is not None:
         detail = f"{before.name} signs in by {before.issuer}, which says what the user may do"
         raise Problem(HTTPStatus.CONFLICT, detail)
-    values: dict[str, Any] = {}
-    if before.role != role.value:
-        values["role"] = role.value
-    if before.tenant_id != tenant:
-        values["tenant_id"] = tenant
+    # All that is asked for is set, not what differs from what was read: of two who change a user at
+    # once, one gets all of it.
+    values: dict[str, Any] = {"role": role.value, "tenant_id": tenant}
     if hashed is not None:
-        values["password_hash"] = hashed
-    return await users.change_user(connection, before.id, values) if values else []
+        return {**values, "password_hash": hashed}
+    return values if (before.role, before.tenant_id) != (role.value, tenant) else {}
 
 
 async def _known(connection: AsyncConnection, call: Call) -> Row[Any]:
@@ -225,5 +228,6 @@ def _shown(row: Row[Any]) -> models.User:
         role=row.role,
         tenant=row.tenant_id,
         created=moment_of(row.created_ms),
+        revision=row.revision,
         issuer=row.issuer,
     )

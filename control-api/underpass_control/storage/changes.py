@@ -34,6 +34,14 @@ _CHECK_EVERY_S = 10.0
 _AGAIN_AFTER_S = 1.0
 _START_WITHIN_S = 5.0
 
+# An encoder of its own for each of a thousand positions would take longer than encoding them.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class RevisionError(RuntimeError):
+    """What was to be changed is not at the revision that the caller knows."""
+
+
 Change = Mapping[str, Any]
 Publish = Callable[[Change], None]
 
@@ -43,7 +51,7 @@ def listed(kind: str, members: Iterable[Mapping[str, Any]]) -> Iterator[Change]:
     held: list[Mapping[str, Any]] = []
     room = _LISTED_BYTES
     for one in members:
-        size = len(json.dumps(one, separators=(",", ":"))) + 1
+        size = len(_encode(one)) + 1
         if held and size > room:
             yield {"kind": kind, kind: held}
             held, room = [], _LISTED_BYTES
@@ -89,7 +97,7 @@ class Changes:
 
         def publish(change: Change) -> None:
             identified = {**change, "event_id": secrets.token_hex(_ID_BYTES)}
-            text = json.dumps(identified, separators=(",", ":"))
+            text = _encode(identified)
             assert len(text) <= _MOST_PAYLOAD, "a change is announced by what names it"
             told.append(text)
 

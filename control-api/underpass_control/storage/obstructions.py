@@ -23,6 +23,7 @@ _MOST_ID, _MOST_NAME = 128, 200
 _AT_ONCE = 500
 # A change names at most so many obstructions.
 _MOST_TOLD = 4
+_ADVISORY_LOCK = 0x756E_6D61
 
 
 class UnstorableError(ValueError):
@@ -83,12 +84,14 @@ async def replace(
     Raises:
         UnstorableError: One has such an id or name; the transaction has to be rolled back.
     """
-    gone = set(await connection.scalars(select(Table.id).where(Table.source == source)))
+    await _lock_maps(connection)
     kept: set[str] = set()
     async for some in portions:
         await _put_rows(connection, [_row(source, one) for one in some])
         kept.update(one.id for one in some)
-    gone -= kept
+    # Read last: SQLite locks the file with the first row that is written.
+    had = await connection.scalars(select(Table.id).where(Table.source == source))
+    gone = set(had) - kept
     await _delete(connection, sorted(gone))
     _publish_ids(publish, "set", sorted(kept | gone))
     return Replaced(len(kept), len(gone))
@@ -96,12 +99,19 @@ async def replace(
 
 async def remove_map(connection: AsyncConnection, publish: Publish, source: str) -> int:
     """Delete all obstructions of a map; return how many."""
+    await _lock_maps(connection)
     gone = list(
         await connection.scalars(delete(Table).where(Table.source == source).returning(Table.id))
     )
     if gone:
         _publish_ids(publish, "deleted", gone)
     return len(gone)
+
+
+async def _lock_maps(connection: AsyncConnection) -> None:
+    """Have others who replace maps wait until the transaction ends: they see what it has made."""
+    if connection.dialect.name != "sqlite":
+        await connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
 
 
 async def page_of_maps(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from sqlalchemy import delete, exists, func, select, tuple_
+from sqlalchemy import ColumnElement, Select, delete, exists, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import aliased
 
@@ -21,8 +21,7 @@ from underpass_control.storage.models import PositionReport, Terminal
 _MOST_AT_ONCE = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """Where a terminal was; the fields are those of the table, in its units."""
 
     terminal: int
@@ -39,9 +38,7 @@ class Position:
     clocks_differ: bool = False
 
 
-_COLUMNS = tuple(one.name for one in fields(Position))
-_values = attrgetter(*_COLUMNS)
-_INSERT = BulkInsert(PositionReport, _COLUMNS, "DO NOTHING")
+_INSERT = BulkInsert(PositionReport, Position._fields, "DO NOTHING")
 
 
 class BusyError(RuntimeError):
@@ -121,7 +118,7 @@ class PositionWriter:
     async def _commit(self, batches: Sequence[_Batch]) -> None:
         positions = [position for batch in batches for position in batch.positions]
         async with self._changes.transaction() as (connection, publish):
-            await _insert(connection, positions)
+            await _INSERT.execute(connection, positions)
             for change in _told(positions):
                 publish(change)
         for batch in batches:
@@ -180,11 +177,6 @@ def _fail(batch: _Batch, error: Exception) -> None:
         batch.stored.set_exception(error)
 
 
-async def _insert(connection: AsyncConnection, positions: Iterable[Position]) -> None:
-    """Insert reports; those already there are left as they are."""
-    await _INSERT.execute(connection, [_values(one) for one in positions])
-
-
 async def newest(connection: AsyncConnection, terminal: int) -> Position | None:
     """Return a terminal's newest report."""
     found = await track(connection, terminal, limit=1, newest_first=True)
@@ -232,25 +224,59 @@ async def track(
     after_ms: int | None = None,
     limit: int = 1000,
     newest_first: bool = False,
+    apart_ms: int | None = None,
 ) -> list[Position]:
     """Return a terminal's reports from `since_ms` to before `until_ms`, in order of time.
 
-    `after_ms` is the time of the last one of the page before.
+    Args:
+        connection: where they are read.
+        terminal: whose they are.
+        since_ms: from when on.
+        until_ms: before when.
+        after_ms: the time of the last one of the page before.
+        limit: how many at most.
+        newest_first: the other order.
+        apart_ms: of each interval of so long since the epoch, the one that is first in the order.
     """
-    table = PositionReport.__table__
-    query = select(table).where(PositionReport.terminal == terminal)
+    time_ms = PositionReport.time_ms
+    wanted = [PositionReport.terminal == terminal]
     if since_ms is not None:
-        query = query.where(PositionReport.time_ms >= since_ms)
+        wanted.append(time_ms >= since_ms)
     if until_ms is not None:
-        query = query.where(PositionReport.time_ms < until_ms)
+        wanted.append(time_ms < until_ms)
     if after_ms is not None:
-        beyond = (
-            PositionReport.time_ms < after_ms if newest_first else PositionReport.time_ms > after_ms
-        )
-        query = query.where(beyond)
-    order = PositionReport.time_ms.desc() if newest_first else PositionReport.time_ms
-    rows = await connection.execute(query.order_by(order).limit(limit))
+        if apart_ms is not None:
+            start_ms = after_ms // apart_ms * apart_ms
+            after_ms = start_ms if newest_first else start_ms + apart_ms - 1
+        wanted.append(time_ms < after_ms if newest_first else time_ms > after_ms)
+    if apart_ms is not None:
+        wanted = [
+            PositionReport.terminal == terminal,
+            time_ms.in_(_apart(wanted, apart_ms, limit, newest_first=newest_first)),
+        ]
+    query = select(PositionReport.__table__).where(*wanted).limit(limit)
+    rows = await connection.execute(query.order_by(time_ms.desc() if newest_first else time_ms))
     return [Position(**row) for row in rows.mappings()]
+
+
+def _apart(
+    wanted: Sequence[ColumnElement[bool]], apart_ms: int, limit: int, *, newest_first: bool
+) -> Select[tuple[int | None]]:
+    """Return the times of the first wanted report of each interval.
+
+    Each is sought in the index from the one before: reports between them cost nothing.
+    """
+    time_ms = PositionReport.time_ms
+    first = func.max(time_ms) if newest_first else func.min(time_ms)
+    one = select(first.label("time_ms"), literal(1).label("count")).where(*wanted)
+    found = one.cte("found", recursive=True)
+    start_ms = found.c.time_ms - found.c.time_ms % apart_ms
+    beyond = time_ms < start_ms if newest_first else time_ms >= start_ms + apart_ms
+    then = select(first).where(*wanted, beyond).scalar_subquery()
+    again = select(then, found.c.count + 1).where(
+        found.c.count < limit, found.c.time_ms.is_not(None)
+    )
+    return select(found.union_all(again).c.time_ms)
 
 
 async def recent(

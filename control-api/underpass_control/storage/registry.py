@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, delete, select, update
@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from underpass_control.storage.changes import RevisionError
 from underpass_control.storage.models import (
     Acknowledgement,
     Announcement,
@@ -24,10 +25,6 @@ from underpass_control.storage.models import (
 )
 from underpass_control.storage.portions import Portion, rows_of
 from underpass_control.storage.tags import OF_TERMINAL
-
-
-class RevisionError(RuntimeError):
-    """The row is not at the revision that the caller knows."""
 
 
 async def put(
@@ -55,12 +52,12 @@ async def put(
         if revision is not None:
             raise RevisionError
         dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-        new = dialect.insert(table).values({name.key: key, **values, "revision": 1})
+        new = dialect.insert(table).values({name.key: key, **values})
         new = new.on_conflict_do_nothing(index_elements=[name.key])
-        made = await connection.execute(new.returning(table.revision))
+        made = (await connection.execute(new.returning(table.revision))).scalar_one_or_none()
         # None: another caller has made it since the update.
-        if made.scalar_one_or_none() is not None:
-            return 1, True
+        if made is not None:
+            return made, True
 
 
 async def get(
@@ -89,10 +86,20 @@ async def page(
     return rows
 
 
-async def touch(connection: AsyncConnection, nodes: Collection[int]) -> None:
-    """Raise the revision of terminals of which something beside the row has changed."""
-    changed = update(Terminal).where(Terminal.node.in_(nodes))
-    await connection.execute(changed.values(revision=Terminal.revision + 1))
+async def touch(connection: AsyncConnection, node: int, *, revision: int | None = None) -> None:
+    """Raise the revision of a terminal of which something beside the row is about to be changed.
+
+    Until the transaction ends, nobody else changes it.
+
+    Raises:
+        RevisionError: `revision` is given and is not the terminal's.
+    """
+    change = update(Terminal).where(Terminal.node == node)
+    if revision is not None:
+        change = change.where(Terminal.revision == revision)
+    changed = await connection.execute(change.values(revision=Terminal.revision + 1))
+    if revision is not None and not changed.rowcount:
+        raise RevisionError
 
 
 def reported(node: int) -> Sequence[Portion]:
@@ -127,15 +134,21 @@ async def has_terminals(connection: AsyncConnection, beam: str) -> bool:
 
 
 async def remove(
-    connection: AsyncConnection, table: type[Beam] | type[Terminal], key: str | int
+    connection: AsyncConnection,
+    table: type[Beam] | type[Terminal],
+    key: str | int,
+    *,
+    revision: int | None = None,
 ) -> bool:
-    """Delete a row; tell whether it was there."""
+    """Delete a row; tell whether it was there, at `revision` if that is given."""
     if table is Beam:
         # Planning locks the lease first and the beam second; the same order here avoids deadlocks.
         lease = select(Lease.beam_id).where(Lease.beam_id == key).with_for_update()
         await connection.execute(lease)
-    result = await connection.execute(delete(table).where(_key(table) == key))
-    return result.rowcount > 0
+    gone = delete(table).where(_key(table) == key)
+    if revision is not None:
+        gone = gone.where(table.revision == revision)
+    return (await connection.execute(gone)).rowcount > 0
 
 
 def _shown(table: type[Beam] | type[Terminal]) -> Select[Any]:

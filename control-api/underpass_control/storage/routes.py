@@ -10,22 +10,30 @@ from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction.places import Line
+from underpass_control.storage.changes import RevisionError
 from underpass_control.storage.models import Route, Terminal
 
 
-async def put(connection: AsyncConnection, terminal: int, line: Line) -> int:
+async def put(
+    connection: AsyncConnection, terminal: int, line: Line, *, replaced: int | None = None
+) -> int:
     """Set a terminal's route; return its revision.
 
     Raises:
         IntegrityError: The terminal is not known.
+        RevisionError: `replaced` is given and is not the route's revision.
     """
     geometry = {"type": "LineString", "coordinates": [list(place) for place in line]}
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    made = dialect.insert(Route).values(terminal=terminal, geometry=geometry, revision=1)
+    made = dialect.insert(Route).values(terminal=terminal, geometry=geometry)
     changed = made.on_conflict_do_update(
-        index_elements=["terminal"], set_={"geometry": geometry, "revision": Route.revision + 1}
+        index_elements=["terminal"],
+        set_={"geometry": geometry, "revision": Route.revision + 1},
+        where=None if replaced is None else Route.revision == replaced,
     ).returning(Route.revision)
-    revision: int = (await connection.execute(changed)).scalar_one()
+    revision: int | None = (await connection.execute(changed)).scalar_one_or_none()
+    if revision is None:
+        raise RevisionError
     return revision
 
 

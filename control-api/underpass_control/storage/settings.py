@@ -13,7 +13,7 @@ from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.storage.attachments import SERVED_BY
-from underpass_control.storage.changes import Change
+from underpass_control.storage.changes import Change, RevisionError
 from underpass_control.storage.models import GatewaySettings, Terminal, TerminalSettings
 
 # Of the format that nodes read.
@@ -62,10 +62,6 @@ class Reported:
 Table = type[TerminalSettings] | type[GatewaySettings]
 
 
-class VersionError(RuntimeError):
-    """The settings are no longer those that were to be replaced."""
-
-
 async def put(
     connection: AsyncConnection,
     node: int,
@@ -79,7 +75,7 @@ async def put(
 
     Raises:
         IntegrityError: The terminal is not known.
-        VersionError: `replaced` is given and is not their version.
+        RevisionError: `replaced` is given and is not their version.
     """
     key = _key(table).name
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
@@ -96,7 +92,7 @@ async def put(
     returned = changed.returning(*table.__table__.columns)
     row: Row[Any] | None = (await connection.execute(returned)).one_or_none()
     if row is None:
-        raise VersionError
+        raise RevisionError
     return row
 
 
@@ -108,17 +104,12 @@ async def get(
     return found.one_or_none()
 
 
-async def page(
-    connection: AsyncConnection,
-    *,
-    after: int | None,
-    limit: int,
-    table: Table = TerminalSettings,
-) -> Sequence[Row[Any]]:
-    """Return settings in order of terminals, or of gateways, from behind one on."""
-    query = select(table.__table__).order_by(_key(table)).limit(limit)
+async def page(connection: AsyncConnection, *, after: int | None, limit: int) -> Sequence[Row[Any]]:
+    """Return settings in order of terminals, from behind one on."""
+    terminal = _key(TerminalSettings)
+    query = select(TerminalSettings.__table__).order_by(terminal).limit(limit)
     if after is not None:
-        query = query.where(_key(table) > after)
+        query = query.where(terminal > after)
     return (await connection.execute(query)).all()
 
 

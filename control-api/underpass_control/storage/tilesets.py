@@ -63,7 +63,7 @@ class TwiceError(ValueError):
 
 
 class OvertakenError(RuntimeError):
-    """Somebody else has set the tiles of the same map meanwhile."""
+    """Somebody else has set the same map, or its tiles, meanwhile."""
 
 
 Record = Callable[[AsyncConnection, Extent], Awaitable[None]]
@@ -83,7 +83,7 @@ async def replace(
 
     Raises:
         TwiceError: A tile has come twice.
-        OvertakenError: The map has got others meanwhile.
+        OvertakenError: The map has been replaced, or has got others, meanwhile.
     """
     async with database.transaction() as connection:
         row = {"source": source, "state": _COMING, "begun_ms": database.clock.now_ms()}
@@ -94,7 +94,7 @@ async def replace(
         async for some in portions:
             for one in some:
                 extent.add(one)
-            await _add(database, tileset, some)
+            await _add(database, source, tileset, some)
         await _finish(changes, source, tileset, extent, record)
     except BaseException:
         # What came of it is deleted when others are.
@@ -106,12 +106,15 @@ async def replace(
     return extent
 
 
-async def _add(database: Database, tileset: int, tiles: Sequence[TileContent]) -> None:
+async def _add(database: Database, source: str, tileset: int, tiles: Sequence[TileContent]) -> None:
     rows = [{"tileset": tileset, **one.tile._asdict(), "content": one.content} for one in tiles]
     if not rows:
         return
     try:
         async with database.transaction() as connection:
+            query = select(Tileset.id).where(Tileset.id == tileset, Tileset.state == _COMING)
+            if await connection.scalar(query) is None:
+                raise _overtaken(source)
             await connection.execute(insert(MapTile), rows)
     except IntegrityError as error:
         raise TwiceError("a tile is in it twice") from error
@@ -123,29 +126,36 @@ async def _finish(
     values = {"state": CURRENT, **extent.columns()}
     try:
         async with changes.transaction() as (connection, publish):
-            await _end(connection, source)
-            await connection.execute(update(Tileset).where(Tileset.id == tileset).values(values))
+            await _end(connection, source, CURRENT)
+            coming = Tileset.id == tileset, Tileset.state == _COMING
+            done = await connection.execute(update(Tileset).where(*coming).values(values))
+            if not done.rowcount:
+                raise _overtaken(source)
             publish({"kind": "tiles", "action": "set", "map": source})
             if record is not None:
                 await record(connection, extent)
     except IntegrityError as error:
-        detail = f"somebody else has set the tiles of {source} meanwhile"
-        raise OvertakenError(detail) from error
+        raise _overtaken(source) from error
+
+
+def _overtaken(source: str) -> OvertakenError:
+    return OvertakenError(f"somebody else has set {source}, or its tiles, meanwhile")
 
 
 async def remove(connection: AsyncConnection, publish: Publish, source: str) -> bool:
-    """Take away a map's tiles; tell whether there were any."""
-    removed = await _end(connection, source)
+    """Take away a map's tiles, and those that are coming; tell whether there were any."""
+    await _end(connection, source, _COMING)
+    removed = await _end(connection, source, CURRENT)
     if removed:
         publish({"kind": "tiles", "action": "deleted", "map": source})
     return removed
 
 
-async def _end(connection: AsyncConnection, source: str) -> bool:
+async def _end(connection: AsyncConnection, source: str, state: str) -> bool:
     # Its tiles are deleted in portions, later: there may be gigabytes.
     result = await connection.execute(
         update(Tileset)
-        .where(Tileset.source == source, Tileset.state == CURRENT)
+        .where(Tileset.source == source, Tileset.state == state)
         .values(state=_FORMER)
     )
     return result.rowcount > 0

@@ -61,6 +61,14 @@ def test_without_a_token_nothing_but_health_is_told(api: Api) -> None:
     assert "token" in refused.problem
 
 
+@pytest.mark.parametrize("path", ["/v1/session", "/v1/node/enrolment", "/v1/node/certificate"])
+def test_who_shows_no_token_has_no_large_body_kept(unchanged: Api, path: str) -> None:
+    body = {"name": "ada", "password": "x" * 70_000}
+    assert unchanged.call("POST", path, body, caller=None).status == 413
+    small = unchanged.call("POST", path, {"name": "ada", "password": "x" * 60_000}, caller=None)
+    assert small.status == 422
+
+
 @pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Basic YTpi", "Bearer upc_x", "upc_x"])
 def test_what_is_no_token_is_refused(unchanged: Api, header: str) -> None:
     assert unchanged.get("/v1/beams", caller=None, headers={"Authorization": header}).status == 401

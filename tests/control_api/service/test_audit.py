@@ -11,7 +11,7 @@ from underpass_control.roles import Role
 
 from tests.control_api.functions.examples import vehicle
 from tests.control_api.service.api import FIRST, Api, now_ms
-from tests.control_api.service.two_tenants import NORTH, NORTHERN, PASSWORD, SOUTH, settle
+from tests.control_api.service.two_tenants import NORTH, NORTHERN, PASSWORD, SOUTH, SOUTHERN, settle
 
 BEAM = {"name": "Ka", "forward_capacity_bps": 9_000, "return_capacity_bps": 1_000}
 BOX = [[7.0, 46.0], [7.1, 46.0], [7.1, 46.1], [7.0, 46.0]]
@@ -228,6 +228,41 @@ def test_a_tenants_administrator_sees_the_changes_of_the_tenant_only(api: Api) -
     assert {f"/v1/terminals/{NORTHERN}", f"/v1/users/chief-of-{NORTH}"} <= targets
     assert {one["tenant"] for one in seen.json["entries"]} == {NORTH}
     assert SOUTH not in seen.text
+
+
+def test_what_goes_to_another_tenant_tells_neither_of_the_other(api: Api) -> None:
+    settle(api)
+    body = {"beam": "ku-1", "name": "bought coach", "tenant": NORTH}
+    user = {"role": "viewer", "tenant": NORTH}
+    file = f"node,name,beam,tenant\n{NORTHERN},sold coach,ku-1,{SOUTH}\n"
+    assert api.call("PUT", f"/v1/terminals/{SOUTHERN}", body).status == 200
+    of_south = f"/v1/users/chief-of-{SOUTH}"
+    assert api.call("PUT", of_south, user, caller="administrator").status == 200
+    taken = api.call("PUT", "/v1/terminals.csv", file, content_type="text/csv")
+    assert taken.status == 200, taken.text
+
+    def seen(tenant: str) -> str:
+        token = api.run(api.token(Role.ADMINISTRATOR, tenant=tenant))
+        return api.get("/v1/audit?limit=1000", caller=token).text
+
+    north, south = seen(NORTH), seen(SOUTH)
+    # Their names are all that is left of the other one: in the user's.
+    assert SOUTH not in north.replace(of_south, "").replace(f"chief-of-{SOUTH}", "")
+    assert NORTH not in south
+    assert "bought coach" in north
+    assert "sold coach" in south
+    assert f"coach of {SOUTH}" in south
+    told = [(one["action"], one["tenant"]) for one in entries(api, f"?target={of_south}")]
+    assert told == [("set", NORTH), ("leave", SOUTH), ("set", SOUTH)]
+
+
+def test_a_route_that_the_whole_sets_is_the_tenants_to_see(api: Api) -> None:
+    settle(api)
+    route = f"/v1/terminals/{NORTHERN}/route"
+    assert api.call("DELETE", route).status == 204
+    token = api.run(api.token(Role.ADMINISTRATOR, tenant=NORTH))
+    seen = api.get(f"/v1/audit?target={route}", caller=token).json["entries"]
+    assert [one["action"] for one in seen] == ["delete", "set"]
 
 
 def test_states_that_are_too_long_are_said_to_be_so(api: Api) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -20,23 +20,11 @@ from underpass_control.storage.database import Database, DatabaseUrlError, datab
 from underpass_control.storage.models import Base
 
 from tests.control_api.service.api import Api, now_ms, served
+from tests.control_api.service.conftest import with_database
 from tests.control_api.service.test_expectations import expected, keep, observed
 from tests.control_api.service.test_links import LINE, ROUTE
 from tests.control_api.service.test_positions import position, report, times
 from tests.control_api.service.test_reports import entry, status, taken
-
-T = TypeVar("T")
-
-
-def with_database(url: str, run: Callable[[Database], Awaitable[T]]) -> T:
-    async def opened() -> T:
-        database = Database(database_url(url))
-        try:
-            return await run(database)
-        finally:
-            await database.close()
-
-    return asyncio.run(opened())
 
 
 async def _move(

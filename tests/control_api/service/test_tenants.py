@@ -54,6 +54,19 @@ def test_a_tenant_to_which_something_belongs_stays(api: Api) -> None:
     assert api.call("DELETE", "/v1/tenants/east", caller="administrator").status == 204
 
 
+def test_a_tenant_goes_with_what_is_left_of_its_tokens(api: Api) -> None:
+    done(api, "PUT", "/v1/tenants/east", {"name": "East"}, caller="administrator")
+    token = {"name": "of the east", "role": "viewer", "tenant": "east"}
+    revoked = done(api, "POST", "/v1/tokens", token, caller="administrator")
+    api.run(api.token(Role.VIEWER, created_ms=1, expires_ms=2, tenant="east"))
+    refused = api.call("DELETE", "/v1/tenants/east", caller="administrator")
+    assert (refused.status, refused.problem) == (409, "east still has tokens")
+    done(api, "DELETE", f"/v1/tokens/{revoked['id']}", None, caller="administrator")
+    done(api, "DELETE", "/v1/tenants/east", None, caller="administrator")
+    assert "east" not in api.get("/v1/tokens?limit=1000", caller="administrator").text
+    assert api.get("/v1/tenants", caller=revoked["token"]).status == 401
+
+
 def test_what_a_tenants_administrator_makes_is_the_tenants(api: Api) -> None:
     settle(api)
     admin = api.run(api.token(Role.ADMINISTRATOR, tenant=NORTH))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Integer, MetaData, String
@@ -19,6 +20,14 @@ _NAMES = {
 RowId = BigInteger().with_variant(Integer(), "sqlite")
 # Sorts a mixin's columns before the table's own, which a key that starts with them needs.
 FIRST = -1
+
+
+def first_revision() -> int:
+    """Return the revision of a row that is made now.
+
+    It is above all that a row had before it under the same key, which callers may still know.
+    """
+    return time.time_ns() // 1_000_000
 
 
 class Base(DeclarativeBase):

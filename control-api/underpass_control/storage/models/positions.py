@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from underpass_control.storage.models.base import Base
+from underpass_control.storage.models.base import Base, first_revision
 
 
 class Route(Base):
@@ -20,7 +20,7 @@ class Route(Base):
     )
     # As a LineString of GeoJSON (RFC 7946).
     geometry: Mapped[dict[str, Any]]
-    revision: Mapped[int] = mapped_column(default=1)
+    revision: Mapped[int] = mapped_column(default=first_revision)
 
 
 class PositionReport(Base):

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from underpass_control.storage.models.base import Base
+from underpass_control.storage.models.base import Base, first_revision
 
 
 class Beam(Base):
@@ -27,7 +27,7 @@ class Beam(Base):
     # Where it is received, as GeoJSON (RFC 7946).
     footprint: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     # Rises with every change of it, for conditional requests.
-    revision: Mapped[int] = mapped_column(default=1)
+    revision: Mapped[int] = mapped_column(default=first_revision)
 
 
 class Terminal(Base):
@@ -55,7 +55,7 @@ class Terminal(Base):
     moved_ms: Mapped[int | None]
     # The satellite terminal that it is to the beam's NCC.
     opensand_id: Mapped[int | None]
-    revision: Mapped[int] = mapped_column(default=1)
+    revision: Mapped[int] = mapped_column(default=first_revision)
 
     __table_args__ = (
         CheckConstraint("weight > 0", "weight"),

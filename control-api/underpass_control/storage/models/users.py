@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from underpass_control.storage.models.base import FIRST, Base, RowId
+from underpass_control.storage.models.base import FIRST, Base, RowId, first_revision
 
 
 class Tenant(Base):
@@ -37,6 +37,8 @@ class User(Base):
     # What a provider's user is known by there: names may be given to others, a subject never is.
     issuer: Mapped[str | None] = mapped_column(String(255))
     subject: Mapped[str | None] = mapped_column(String(255))
+    # Rises with every change of it, for conditional requests.
+    revision: Mapped[int] = mapped_column(default=first_revision, server_default="1")
 
     __table_args__ = (
         CheckConstraint("role IN ('viewer', 'operator', 'administrator')", "role"),

@@ -1,0 +1,161 @@
+"""Of two operators who change the same thing at once, the second is told (RFC 9110, § 13)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from underpass_control.access import users
+from underpass_control.storage import registry
+
+from tests.control_api.service.api import FIRST, Api
+from tests.control_api.service.two_tenants import PASSWORD
+
+TERMINAL = f"/v1/terminals/{FIRST}"
+BEAM = {"name": "Ku 1", "forward_capacity_bps": 1, "return_capacity_bps": 1}
+VAN = {"beam": "ku-1", "name": "van"}
+LINE = {"type": "LineString", "coordinates": [[7.5, 46.5], [7.6, 46.6]]}
+ADA = {"role": "viewer", "password": PASSWORD}
+# What is changed, by what, and where the ETag that counts is read.
+CHANGED: list[tuple[str, Any, str | None]] = [
+    ("/v1/beams/ku-1", BEAM, "/v1/beams/ku-1"),
+    (TERMINAL, VAN, TERMINAL),
+    (f"{TERMINAL}/tags", {"tags": ["a"]}, TERMINAL),
+    (f"{TERMINAL}/route", LINE, f"{TERMINAL}/route"),
+    ("/v1/users/ada", {"role": "operator"}, None),
+]
+
+
+def put(api: Api, path: str, body: Any, tag: str | None = None) -> Any:
+    headers = {} if tag is None else {"If-Match": tag}
+    return api.call("PUT", path, body, caller="administrator", headers=headers)
+
+
+def settled(api: Api) -> None:
+    assert put(api, "/v1/users/ada", ADA).status == 201
+    assert put(api, f"{TERMINAL}/route", LINE).status == 200
+
+
+def tag_of(api: Api, path: str | None) -> str:
+    if path is not None:
+        return api.get(path).headers["ETag"]
+    (user,) = api.get("/v1/users", caller="administrator").json["users"]
+    return f'"{user["revision"]}"'
+
+
+@pytest.mark.parametrize(("path", "body", "read"), CHANGED)
+def test_who_knows_how_it_was_before_is_told_and_changes_nothing(
+    api: Api, path: str, body: Any, read: str | None
+) -> None:
+    settled(api)
+    before = tag_of(api, read)
+    first = put(api, path, body, before)
+    assert first.status == 200, first.text
+    after = tag_of(api, read)
+    assert first.headers["ETag"] == after != before
+    for stale in (before, '"0"', "no ETag", f"W/{after}", ""):
+        second = put(api, path, body, stale)
+        assert (second.status, "ETag" in second.problem) == (412, True)
+        assert tag_of(api, read) == after
+    # One of several is enough; without any, the last one wins, as ever.
+    assert put(api, path, body, f'"0", {after}').status == 200
+    assert put(api, path, body, "*").status == 200
+    assert put(api, path, body).status == 200
+
+
+def test_what_is_not_there_is_at_no_revision(api: Api) -> None:
+    for path, body in (
+        ("/v1/beams/new", BEAM),
+        ("/v1/terminals/99", VAN),
+        (f"{TERMINAL}/route", LINE),
+        ("/v1/users/eve", ADA),
+    ):
+        assert [put(api, path, body, tag).status for tag in ("*", '"1"')] == [412, 412]
+    assert api.get("/v1/beams/new").status == api.get("/v1/terminals/99").status == 404
+    assert api.get("/v1/users", caller="administrator").json["users"] == []
+
+
+@pytest.mark.parametrize("path", ["/v1/beams/new", TERMINAL, "/v1/users/ada"])
+def test_what_has_been_changed_meanwhile_is_not_deleted(api: Api, path: str) -> None:
+    settled(api)
+    assert put(api, "/v1/beams/new", BEAM).status == 201
+    read = None if path.startswith("/v1/users") else path
+    tag = tag_of(api, read)
+    body = {"/v1/beams/new": BEAM, TERMINAL: VAN}.get(path, {"role": "operator"})
+    assert put(api, path, body).status == 200
+
+    def delete(shown: str) -> int:
+        headers = {"If-Match": shown}
+        return api.call("DELETE", path, caller="administrator", headers=headers).status
+
+    assert delete(tag) == 412
+    assert delete(tag_of(api, read)) == 204
+    assert delete(tag) == 404
+
+
+def test_what_is_made_anew_is_another(api: Api) -> None:
+    settled(api)
+    of_terminal, of_user = tag_of(api, TERMINAL), tag_of(api, None)
+    for path, body, before in ((TERMINAL, VAN, of_terminal), ("/v1/users/ada", ADA, of_user)):
+        assert api.call("DELETE", path, caller="administrator").status == 204
+        assert put(api, path, body).status == 201
+        assert put(api, path, body, before).status == 412
+    assert api.get(TERMINAL, headers={"If-None-Match": of_terminal}).status == 200
+
+
+def test_a_proxy_may_have_made_an_etag_weak(api: Api) -> None:
+    tag = tag_of(api, TERMINAL)
+    for known in (f"W/{tag}", f'"0",{tag}', "*"):
+        assert api.get(TERMINAL, headers={"If-None-Match": known}).status == 304
+    assert api.get(TERMINAL, headers={"If-None-Match": '"0"'}).status == 200
+
+
+def test_of_two_who_set_a_user_at_once_one_gets_all_of_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(api)
+    change, both = users.change_user, asyncio.Barrier(2)
+
+    async def together(*given: Any, **more: Any) -> list[int]:
+        # Both have read how the user is.
+        await both.wait()
+        return await change(*given, **more)
+
+    monkeypatch.setattr(users, "change_user", together)
+    asked = [{"role": "operator"}, {"role": "viewer", "tenant": "default"}]
+
+    async def at_once(headers: dict[str, str]) -> list[int]:
+        of: dict[str, Any] = {"caller": "administrator", "headers": headers}
+        replies = [api.ask("PUT", "/v1/users/ada", body, **of) for body in asked]
+        return sorted(reply.status for reply in await asyncio.gather(*replies))
+
+    assert api.run(at_once({})) == [200, 200]
+    (user,) = api.get("/v1/users", caller="administrator").json["users"]
+    assert {name: user[name] for name in ("role", "tenant") if name in user} in asked
+    monkeypatch.setattr(users, "change_user", change)
+    assert put(api, "/v1/users/ada", {"role": "administrator"}).status == 200
+    monkeypatch.setattr(users, "change_user", together)
+    assert api.run(at_once({"If-Match": tag_of(api, None)})) == [200, 412]
+
+
+def test_of_two_who_set_tags_at_once_the_second_is_told(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch, both = registry.touch, asyncio.Barrier(2)
+
+    async def together(*given: Any, **more: Any) -> None:
+        await both.wait()
+        await touch(*given, **more)
+
+    monkeypatch.setattr(registry, "touch", together)
+
+    async def at_once(headers: dict[str, str]) -> list[int]:
+        bodies = ({"tags": ["a", "b"]}, {"tags": ["b", "c"]})
+        path = f"{TERMINAL}/tags"
+        asked = [api.ask("PUT", path, body, headers=headers) for body in bodies]
+        return sorted(reply.status for reply in await asyncio.gather(*asked))
+
+    assert api.run(at_once({"If-Match": tag_of(api, TERMINAL)})) == [200, 412]
+    assert api.run(at_once({})) == [200, 200]
+    assert api.get(TERMINAL).json["tags"] in (["a", "b"], ["b", "c"])
