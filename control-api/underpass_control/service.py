@@ -39,6 +39,7 @@ from underpass_control.http.registry import Registry, terminal_state
 from underpass_control.http.reports import Reports
 from underpass_control.http.rollouts import Rollouts
 from underpass_control.http.routes import Routes
+from underpass_control.http.sending import sent
 from underpass_control.http.sessions import Sessions
 from underpass_control.http.settings import NodeSettings
 from underpass_control.http.shares import Shares
@@ -140,7 +141,8 @@ class Service:
     def application(self) -> web.Application:
         """Return the application, which closes the database at its end."""
         application = web.Application(
-            middlewares=[observed(self._metrics), problems], client_max_size=_LARGEST_BODY_BYTES
+            middlewares=[sent, observed(self._metrics), problems],
+            client_max_size=_LARGEST_BODY_BYTES,
         )
         application.add_routes(
             route(one, self._callers, self._database, self._traces) for one in self.endpoints

@@ -6,12 +6,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import math
 import re
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -23,7 +22,7 @@ from underpass_control.access.caller import Caller, Credential, Kind
 from underpass_control.access.lookup import find_caller, in_force
 from underpass_control.access.secrets import LONGEST_SECRET
 from underpass_control.http.limits import Buckets, client_address
-from underpass_control.http.problem import Problem
+from underpass_control.http.problem import Problem, too_many
 from underpass_control.settings import Settings
 from underpass_control.storage.database import Database, DatabaseLostError
 
@@ -92,6 +91,8 @@ class Callers:
         self._looked_up: dict[str, asyncio.Task[Caller | None]] = {}
         # The streams that each token holds open.
         self._streams: dict[Credential, set[asyncio.Timeout]] = {}
+        # How many each party has, of all kinds.
+        self._streams_of: Counter[tuple[str, str | int]] = Counter()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -193,21 +194,32 @@ class Callers:
         # It has not been used for a while: whether it still is in force is not known.
         return await self._look_up(text)
 
-    def may_stream(self, caller: Caller, open_streams: int, most: int) -> None:
-        """Make sure that there is room for another stream of a kind.
+    @contextmanager
+    def one_stream(self, caller: Caller, open_streams: int, most: int) -> Iterator[None]:
+        """Count another stream of a kind as long as it lasts.
 
-        One token has half of them at most: whoever has it locks nobody else out.
+        Nobody has more of them than are free: neither a token, nor a user by sessions, nor a tenant
+        by users and tokens can lock the others out.
 
         Raises:
-            Problem: 503, there are too many; 429, this token has too many.
+            Problem: 503, there are too many; 429, the caller's have too many.
         """
         later = {"Retry-After": "10"}
         if open_streams >= most:
             detail = f"{most} streams are open already"
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=later)
-        if len(self._streams.get(caller.credential, ())) >= most // 2:
-            detail = f"{most // 2} streams are open with this token already"
+        party = _party(caller)
+        of_party = self._streams_of[party]
+        if of_party >= most - open_streams:
+            detail = f"you, or your tenant, have {of_party} streams open already"
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
+        self._streams_of[party] += 1
+        try:
+            yield
+        finally:
+            self._streams_of[party] -= 1
+            if not self._streams_of[party]:
+                del self._streams_of[party]
 
     @asynccontextmanager
     async def while_in_force(self, caller: Caller) -> AsyncIterator[None]:
@@ -350,6 +362,15 @@ class Callers:
         return client_address(request.remote, forwarded, self._trusted)
 
 
+def _party(caller: Caller) -> tuple[str, str | int]:
+    """Return who shares streams with a caller: all of its tenant, or all sessions of a user."""
+    if caller.tenant is not None:
+        return "tenant", caller.tenant
+    if caller.user_id is not None:
+        return "user", caller.user_id
+    return "token", caller.credential.id
+
+
 def _ended(*, is_session: bool) -> str:
     if is_session:
         return "the session has ended: sign in again"
@@ -358,9 +379,7 @@ def _ended(*, is_session: bool) -> str:
 
 def _refuse(wait_s: float) -> None:
     if wait_s > 0:
-        later = {"Retry-After": str(math.ceil(wait_s))}
-        detail = "too many requests: try again later"
-        raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
+        raise too_many(wait_s)
 
 
 def _unauthorized(detail: str) -> Problem:

@@ -30,16 +30,16 @@ class Buckets:
         # By key: what was left in the bucket, and when.
         self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def take(self, key: Hashable, now_s: float) -> float:
-        """Take one request out of a key's bucket.
+    def take(self, key: Hashable, now_s: float, count: int = 1) -> float:
+        """Take requests out of a key's bucket, all of them or none.
 
         Returns:
-            0 if there was one; else in how many seconds there will be, and nothing is taken.
+            0 if there were so many; else in how many seconds there will be, and nothing is taken.
         """
         left = self._now(key, now_s)
-        if left < 1:
-            return (1 - left) / self._per_s
-        self._set(key, left - 1, now_s)
+        if left < count:
+            return (count - left) / self._per_s
+        self._set(key, left - count, now_s)
         return 0.0
 
     def give_back(self, key: Hashable, now_s: float) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
 import structlog
 from aiohttp import web
 
+from underpass_control.storage.changes import RevisionError
 from underpass_control.storage.database import DatabaseLostError
 
 _LOG = structlog.get_logger()
@@ -50,6 +52,18 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
         )
 
 
+def changed_since() -> Problem:
+    """Return what is answered to whoever does not know how something is now (`If-Match`)."""
+    return Problem(HTTPStatus.PRECONDITION_FAILED, "it has been changed since that ETag")
+
+
+def too_many(wait_s: float) -> Problem:
+    """Return what is answered to whoever has asked too often, and may again in so long."""
+    later = {"Retry-After": str(math.ceil(wait_s))}
+    detail = "too many requests: try again later"
+    return Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
+
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -70,6 +84,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         detail = "the database is away; try again later"
         later = {"Retry-After": "1"}
         return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=later).response()
+    except RevisionError:
+        return changed_since().response()
     except ConnectionError:
         # The client has gone: there is nobody to answer.
         raise

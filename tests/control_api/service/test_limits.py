@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 from underpass_control.access.lookup import find_caller
-from underpass_control.http import callers, sse
+from underpass_control.http import blockages, callers, positions, routes, sse
+from underpass_control.instants import moment_of, rfc3339
 from underpass_control.roles import Role
 from underpass_control.settings import Settings
 from underpass_control.storage.schema import check_schema
 
-from tests.control_api.service.api import Api, served
+from tests.control_api.service.api import FIRST, Api, now_ms, served
+from tests.control_api.service.two_tenants import NORTH, SOUTH, settle
 
 FEW = Settings(token_requests_per_s=2, address_requests_per_s=1)
 
@@ -152,9 +154,73 @@ def test_one_token_cannot_take_the_streams_of_all(
 
     async def run() -> None:
         assert [await follow("first") for _ in range(3)] == [200, 200, 429]
-        assert [await follow("viewer") for _ in range(2)] == [200, 200]
-        assert await follow("operator") == 503
+        assert [await follow("viewer") for _ in range(2)] == [200, 429]
+        assert await follow("operator") == 200
+        assert await follow("administrator") == 503
         for response in opened:
             response.close()
 
     api.run(run())
+
+
+def test_a_tenant_cannot_take_the_streams_of_all_by_many_tokens(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(api)
+    monkeypatch.setattr("underpass_control.http.events.MOST_FOLLOWERS", 8)
+    tokens = [api.run(api.token(Role.VIEWER, tenant=NORTH)) for _ in range(6)]
+    other = api.run(api.token(Role.VIEWER, tenant=SOUTH))
+    opened: list[ClientResponse] = []
+
+    async def follow(caller: str) -> int:
+        response = await api.client.get("/v1/events", headers=api.headers(caller))
+        opened.append(response)
+        return response.status
+
+    async def run() -> None:
+        # All at once: none of them is counted late.
+        asked = await asyncio.gather(*(follow(token) for token in tokens))
+        assert sorted(asked) == [200] * 4 + [429] * 2
+        assert [await follow(other), await follow("viewer")] == [200, 200]
+        next(one for one in opened if one.status == 200).close()
+        async with asyncio.timeout(20):
+            # It has been noticed that one is gone.
+            while await follow("operator") != 200:
+                await asyncio.sleep(0.1)
+        for response in opened:
+            response.close()
+
+    api.run(run())
+
+
+def test_a_terminal_that_is_stolen_fills_neither_queue_nor_disk(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (positions, blockages, routes):
+        monkeypatch.setattr(module, "_BURST", 4)
+        monkeypatch.setattr(module, "_PER_S", 0.01)
+    soon = rfc3339(moment_of(now_ms() + 60_000))
+    line = {"type": "LineString", "coordinates": [[7.5, 46.5], [7.6, 46.6]]}
+    announced = {"entry": soon, "duration_ms": 1_000, "confidence": 0.5}
+    at = now_ms()
+    three = [
+        {"terminal": FIRST, "time": rfc3339(moment_of(at + n)), "longitude": 7, "latitude": 46}
+        for n in range(3)
+    ]
+    with served(url) as api:
+        api.add_beam()
+        of = f"/v1/terminals/{FIRST}"
+        for method, path, body, most in (
+            ("POST", f"{of}/announcements", announced, 4),
+            ("PUT", f"{of}/route", line, 4),
+            # All of a batch count.
+            ("POST", "/v1/positions", {"positions": three}, 1),
+        ):
+            replies = [api.call(method, path, body, caller="first") for _ in range(most + 1)]
+            assert [reply.status < 300 for reply in replies] == [True] * most + [False]
+            assert replies[-1].status == 429
+            assert int(replies[-1].headers["Retry-After"]) > 60
+            # Who speaks for many is not meant.
+            assert api.call(method, path, body).status < 300
+        assert api.call("DELETE", f"{of}/route", caller="first").status == 429
+        assert api.get(of, caller="first").status == 200

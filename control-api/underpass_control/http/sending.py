@@ -1,0 +1,70 @@
+"""Answers go out within bounds: whoever asks and does not read keeps neither memory nor a place.
+
+aiohttp puts a whole answer into the connection's buffer, and waits for ever until it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import structlog
+from aiohttp import hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+
+from underpass_control.http.problem import Handler
+
+_LOG = structlog.get_logger()
+T = TypeVar("T")
+# What is no larger goes into the buffers of the connection at once.
+_AT_ONCE = 1 << 16
+# A client has so long to read an answer, and longer the larger it is.
+_WITHIN_S = 30.0
+_LEAST_BYTES_PER_S = 16_384.0
+# The largest files here are below 2 MB.
+_FILE_WITHIN_S = 150.0
+
+
+async def _within(request: web.BaseRequest, limit_s: float, going_out: Awaitable[T]) -> T | None:
+    """Wait for what goes out; a client that has not read all of it by then is cut off."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await going_out
+    except TimeoutError:
+        _LOG.info("an answer is not read", path=request.path, remote=request.remote)
+        if request.transport is not None:
+            request.transport.abort()
+        return None
+
+
+class File(web.FileResponse):
+    """A file; a client that is too slow is cut off."""
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send it."""
+        return await _within(request, _FILE_WITHIN_S, super().prepare(request))
+
+
+@web.middleware
+async def sent(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Send a large answer here; a client that is too slow is cut off."""
+    response = await handler(request)
+    if response.prepared or request.method == hdrs.METH_HEAD:
+        # A stream, which has bounds of its own; or nothing.
+        return response
+    body = response.body if isinstance(response, web.Response) else None
+    if not isinstance(body, bytes) or len(body) <= _AT_ONCE:
+        return response
+    out = web.StreamResponse(status=response.status, headers=response.headers)
+    out.content_length = len(body)
+    limit_s = _WITHIN_S + len(body) / _LEAST_BYTES_PER_S
+    await _within(request, limit_s, _write(out, request, body))
+    return out
+
+
+async def _write(out: web.StreamResponse, request: web.Request, body: bytes) -> None:
+    await out.prepare(request)
+    for start in range(0, len(body), _AT_ONCE):
+        await out.write(body[start : start + _AT_ONCE])
+    await out.write_eof()
