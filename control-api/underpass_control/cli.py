@@ -274,6 +274,7 @@ def serve(
     """
     from aiohttp import web
 
+    from underpass_control.garbage import collect_seldom
     from underpass_control.service import Service
     from underpass_control.storage import schema
     from underpass_control.storage.database import DatabaseLostError
@@ -314,6 +315,7 @@ def serve(
             raise
         return Service(opened, settings).application()
 
+    collect_seldom()
     try:
         web.run_app(application(), host=host, port=port, access_log=None, ssl_context=context)
     except (DatabaseLostError, schema.SchemaError) as error:

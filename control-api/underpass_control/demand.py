@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 
 from dama.planner import Link
 from underpass_control.fades import Fade, Grant, Sight
@@ -42,6 +43,7 @@ _FLOORS_PART = Fraction(1, 16)
 _AWAY_AFTER_MS = 300_000
 # Efficiencies come as decimal fractions; more digits than this are noise and cost.
 _DENOMINATOR = 1_000
+_WHOLE = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class _Reported:
 
     def efficiency(self) -> Fraction:
         if self.newest.efficiency_told:
-            return Fraction(self.newest.efficiency).limit_denominator(_DENOMINATOR)
+            return _decimal(self.newest.efficiency)
         return self.fade.efficiency
 
     def _sent_bps(self) -> int | None:
@@ -185,25 +187,31 @@ class Demands:
         everyone has a fair share.
         """
         floor_bps = min(Fraction(FLOOR_BPS), capacity_bps * _FLOORS_PART / max(1, len(terminals)))
-        unheard_bps = None
-        if any((terminal, link) in self._demands for terminal in terminals):
-            unheard_bps = int(floor_bps)
+        whole_bps = int(floor_bps)
+        is_any_known = any((terminal, link) in self._demands for terminal in terminals)
+        unheard = Demand(whole_bps if is_any_known else None, _WHOLE, whole_bps)
         found = {}
         for terminal in terminals:
             demand = self._demands.get((terminal, link))
-            if demand is not None:
-                demand.fade.expire(now_ms)
-            efficiency = self.efficiency(terminal, link)
-            wanted_bps, own_bps = unheard_bps, int(floor_bps * efficiency)
-            if demand is not None:
-                wanted_bps = demand.demand_bps(now_ms, own_bps)
-            found[terminal] = Demand(wanted_bps, efficiency, own_bps)
+            if demand is None:
+                found[terminal] = unheard
+                continue
+            demand.fade.expire(now_ms)
+            efficiency = demand.efficiency()
+            own_bps = whole_bps if efficiency == 1 else int(floor_bps * efficiency)
+            found[terminal] = Demand(demand.demand_bps(now_ms, own_bps), efficiency, own_bps)
         return found
 
     def efficiency(self, terminal: int, link: Link) -> Fraction:
         """Return the bits per unit of the beam's capacity in a terminal's present MODCOD."""
         demand = self._demands.get((terminal, link))
-        return Fraction(1) if demand is None else demand.efficiency()
+        return _WHOLE if demand is None else demand.efficiency()
+
+
+@lru_cache(maxsize=1_024)
+def _decimal(efficiency: float) -> Fraction:
+    """Return an efficiency as the decimal fraction that it was told as."""
+    return Fraction(efficiency).limit_denominator(_DENOMINATOR)
 
 
 def _stepped(rate_bps: int) -> int:

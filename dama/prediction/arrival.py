@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -56,6 +57,8 @@ _QUEUE_ENDS = ((0.0, 0.0), (0.3, 0.15), (0.7, 0.5), (1.0, 1.0))
 _QUEUE_SPREAD = 0.4
 # Who starts, turns or brakes is as slow for some seconds, too.
 _LEAST_QUEUE_S = 3.0
+# A median so near to what is expected of one of the ways is one of it.
+_BETWEEN_S = 2.0
 # A standing vehicle waits for so much longer, each as probable, or for parts of what it has stood.
 _WAITS = ((2.0, 0.0), (6.0, 0.05), (12.0, 0.1), (24.0, 0.5), (40.0, 1.5))
 
@@ -159,7 +162,11 @@ def _held_inside(points: Iterable[Arrival], lights: int) -> Iterator[Arrival]:
             yield weight * part, entry_s, exit_s + wait_s, False
 
 
-def median_and_range(moments: Iterable[tuple[float, float, bool]]) -> Quantiles:
+Moment: TypeAlias = tuple[float, float, bool]
+"""When something may come, in seconds from now, with its weight, and whether it is foreseen."""
+
+
+def median_and_range(moments: Iterable[Moment]) -> Quantiles:
     """Return the quantiles of moments, each with its weight behind it, and whether it is foreseen.
 
     Each stands for those around it. The median is that of what is foreseen, at least the first
@@ -169,6 +176,28 @@ def median_and_range(moments: Iterable[tuple[float, float, bool]]) -> Quantiles:
     first, last = _quantiles(ordered, (_FIRST, _LAST))
     (median,) = _quantiles([moment for moment in ordered if moment[2]], (0.5,))
     return Quantiles(first, min(max(median, first), last), last)
+
+
+def of_ways(by_way: Sequence[Sequence[Moment]]) -> Quantiles:
+    """Return the quantiles of the moments of several ways.
+
+    Where one way is short and the other one long, nobody comes in between: a median there is that
+    of the way that it is the nearest to.
+    """
+    found = median_and_range(itertools.chain.from_iterable(by_way))
+    if len(by_way) == 1:
+        return found
+    nearest, least_s = found.p50_s, math.inf
+    for moments in by_way:
+        foreseen = [moment[0] for moment in moments if moment[2]]
+        first_s, last_s = min(foreseen), max(foreseen)
+        away_s = max(first_s - found.p50_s, found.p50_s - last_s)
+        if away_s <= _BETWEEN_S:
+            return found
+        if away_s < least_s:
+            least_s = away_s
+            nearest = median_and_range(moments).p50_s
+    return found._replace(p50_s=min(max(nearest, found.p10_s), found.p90_s))
 
 
 def _quantiles(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dama.prediction.places import Position, turn_deg
 from dama.prediction.roadmap import Near, ObstructionMap
@@ -43,6 +43,9 @@ _HEADING_NEWS_PER_S = 0.7
 # against the topology (a U-turn, a car park, a road that the map lacks).
 _COMING = 0.2
 _LEAVING = 0.01
+# Who is seen near to the map's roads for the first time has been near to them for so long, or for
+# longer: most vehicles are on a road when they are first heard of.
+_FIRST_S = 10.0
 _MAX_HYPOTHESES = 12
 _LEAST = 1e-4
 
@@ -170,6 +173,8 @@ def match(
     places = on.near(sighting.place, radius_m)
     if not places:
         return ()
+    if not known and sighting.elapsed_s < _FIRST_S:
+        sighting = replace(sighting, elapsed_s=_FIRST_S)
     side = _Side(sighting)
     continued, came, matched = _continued(on, known, places, sighting, expected, side)
     off_before = 1.0 - math.fsum(hypothesis.weight for hypothesis in known)

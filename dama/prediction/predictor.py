@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import shapely
 
-from dama.prediction.arrival import Arrival, arrivals, median_and_range
+from dama.prediction.arrival import arrivals, of_ways
 from dama.prediction.blockage import Blockage
 from dama.prediction.driven import driven_on, driven_since
 from dama.prediction.fix import MAX_SPEED_MPS, Fix
@@ -325,23 +325,28 @@ class Predictor:
         from_ms = last.time_ms if stood_s is None else max(now_ms, last.time_ms)
         ways.sort(key=lambda way: -way.probability)
         least = _LEAST_WAY * ways[0].probability
-        points: list[Arrival] = []
-        for way in ways[:_MOST_WAYS]:
-            if way.probability >= least:
-                points += arrivals(
-                    self.track.pace,
-                    self.track.errors,
-                    way.profile,
-                    way.offset_m,
-                    stood_s,
-                    way.probability,
-                )
+        by_way = [
+            arrivals(
+                self.track.pace,
+                self.track.errors,
+                way.profile,
+                way.offset_m,
+                stood_s,
+                way.probability,
+            )
+            for way in ways[:_MOST_WAYS]
+            if way.probability >= least
+        ]
 
         def moment(seconds: float) -> int:
             return from_ms + round(1000 * seconds)
 
-        enters = median_and_range([(entry_s, part, known) for part, entry_s, _, known in points])
-        leaves = median_and_range([(exit_s, part, known) for part, _, exit_s, known in points])
+        enters = of_ways(
+            [[(entry_s, part, known) for part, entry_s, _, known in points] for points in by_way]
+        )
+        leaves = of_ways(
+            [[(exit_s, part, known) for part, _, exit_s, known in points] for points in by_way]
+        )
         entry_ms = moment(enters.p50_s)
         return Blockage(
             obstruction_id=ways[0].obstruction_id,

@@ -17,6 +17,9 @@ _BENT_RADIUS_M = 6_371_000.0 / (1.0 - 0.13)
 _FURTHEST_M = 100_000.0
 # Nearer than this many cells the grid shows the road's own slope and bank, not what hides the sky.
 _OWN_CELLS = 1.5
+# Towards a pole cells become ever narrower, and no step is needed for each: beyond 81.3 degrees,
+# where they are 0.15 as wide, no geostationary satellite is above the horizon.
+_NARROWEST = 0.125
 _DEVIATIONS = np.linspace(-4.0, 4.0, 161)
 _BELOW = np.array([0.5 * math.erfc(-one / math.sqrt(2.0)) for one in _DEVIATIONS.tolist()])
 
@@ -85,7 +88,8 @@ class HeightGrid:
         sin, cos = np.sin(np.radians(azimuth)), np.cos(np.radians(azimuth))
         # Beyond, the line of sight is above all that the grid has.
         furthest = np.minimum((self.highest_m - eye) / slope, _FURTHEST_M)
-        step_m = min(self.cell_m, self.step_deg[0] * float(np.median(east_m)))
+        width_m = max(float(np.median(east_m)), _NARROWEST * METRES_PER_DEGREE)
+        step_m = min(self.cell_m, self.step_deg[0] * width_m)
         distance = _OWN_CELLS * step_m
         left = np.flatnonzero(furthest > distance)
         while left.size:

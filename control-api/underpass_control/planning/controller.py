@@ -35,6 +35,7 @@ from underpass_control.settlement.settler import Settler
 from underpass_control.storage import expectations, habits, interventions, learned
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
+from underpass_control.taking_turns import Turns
 from underpass_control.tracing import Plan as TracedPlan
 from underpass_control.tracing import Traces
 
@@ -48,8 +49,14 @@ _GATHER_S = 0.01
 _TICK_S = 1.0
 _AGAIN_S = 0.5
 # Planning takes this part of the time at most: on a beam of thousands, news come faster than plans
-# can be made, and reports must be taken in meanwhile.
+# can be made, and each plan takes from the time for predictions.
 _PLANNING_PART = 0.15
+# News that have waited longer than this are taken in with fewer fixes: of each terminal the newest
+# one, and others that are as far apart as the news are late. So what is predicted is not later by
+# more than predicting with two fixes of each terminal takes, however fast fixes come.
+_LATE_S = 1.0
+# Kinds of changes that are understood by the fixes before them.
+_BY_FIXES = frozenset({"announcements", "blockages"})
 # Changes that may wait. Beyond, they are dropped, and everything is read from the database again.
 _MOST_WAITING = 20_000
 
@@ -107,6 +114,10 @@ class BeamController:
         # Whether what the process before has expected needs to be read no more.
         self._recalled = False
         self._demands_told = 0.0
+        # The making of plans, while predictions go on.
+        self._planning: asyncio.Task[None] | None = None
+        # When the oldest change came that has come while plans were made.
+        self._unplanned: float | None = None
         # When the next plan may be made.
         self._rested = 0.0
         self._expected: dict[int, tuple[Blockage, ...]] = {}
@@ -160,9 +171,16 @@ class BeamController:
                 await asyncio.sleep(_GATHER_S)
         except FencedError as error:
             _LOG.info("another process plans the beam", beam=self.beam, error=str(error))
+        except asyncio.CancelledError:
+            if self._planning is not None:
+                self._planning.cancel()
+            raise
         finally:
             self.stop()
-            await keeping
+            beside = [keeping] if self._planning is None else [keeping, self._planning]
+            # Who cancels this cancels them.
+            await asyncio.gather(*beside, return_exceptions=True)
+            keeping.result()
             self._settler.close()
             self._forget_metrics()
 
@@ -179,23 +197,35 @@ class BeamController:
         await asyncio.sleep(_AGAIN_S)
 
     async def _step(self) -> bool:
-        """Take in the waiting changes, and make the plans that are due; False: the beam is gone."""
+        """Take in the waiting changes, and begin the plans that are due; False: the beam is gone.
+
+        What plans are made with, but for what is predicted, stays as it is until they are stored.
+        """
         self._wake.clear()
         heard, self._heard = self._heard, None
-        if self._stale_terms:
+        if self._planning is not None and self._planning.done():
+            planning, self._planning = self._planning, None
+            planning.result()
+        is_planning = self._planning is not None
+        if self._stale_terms and not is_planning:
             self._stale_terms = False
             if not await self._read_terms():
                 return False
-        now_ms = self._tools.database.clock.now_ms()
         if self._stale_reports:
             self._stale_reports = False
             async with self._tools.database.reading() as connection:
-                await self._knowledge.recall(connection, now_ms)
-        self._take_waiting()
+                await self._knowledge.recall(connection, self._tools.database.clock.now_ms())
+        await self._take_waiting(0.0 if heard is None else time.monotonic() - heard)
+        now_ms = self._tools.database.clock.now_ms()
         await self._knowledge.tell_blockages(self._planner, now_ms)
         if heard is not None:
             predicted = self._tools.metrics.positions_to_predictions_seconds
             predicted.observe(time.monotonic() - heard)
+        if self._unplanned is None:
+            self._unplanned = heard
+        if is_planning:
+            return True
+        heard, self._unplanned = self._unplanned, None
         if time.monotonic() - self._demands_told >= _TICK_S:
             self._demands_told = time.monotonic()
             self._knowledge.tell_demands(self._planner, now_ms)
@@ -206,8 +236,16 @@ class BeamController:
         if time.monotonic() < self._rested:
             return True
         due = self._planner.due(now_ms)
+        if due:
+            self._planning = asyncio.create_task(
+                self._make_plans(due, heard), name=f"make plans {self.beam}"
+            )
+            self._planning.add_done_callback(lambda _: self._wake.set())
+        return True
+
+    async def _make_plans(self, due: Mapping[Link, Reason], heard: float | None) -> None:
         began = time.monotonic()
-        causes = self._tools.traces.causes(self._knowledge.nodes) if due else []
+        causes = self._tools.traces.causes(self._knowledge.nodes)
         # If one link fails, the other one's work is still waited for.
         ends = await asyncio.gather(
             *(self._plan(link, reason, heard, causes) for link, reason in due.items()),
@@ -216,10 +254,8 @@ class BeamController:
         for end in ends:
             if end is not None:
                 raise end
-        if due:
-            taken_s = time.monotonic() - began
-            self._rested = began + taken_s / _PLANNING_PART
-        return True
+        taken_s = time.monotonic() - began
+        self._rested = began + taken_s / _PLANNING_PART
 
     async def _read_terms(self) -> bool:
         async with self._tools.database.reading() as connection:
@@ -260,9 +296,12 @@ class BeamController:
             least = min(fades, default=Fraction(1))
             metrics.least_efficiency.labels(self.beam, link.value).set(float(least))
 
-    def _take_waiting(self) -> None:
-        while self._waiting:
-            kind, data = self._waiting.popleft()
+    async def _take_waiting(self, waited_s: float) -> None:
+        """Take in the changes that wait, in their order; the oldest has waited for so long."""
+        apart_ms = round(1000 * waited_s) if waited_s > _LATE_S else 0
+        waiting, self._waiting = self._waiting, deque()
+        turns = Turns()
+        for kind, data in waiting:
             if kind == "acknowledgements":
                 for one in data["acknowledgements"]:
                     node = one["node"]
@@ -271,7 +310,15 @@ class BeamController:
                         Link(data["link"]), node, one["after_ms"], by_terminal=by_terminal
                     )
             else:
+                if kind in _BY_FIXES:
+                    await self._feed(apart_ms)
                 self._knowledge.take(kind, data)
+            await turns.pause()
+        await self._feed(apart_ms)
+
+    async def _feed(self, apart_ms: int) -> None:
+        passed_over = await self._knowledge.feed(apart_ms)
+        self._tools.metrics.positions_passed_over.inc(passed_over)
 
     async def _plan(
         self, link: Link, reason: Reason, heard: float | None, causes: list[SpanContext]

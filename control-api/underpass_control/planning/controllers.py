@@ -15,6 +15,7 @@ import structlog
 
 from dama.prediction import ObstructionMap
 from dama.prediction.learning import Learned
+from underpass_control import garbage
 from underpass_control.metrics import Metrics
 from underpass_control.planning import lease
 from underpass_control.planning.controller import BeamController, Tools
@@ -31,6 +32,8 @@ _LOG = structlog.get_logger()
 _END_WITHIN_S = 3.0
 # What vehicles drive is counted again so often: it differs by the hour.
 _COUNT_DRIVES_S = 3_600.0
+# Whenever a map is read there is little garbage in cycles, and collecting it takes a second.
+_COLLECT_S = 3_600.0
 # The map is read for a fifth of the time at most: each passage of a place that was learned changes
 # it, and a fleet has many.
 _REST = 4
@@ -66,6 +69,7 @@ class BeamControllers:
         # The same obstructions without what vehicles drive, and when that was counted.
         self._drawn = self._map[0]
         self._drives_counted = time.monotonic()
+        self._collected = self._drives_counted
         self._map_stale = True
         self._rests_until = 0.0
         self._reading: asyncio.Task[None] | None = None
@@ -215,6 +219,10 @@ class BeamControllers:
             self._drawn, self._map = drawn, (taught, known)
             for controller, _ in self._running.values():
                 controller.set_map(*self._map)
+        collected = began_s - self._collected >= _COLLECT_S
+        if collected:
+            self._collected = began_s
+        garbage.leave_out(collected=collected)
         done_s = time.monotonic()
         self._rests_until = done_s + _REST * (done_s - began_s)
 

@@ -170,7 +170,10 @@ class Planned:
 
     def appeared_or_vanished(self, now: Iterable[Expected], now_ms: int) -> bool:
         """Return whether there is a blockage that was not planned with, or one less."""
-        left = [one for ones in self._of.values() for one in ones if one.exit_ms > now_ms]
+        left = {
+            terminal: [one for one in ones if one.exit_ms > now_ms]
+            for terminal, ones in self._of.items()
+        }
         for one in sorted(now, key=lambda one: one.entry_ms):
             same = [
                 planned
@@ -178,12 +181,13 @@ class Planned:
                 if is_same(planned.span, one.span, now_ms)
             ]
             # Short ones follow each other closely: each of them needs one that was planned with.
-            free = [planned for planned in same if planned in left]
+            mine = left.get(one.terminal, [])
+            free = [planned for planned in same if planned in mine]
             if free:
-                left.remove(min(free, key=lambda planned: abs(planned.entry_ms - one.entry_ms)))
+                mine.remove(min(free, key=lambda planned: abs(planned.entry_ms - one.entry_ms)))
             elif all(planned.exit_ms > now_ms for planned in same):
                 return True
-        return bool(left)
+        return any(left.values())
 
     def moved(self, now: Iterable[Expected], now_ms: int) -> bool:
         """Return whether one has moved further than is tolerated."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -20,12 +19,12 @@ from underpass_control.planning.grants import Grants
 from underpass_control.planning.wire import WirePlan
 from underpass_control.prediction import Predictions
 from underpass_control.storage import announcements, blockages, links, positions
+from underpass_control.storage.positions import Position
 from underpass_control.takeover import fix_of, recall
+from underpass_control.taking_turns import Turns
 
 # What is ahead of terminals without news is looked at again after this time.
 _LOOK_AGAIN_MS = 500
-# Other tasks get a turn after this time.
-_AT_ONCE_S = 0.01
 
 
 class Knowledge:
@@ -37,6 +36,8 @@ class Knowledge:
         self._demands = Demands()
         self._grants = Grants()
         self.predictions = Predictions()
+        # By terminal, positions that have not been predicted with.
+        self._waiting: dict[int, list[Position]] = {}
         # Terminals with new reports, and terminals with a blockage ahead.
         self._changed: set[int] = set()
         self._ahead: set[int] = set()
@@ -96,11 +97,11 @@ class Knowledge:
         return self._demands.fades(link)
 
     def take(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Take a change in."""
+        """Take a change in; positions wait for `feed`."""
         if kind == "positions":
             for position in positions.of_change(data):
-                if position.terminal in self._nodes and (fix := fix_of(position)) is not None:
-                    self._note(position.terminal, self.predictions.feed(position.terminal, fix))
+                if position.terminal in self._nodes:
+                    self._waiting.setdefault(position.terminal, []).append(position)
         elif kind == "links":
             for state in links.of_change(data):
                 if state.terminal in self._nodes:
@@ -122,23 +123,38 @@ class Knowledge:
         if changed:
             self._changed.add(terminal)
 
+    async def feed(self, apart_ms: int = 0) -> int:
+        """Predict with the positions that wait; return how many were passed over.
+
+        That is, for each terminal, those that are less than `apart_ms` before the next one.
+        """
+        waiting, self._waiting = self._waiting, {}
+        turns = Turns()
+        passed_over = 0
+        for terminal, found in waiting.items():
+            kept = thinned(found, apart_ms) if apart_ms else found
+            passed_over += len(found) - len(kept)
+            for position in kept:
+                if terminal in self._nodes and (fix := fix_of(position)) is not None:
+                    self._note(terminal, self.predictions.feed(terminal, fix))
+                # A thousand terminals at once must not hold up everybody else.
+                await turns.pause()
+        return passed_over
+
     async def tell_blockages(self, planner: BeamPlanner, now_ms: int) -> None:
         """Tell the blockages of all terminals that have reported, or have one ahead for a while."""
         changed, self._changed = self._changed, set()
         if not 0 <= now_ms - self._looked_ms < _LOOK_AGAIN_MS:
             self._looked_ms = now_ms
             changed |= self._ahead
-        began = time.monotonic()
+        turns = Turns()
         for terminal in changed & self._nodes:
             expected = self.predictions.blockages_of(terminal, now_ms)
             if planner.expect(terminal, expected, now_ms):
                 self._ahead.add(terminal)
             else:
                 self._ahead.discard(terminal)
-            if time.monotonic() - began > _AT_ONCE_S:
-                # A thousand terminals at once must not hold up everybody else.
-                await asyncio.sleep(0)
-                began = time.monotonic()
+            await turns.pause()
 
     def expected(self, now_ms: int) -> dict[int, tuple[Blockage, ...]]:
         """Return the blockages expected of each terminal that has any."""
@@ -151,3 +167,12 @@ class Knowledge:
             capacity_bps = planner.capacity_bps(link, now_ms)
             demands = self._demands.of_link(link, self._nodes, capacity_bps, now_ms)
             planner.set_demands(link, demands, now_ms)
+
+
+def thinned(found: Sequence[Position], apart_ms: int) -> Sequence[Position]:
+    """Return a terminal's newest position, and of the others those that are so far apart."""
+    kept: list[Position] = []
+    for one in sorted(found, key=lambda one: one.time_ms, reverse=True):
+        if not kept or kept[-1].time_ms - one.time_ms >= apart_ms:
+            kept.append(one)
+    return kept[::-1]

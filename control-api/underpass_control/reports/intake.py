@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -83,8 +84,8 @@ class Intake:
         found, more = _sort(sorter, read)
         await asyncio.gather(self._store_positions(found), self._store(post.node, found, moves))
         refused += more
-        for _, entry in read:
-            self._metrics.reports.labels(entry.report.kind).inc()
+        for kind, count in Counter(entry.report.kind for _, entry in read).items():
+            self._metrics.reports.labels(kind).inc(count)
         self._metrics.reports_refused.inc(len(refused))
         self._metrics.reports_of_strangers.inc(len(found.strangers))
         self._metrics.reports_elsewhere.inc(len(found.elsewhere))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dama.prediction.arrival import Quantiles, arrivals, median_and_range
+from dama.prediction.arrival import Quantiles, arrivals, median_and_range, of_ways
 from dama.prediction.forecast import Errors
 from dama.prediction.places import Course
 from dama.prediction.profile import ACCELERATION, BRAKING, Profile, Shape
@@ -218,3 +218,17 @@ def test_what_nobody_foresees_widens_what_is_told_and_moves_no_median() -> None:
     held_up = median_and_range([*foreseen, (60.0, 3.0, False)])
     assert held_up.p50_s == pytest.approx(5.5)
     assert held_up.p90_s > 9.5
+
+
+def test_between_a_short_way_and_a_long_one_nobody_comes() -> None:
+    short = [(4.0 + n, 0.104, True) for n in range(5)]
+    long = [(64.0 + n, 0.096, True) for n in range(5)]
+    # The short way's median is told, and a range that holds both.
+    told_of_both = of_ways([short, long])
+    assert told_of_both.p50_s == pytest.approx(6.0)
+    assert told_of_both.p10_s < 6.0
+    assert told_of_both.p90_s > 64.0
+    assert of_ways([short]) == median_and_range(short)
+    # Ways that overlap are told as one.
+    near = [(second + 3.0, part, known) for second, part, known in short]
+    assert of_ways([short, near]) == median_and_range([*short, *near])

@@ -123,3 +123,7 @@ def test_an_error_that_lasts_is_little_news() -> None:
     soon, late = _after(track[:10])["left"], _after(track)["left"]
     assert 0.5 < soon < 0.8
     assert soon <= late < 0.98
+
+
+def test_who_is_first_heard_of_on_a_road_is_believed_there_with_its_first_fixes() -> None:
+    assert _after([(200.0, 2.0), (215.0, 2.0)])["lead"] > 0.9

@@ -26,6 +26,7 @@ from dama.sky import (
     look_angles,
     shade,
 )
+from dama.sky.satellite import Floats
 from tests.dama.sky.rays import Block, Rays, direction
 
 CENTRE = (15.6, 48.4)
@@ -321,6 +322,27 @@ def test_a_mountain_hides_and_is_never_lower_than_the_plain() -> None:
     assert (blocked[-1_000:] < 0.01).all()
     plain = HeightGrid(grid.west, grid.north, (step, step), np.full((400, 400), 200.0))
     assert not shade([road], [], Heights(), SATELLITE, terrain=plain).metres_of("lane").any()
+
+
+@pytest.mark.parametrize("lat", [89.0, 90.0, -90.0])
+def test_at_a_pole_what_the_ground_hides_costs_no_more_than_elsewhere(lat: float) -> None:
+    step = 1 / 120
+    looked = 0
+
+    class Counted(HeightGrid):
+        def at(self, lon: Floats, lat: Floats) -> Floats:
+            nonlocal looked
+            looked += 1
+            return super().at(lon, lat)
+
+    north = lat + 150 * step
+    grid = Counted(-2.0, north, (step, step), np.full((300, 480), 200.0))
+    grid.heights[100, 100] = 3_000.0
+    many = np.full(4, lat), np.array([0.0, 90.0, 180.0, 270.0]), np.full(4, 2.0)
+    found = grid.hides(np.zeros(4), *many, 2.0)
+    assert np.all((found >= 0.0) & (found <= 1.0))
+    # 80 km are the furthest that a mountain of this height is looked for.
+    assert looked < 80_000 / (grid.cell_m / 8) + 2
 
 
 def test_a_house_on_a_hill_casts_a_longer_shadow() -> None:
