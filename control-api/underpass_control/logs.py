@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
+import time
+from collections.abc import Callable
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import structlog
+
+# Lines of one event at once, and how many more a second: what callers and nodes cause does not fill
+# the disk.
+_BURST = 200
+_PER_S = 10.0
 
 
 class Format(StrEnum):
@@ -14,7 +26,40 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def configure(form: Format, level: int = logging.INFO) -> None:
+class Limit:
+    """A processor that leaves out lines of an event that come too often.
+
+    The next line of it that is written says in `left_out` how many there were.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # By event, which is a constant of the program: what may still be written, since when, and
+        # what has been left out.
+        self._events: dict[str, tuple[float, float, int]] = {}
+        # Lines come from several threads.
+        self._lock = threading.Lock()
+
+    def __call__(
+        self, _logger: object, _method: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        """Return the line, or raise `DropEvent`."""
+        from structlog import DropEvent
+
+        name = str(event["event"])
+        now_s = self._clock()
+        with self._lock:
+            left, at_s, missing = self._events.get(name, (float(_BURST), now_s, 0))
+            left = min(left + (now_s - at_s) * _PER_S, float(_BURST))
+            is_written = left >= 1.0
+            kept = (left - 1.0, now_s, 0) if is_written else (left, now_s, missing + 1)
+            self._events[name] = kept
+        if not is_written:
+            raise DropEvent
+        return {**event, "left_out": missing} if missing else event
+
+
+def configure(form: Format) -> None:
     """Write all logs, the libraries' too, in one form.
 
     Tracebacks are without the values of variables: tokens would be among them.
@@ -45,11 +90,11 @@ def configure(form: Format, level: int = logging.INFO) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )
-    logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     # Alembic tells of each look at the schema's revision, readiness checks included.
     logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[Limit(), *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )

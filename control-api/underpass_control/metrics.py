@@ -273,6 +273,11 @@ class Metrics:
             buckets=(0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10, 20),
             registry=self.registry,
         )
+        self.positions_passed_over = Counter(
+            "underpass_control_positions_passed_over",
+            "Positions that were stored and not predicted with: late, and others were newer",
+            registry=self.registry,
+        )
         self.planning_failures = Counter(
             "underpass_control_planning_failures",
             "Plans that could not be made or stored, by why",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
@@ -19,6 +18,7 @@ from underpass_control.storage import announcements, blockages, habits, links, p
 from underpass_control.storage.models import LinkState as StateTable
 from underpass_control.storage.models import LinkUsage, Terminal
 from underpass_control.storage.positions import Position
+from underpass_control.taking_turns import Turns
 from underpass_control.usage import BUCKET_MS
 
 _LOG = structlog.get_logger()
@@ -26,8 +26,6 @@ _LOG = structlog.get_logger()
 # for longer than _SILENT_MS has left its road tunnel, or is parked.
 _TRACK_MS = 40_000
 _SILENT_MS = 15 * 60_000
-# Terminals whose fixes are taken in before other tasks get a turn; a fix takes 0.1 ms.
-_AT_ONCE = 20
 
 
 def fix_of(position: Position) -> Fix | None:
@@ -65,12 +63,12 @@ async def recall(
         connection, beam, since_ms=now_ms - _SILENT_MS, within_ms=_TRACK_MS
     )
     found.sort(key=lambda one: (one.terminal, one.time_ms))
-    for number, (terminal, track) in enumerate(groupby(found, key=lambda one: one.terminal)):
+    turns = Turns()
+    for terminal, track in groupby(found, key=lambda one: one.terminal):
         for position in track:
             if fix := fix_of(position):
                 predictions.feed(terminal, fix)
-        if number % _AT_ONCE == 0:
-            await asyncio.sleep(0)
+            await turns.pause()
     for one in await announcements.open_ones(connection, beam, now_ms):
         predictions.announce(one.terminal, one.announcement)
     lost = await blockages.newest(connection, beam, now_ms - _SILENT_MS)

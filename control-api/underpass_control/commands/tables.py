@@ -115,14 +115,9 @@ class Service:
         else:
             print_table(columns, found)
 
-    def show(
-        self,
-        path: str,
-        columns: Sequence[Column],
-        query: Mapping[str, str | int | None] | None = None,
-    ) -> None:
+    def show(self, path: str, columns: Sequence[Column]) -> None:
         """Print one entry."""
-        self.print(columns, self.ask("GET", path, query=query))
+        self.print(columns, self.ask("GET", path))
 
     def set(self, path: str, columns: Sequence[Column], changes: Mapping[str, Any]) -> None:
         """Change an entry, or make it, and print what it is then."""

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from underpass_control.http.callers import Callers
 from underpass_control.http.problem import Handler
+from underpass_control.http.sending import File
 
 _LOG = structlog.get_logger()
 _FOLDER = Path(__file__).parents[1] / "console"
@@ -108,7 +109,7 @@ class ConsolePages:
         if not self._built:
             return web.Response(text=_NOT_BUILT, content_type="text/html", headers=headers)
         if self._named is None:
-            return web.FileResponse(self._page, headers=headers)
+            return File(self._page, headers=headers)
         vary = {"Vary": "Accept-Encoding"}
         page = self._named
         if "gzip" in request.headers.get("Accept-Encoding", ""):
@@ -126,7 +127,7 @@ class ConsolePages:
         # The policy of a worker (.mjs) is that of its own script's answer. A page's scripts go by
         # the page's, and the first one has no room for another.
         policy = {} if path.suffix == ".js" else self._policy
-        response = web.FileResponse(path, headers={**_HEADERS, **policy, **_FOR_EVER})
+        response = File(path, headers={**_HEADERS, **policy, **_FOR_EVER})
         if path.suffix in (".js", ".mjs"):
             # Not every system's table of types has the second, and a module needs the right one.
             response.content_type = "text/javascript"

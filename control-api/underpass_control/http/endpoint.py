@@ -42,6 +42,8 @@ REPORTERS = GATEWAYS | {Role.TERMINAL}
 _MOST_ERRORS = 20
 # A client that sends its body more slowly than this is refused.
 _BODY_WITHIN_S = 30.0
+# Who needs no token has nothing larger to say; meanwhile, all of it is in memory.
+_MOST_OF_STRANGERS = 1 << 16
 _JSON = ("application/json", "application/geo+json")
 
 M = TypeVar("M", bound=BaseModel)
@@ -161,7 +163,10 @@ def route(endpoint: Endpoint, callers: Callers, database: Database, traces: Trac
         call._query = _query(call.request, endpoint.query)
         if call.caller is not None:
             await check_vehicle(database, call.caller, endpoint.tenancy, _terminal_of(call))
-        call._body = await _body(call.request, endpoint.body)
+        request = call.request
+        if endpoint.roles is None:
+            request = request.clone(client_max_size=_MOST_OF_STRANGERS)
+        call._body = await _body(request, endpoint.body)
         if endpoint.takes is not None and endpoint.is_large:
             _check_kind(call.request, [endpoint.takes])
         elif endpoint.takes is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from underpass_control.enrolment.configuration import LONGEST_CONFIGURATION
 from underpass_control.enrolment.tokens import LONGEST_TOKEN
-from underpass_control.http.models import Instant, Model, NodeNumber
+from underpass_control.http.models import Instant, Model, NodeNumber, Page
 
 EnrolmentToken = Annotated[str, Field(pattern=rf"^upe_[A-Za-z0-9_-]{{1,{LONGEST_TOKEN - 4}}}$")]
 # PEM (PKCS #10).
@@ -48,6 +48,13 @@ class NewEnrolment(Enrolment):
     """An enrolment that has just been made: its token is not shown again."""
 
     token: EnrolmentToken
+
+
+class EnrolmentsQuery(Page):
+    """Which enrolments: of one node, or of all; the oldest or the newest first."""
+
+    node: NodeNumber | None = None
+    order: Literal["made", "newest"] = "made"
 
 
 class EnrolmentList(Model):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Awaitable, Hashable
 from hashlib import sha256
@@ -22,11 +21,12 @@ from underpass_control.enrolment.authority import (
     Signed,
 )
 from underpass_control.http import enrolment_models as models
+from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.limits import Buckets
-from underpass_control.http.models import MOST_NODE, Page
-from underpass_control.http.problem import Problem
+from underpass_control.http.models import MOST_NODE
+from underpass_control.http.problem import Problem, too_many
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
 from underpass_control.roles import Role
@@ -69,7 +69,7 @@ class Enrolments:
                 self._page,
                 OPERATORS,
                 tenancy=Tenancy.WHOLE,
-                query=Page,
+                query=models.EnrolmentsQuery,
                 answers=models.EnrolmentList,
             ),
             Endpoint(
@@ -160,10 +160,14 @@ class Enrolments:
         ]
 
     async def _page(self, call: Call) -> models.EnrolmentList:
-        query = call.query(Page)
+        query = call.query(models.EnrolmentsQuery)
         async with self._database.reading() as connection:
             rows = await enrolments.page_of_enrolments(
-                connection, after=number_after(query.cursor), limit=query.limit
+                connection,
+                node=query.node,
+                after=number_after(query.cursor),
+                limit=query.limit,
+                newest_first=query.order == "newest",
             )
         last = next_page(rows, query.limit, lambda row: row.id)
         return models.EnrolmentList(enrolments=[_shown(row) for row in rows], next=last)
@@ -173,12 +177,11 @@ class Enrolments:
         now_ms, expires_ms = _now_ms(), milliseconds(body.expires)
         if not now_ms < expires_ms <= now_ms + _LONGEST_MS:
             detail = f"it must expire within {_LONGEST_MS // 86_400_000} days from now"
-            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+            raise _wrong("expires", detail)
         try:
             configuration.check(body.configuration, body.node)
         except configuration.ConfigurationError as error:
-            detail = f"the configuration: {error}"
-            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+            raise _wrong("configuration", f"the configuration: {error}") from error
         try:
             fingerprint = self._working().fingerprint()
         except AuthorityError as error:
@@ -324,8 +327,8 @@ class Enrolments:
                 for row in rows
             ]
         )
-        tag = f'"{sha256(listing.model_dump_json().encode()).hexdigest()}"'
-        if tag in call.request.headers.get("If-None-Match", "").split(", "):
+        tag = etag(sha256(listing.model_dump_json().encode()).hexdigest())
+        if is_known(call, tag):
             return Answer(None, HTTPStatus.NOT_MODIFIED, {"ETag": tag})
         return Answer(listing, headers={"ETag": tag})
 
@@ -334,8 +337,8 @@ class Enrolments:
             text, mark = await self._working().revocations()
         except AuthorityError as error:
             raise _away(error) from error
-        tag = f'"{mark}"'
-        if tag in call.request.headers.get("If-None-Match", "").split(", "):
+        tag = etag(mark)
+        if is_known(call, tag):
             return Answer(None, HTTPStatus.NOT_MODIFIED, {"ETag": tag})
         return web.Response(text=text, content_type=_LIST_TYPE, headers={"ETag": tag})
 
@@ -366,9 +369,7 @@ def _admit(buckets: Buckets, key: Hashable) -> None:
     """
     wait_s = buckets.take(key, time.monotonic())
     if wait_s > 0:
-        later = {"Retry-After": str(math.ceil(wait_s))}
-        detail = "too many requests: try again later"
-        raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
+        raise too_many(wait_s)
 
 
 async def _answered(work: Awaitable[T]) -> T:
@@ -382,6 +383,12 @@ async def _answered(work: Awaitable[T]) -> T:
         return await work
     except AuthorityError as error:
         raise _away(error) from error
+
+
+def _wrong(member: str, detail: str) -> Problem:
+    """Say what is wrong with a member of the body."""
+    errors: list[dict[str, object]] = [{"pointer": f"/{member}", "detail": detail}]
+    return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=errors)
 
 
 def _unknown() -> Problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from typing import Annotated
 
 from aiohttp import web
@@ -14,7 +13,6 @@ from underpass_control.events import Cut, Events, Filter, Follower
 from underpass_control.http import models
 from underpass_control.http.callers import Callers, TokenEndedError
 from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
-from underpass_control.http.problem import Problem
 from underpass_control.http.sse import EventResponse
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.metrics import Metrics
@@ -37,6 +35,7 @@ KINDS = (
     "acknowledgements",
     "lease",
     "opensand",
+    "settings",
 )
 MOST_FOLLOWERS = 2_000
 # What a follower's connection buffers here at most.
@@ -88,7 +87,10 @@ class EventStreams:
 
     async def _follow(self, call: Call) -> web.StreamResponse:
         wanted = _filter(call.query(EventQuery), call.known_caller)
-        self._callers.may_stream(call.known_caller, self._followers, MOST_FOLLOWERS)
+        with self._callers.one_stream(call.known_caller, self._followers, MOST_FOLLOWERS):
+            return await self._followed(call, wanted)
+
+    async def _followed(self, call: Call, wanted: Filter) -> web.StreamResponse:
         out = EventResponse(call.request, _MOST_BYTES)
         # Before anything is answered: what happens from then on is followed.
         follower = self._begin(wanted, call.request.headers.get("Last-Event-ID"))
@@ -150,8 +152,6 @@ def _quiet(follower: Follower) -> bytes:
 
 
 def _filter(query: EventQuery, caller: Caller) -> Filter:
-    if caller.role is Role.TERMINAL and query.terminal not in (None, caller.node):
-        raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
     terminal = caller.node if caller.role is Role.TERMINAL else query.terminal
     kinds = None if query.kinds is None else frozenset(query.kinds.split(","))
     return Filter(kinds, terminal, caller.tenant)

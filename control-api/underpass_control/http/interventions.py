@@ -17,6 +17,7 @@ from dama.prediction import Span
 from underpass_control.access.audit import Changed
 from underpass_control.access.caller import Caller
 from underpass_control.http import intervention_models as models
+from underpass_control.http.conditions import etag, is_shown
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
@@ -149,13 +150,13 @@ class Interventions:
             del given["until"]
         async with self._changes.transaction() as (connection, publish):
             before = await _known(connection, number)
-            revision = _expected(call)
+            _check_shown(call, before)
             _check_changeable(before, given, now_ms)
             beam = await _lock(connection, before._asdict())
             values = {**before._asdict(), **given}
             await _check(connection, beam, values, now_ms, but=number)
             if not await interventions.change(
-                connection, number, revision, _set(given, call, now_ms)
+                connection, number, before.revision, _set(given, call, now_ms)
             ):
                 raise _changed_meanwhile(await _known(connection, number))
             row = await _known(connection, number)
@@ -166,7 +167,8 @@ class Interventions:
         number = call.path_number("intervention")
         async with self._changes.transaction() as (connection, publish):
             before = await _known(connection, number)
-            if not await interventions.remove(connection, number, _expected(call)):
+            _check_shown(call, before)
+            if not await interventions.remove(connection, number, before.revision):
                 raise _changed_meanwhile(await _known(connection, number))
             await self._tell(connection, publish, call, "delete", before, None)
         return Answer(None, HTTPStatus.NO_CONTENT)
@@ -192,7 +194,7 @@ class Interventions:
 
     def _answer(self, row: Row[Any], call: Call, status: HTTPStatus = HTTPStatus.OK) -> Answer:
         shown = _shown(row, self._database.clock.now_ms(), call.known_caller)
-        return Answer(shown, status, {"ETag": f'"{row.revision}"'})
+        return Answer(shown, status, {"ETag": etag(row.revision)})
 
 
 async def _values(
@@ -331,15 +333,17 @@ async def _known(connection: AsyncConnection, number: int) -> Row[Any]:
     return row
 
 
-def _expected(call: Call) -> int:
-    """Return the revision that the caller knows (RFC 9110 § 13.1.1, RFC 6585 § 3)."""
-    header = call.request.headers.get("If-Match")
-    if header is None:
+def _check_shown(call: Call, row: Row[Any]) -> None:
+    """Make sure that the caller knows how it is.
+
+    Raises:
+        Problem: 428, nothing is shown (RFC 6585, § 3); 412, another revision is.
+    """
+    if "If-Match" not in call.request.headers:
         detail = "show its ETag in If-Match: others may have changed it"
         raise Problem(HTTPStatus.PRECONDITION_REQUIRED, detail)
-    text = header.strip('"')
-    # An ETag that was never given matches nothing.
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+    if not is_shown(call, row.revision):
+        raise _changed_meanwhile(row)
 
 
 def _changed_meanwhile(row: Row[Any]) -> Problem:

@@ -12,16 +12,15 @@ from underpass_control.access.audit import Changed
 from underpass_control.http import ledger_models as models
 from underpass_control.http.cursor import cursor_of, numbers_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
+from underpass_control.http.plans import known_beam
 from underpass_control.http.problem import Problem
 from underpass_control.instants import milliseconds, moment_of
 from underpass_control.settlement import fairness
 from underpass_control.settlement.forgiving import forgive
 from underpass_control.settlement.period import PERIOD_MS
 from underpass_control.storage import ledger as stored
-from underpass_control.storage import registry
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
-from underpass_control.storage.models import Beam
 
 
 class LedgerOfBeam:
@@ -80,7 +79,7 @@ class LedgerOfBeam:
     async def _entries(self, call: Call) -> models.LedgerPage:
         query = call.query(models.LedgerQuery)
         async with self._database.reading() as connection:
-            beam = await _beam(connection, call)
+            beam = await known_beam(connection, call)
             found, more = await stored.page(
                 connection,
                 beam,
@@ -97,7 +96,7 @@ class LedgerOfBeam:
 
     async def _balances(self, call: Call) -> models.BeamBalances:
         async with self._database.reading() as connection:
-            beam = await _beam(connection, call)
+            beam = await known_beam(connection, call)
             links = [
                 await _link_balances(connection, beam, link)
                 for link in _links(call.query(models.LinkQuery).link)
@@ -112,7 +111,7 @@ class LedgerOfBeam:
                 made = await forgive(
                     connection,
                     publish,
-                    await _beam(connection, call),
+                    await known_beam(connection, call),
                     Link(body.link),
                     body.terminal,
                     body.bits,
@@ -136,7 +135,7 @@ class LedgerOfBeam:
         if until_ms <= since_ms:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "the range lies in the future")
         async with self._database.reading() as connection:
-            beam = await _beam(connection, call)
+            beam = await known_beam(connection, call)
             weights = await fairness.weights_of(connection, beam)
             try:
                 links = [
@@ -152,13 +151,6 @@ class LedgerOfBeam:
         return models.BeamFairness(
             beam=beam, since=moment_of(since_ms), until=moment_of(until_ms), links=links
         )
-
-
-async def _beam(connection: AsyncConnection, call: Call) -> str:
-    beam = call.path["beam"]
-    if await registry.get(connection, Beam, beam) is None:
-        raise Problem(HTTPStatus.NOT_FOUND, f"there is no beam {beam}")
-    return beam
 
 
 def _links(name: str | None) -> list[Link]:

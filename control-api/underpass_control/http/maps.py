@@ -20,7 +20,7 @@ from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.map_names import source_of
 from underpass_control.http.problem import Problem
-from underpass_control.http.sequences import not_taken, texts
+from underpass_control.http.sequences import Pace, not_taken, texts
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import obstructions, tilesets
 from underpass_control.storage.changes import Changes
@@ -30,8 +30,7 @@ _MEDIA_TYPE = "application/geo+json-seq"
 _MOST_BYTES = 256 << 20
 _MOST_FEATURES = 100_000
 _MOST_FEATURE_BYTES = 1 << 20
-# Whoever sends nothing for so long is refused.
-_SILENT_S = 30.0
+_PACE = Pace(silent_s=30.0, least_bytes_per_s=16_384.0, longest_s=2 * 3_600.0)
 # Maps that are being taken in: each has its file.
 _AT_ONCE = 2
 _PORTION = 500
@@ -184,7 +183,7 @@ async def _take(call: Call, file: IO[bytes]) -> None:
         "feature",
         most_bytes=_MOST_BYTES,
         most_text_bytes=_MOST_FEATURE_BYTES,
-        silent_s=_SILENT_S,
+        pace=_PACE,
     ):
         await asyncio.to_thread(_check, some, ids, file)
     if not ids:

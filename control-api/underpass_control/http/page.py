@@ -12,6 +12,7 @@ from swagger_ui_bundle import swagger_ui_path
 
 from underpass_control.http.callers import Callers
 from underpass_control.http.problem import Handler
+from underpass_control.http.sending import File
 
 _ASSETS = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
 _PAGE = """<!DOCTYPE html>
@@ -76,7 +77,7 @@ async def _asset(request: web.Request) -> web.StreamResponse:
     name = request.match_info["name"]
     if name not in _ASSETS:
         raise web.HTTPNotFound
-    return web.FileResponse(Path(str(swagger_ui_path)) / name, headers={**_HEADERS, **_KEPT})
+    return File(Path(str(swagger_ui_path)) / name, headers={**_HEADERS, **_KEPT})
 
 
 async def _page(_request: web.Request) -> web.Response:

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from dama.planner import Link
+from underpass_control.access.caller import Caller
 from underpass_control.http.callers import Callers, TokenEndedError
 from underpass_control.http.endpoint import GATEWAYS, Call, Endpoint
 from underpass_control.http.problem import Problem
@@ -74,7 +75,10 @@ class PlanStreams:
         caller = call.known_caller
         if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
             raise Problem(HTTPStatus.FORBIDDEN, f"the token is for gateway {caller.node}")
-        self._callers.may_stream(caller, self._open, MOST_STREAMS)
+        with self._callers.one_stream(caller, self._open, MOST_STREAMS):
+            return await self._followed(call, caller, gateway)
+
+    async def _followed(self, call: Call, caller: Caller, gateway: int) -> web.StreamResponse:
         out = EventResponse(call.request, _MOST_BYTES)
         sent = read_id(call.request.headers.get("Last-Event-ID", ""))
         self._open += 1

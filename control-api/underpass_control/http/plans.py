@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
 from underpass_control.http import plan_models as models
+from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import READERS, Call, Endpoint
 from underpass_control.http.models import Page
@@ -162,8 +163,8 @@ class Plans:
         return models.Lease(beam=beam, holder=held.holder, fence=held.fence, left_ms=held.left_ms)
 
     async def _answer(self, call: Call, plan: StoredPlan, terminal: int | None) -> web.Response:
-        tag = f'"{plan.version}"'
-        if tag in call.request.headers.get("If-None-Match", "").split(", "):
+        tag = etag(plan.version)
+        if is_known(call, tag):
             return web.Response(status=HTTPStatus.NOT_MODIFIED.value, headers={"ETag": tag})
         try:
             async with self._working:

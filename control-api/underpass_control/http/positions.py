@@ -10,8 +10,9 @@ from dama.prediction.fix import CLOCK_TOLERANCE_MS
 from underpass_control.http import models
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import EVERYBODY, READERS, REPORTERS, Call, Endpoint
+from underpass_control.http.limits import Buckets
 from underpass_control.http.problem import Problem
-from underpass_control.http.reporting import check_may_report
+from underpass_control.http.reporting import admit, check_may_report
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import is_plausible, milliseconds, moment_of
 from underpass_control.metrics import Metrics
@@ -19,6 +20,10 @@ from underpass_control.storage import positions as stored
 from underpass_control.storage import registry
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
+
+# Positions of one terminal, by its own token: some hours at once, and so many a second.
+_PER_S = 20.0
+_BURST = 2 * models.MOST_BATCH
 
 
 class Positions:
@@ -28,6 +33,7 @@ class Positions:
         self._database = database
         self._writer = writer
         self._metrics = metrics
+        self._of_terminal = Buckets(_PER_S, _BURST)
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -75,7 +81,7 @@ class Positions:
                 self._track,
                 EVERYBODY,
                 tenancy=Tenancy.VEHICLE,
-                query=models.TrackQuery,
+                query=models.PositionsQuery,
                 answers=models.Track,
             ),
             Endpoint(
@@ -94,7 +100,7 @@ class Positions:
                 self._geojson,
                 EVERYBODY,
                 tenancy=Tenancy.VEHICLE,
-                query=models.TrackQuery,
+                query=models.PositionsQuery,
                 answers=models.FeatureCollection,
                 media_type="application/geo+json",
             ),
@@ -118,6 +124,7 @@ class Positions:
         return models.Accepted(accepted=1)
 
     async def _store(self, positions: list[stored.Position], call: Call) -> None:
+        admit(self._of_terminal, call.known_caller, len(positions))
         latest: dict[int, int] = {}
         for one in positions:
             latest[one.terminal] = max(one.time_ms, latest.get(one.terminal, one.time_ms))
@@ -146,13 +153,13 @@ class Positions:
         return models.NewestPositions(positions=[_shown(one) for one in found], next=last)
 
     async def _track(self, call: Call) -> models.Track:
-        query = call.query(models.TrackQuery)
+        query = call.query(models.PositionsQuery)
         found = await self._find(call, query)
         last = next_page(found, query.limit, lambda one: one.time_ms)
         return models.Track(positions=[_shown(position) for position in found], next=last)
 
     async def _newest(self, call: Call) -> models.Position:
-        terminal = _readable(call)
+        terminal = call.path_number("terminal")
         async with self._database.reading() as connection:
             found = await stored.newest(connection, terminal)
         if found is None:
@@ -160,11 +167,11 @@ class Positions:
         return _shown(found)
 
     async def _geojson(self, call: Call) -> models.FeatureCollection:
-        found = await self._find(call, call.query(models.TrackQuery))
+        found = await self._find(call, call.query(models.PositionsQuery))
         return models.FeatureCollection(features=[_feature(position) for position in found])
 
-    async def _find(self, call: Call, query: models.TrackQuery) -> list[stored.Position]:
-        terminal = _readable(call)
+    async def _find(self, call: Call, query: models.PositionsQuery) -> list[stored.Position]:
+        terminal = call.path_number("terminal")
         async with self._database.reading() as connection:
             found = await stored.track(
                 connection,
@@ -174,17 +181,11 @@ class Positions:
                 after_ms=number_after(query.cursor),
                 limit=query.limit,
                 newest_first=query.order == "newest",
+                apart_ms=None if query.apart_s is None else 1000 * query.apart_s,
             )
             if not found and await registry.get(connection, Terminal, terminal) is None:
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
         return found
-
-
-def _readable(call: Call) -> int:
-    terminal = call.path_number("terminal")
-    if not call.known_caller.may_read(terminal):
-        raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
-    return terminal
 
 
 def _stored(terminal: int, body: models.PositionBody, now_ms: int) -> stored.Position:

@@ -1,14 +1,16 @@
-"""Who may report of which terminals, at the endpoints of single kinds of reports."""
+"""Who may report of which terminals, and how much, at the endpoints of single kinds of reports."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
 
 from sqlalchemy import select
 
 from underpass_control.access.caller import Caller
-from underpass_control.http.problem import Problem
+from underpass_control.http.limits import Buckets
+from underpass_control.http.problem import Problem, too_many
 from underpass_control.roles import Role
 from underpass_control.storage import attachments
 from underpass_control.storage.database import Database
@@ -16,6 +18,20 @@ from underpass_control.storage.models import Terminal
 
 # Terminals that one query looks for.
 _AT_ONCE = 1_000
+
+
+def admit(buckets: Buckets, caller: Caller, count: int = 1) -> None:
+    """Count what a terminal says itself: one that is stolen fills neither queue nor disk.
+
+    Others speak for many.
+
+    Raises:
+        Problem: 429, that is more than any vehicle has to say.
+    """
+    if caller.role is Role.TERMINAL:
+        wait_s = buckets.take(caller.node, time.monotonic(), count)
+        if wait_s > 0:
+            raise too_many(wait_s)
 
 
 async def check_may_report(database: Database, caller: Caller, said: Mapping[int, int]) -> None:

@@ -17,7 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.access.audit import Changed
 from underpass_control.http import rollout_models as models
-from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.conditions import etag, replaced
+from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.models import Page
 from underpass_control.http.problem import Problem
@@ -112,7 +113,7 @@ class Rollouts:
                 connection, before=number_after(query.cursor), limit=query.limit
             )
             counts = await rollouts.counts(connection, [row.id for row in rows])
-        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.id)
         shown = [_shown(row, counts[row.id]) for row in rows]
         return models.RolloutList(rollouts=shown, next=last)
 
@@ -130,7 +131,7 @@ class Rollouts:
             found = await rollouts.page_of_terminals(
                 connection, number, after=number_after(query.cursor), limit=query.limit
             )
-        last = cursor_of(found[-1].place) if len(found) == query.limit else None
+        last = next_page(found, query.limit, lambda one: one.place)
         shown = [_shown_terminal(one, row, now_ms) for one in found]
         return models.RolloutTerminalList(terminals=shown, next=last)
 
@@ -186,13 +187,10 @@ class Rollouts:
 
     async def _set_state(self, call: Call) -> Answer:
         number, body = call.path_number("rollout"), call.body(models.RolloutStateBody)
-        expected = call.request.headers.get("If-Match")
         now_ms = self._database.clock.now_ms()
         async with self._changes.transaction() as (connection, publish):
             before = _known(await rollouts.lock(connection, number), number)
-            if expected not in (None, "*", _tag(before)):
-                detail = "it has been changed since that ETag"
-                raise Problem(HTTPStatus.PRECONDITION_FAILED, detail)
+            replaced(call, before.revision)
             state = _next_state(State(before.state), body)
             values: dict[str, Any] = {"state": state.value}
             if state is State.RUNNING:
@@ -296,12 +294,8 @@ def _shown_terminal(row: Row[Any], rollout: Row[Any], now_ms: int) -> models.Rol
     )
 
 
-def _tag(row: Row[Any]) -> str:
-    return f'"{row.revision}"'
-
-
 async def _answer(
     connection: AsyncConnection, row: Row[Any], status: HTTPStatus = HTTPStatus.OK
 ) -> Answer:
     counts = await rollouts.counts(connection, [row.id])
-    return Answer(_shown(row, counts[row.id]), status, {"ETag": _tag(row)})
+    return Answer(_shown(row, counts[row.id]), status, {"ETag": etag(row.revision)})

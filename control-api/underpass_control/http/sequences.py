@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from underpass_control.http.endpoint import Call
@@ -12,29 +14,43 @@ from underpass_control.http.problem import Problem
 _AT_ONCE = 1 << 18
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How fast a body has to come: who takes longer would keep others from sending theirs.
+
+    Attributes:
+        silent_s: whoever sends nothing for so long is refused.
+        least_bytes_per_s: so much has to come on average, once `silent_s` is over.
+        longest_s: all of it has to come within this time.
+    """
+
+    silent_s: float
+    least_bytes_per_s: float
+    longest_s: float
+
+
 async def texts(
-    call: Call, what: str, each: str, *, most_bytes: int, most_text_bytes: int, silent_s: float
+    call: Call, what: str, each: str, *, most_bytes: int, most_text_bytes: int, pace: Pace
 ) -> AsyncIterator[list[bytes]]:
     """Yield the texts of a body, in portions; empty lines and record separators are left out.
 
-    `what` is what the body is, and `each` what a text is, for people. Whoever sends nothing for
-    `silent_s` is refused.
+    `what` is what the body is, and `each` what a text is, for people.
 
     Raises:
-        Problem: The body or a text is too large, or nothing comes.
+        Problem: The body or a text is too large, or it comes too slowly.
     """
     if (call.request.content_length or 0) > most_bytes:
         raise _too_large(what, most_bytes)
     count = taken = 0
+    waited_s = 0.0
     rest = b""
     is_whole = False
     while not is_whole:
-        try:
-            async with asyncio.timeout(silent_s):
-                part = await call.request.content.read(_AT_ONCE)
-        except TimeoutError as error:
-            detail = f"nothing has come for {silent_s:.0f} s"
-            raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail) from error
+        # What has come is time for what is to come. While it is worked on, nobody is waited for.
+        within_s = min(pace.silent_s + taken / pace.least_bytes_per_s, pace.longest_s)
+        began_s = time.monotonic()
+        part = await _part(call, min(within_s - waited_s, pace.silent_s), pace)
+        waited_s += time.monotonic() - began_s
         is_whole = not part
         taken += len(part)
         if taken > most_bytes:
@@ -51,6 +67,18 @@ async def texts(
             count += 1
         count -= 1
         yield found
+
+
+async def _part(call: Call, within_s: float, pace: Pace) -> bytes:
+    try:
+        async with asyncio.timeout(within_s):
+            return await call.request.content.read(_AT_ONCE)
+    except TimeoutError as error:
+        detail = f"nothing has come for {pace.silent_s:.0f} s"
+        if within_s < pace.silent_s:
+            least = f"{pace.least_bytes_per_s:.0f} bytes/s"
+            detail = f"it comes at less than {least}, or not within {pace.longest_s:.0f} s"
+        raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail) from error
 
 
 def not_taken(what: str, detail: str) -> Problem:

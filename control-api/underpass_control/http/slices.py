@@ -29,7 +29,8 @@ from underpass_control.functions.slices import (
 )
 from underpass_control.http import slice_models as models
 from underpass_control.http.administration import tenant_for
-from underpass_control.http.cursor import cursor_of, text_after
+from underpass_control.http.conditions import etag, replaced
+from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.models import Page
 from underpass_control.http.problem import Problem
@@ -105,6 +106,7 @@ class Slices:
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
                 recorded=True,
+                headers=["If-Match"],
                 answers=models.SliceShown,
                 status=HTTPStatus.ACCEPTED,
                 problems=refused,
@@ -117,6 +119,7 @@ class Slices:
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
                 recorded=True,
+                headers=["If-Match"],
                 body=models.ReplicasBody,
                 answers=models.SliceShown,
                 problems=refused,
@@ -129,6 +132,7 @@ class Slices:
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
                 recorded=True,
+                headers=["If-Match"],
                 answers=models.SliceShown,
                 problems=refused,
             ),
@@ -141,7 +145,7 @@ class Slices:
         query = call.query(Page)
         async with self._database.reading() as connection:
             rows = await slices.page(connection, after=text_after(query.cursor), limit=query.limit)
-        last = cursor_of(rows[-1].name) if len(rows) == query.limit else None
+        last = next_page(rows, query.limit, lambda row: row.name)
         return models.SliceList(slices=[_shown(row) for row in rows], next=last)
 
     async def _get(self, call: Call) -> Answer:
@@ -160,8 +164,7 @@ class Slices:
         async with self._database.reading() as connection:
             row = await slices.get(connection, name)
         if row is None:
-            if "If-Match" in call.request.headers:
-                raise Problem(HTTPStatus.PRECONDITION_FAILED, "there is no such slice yet")
+            replaced(call, None)
             return await self._create(call, name, given.tenant, body)
         if given.tenant not in (None, row.tenant_id):
             raise Problem(HTTPStatus.CONFLICT, f"it is of the tenant {row.tenant_id}, and stays so")
@@ -248,9 +251,7 @@ class Slices:
         ending: bool = False,
         status: HTTPStatus = HTTPStatus.OK,
     ) -> Answer:
-        expected = call.request.headers.get("If-Match")
-        if expected not in (None, "*", _tag(before)):
-            raise Problem(HTTPStatus.PRECONDITION_FAILED, "it has been changed since that ETag")
+        replaced(call, before.revision)
         if before.ending:
             raise Problem(HTTPStatus.CONFLICT, "it is being terminated")
         now_ms = self._database.clock.now_ms()
@@ -327,9 +328,5 @@ def _shown(row: Row[Any]) -> models.SliceShown:
     )
 
 
-def _tag(row: Row[Any]) -> str:
-    return f'"{row.revision}"'
-
-
 def _answer(row: Row[Any], status: HTTPStatus = HTTPStatus.OK) -> Answer:
-    return Answer(_shown(row), status, {"ETag": _tag(row)})
+    return Answer(_shown(row), status, {"ETag": etag(row.revision)})

@@ -14,6 +14,7 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 
 from underpass_control.http import models
+from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.endpoint import READERS, Call, Endpoint, describe
 from underpass_control.http.problem import Problem
 from underpass_control.metrics import Metrics
@@ -85,7 +86,7 @@ class ServiceStatus:
         """Write the OpenAPI document, once for all who ask for it."""
         document = describe(endpoints, title=_TITLE, version=_VERSION)
         self._document = json.dumps(document, separators=(",", ":")).encode()
-        self._etag = f'"{hashlib.sha256(self._document).hexdigest()[:16]}"'
+        self._etag = etag(hashlib.sha256(self._document).hexdigest()[:16])
 
     async def _health(self, _call: Call) -> models.Health:
         return models.Health(status="ok")
@@ -115,7 +116,7 @@ class ServiceStatus:
 
     async def _describe(self, call: Call) -> web.Response:
         headers = {"ETag": self._etag, "Cache-Control": "no-cache"}
-        if self._etag in call.request.headers.get("If-None-Match", ""):
+        if is_known(call, self._etag):
             return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
         return web.Response(body=self._document, content_type="application/json", headers=headers)
 

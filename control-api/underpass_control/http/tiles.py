@@ -14,10 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
 from underpass_control.http.at_once import AtOnce
+from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.map_names import source_of
 from underpass_control.http.problem import Problem
-from underpass_control.http.sequences import not_taken, texts
+from underpass_control.http.sequences import Pace, not_taken, texts
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import tilesets
 from underpass_control.storage.changes import Changes
@@ -32,8 +33,8 @@ _MOST_BYTES = 2 << 30
 _MOST_TILES = 1_000_000
 # What is written at once: others write between.
 _PORTION_BYTES = 4 << 20
-# Whoever sends nothing for so long is refused; an import makes a tile in much less.
-_SILENT_S = 30.0
+# An import makes tiles while it sends them: one in much less time, and many more bytes.
+_PACE = Pace(silent_s=30.0, least_bytes_per_s=1_024.0, longest_s=6 * 3_600.0)
 _WHAT = "set of tiles"
 # While a browser has a tile's address, the tile does not change.
 _FOR_A_DAY = "private, max-age=86400, immutable"
@@ -97,12 +98,12 @@ class MapTiles:
                 return Answer(None, HTTPStatus.NO_CONTENT, {"Cache-Control": "no-cache"})
             is_named = call.query(TileQuery).tileset == tileset
             headers = {
-                "ETag": f'"{tileset}"',
+                "ETag": etag(tileset),
                 "Cache-Control": _FOR_A_DAY if is_named else "no-cache",
                 "Vary": "Accept-Encoding",
                 "X-Content-Type-Options": "nosniff",
             }
-            if headers["ETag"] in call.request.headers.get("If-None-Match", "").split(", "):
+            if is_known(call, headers["ETag"]):
                 return Answer(None, HTTPStatus.NOT_MODIFIED, headers)
             content = await tilesets.content(connection, tileset, tile)
         if content is None:
@@ -147,7 +148,7 @@ async def _portions(call: Call) -> AsyncIterator[list[TileContent]]:
         "tile",
         most_bytes=_MOST_BYTES,
         most_text_bytes=MOST_TEXT_BYTES,
-        silent_s=_SILENT_S,
+        pace=_PACE,
     ):
         held += await asyncio.to_thread(_read, some, count)
         count += len(some)

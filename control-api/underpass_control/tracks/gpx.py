@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from xml.parsers import expat
 
@@ -24,7 +25,6 @@ class _Points:
 
     def __init__(self) -> None:
         self.done: list[Fix] = []
-        self.rejected = 0
         self._depth = 0
         self._point: dict[str, str] | None = None
         self._text: list[str] | None = None
@@ -58,7 +58,7 @@ class _Points:
 
     def _close(self, point: dict[str, str]) -> None:
         hdop = _number(point.get("hdop", ""), math.inf)
-        try:
+        with suppress(ValueError, OverflowError, FixError):
             fix = Fix(
                 time_ms=_time_ms(point.get("time", "")),
                 lon=float(point["lon"]),
@@ -68,19 +68,16 @@ class _Points:
                 heading_deg=_number(point.get("course", ""), 360.0),
                 accuracy_m=None if hdop is None else 3.0 * hdop,
             )
-        except (ValueError, OverflowError, FixError):
-            self.rejected += 1
-        else:
             self.done.append(fix)
 
 
 def read_gpx(chunks: Iterable[bytes]) -> Iterator[Fix]:
     """Yield the track points of a file that have a time, in the file's order.
 
-    Points without a sound place and time are passed over; a speed, course or dilution that cannot
-    be costs a point that alone. The file may come in pieces of any
-    size. Raises `GpxError` where it is not well formed, or declares a document type: GPX needs
-    none, and its entities are how small files grow without bound.
+    Points without a sound place and time are passed over; of a point whose speed, course or
+    dilution is impossible only that is left out. The file may come in pieces of any size. Raises
+    `GpxError` where it is not well formed, or declares a document type: GPX needs none, and its
+    entities are how small files grow without bound.
     """
     points = _Points()
     parser = expat.ParserCreate(namespace_separator=" ")

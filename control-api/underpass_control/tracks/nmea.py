@@ -36,7 +36,7 @@ _BELIEVED_AFTER = 10
 
 # Proprietary sentences have P for their talker, and then a maker's own name.
 _SENTENCE = re.compile(
-    r"\$(P(?=[A-Z0-9]{3})|[A-Z]{2})([A-Z0-9]{3,9}),([^*]*)(?:\*([0-9A-Fa-f]{2}))?"
+    r"\$(?:P(?=[A-Z0-9]{3})|[A-Z]{2})([A-Z0-9]{3,9}),([^*]*)(?:\*([0-9A-Fa-f]{2}))?"
 )
 _TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d)([0-5]\d|60)(?:\.(\d{1,9}))?", re.ASCII)
 _ANGLE = re.compile(r"(\d{1,3})([0-5]\d(?:\.\d{1,9})?)", re.ASCII)
@@ -51,9 +51,8 @@ class SentenceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence whose checksum is right: talker, type, fields."""
+    """A sentence whose checksum is right: type and fields."""
 
-    talker: str
     type: str
     fields: tuple[str, ...]
 
@@ -71,13 +70,13 @@ def parse_sentence(line: str) -> Sentence:
     found = _SENTENCE.fullmatch(text)
     if not found:
         raise SentenceError("not of the form $ttsss,…*hh")
-    talker, kind, body, checksum = found.groups()
+    kind, body, checksum = found.groups()
     if checksum is None:
         raise SentenceError("without checksum")
     given, right = int(checksum, 16), _checksum(text[1 : text.rindex("*")])
     if given != right:
         raise SentenceError(f"checksum {given:02X} instead of {right:02X}")
-    return Sentence(talker, kind, tuple(body.split(",")))
+    return Sentence(kind, tuple(body.split(",")))
 
 
 def _checksum(text: str) -> int:
