@@ -61,9 +61,16 @@ class Server:
         self._up = False
         self._control("-m", "immediate", "-w", "stop")
 
-    def sql(self, statement: str, database: str = "postgres") -> None:
+    def sql(self, statement: str) -> None:
         """Execute a statement."""
-        command = [self._programs / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.url(database)]
+        command = [
+            self._programs / "psql",
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-d",
+            self.url("postgres"),
+        ]
         run(*map(str, command), "-c", statement)
 
     def initialise(self) -> None:

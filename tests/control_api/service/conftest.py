@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from underpass_control.settings import Settings
@@ -16,6 +17,8 @@ from underpass_control.storage.database import Database, database_url
 
 from tests.control_api import postgresql
 from tests.control_api.service.api import Api, served
+
+T = TypeVar("T")
 
 _NAMES = itertools.count()
 
@@ -76,6 +79,19 @@ def api(url: str) -> Iterator[Api]:
         yield running
 
 
+@pytest.fixture
+def api_and_server() -> Iterator[tuple[Api, postgresql.Server]]:
+    """The same over a PostgreSQL server of its own, which a test may stop."""
+    if reason := postgresql.missing():
+        pytest.skip(reason)
+    with postgresql.server() as server:
+        server.sql("CREATE DATABASE control")
+        migrate(server.url("control"))
+        with served(server.url("control")) as running:
+            running.add_beam()
+            yield running, server
+
+
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def unchanged(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -109,14 +125,19 @@ def _with_a_beam(url: str) -> Iterator[Api]:
         yield running
 
 
-def migrate(url: str) -> None:
-    """Bring a database up to the newest schema."""
+def with_database(url: str, run: Callable[[Database], Awaitable[T]]) -> T:
+    """Open a database for one piece of work; return what comes of it."""
 
-    async def run() -> None:
+    async def opened() -> T:
         database = Database(database_url(url))
         try:
-            await schema.migrate(database)
+            return await run(database)
         finally:
             await database.close()
 
-    asyncio.run(run())
+    return asyncio.run(opened())
+
+
+def migrate(url: str) -> None:
+    """Bring a database up to the newest schema."""
+    with_database(url, schema.migrate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -98,6 +99,23 @@ def test_a_change_of_a_map_that_comes_while_it_cannot_be_read_is_not_forgotten(
 
     with served(sqlite_url) as api:
         api.run(run(api))
+
+
+def test_a_map_that_has_been_read_is_left_out_of_collections(sqlite_url: str) -> None:
+    gc.unfreeze()
+
+    async def run(api: Api) -> None:
+        async with asyncio.timeout(30):
+            while api.service.controllers._map_stale or gc.get_freeze_count() == 0:
+                await asyncio.sleep(0.02)
+        looked_at = {id(one) for one in gc.get_objects()}
+        assert id(vars(api.service.controllers._map[0])["_roads"]) not in looked_at
+
+    try:
+        with served(sqlite_url) as api:
+            api.run(run(api))
+    finally:
+        gc.unfreeze()
 
 
 def test_a_map_that_changes_all_the_time_is_not_read_all_the_time(

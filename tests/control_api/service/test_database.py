@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import text
 from underpass_control.storage.database import Database, database_url
 
-from tests.control_api.service.test_migrations import with_database
+from tests.control_api.service.conftest import with_database
 
 
 def test_what_is_read_together_does_not_change_meanwhile(url: str) -> None:

@@ -457,6 +457,41 @@ def test_enrolments_are_deleted_some_time_after_they_have_expired(api: Api) -> N
     assert milliseconds_of(left["expires"]) > before_ms
 
 
+def test_enrolments_are_listed_the_newest_first_and_of_one_node(api: Api) -> None:
+    async def make() -> None:
+        async with api.database.transaction() as connection:
+            for node in (10, 11, 10, 12, 10):
+                await enrolments.create_enrolment(
+                    connection,
+                    node=node,
+                    configuration=CONFIGURATION,
+                    fingerprint=bytes(32),
+                    now_ms=0,
+                    expires_ms=now_ms() + 60_000,
+                )
+
+    api.run(make())
+
+    def nodes(query: str) -> list[int]:
+        return [one["node"] for one in api.get(f"/v1/enrolments?{query}").json["enrolments"]]
+
+    assert nodes("") == [10, 11, 10, 12, 10]
+    assert nodes("order=newest") == [10, 12, 10, 11, 10]
+    assert nodes("node=10&order=newest") == [10, 10, 10]
+    assert nodes("node=13") == []
+    page = api.get("/v1/enrolments?order=newest&limit=2").json
+    assert nodes(f"order=newest&limit=2&cursor={page['next']}") == [10, 11]
+
+
+@needs_program
+def test_what_is_wrong_with_an_enrolment_is_told_by_the_member(enrolling: Api) -> None:
+    soon = rfc3339(moment_of(now_ms()) + timedelta(days=91))
+    for member, wrong in (("configuration", "x"), ("expires", soon), ("node", 0)):
+        answer = enrolling.call("POST", "/v1/enrolments", body(**{member: wrong}))
+        assert answer.status == 422, answer.text
+        assert [one["pointer"] for one in answer.json["errors"]] == [f"/{member}"]
+
+
 def test_a_token_has_number_fingerprint_and_random_bytes(tmp_path: Path) -> None:
     random = bytes(range(32, 64))
     assert token_of(NODE, bytes(range(32)), random) == TOKEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tracemalloc
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,8 @@ from underpass_control.storage.changes import MOST_BYTES, listed
 
 from tests.control_api import postgresql
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
-from tests.control_api.service.conftest import migrate, migrated
+from tests.control_api.service.conftest import migrated
+from tests.control_api.service.sse import Stream
 from tests.control_api.service.test_positions import position
 
 BEAM = {"name": "Ka", "forward_capacity_bps": 40_000_000, "return_capacity_bps": 4_000_000}
@@ -30,41 +31,6 @@ BEAM = {"name": "Ka", "forward_capacity_bps": 40_000_000, "return_capacity_bps":
 
 # What callers change; the service itself goes on planning meanwhile.
 _ASKED_FOR = "kinds=beam,terminal,positions"
-
-
-class Stream:
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self.last_id = ""
-
-    async def next(self) -> tuple[str, Any]:
-        """Return the next event's kind and data, passing over comments."""
-        kind = ""
-        async with asyncio.timeout(20):
-            async for line in self._response.content:
-                name, _, value = line.decode().rstrip("\n").partition(": ")
-                if name == "id":
-                    self.last_id = value
-                elif name == "event":
-                    kind = value
-                elif name == "data":
-                    return kind, json.loads(value)
-        raise EOFError
-
-    async def until_id(self, passed: Collection[str]) -> None:
-        """Wait until one of some events is known to have passed."""
-        async with asyncio.timeout(20):
-            async for line in self._response.content:
-                name, _, value = line.decode().rstrip("\n").partition(": ")
-                if name == "id" and value in passed:
-                    return
-        raise EOFError
-
-    async def record(self, ids: set[str]) -> None:
-        """Note the ids of all events, until cancelled."""
-        while True:
-            await self.next()
-            ids.add(self.last_id)
 
 
 @asynccontextmanager
@@ -146,6 +112,17 @@ def test_a_follower_gets_what_it_asks_for(api: Api) -> None:
 
     api.run(run())
     assert "kinds are" in api.get("/v1/events?kinds=colour").text
+
+
+def test_settings_are_followed_by_their_kind(api: Api) -> None:
+    async def run() -> tuple[str, Any]:
+        async with following(api, "kinds=settings") as stream:
+            answer = await api.ask("PUT", f"/v1/terminals/{FIRST}/settings", {})
+            assert answer.status == 200, answer.text
+            return await stream.next()
+
+    kind, told = api.run(run())
+    assert (kind, told["terminal"], told["action"]) == ("settings", FIRST, "set")
 
 
 def test_a_terminal_follows_its_own_only(api: Api) -> None:
@@ -378,35 +355,31 @@ def test_a_client_that_does_not_read_holds_up_nobody(api: Api) -> None:
     api.run(run())
 
 
-def test_events_cross_replicas_and_a_lost_database_cuts_them() -> None:
-    if reason := postgresql.missing():
-        pytest.skip(reason)
-    with postgresql.server() as server:
-        server.sql("CREATE DATABASE control")
-        migrate(server.url("control"))
-        with served(server.url("control")) as api:
-            api.add_beam()
-            other = api.replica()
-            api.run(other.start())
+def test_events_cross_replicas_and_a_lost_database_cuts_them(
+    api_and_server: tuple[Api, postgresql.Server],
+) -> None:
+    api, server = api_and_server
+    other = api.replica()
+    api.run(other.start())
 
-            async def run() -> None:
-                async with following(other) as there, following(api) as here:
-                    await send(api, FIRST)
-                    assert (await there.next())[0] == (await here.next())[0] == "positions"
-                    assert there.last_id == here.last_id != ""
-                    await send(api, SECOND)
-                    await there.next()
-                    async with following(other, last_id=here.last_id) as moved:
-                        assert (await moved.next())[1] == (await here.next())[1]
-                    await asyncio.to_thread(server.stop)
-                    kind, data = await there.next()
-                    assert kind == "cut"
-                    assert "missing" in data["reason"]
+    async def run() -> None:
+        async with following(other) as there, following(api) as here:
+            await send(api, FIRST)
+            assert (await there.next())[0] == (await here.next())[0] == "positions"
+            assert there.last_id == here.last_id != ""
+            await send(api, SECOND)
+            await there.next()
+            async with following(other, last_id=here.last_id) as moved:
+                assert (await moved.next())[1] == (await here.next())[1]
+            await asyncio.to_thread(server.stop)
+            kind, data = await there.next()
+            assert kind == "cut"
+            assert "missing" in data["reason"]
 
-            try:
-                api.run(run())
-            finally:
-                api.run(other.client.close())
+    try:
+        api.run(run())
+    finally:
+        api.run(other.client.close())
 
 
 def test_requests_are_counted_by_endpoint(api: Api) -> None:

@@ -15,7 +15,6 @@ from underpass_control.storage.models import Lease
 
 from tests.control_api import postgresql
 from tests.control_api.service.api import Api, served
-from tests.control_api.service.conftest import migrate
 
 BEAM = "ku-1"
 LASTS_S = 2.0
@@ -147,26 +146,22 @@ def test_a_loop_that_does_not_come_back_gives_way_and_notices_before_it_acts(
 
 
 @pytest.mark.usefixtures("quick")
-def test_while_the_database_is_away_plans_are_followed_and_none_are_made() -> None:
-    if reason := postgresql.missing():
-        pytest.skip(reason)
-    with postgresql.server() as server:
-        server.sql("CREATE DATABASE control")
-        migrate(server.url("control"))
-        with served(server.url("control")) as api:
-            api.add_beam()
-            beams = api.service.controllers
+def test_while_the_database_is_away_plans_are_followed_and_none_are_made(
+    api_and_server: tuple[Api, postgresql.Server],
+) -> None:
+    api, server = api_and_server
+    beams = api.service.controllers
 
-            async def run() -> None:
-                before = await planned(api)
-                await asyncio.to_thread(server.stop)
-                while beams.held:
-                    await asyncio.sleep(0.05)
-                assert beams.followed == {BEAM}
-                await asyncio.to_thread(server.start)
-                while not beams.held:
-                    await asyncio.sleep(0.05)
-                # Nobody has taken it meanwhile: it goes on.
-                assert await fence(api) == before
+    async def run() -> None:
+        before = await planned(api)
+        await asyncio.to_thread(server.stop)
+        while beams.held:
+            await asyncio.sleep(0.05)
+        assert beams.followed == {BEAM}
+        await asyncio.to_thread(server.start)
+        while not beams.held:
+            await asyncio.sleep(0.05)
+        # Nobody has taken it meanwhile: it goes on.
+        assert await fence(api) == before
 
-            api.run(run())
+    api.run(run())

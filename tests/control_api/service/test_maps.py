@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 from underpass_control.cli import app
 from underpass_control.http import maps
+from underpass_control.http.sequences import Pace
 
 from tests.control_api.service.api import Api, Reply
 from tests.control_api.service.test_tags import NASTY
@@ -114,7 +115,7 @@ def test_a_map_that_is_too_large_is_refused_before_it_is_kept(
 
 
 def test_who_sends_nothing_more_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maps, "_SILENT_S", 0.2)
+    monkeypatch.setattr(maps, "_PACE", Pace(0.2, 1.0, 10.0))
 
     async def silent() -> AsyncIterator[bytes]:
         yield json.dumps(tunnel("a")).encode() + b"\n"
@@ -127,6 +128,58 @@ def test_who_sends_nothing_more_is_refused(api: Api, monkeypatch: pytest.MonkeyP
 
     assert api.run(ask()) == 408
     assert ids(api) == []
+
+
+@pytest.mark.parametrize("pace", [Pace(1.0, 1_000.0, 60.0), Pace(1.0, 1.0, 1.0)])
+def test_who_sends_ever_more_but_slowly_is_refused(
+    api: Api, monkeypatch: pytest.MonkeyPatch, pace: Pace
+) -> None:
+    monkeypatch.setattr(maps, "_PACE", pace)
+
+    async def dripping() -> AsyncIterator[bytes]:
+        yield json.dumps(tunnel("a")).encode() + b"\n"
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            yield b"\n"
+
+    async def ask() -> int:
+        headers = {**api.headers("operator"), "Content-Type": "application/geo+json-seq"}
+        async with api.client.put("/v1/maps/town", data=dripping(), headers=headers) as answer:
+            return answer.status
+
+    assert api.run(ask()) == 408
+    assert ids(api) == []
+
+
+def test_of_two_who_replace_a_map_at_once_one_has_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert put(api, "town", tunnel("old"), tunnel("common")).status == 200
+    portions, begun = maps._portions, asyncio.Event()
+    count = 0
+
+    async def together(file: Any) -> AsyncIterator[Any]:
+        nonlocal count
+        count += 1
+        if count == 2:
+            begun.set()
+        # The second may have to wait until the first is done.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(begun.wait(), 0.5)
+        async for some in portions(file):
+            yield some
+
+    monkeypatch.setattr(maps, "_portions", together)
+    asked = [{"a", "common"}, {"b", "common"}]
+
+    async def at_once() -> list[int]:
+        bodies = ["".join(f"{json.dumps(tunnel(one))}\n" for one in some) for some in asked]
+        kind = "application/geo+json-seq"
+        replies = [api.ask("PUT", "/v1/maps/town", body, content_type=kind) for body in bodies]
+        return [reply.status for reply in await asyncio.gather(*replies)]
+
+    assert api.run(at_once()) == [200, 200]
+    assert set(ids(api)) in asked
 
 
 def test_learned_places_are_no_map_and_other_kinds_of_body_are_refused(api: Api) -> None:

@@ -18,7 +18,7 @@ from underpass_control.storage.models import Beam, Lease
 
 from dama.planner import CapacityStep, Link, Request, Terminal, plan
 from dama.planner.text import plan_document, text
-from tests.control_api.service.test_migrations import with_database
+from tests.control_api.service.conftest import with_database
 
 T = TypeVar("T")
 BEAM, HOLDER = "ku-1", "here:1"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,8 +14,8 @@ from underpass_control.roles import Role
 from underpass_control.storage.models import Terminal
 
 from tests.control_api import postgresql
-from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
-from tests.control_api.service.conftest import migrate
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+from tests.control_api.service.sse import Stream
 
 HUB, OTHER_HUB = 1, 2
 
@@ -25,25 +24,19 @@ class Plans:
     """A gateway's stream."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self.last_id = ""
+        self._events = Stream(response)
+
+    @property
+    def last_id(self) -> str:
+        """The id of the last event that came."""
+        return self._events.last_id
 
     async def next(self) -> dict[str, Any]:
         """Return the next plan."""
-        kind = ""
-        async with asyncio.timeout(20):
-            async for line in self._response.content:
-                name, _, value = line.decode().rstrip("\n").partition(": ")
-                if name == "id":
-                    self.last_id = value
-                elif name == "event":
-                    kind = value
-                elif name == "data":
-                    assert kind == "plan", value
-                    await self._response.content.readline()
-                    plan: dict[str, Any] = json.loads(value)
-                    return plan
-        raise EOFError
+        kind, data = await self._events.next()
+        assert kind == "plan", data
+        plan: dict[str, Any] = data
+        return plan
 
     async def until(
         self, link: str, is_it: Callable[[dict[str, Any]], bool] = lambda _: True
@@ -171,36 +164,32 @@ def test_a_gateways_stream_ends_within_a_second_of_its_tokens_revocation(api: Ap
     api.run(run())
 
 
-def test_a_stream_outlives_the_loss_of_the_database_and_goes_on_after_it() -> None:
-    if reason := postgresql.missing():
-        pytest.skip(reason)
-    with postgresql.server() as server:
-        server.sql("CREATE DATABASE control")
-        migrate(server.url("control"))
-        with served(server.url("control")) as api:
-            api.add_beam()
+def test_a_stream_outlives_the_loss_of_the_database_and_goes_on_after_it(
+    api_and_server: tuple[Api, postgresql.Server],
+) -> None:
+    api, server = api_and_server
 
-            async def run() -> None:
-                await serve(api, HUB, FIRST, SECOND)
-                async with following(api) as plans:
-                    before = await plans.until("forward", has(FIRST, SECOND))
-                    await asyncio.to_thread(server.stop)
-                    await asyncio.sleep(1)
-                    await asyncio.to_thread(server.start)
-                    beam = {
-                        "name": "Ku 1",
-                        "forward_capacity_bps": 6_000_000,
-                        "return_capacity_bps": 2_000_000,
-                    }
-                    async with asyncio.timeout(20):
-                        while (await api.ask("PUT", "/v1/beams/ku-1", beam)).status != 200:
-                            await asyncio.sleep(0.1)
-                    after = await plans.until("forward", carries(6_000_000))
-                    assert after["plan"] > before["plan"]
-                    path = f"/v1/beams/ku-1/plans/forward/{before['plan']}"
-                    assert (await api.ask("GET", path)).status == 200
+    async def run() -> None:
+        await serve(api, HUB, FIRST, SECOND)
+        async with following(api) as plans:
+            before = await plans.until("forward", has(FIRST, SECOND))
+            await asyncio.to_thread(server.stop)
+            await asyncio.sleep(1)
+            await asyncio.to_thread(server.start)
+            beam = {
+                "name": "Ku 1",
+                "forward_capacity_bps": 6_000_000,
+                "return_capacity_bps": 2_000_000,
+            }
+            async with asyncio.timeout(20):
+                while (await api.ask("PUT", "/v1/beams/ku-1", beam)).status != 200:
+                    await asyncio.sleep(0.1)
+            after = await plans.until("forward", carries(6_000_000))
+            assert after["plan"] > before["plan"]
+            path = f"/v1/beams/ku-1/plans/forward/{before['plan']}"
+            assert (await api.ask("GET", path)).status == 200
 
-            api.run(run())
+    api.run(run())
 
 
 def announcing(entry_ms: int) -> dict[str, Any]:

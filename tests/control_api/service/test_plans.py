@@ -11,6 +11,7 @@ import pytest
 from underpass_control.http import capacity, shares
 from underpass_control.http import what_if as what_if_endpoint
 from underpass_control.instants import moment_of, rfc3339
+from underpass_control.planning import controller
 
 from tests.control_api.service.api import FIRST, SECOND, Api, Reply, now_ms
 
@@ -162,6 +163,41 @@ def test_of_two_who_set_a_capacity_at_once_the_second_replaces_the_firsts(
         assert shown["forward"] == seconds["forward"]
 
     api.run(run())
+
+
+def test_predictions_go_on_while_a_plan_is_made(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned(api)
+    begun, goes_on, work = threading.Event(), threading.Event(), controller._work
+
+    def slow(request: Any) -> Any:
+        begun.set()
+        assert goes_on.wait(60)
+        return work(request)
+
+    async def predicted() -> float:
+        text = (await api.ask("GET", "/metrics")).text
+        name = "underpass_control_positions_to_predictions_seconds_count "
+        (line,) = (line for line in text.splitlines() if line.startswith(name))
+        return float(line.removeprefix(name))
+
+    async def run() -> None:
+        monkeypatch.setattr(controller, "_work", slow)
+        steps = {"forward": [{"from": moment(now_ms() - 1000), "rate_bps": 6_000_000}]}
+        assert (await api.ask("PUT", f"{BEAM}/capacity", steps)).status == 200
+        try:
+            assert await asyncio.to_thread(begun.wait, 20)
+            before = await predicted()
+            place = {"longitude": 7.5, "latitude": 46.5, "time": moment(now_ms())}
+            path = f"/v1/terminals/{FIRST}/positions"
+            assert (await api.ask("POST", path, place)).status == 202
+            async with asyncio.timeout(20):
+                while await predicted() == before:
+                    await asyncio.sleep(0.02)
+        finally:
+            goes_on.set()
+
+    api.run(run())
+    capacity_planned(api, 6_000_000)
 
 
 def what_if(api: Api, **body: object) -> Reply:

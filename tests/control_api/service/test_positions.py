@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from underpass_control.instants import moment_of, rfc3339
-from underpass_control.storage.positions import BusyError, Position, PositionWriter
+from underpass_control.storage.positions import BusyError, Position, PositionWriter, track
+from underpass_control.storage.scope import within
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 
@@ -81,6 +82,43 @@ def test_pages_make_up_the_track(api: Api, order: str) -> None:
         query = f"limit=3&order={order}&cursor={page['next']}"
     wanted = [moment(start + n) for n in range(10)]
     assert found == (wanted if order == "time" else wanted[::-1])
+
+
+@pytest.mark.parametrize("order", ["time", "newest"])
+def test_a_long_track_is_read_with_one_report_of_each_interval(api: Api, order: str) -> None:
+    # The first interval begins with a multiple of ten seconds, whatever time it is.
+    start = now_ms() // 10_000 * 10_000 - 100_000
+    seconds = [0, 1, 9, 11, 12, 35, 40, 41, 49]
+    report(api, *(position(start + 1000 * s) for s in seconds))
+    query = f"apart_s=10&order={order}"
+    first = [0, 11, 35, 40] if order == "time" else [49, 35, 12, 9]
+    wanted = [moment(start + 1000 * s) for s in first]
+    assert times(api, query) == wanted
+    page = api.get(f"{TRACK}?{query}&limit=3").json
+    assert [one["time"] for one in page["positions"]] == wanted[:3]
+    assert times(api, f"{query}&limit=3&cursor={page['next']}") == wanted[3:]
+    part = f"{query}&since={moment(start + 1000)}&until={moment(start + 40_000)}"
+    found = [1, 11, 35] if order == "time" else [35, 12, 9]
+    assert times(api, part) == [moment(start + 1000 * s) for s in found]
+    assert len(times(api, query, TRACK)) == len(
+        api.get(f"{TRACK}.geojson?{query}").json["features"]
+    )
+    for wrong in ("0", "-1", "1.5", "86401"):
+        assert api.get(f"{TRACK}?apart_s={wrong}").status == 400
+
+
+def test_a_thinned_track_is_shown_to_its_own_tenant_alone(api: Api) -> None:
+    start = now_ms() // 10_000 * 10_000 - 100_000
+    report(api, *(position(start + 1000 * s) for s in range(30)))
+
+    async def read(tenant: str) -> list[int]:
+        with within(tenant):
+            async with api.database.reading() as connection:
+                found = await track(connection, FIRST, apart_ms=10_000)
+        return [one.time_ms - start for one in found]
+
+    assert api.run(read("default")) == [0, 10_000, 20_000]
+    assert api.run(read("nobody")) == []
 
 
 def test_a_track_is_geojson_too(api: Api) -> None:

@@ -25,7 +25,7 @@ from underpass_control.planning import lease
 from underpass_control.storage.database import Database
 
 from tests.control_api import postgresql
-from tests.control_api.service.test_migrations import with_database
+from tests.control_api.service.conftest import with_database
 
 ROOT = Path(__file__).parents[3]
 BEAM = "/v1/beams/ku-1"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 from underpass_control.storage import settings
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+from tests.control_api.service.sse import Stream
 from tests.control_api.service.test_plan_stream import HUB, OTHER_HUB, serve
 
 _PATH = f"/v1/terminals/{FIRST}/settings"
@@ -48,17 +48,12 @@ async def _settings(api: Api, gateway: int, count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     path = f"/v1/gateways/{gateway}/plans"
     async with api.client.get(path, headers=api.headers("gateway")) as response:
-        kind = ""
-        async with asyncio.timeout(20):
-            async for line in response.content:
-                name, _, value = line.decode().rstrip("\n").partition(": ")
-                if name == "event":
-                    kind = value
-                elif name == "data" and kind == "settings":
-                    found.append(json.loads(value))
-                    if len(found) == count:
-                        return found
-    raise EOFError
+        stream = Stream(response)
+        while len(found) < count:
+            kind, document = await stream.next()
+            if kind == "settings":
+                found.append(document)
+    return found
 
 
 async def _report(api: Api, node: int, **report: Any) -> dict[str, Any]:

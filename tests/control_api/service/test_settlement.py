@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeVar
 
 import pytest
 from sqlalchemy import delete, insert, update
@@ -17,11 +15,12 @@ from underpass_control.settlement.check import audit
 from underpass_control.settlement.evidence import Records
 from underpass_control.storage import ledger as stored
 from underpass_control.storage import settled_usage, usage
-from underpass_control.storage.database import Database, database_url
+from underpass_control.storage.database import Database
 from underpass_control.storage.models import Beam, Terminal
 
 from dama.ledger import Kind, Rule
 from dama.planner import Link
+from tests.control_api.service.conftest import with_database
 from tests.control_api.service.publishing import FENCE
 from tests.control_api.service.settled_beam import (
     BEAM,
@@ -34,23 +33,10 @@ from tests.control_api.service.settled_beam import (
     SettledBeam,
 )
 
-T = TypeVar("T")
-
 FAIR_BITS = BEAM_BPS // len(NODES) * END_S
 # Rates on the wire are whole bit/s, reports count whole bytes.
 ROUNDING_BITS = 500
 AS_EXPECTED = Drive(30, 50)
-
-
-def over(url: str, run: Callable[[Database], Awaitable[T]]) -> T:
-    async def opened() -> T:
-        database = Database(database_url(url))
-        try:
-            return await run(database)
-        finally:
-            await database.close()
-
-    return asyncio.run(opened())
 
 
 async def entries_of(database: Database, link: Link) -> list[stored.StoredEntry]:
@@ -102,7 +88,7 @@ def test_what_is_lent_and_repaid_as_planned_leaves_the_ledger_square(url: str) -
             # D_r of the paper: 2 Mbit/s for 20 s, of three lenders.
             assert sum(lent) == pytest.approx(40_000_000 / 3, abs=ROUNDING_BITS)
 
-    over(url, run)
+    with_database(url, run)
 
 
 def test_a_counter_that_leaps_stops_nobodys_settlement(url: str) -> None:
@@ -121,7 +107,7 @@ def test_a_counter_that_leaps_stops_nobodys_settlement(url: str) -> None:
             assert sum((await balances_of(database, link)).values()) == 0
         assert await faults(database) == []
 
-    over(url, run)
+    with_database(url, run)
 
 
 def _leaps(count: usage.Count) -> bool:
@@ -150,7 +136,7 @@ def test_a_fade_that_was_measured_changes_no_bit_of_what_is_lent(
                 ]
                 assert sum(lent) == pytest.approx(40_000_000 / 3, abs=ROUNDING_BITS)
 
-    over(sqlite_url, run)
+    with_database(sqlite_url, run)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +152,7 @@ def test_a_wrong_prediction_is_settled_against_what_was_sent(
         await beam.run()
         await assert_square(database, beam, unforeseen_s)
 
-    over(sqlite_url, run)
+    with_database(sqlite_url, run)
 
 
 def test_without_a_blockage_nothing_is_entered(sqlite_url: str) -> None:
@@ -177,7 +163,7 @@ def test_without_a_blockage_nothing_is_entered(sqlite_url: str) -> None:
             assert await entries_of(database, link) == []
             assert await settled_until_s(database, link) == END_S
 
-    over(sqlite_url, run)
+    with_database(sqlite_url, run)
 
 
 def test_who_takes_over_settles_as_if_there_had_been_one(url: str) -> None:
@@ -191,7 +177,7 @@ def test_who_takes_over_settles_as_if_there_had_been_one(url: str) -> None:
         await beam.run(after=die)
         await assert_square(database, beam)
 
-    over(url, run)
+    with_database(url, run)
 
 
 def test_a_crash_in_the_middle_of_a_settlement_leaves_nothing_of_it(
@@ -223,7 +209,7 @@ def test_a_crash_in_the_middle_of_a_settlement_leaves_nothing_of_it(
     async def crash(*_arguments: object) -> None:
         raise ZeroDivisionError
 
-    over(url, run)
+    with_database(url, run)
 
 
 def test_of_two_that_settle_at_once_each_period_is_entered_once(url: str) -> None:
@@ -245,7 +231,7 @@ def test_of_two_that_settle_at_once_each_period_is_entered_once(url: str) -> Non
             assert len(starts) == len(set(starts)) == 2
         assert await faults(database) == []
 
-    over(url, run)
+    with_database(url, run)
 
 
 def test_who_has_lost_the_lease_settles_no_more(url: str) -> None:
@@ -260,7 +246,7 @@ def test_who_has_lost_the_lease_settles_no_more(url: str) -> None:
             await beam.settler.settle_due(START_MS + 30_000, FENCE)
         assert await settled_until_s(database, Link.FORWARD) == 10
 
-    over(url, run)
+    with_database(url, run)
 
 
 def test_the_return_link_waits_for_the_reports_of_a_blocked_terminal(sqlite_url: str) -> None:
@@ -278,7 +264,7 @@ def test_the_return_link_waits_for_the_reports_of_a_blocked_terminal(sqlite_url:
         await beam.settle(51)
         assert await settled_until_s(database, Link.RETURN) == 40
 
-    over(sqlite_url, run)
+    with_database(sqlite_url, run)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +284,7 @@ def test_after_the_bound_the_plan_is_taken_to_have_been_followed(
         # The last second before the entry is reported after the exit only.
         assert balances[DRIVER] == pytest.approx(-40_000_000, abs=ROUNDING_BITS)
 
-    over(sqlite_url, run)
+    with_database(sqlite_url, run)
 
 
 def test_nobody_waits_for_who_has_nothing_at_stake(sqlite_url: str) -> None:
@@ -311,7 +297,7 @@ def test_nobody_waits_for_who_has_nothing_at_stake(sqlite_url: str) -> None:
         await beam.settle(33)
         assert await settled_until_s(database, Link.RETURN) == 30
 
-    over(sqlite_url, run)
+    with_database(sqlite_url, run)
 
 
 def test_who_leaves_the_beam_is_forgiven(url: str) -> None:
@@ -344,7 +330,7 @@ def test_who_leaves_the_beam_is_forgiven(url: str) -> None:
             assert sum(balances.values()) == 0
         assert await faults(database) == []
 
-    over(url, run)
+    with_database(url, run)
 
 
 def test_debts_expire(sqlite_url: str) -> None:
@@ -359,7 +345,7 @@ def test_debts_expire(sqlite_url: str) -> None:
             assert Rule.EXPIRED in rules
         assert await faults(database) == []
 
-    over(sqlite_url, run)
+    with_database(sqlite_url, run)
 
 
 def test_a_plan_that_begins_before_the_last_one_known_counts_from_its_begin(
@@ -381,7 +367,7 @@ def test_a_plan_that_begins_before_the_last_one_known_counts_from_its_begin(
                 await Records(BEAM).gather(connection, *period)
             ).shares
 
-    over(sqlite_url, run)
+    with_database(sqlite_url, run)
 
 
 def test_what_plans_gave_many_is_what_they_gave_each(
@@ -407,7 +393,7 @@ def test_what_plans_gave_many_is_what_they_gave_each(
         # Each piece of a plan may round by a bit.
         assert all(abs(together[one] - each[one]) <= 4 for one in times)
 
-    over(sqlite_url, run)
+    with_database(sqlite_url, run)
 
 
 def test_of_a_beam_that_is_deleted_meanwhile_nothing_is_settled(url: str) -> None:
@@ -419,7 +405,7 @@ def test_of_a_beam_that_is_deleted_meanwhile_nothing_is_settled(url: str) -> Non
             await connection.execute(delete(Beam))
         assert await beam.settle(3_000) == 0
 
-    over(url, run)
+    with_database(url, run)
 
 
 def test_a_time_without_plans_is_settled_as_a_whole(sqlite_url: str) -> None:
@@ -429,4 +415,4 @@ def test_a_time_without_plans_is_settled_as_a_whole(sqlite_url: str) -> None:
         assert await beam.settle(3_000) == 2 * 5
         assert await settled_until_s(database, Link.FORWARD) == 2_990
 
-    over(sqlite_url, run)
+    with_database(sqlite_url, run)

@@ -18,6 +18,7 @@ from sqlalchemy import func, select
 from typer.testing import CliRunner
 from underpass_control.cli import app
 from underpass_control.http import tiles as endpoints
+from underpass_control.http.sequences import Pace
 from underpass_control.pruning import prune
 from underpass_control.storage import tilesets
 from underpass_control.storage.models import MapTile, Tileset
@@ -257,7 +258,7 @@ def test_what_is_too_large_or_stands_still_is_refused(
     with suppress(ConnectionError):
         assert send(api, "town", *many).status == 413
     monkeypatch.undo()
-    monkeypatch.setattr(endpoints, "_SILENT_S", 0.2)
+    monkeypatch.setattr(endpoints, "_PACE", Pace(0.2, 1.0, 10.0))
 
     async def silent() -> AsyncIterator[bytes]:
         yield many[0]
@@ -299,6 +300,40 @@ def test_one_set_is_taken_at_a_time_and_who_is_overtaken_is_told(api: Api) -> No
         return second.status, answer.status
 
     assert api.run(two()) == (503, 200)
+
+
+def test_tiles_of_a_map_that_is_replaced_while_they_come_are_not_its_ground(api: Api) -> None:
+    async def overtaken() -> tuple[int, str]:
+        began, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow() -> AsyncIterator[bytes]:
+            yield text([5, 1, 1], content("of the map before"))
+            began.set()
+            await go_on.wait()
+
+        headers = {**api.headers("operator"), "Content-Type": KIND}
+        path = "/v1/maps/town/tiles"
+        first = asyncio.create_task(api.client.put(path, data=slow(), headers=headers))
+        await began.wait()
+        # The set has to be there before the map is replaced.
+        for _ in range(100):
+            if (
+                await api.ask("PUT", path, text([5, 1, 1], content()), content_type=KIND)
+            ).status == 503:
+                break
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
+        body, kind = json.dumps(obstruction("a")), "application/geo+json-seq"
+        replaced = await api.ask("PUT", "/v1/maps/town", body, content_type=kind)
+        assert replaced.status == 200, replaced.text
+        go_on.set()
+        async with await first as answer:
+            return answer.status, await answer.text()
+
+    status, told = api.run(overtaken())
+    assert (status, "somebody else has set town" in told) == (409, True), told
+    assert described(api) == {"town": None}
+    set_tiles(api, "town", (5, 1, 1))
 
 
 def test_viewers_see_tiles_and_do_not_set_them(api: Api) -> None:
