@@ -4,6 +4,7 @@ import { countdown, nextBlockage } from "../src/fleet/blockage";
 import { EventLog } from "../src/fleet/event-log";
 import { Fleet, healthOf } from "../src/fleet/fleet";
 import { RateHistory, rateBetween } from "../src/fleet/rate-history";
+import { healthOfLink } from "../src/terminal/heard";
 import { at, expected, link, position, START_MS, terminal } from "./made";
 
 function fleet(): Fleet {
@@ -52,11 +53,25 @@ describe("the fleet", () => {
 
   test("is as well as its worse direction, and silent where nothing was reported", () => {
     const made = fleet();
-    expect(healthOf(made.vehicle(11))).toBe("silent");
+    const health = (s: number) => healthOf(made.vehicle(11), START_MS + 1000 * s);
+    expect(health(1)).toBe("silent");
     made.apply({ kind: "links", data: { links: [link(11, 1), link(11, 1, { link: "return", state: "blocked" })] } });
-    expect(healthOf(made.vehicle(11))).toBe("blocked");
+    expect(health(2)).toBe("blocked");
     made.apply({ kind: "links", data: { links: [link(11, 2, { state: "down" })] } });
-    expect(healthOf(made.vehicle(11))).toBe("down");
+    expect(health(3)).toBe("down");
+  });
+
+  test("is silent once neither direction is reported any more, whatever was said last", () => {
+    const made = fleet();
+    const back = (s: number) => link(11, s, { link: "return" });
+    made.apply({ kind: "links", data: { links: [link(11, 1), back(1)] } });
+    expect(healthOf(made.vehicle(11), START_MS + 20_000)).toBe("up");
+    expect(healthOf(made.vehicle(11), START_MS + 60_000)).toBe("silent");
+    // In a tunnel the terminal itself cannot say anything: its gateway does.
+    made.apply({ kind: "links", data: { links: [link(11, 50, { state: "blocked" })] } });
+    expect(healthOf(made.vehicle(11), START_MS + 60_000)).toBe("blocked");
+    expect(healthOfLink(back(1), START_MS + 60_000)).toBe("silent");
+    expect(healthOfLink(back(50), START_MS + 60_000)).toBe("up");
   });
 });
 
@@ -99,7 +114,7 @@ describe("who needs attention first", () => {
   });
   const inMs = (node: number) => nextBlockage(fleet.vehicle(node), START_MS)?.inMs ?? Number.MAX_SAFE_INTEGER;
   const ranks = ["down", "blocked", "silent", "up"];
-  const rank = (node: number) => ranks.indexOf(healthOf(fleet.vehicle(node)));
+  const rank = (node: number) => ranks.indexOf(healthOf(fleet.vehicle(node), START_MS));
   const sorted = [...nodes].sort((a, b) => rank(a) - rank(b) || inMs(a) - inMs(b) || a - b);
 
   test("is as if all were sorted, however many are asked for", () => {
@@ -179,8 +194,8 @@ describe("the log of events", () => {
       expected(node, entry, 0, { state: "observed", source: "probing", link: "forward", exit: exit === null ? null : at(exit) });
     log.add({ kind: "blockages", data: { blockages: [observed(50, null)] } }, START_MS + 50_000, made);
     const read = [observed(10, 22), observed(50, 60), observed(30, null, 12)];
-    log.addObserved(read, made);
-    log.addObserved(read, made);
+    log.addRead(read, made, START_MS);
+    log.addRead(read, made, START_MS);
     expect(log.lines.map(({ timeMs, text }) => [(timeMs - START_MS) / 1000, text])).toEqual([
       [60, "bus 11: free again after 10.0 s (forward link, by probing)"],
       [50, "bus 11: blocked (forward link, by probing)"],
@@ -189,6 +204,16 @@ describe("the log of events", () => {
       [10, "bus 11: blocked (forward link, by probing)"],
     ]);
     expect(new Set(log.lines.map(({ key }) => key)).size).toBe(5);
+  });
+
+  test("says where events are missing, as the service could not be followed", () => {
+    const [made, log] = [fleet(), new EventLog()];
+    log.addRead([], made, START_MS);
+    expect(log.lines).toEqual([]);
+    log.addRead([], made, START_MS + 260_000, START_MS + 10_000);
+    expect(log.lines).toMatchObject([
+      { kind: "console", timeMs: START_MS + 260_000, text: "not live for 4 min 10 s: of that time only blockages are known" },
+    ]);
   });
 
   test("tells of a rollout what becomes of it", () => {

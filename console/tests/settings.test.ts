@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { commandOf, filledIn, namesIn, stateOf } from "../src/settings/enrolment-text";
 import { areaOf, featureLines, positionsOf } from "../src/settings/features";
 import { tagsOf } from "../src/terminal/tags";
 
@@ -36,5 +37,45 @@ describe("settings", () => {
   it("reads tags as people type them", () => {
     expect(tagsOf(" a; b,b ;; Night buses")).toEqual(["a", "b", "Night buses"]);
     expect(tagsOf("  ")).toEqual([]);
+  });
+});
+
+describe("an enrolment", () => {
+  const template = 'number = ${node}\nremote = "${host}:$port" # $$5, ${HOST_2} ${host}\n';
+
+  it("has its template's names filled in, as the command line does it", () => {
+    expect(namesIn(template)).toEqual(["host", "port", "HOST_2"]);
+    const values = { node: "10", host: "hub.example", port: "4556", HOST_2: "[fe80::1]" };
+    expect(filledIn(template, values)).toBe('number = 10\nremote = "hub.example:4556" # $5, [fe80::1] hub.example\n');
+    expect(namesIn("a = 1")).toEqual([]);
+  });
+
+  it("says what is wrong with template and values", () => {
+    expect(() => filledIn("${node} ${port}", { node: "1" })).toThrow(/no value for port/);
+    expect(() => filledIn("costs 5 $", {})).toThrow(/\$\$ stands for a \$/);
+    expect(() => filledIn("${a-b}", { a: "1" })).toThrow(/\$\$/);
+    // A value never ends a string, nor is it one of the language's own.
+    for (const value of ['"', "'", "a\nb = 1", "\\", "\0"]) expect(() => filledIn("$x", { x: value })).toThrow(/refused/);
+    expect(() => filledIn("$constructor", {})).toThrow(/no value/);
+    expect(filledIn("$x", { x: "$node $$" })).toBe("$node $$");
+  });
+
+  it("is a command that nothing in the address adds to", () => {
+    const { command, needsUrl } = commandOf("https://noc.example:8470/", "upe_AQ");
+    expect([command, needsUrl]).toEqual(["underpass enroll https://noc.example:8470 --token upe_AQ", false]);
+    expect(commandOf("https://[::1]:8470/", "upe_AQ").needsUrl).toBe(false);
+    for (const base of ["http://noc.example/", "https://noc.example/;reboot/", "https://noc.example/$(id)/", "https://a.example/a b/"]) {
+      expect(commandOf(base, "upe_AQ")).toEqual({ command: "underpass enroll https://ADDRESS --token upe_AQ", needsUrl: true });
+    }
+  });
+
+  it("waits until it is used, withdrawn or expired", () => {
+    const one = { id: 1, node: 10, created: "2026-11-25T16:00:00Z", expires: "2026-11-26T16:00:00Z" };
+    const now = Date.parse("2026-11-25T17:00:00Z");
+    expect(stateOf(one, now)).toBe("waiting");
+    expect(stateOf(one, now + 86_400_000)).toBe("expired");
+    const used = { ...one, used: "2026-11-25T16:30:00Z" };
+    expect(stateOf(used, now + 86_400_000)).toBe("used");
+    expect(stateOf({ ...used, revoked: "2026-11-25T16:40:00Z" }, now)).toBe("withdrawn");
   });
 });

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { utcOn } from "../src/shell/dates";
 import { bits, bps, seconds, utc } from "../src/shell/format";
 import { hashOf, routeOf } from "../src/shell/route";
 import { flawOf } from "../src/shell/session";
@@ -20,6 +21,20 @@ test("figures have three digits and their unit", () => {
   expect([seconds(12_340), seconds(250_000), utc(Number.NaN)]).toEqual(["12.3 s", "4 min 10 s", "–"]);
 });
 
+test("long times are told in hours and days, and what came too early with its sign", () => {
+  expect([7_199_000, 7_200_000, 43_200_000, 30 * 86_400_000 + 14_400_000].map(seconds)).toEqual([
+    "119 min 59 s", "2 h 0 min", "12 h 0 min", "30 d 4 h",
+  ]);
+  expect([-250_000, -12_340, -20].map(seconds)).toEqual(["-4 min 10 s", "-12.3 s", "0.0 s"]);
+});
+
+test("what was on another day has its date", () => {
+  const now = Date.parse("2026-11-28T00:10:00Z");
+  expect([utcOn(now - 60_000, now), utcOn(now - 900_000, now), utcOn(Number.NaN, now)]).toEqual([
+    "00:09:00", "2026-11-27 23:55:00", "–",
+  ]);
+});
+
 test("what cannot be a token is not sent", () => {
   expect(flawOf("upc_aZ09-_")).toBeUndefined();
   for (const token of ["", "a b", "a\nb", "ü", "x".repeat(201)]) expect(flawOf(token)).toBeDefined();
@@ -27,7 +42,7 @@ test("what cannot be a token is not sent", () => {
 
 test("a link that is not up is shaded from the first report that says so to the first that does not", () => {
   const sample = (s: number, state: "up" | "blocked") => ({
-    timeMs: 1000 * s, state, rateBps: 0, allowedBps: 0, backloggedBytes: 0, streams: 0, capacityBps: 0,
+    timeMs: 1000 * s, state, rateBps: 0, allowedBps: 0, backloggedBytes: 0, capacityBps: 0,
   });
   const states = [sample(1, "up"), sample(2, "blocked"), sample(3, "blocked"), sample(4, "up"), sample(5, "blocked"), sample(6, "blocked")];
   expect(outages(states)).toEqual([[2, 4], [5, 6]]);

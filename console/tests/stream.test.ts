@@ -89,6 +89,19 @@ describe("following the service", () => {
     expect(one.due(70_000)).toBe("abort");
   });
 
+  test("what is shown may be old once not even a comment has come in time, and after the stream is cut", () => {
+    const one = new Following(0, half);
+    expect(one.quietSince(60_000)).toBeUndefined();
+    one.opened(1000);
+    one.received(5000, "a1");
+    expect(one.quietSince(21_000)).toBeUndefined();
+    expect(one.quietSince(26_000)).toBe(5000);
+    one.closed(26_000, "the stream has ended");
+    expect(one.quietSince(40_000)).toBe(5000);
+    one.opened(41_000);
+    expect(one.quietSince(42_000)).toBeUndefined();
+  });
+
   test("a token that is not taken is not shown again", () => {
     const one = new Following(0, half);
     one.refuse("revoked");

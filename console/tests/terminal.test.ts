@@ -7,7 +7,7 @@ import { leftOver, verdict } from "../src/terminal/left-over";
 import { lifetime } from "../src/terminal/lifetime";
 import { link, START_MS } from "./made";
 
-const none = { expected: new Map(), blocked: {} };
+const none = { expected: new Map() };
 
 describe("what was last heard of a terminal", () => {
   test("is its own word, however much later its gateway speaks of it", () => {

@@ -31,10 +31,10 @@ _LINKS = ("forward", "return")
 class Fleet:
     """Four terminals of one beam, and the hub that posts for them each second."""
 
-    def __init__(self, service: ControlService, *, lead_m: float = 900.0) -> None:
-        """Set beam and terminals; the drive begins so far before the tunnel."""
+    def __init__(self, service: ControlService) -> None:
+        """Set beam and terminals."""
         self._service = service
-        self.drive: Drive = passage_of("A1 east", lead_m=lead_m, tail_m=600.0)
+        self.drive: Drive = passage_of("A1 east", lead_m=900.0, tail_m=600.0)
         beam = {
             "name": "East",
             "forward_capacity_bps": FORWARD_BPS,

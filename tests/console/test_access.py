@@ -187,7 +187,7 @@ def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
     form = page.get_by_role("form", name="Make a token")
     form.get_by_label("For", exact=True).fill(NASTY)
     form.get_by_role("button", name="Make").click()
-    made = page.locator("code.token")
+    made = page.locator("p[role=status] code")
     expect(made).to_contain_text("upc_", timeout=PATIENCE_MS)
     token = made.inner_text()
     assert service.request("GET", "/v1/beams", None, {"Authorization": f"Bearer {token}"})[0] == 200

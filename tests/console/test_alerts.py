@@ -39,6 +39,7 @@ def test_a_rule_is_made_and_what_fires_by_it_is_acknowledged(
     name = f"Acknowledge: nothing has come from terminal {DRIVER}"
     table.get_by_role("button", name=name).click()
     expect(table).to_contain_text("a operator", timeout=PATIENCE_MS)
+    page.once("dialog", lambda asked: asked.accept())
     rule.click()
     expect(page.get_by_text("There are none: nothing fires.")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
@@ -61,6 +62,7 @@ def test_a_rule_about_software_or_certificates_has_its_own_fields(
     table = page.get_by_role("region", name="What is wrong")
     told = f"terminal {DRIVER} runs version 1.2.3, not 9.9"
     expect(table).to_contain_text(told, timeout=PATIENCE_MS)
+    page.once("dialog", lambda asked: asked.accept())
     page.get_by_role("button", name="Delete the rule old").click()
     form.get_by_label("Name").fill("ends")
     form.get_by_label("Fires when").select_option("certificate")
@@ -72,6 +74,7 @@ def test_a_rule_about_software_or_certificates_has_its_own_fields(
     expect(page.get_by_text("31 days, all beams; fires after 600 s")).to_be_visible()
     (made,) = service.call("GET", "/v1/alert-rules")["rules"]
     assert (made["limit_s"], made["for_s"], made["keep_firing_for_s"]) == (2_678_400, 600, 60)
+    page.once("dialog", lambda asked: asked.accept())
     rule.click()
     expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
 
@@ -95,6 +98,7 @@ def test_a_webhook_is_refused_in_words_and_its_secret_shown_once(
     stop = page.get_by_role("button", name="Tell chat no more")
     expect(stop).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_text("It is not shown again.")).to_have_count(0)
+    page.once("dialog", lambda asked: asked.accept())
     stop.click()
     expect(stop).to_have_count(0, timeout=PATIENCE_MS)
 

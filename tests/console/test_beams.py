@@ -57,7 +57,7 @@ def test_a_beam_is_made_changed_and_removed(
     open_ring = {"type": "Polygon", "coordinates": [[*WIDE[:-1], [0.0, 0.0]]]}
     choose(page, "Footprint", "west.geojson", json.dumps(open_ring))
     form.get_by_role("button", name="Make").click()
-    expect(page.get_by_text("a ring does not end where it begins")).to_be_visible(
+    expect(page.get_by_text("a ring does not end where it begins").first).to_be_visible(
         timeout=PATIENCE_MS
     )
     area = {"type": "Polygon", "coordinates": [WIDE]}

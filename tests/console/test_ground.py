@@ -21,7 +21,6 @@ pytestmark = pytest.mark.console
 
 _ZOOM = 10
 _WATER_LIGHT, _WATER_DARK = (188, 215, 238), (29, 58, 84)
-_MAP = "a <b>map</b> & more"
 _PATH = "/v1/maps/a%20%3Cb%3Emap%3C%2Fb%3E%20%26%20more"
 
 

@@ -55,6 +55,7 @@ def test_a_rate_is_set_told_to_others_changed_and_released(
             break
         page.wait_for_timeout(500)
     assert one["until"] > until
+    page.once("dialog", lambda asked: asked.accept())
     card.get_by_role("button", name="Release").click()
     expect(card).to_contain_text("the planner decides alone", timeout=PATIENCE_MS)
     assert listed(service) == []
@@ -71,6 +72,7 @@ def test_a_foreseen_blockage_is_withdrawn_and_released(
     go(page, f"beams/{BEAM}")
     card = page.locator("section", has=page.get_by_role("heading", name="Set by operators"))
     expect(card).to_contain_text("is withdrawn", timeout=PATIENCE_MS)
+    page.once("dialog", lambda asked: asked.accept())
     card.get_by_role("button", name="Release").click()
     expect(card).to_contain_text("the planner decides alone", timeout=PATIENCE_MS)
 
@@ -108,6 +110,7 @@ def test_a_terminal_is_drained_from_its_page_and_put_back_in_service(
     assert not found, found
     (one,) = listed(service)
     assert (one["kind"], one["terminal"], one["state"]) == ("maintenance", 13, "ahead")
+    page.once("dialog", lambda asked: asked.accept())
     card.get_by_role("button", name="Back in service").click()
     expect(card).to_contain_text("It is in service.", timeout=PATIENCE_MS)
     assert listed(service) == []
@@ -115,5 +118,6 @@ def test_a_terminal_is_drained_from_its_page_and_put_back_in_service(
     form.get_by_label("Maintenance in").fill("0")
     form.get_by_role("button", name="Drain").click()
     expect(card).to_contain_text("It is in maintenance", timeout=PATIENCE_MS)
+    page.once("dialog", lambda asked: asked.accept())
     card.get_by_role("button", name="Back in service").click()
     expect(card).to_contain_text("It is in service.", timeout=PATIENCE_MS)

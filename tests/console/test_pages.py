@@ -21,7 +21,8 @@ from tests.console.service import ControlService, now_ms
 _PAGES = (
     *("map/11", "beams", "beams/east", "beams/east?link=return", "beams/nowhere"),
     *("terminals", "terminals/11", "events", "alerts"),
-    *("access/users", "access/tokens", "access/changes", "account"),
+    *("access/users", "access/tokens", "access/tenants", "access/changes", "account"),
+    *("settings/terminals", "settings/enrolments"),
 )
 pytestmark = pytest.mark.console
 
@@ -143,6 +144,41 @@ def test_a_history_of_many_fixes_is_read_whole_once_and_then_what_is_new(
 
     until(lambda: len(read()) >= 5, page)
     assert read()[:5] == [False, True, True, False, False]
+
+
+def test_a_long_history_is_thinned_by_the_service(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    axe.needed()
+    del fleet
+    sign_in(page, service)
+    go(page, "map/11")
+    card = page.get_by_label("Selected vehicle")
+    spans = {"12 h": "apart_s=15&", "24 h": "apart_s=29&", "all that is kept": "[?]limit=1$"}
+    for span, asked in spans.items():
+        with page.expect_request(re.compile(f"/terminals/11/positions.*{asked}")):
+            card.get_by_label("Its way of").select_option(label=span)
+    expect(card.get_by_role("alert")).to_have_count(0)
+    assert not axe.violations(page)
+
+
+def test_a_beams_past_hours_are_shown_by_some_of_its_plans(console: Page) -> None:
+    axe.needed()
+    asked: list[str] = []
+    console.on("request", lambda request: asked.append(request.url))
+    go(console, "beams/east")
+    over_time = console.get_by_role("region", name="Capacity over time")
+    over_time.get_by_label("Shown").select_option(label="the last 2 h")
+    chart = over_time.get_by_role("img", name=re.compile("^Capacity in the past"))
+    expect(chart).to_be_visible(timeout=PATIENCE_MS)
+    expect(over_time).to_contain_text("moments 2 min 0 s apart")
+    assert len([url for url in asked if "/plans/forward?at=" in url]) <= 61
+    fairness = console.get_by_label("In the last")
+    fairness.select_option(label="2 h")
+    expect(fairness).to_have_value("1")
+    assert not axe.violations(console)
+    over_time.get_by_label("Shown").select_option(label="now and what is planned")
+    expect(over_time.get_by_role("img", name=re.compile("^Capacity over time"))).to_be_visible()
 
 
 def test_a_beam_shows_who_lends_and_why_a_terminal_has_its_rate(console: Page) -> None:
@@ -275,6 +311,8 @@ def test_a_terminal_shows_its_software_and_certificate_and_its_last_words(
     words = console.get_by_role("region", name="Last words before silence")
     expect(words).to_contain_text("5 kB in 7 streams", timeout=60_000)
     expect(words).to_contain_text("path ka")
+    # What it said last, that its link was up, is no news.
+    expect(console.get_by_role("heading", name="Van 15")).to_contain_text("silent")
     itself = console.get_by_role("region", name="Software and certificate")
     expect(itself).to_contain_text("It has said nothing of itself yet.")
 

@@ -82,6 +82,7 @@ def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(
     # As many as the kind may have are offered, and a kind that may have one alone is not scaled.
     expect(card.get_by_label("Replicas of nat")).to_have_count(0)
     card.get_by_label("Replicas of names").select_option("3")
+    card.get_by_role("form", name="Scale names").get_by_role("button").click()
     while [
         one["replicas"]
         for one in service.call("GET", "/v1/slices/ground")["functions"]

@@ -1,7 +1,9 @@
 import { useState } from "preact/hooks";
 import type { AuditEntry } from "../api/types";
 import { useLive } from "../shell/context";
+import { dated } from "../shell/dates";
 import { Failure, useRead } from "../shell/read";
+import { Table } from "../shell/table";
 import { differences } from "./differences";
 
 const READ_EVERY_MS = 10_000;
@@ -31,34 +33,21 @@ export function Changes() {
       </p>
       <Failure of={read} />
       {read.value?.next && <p class="count">The newest {SHOWN}; the API has all.</p>}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Changes">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Time (UTC)</th>
-              <th scope="col">Who</th>
-              <th scope="col">From</th>
-              <th scope="col">What</th>
-              <th scope="col">Change</th>
-            </tr>
-          </thead>
-          <tbody>
-            {read.value?.entries.map((entry) => (
-              <tr key={entry.id}>
-                <td class="number">{entry.time.slice(0, 19).replace("T", " ")}</td>
-                <td>
-                  {entry.actor} ({entry.actor_kind})
-                </td>
-                <td>{entry.address}</td>
-                <td>
-                  {entry.action} {entry.target}
-                </td>
-                <td>{differences(entry.before, entry.after)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table label="Changes" columns={["Time (UTC)", "Who", "From", "What", "Change"]}>
+        {read.value?.entries.map((entry) => (
+          <tr key={entry.id}>
+            <td class="number">{dated(Date.parse(entry.time))}</td>
+            <td>
+              {entry.actor} ({entry.actor_kind})
+            </td>
+            <td>{entry.address}</td>
+            <td>
+              {entry.action} {entry.target}
+            </td>
+            <td>{differences(entry.before, entry.after)}</td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
 }

@@ -1,3 +1,4 @@
+import type { Tenant } from "../api/types";
 import { useListed } from "./listed";
 
 export function RoleField({ roles }: { roles: readonly string[] }) {
@@ -15,7 +16,7 @@ export function RoleField({ roles }: { roles: readonly string[] }) {
 
 /** Of the whole, or one of the tenants that there are. */
 export function TenantField() {
-  const { entries } = useListed<{ id: string; name: string }>("v1/tenants", "tenants");
+  const { entries } = useListed<Tenant>("v1/tenants", "tenants");
   return (
     <label>
       Tenant{" "}

@@ -1,54 +1,94 @@
 /** A list of the service, read anew when asked; and what went wrong with the last change. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError } from "../api/client";
 import { Rereading } from "../api/rereading";
 import { READ } from "../fleet/live";
 import { useLive } from "../shell/context";
 
 export interface Listed<T> {
   entries: T[] | undefined;
+  /** Why the last change was not made, or else why the list could not be read. */
   flaw: string | undefined;
+  /** What was wrong with which member of the last change. */
+  members: Readonly<Record<string, string>>;
   /** Changes something, and reads the list anew; tells whether it went well. */
   change: (work: () => Promise<unknown>) => Promise<boolean>;
   /** Reads the list anew, as somebody else has changed it. */
   reread: () => void;
 }
 
+const AGAIN_MS = 5_000;
+
 /** Reads a list, of a long one the first `most`. */
 export function useListed<T>(path: string, member: string, most?: number): Listed<T> {
   const live = useLive();
   const [entries, setEntries] = useState<T[]>();
-  const [flaw, setFlaw] = useState<string>();
-  const failed = (error: unknown) => setFlaw(error instanceof Error ? error.message : String(error));
+  const [unread, setUnread] = useState<string>();
+  const [refused, setRefused] = useState<unknown>();
   const reading = useRef<Rereading | undefined>(undefined);
   useEffect(() => {
-    const one = new Rereading(async (signal) => {
-      const found = await live.client.all<T>(path, member, signal, most);
-      if (!signal.aborted) setEntries(found);
-    }, failed);
+    let again: number | undefined;
+    const one = new Rereading(
+      async (signal) => {
+        const found = await live.client.all<T>(path, member, signal, most);
+        if (signal.aborted) return;
+        setEntries(found);
+        setUnread(undefined);
+      },
+      (error) => {
+        setUnread(textOf(error));
+        // Nothing else would have it read before something changes.
+        again = window.setTimeout(() => one.soon(), Math.max(AGAIN_MS, error instanceof ApiError ? error.afterMs : 0));
+      },
+    );
     reading.current = one;
     void one.now();
     // What it was as events were missed is not told by later ones.
     const off = live.listen(({ kind }) => void (kind === READ && one.soon()));
     return () => {
       off();
+      clearTimeout(again);
       one.close();
     };
   }, [path]);
   const change = async (work: () => Promise<unknown>) => {
-    setFlaw(undefined);
+    setRefused(undefined);
     let went = true;
     try {
       await work();
     } catch (error) {
-      failed(error);
+      setRefused(error);
       // Somebody else may have been first.
       went = false;
     }
     await reading.current?.now();
     return went;
   };
-  return { entries, flaw, change, reread: () => reading.current?.soon() };
+  return {
+    entries,
+    flaw: refused === undefined ? unread : textOf(refused),
+    members: membersOf(refused),
+    change,
+    reread: () => reading.current?.soon(),
+  };
+}
+
+function membersOf(error: unknown): Record<string, string> {
+  const found: Record<string, string> = {};
+  if (!(error instanceof ApiError)) return found;
+  for (const { pointer, detail } of error.flaws) found[pointer.split("/")[1] ?? ""] ??= detail;
+  return found;
+}
+
+const CHANGED = 412;
+
+/** What went wrong, for people. */
+export function textOf(error: unknown): string {
+  if (error instanceof ApiError && error.status === CHANGED) {
+    return `Nothing was done, since somebody else was first: ${error.message}`;
+  }
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** What a form's fields hold, without the empty ones. */

@@ -1,29 +1,30 @@
 import { useState } from "preact/hooks";
 import type { Token } from "../api/types";
 import { useLive } from "../shell/context";
+import { Field, Form } from "../shell/form";
+import { Table } from "../shell/table";
 import { RoleField, TenantField } from "./fields";
 import { filled, useListed } from "./listed";
 
 const ROLES = ["viewer", "operator", "administrator", "gateway", "terminal", "agent"];
 const DAY_MS = 86_400_000;
+/** A hundred years. */
+const MOST_DAYS = 36_525;
 
 export function Tokens() {
   const live = useLive();
-  const { entries, flaw, change } = useListed<Token>("v1/tokens", "tokens");
+  const { entries, flaw, members, change } = useListed<Token>("v1/tokens", "tokens");
   const [made, setMade] = useState<string>();
 
-  const create = async (event: Event) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
+  const create = (form: HTMLFormElement) => {
     const { node, days, ...rest } = filled(form);
     const expires = days && { expires: new Date(live.now() + Number(days) * DAY_MS).toISOString() };
     const body = { ...rest, ...(node && { node: Number(node) }), ...expires };
     setMade(undefined);
-    const ok = await change(async () => {
+    return change(async () => {
       const { token } = await live.client.post<{ token: string }>("v1/tokens", body);
       setMade(token);
     });
-    if (ok) form.reset();
   };
   const revoke = ({ id, name }: Token) => {
     if (confirm(`Revoke ${name}? What uses it is refused from then on.`)) {
@@ -32,62 +33,48 @@ export function Tokens() {
   };
   return (
     <>
-      <form class="tools" aria-label="Make a token" onSubmit={(event) => void create(event)}>
-        <label>
-          For <input name="name" required maxLength={200} autocomplete="off" />
-        </label>
+      <Form label="Make a token" action="Make" send={create} wrong={members}>
+        <Field label="For" name="name" required maxLength={200} autocomplete="off" />
         <RoleField roles={ROLES} />
         <TenantField />
-        <label>
-          Node <input name="node" type="number" min={1} />
-        </label>
-        <label>
-          Valid for days <input name="days" type="number" min={1} />
-        </label>
-        <button type="submit">Make</button>
-      </form>
+        <Field label="Node" name="node" type="number" min={1} />
+        <Field label="Valid for days" name="days" member="expires" type="number" min={1} max={MOST_DAYS} />
+      </Form>
       <p class="flaw" role="alert">
         {flaw}
       </p>
       {made !== undefined && (
         <p role="status">
-          It is shown this once: <code class="token">{made}</code>
+          It is shown this once: <code>{made}</code>
         </p>
       )}
-      <div class="scroll" tabIndex={0} role="region" aria-label="All tokens">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">For</th>
-              <th scope="col">Role</th>
-              <th scope="col">Tenant</th>
-              <th scope="col">Node</th>
-              <th scope="col">Since</th>
-              <th scope="col">Until</th>
-              <th scope="col">Actions</th>
-            </tr>
-          </thead>
-          <tbody>
-            {entries?.map((token) => (
-              <tr key={token.id}>
-                <th scope="row">{token.name}</th>
-                <td>{token.role}</td>
-                <td>{token.tenant ?? "all vehicles"}</td>
-                <td>{token.node}</td>
-                <td>{token.created.slice(0, 10)}</td>
-                <td>{token.revoked ? "revoked" : token.expires?.slice(0, 10)}</td>
-                <td>
-                  {!token.revoked && (
-                    <button type="button" aria-label={`Revoke ${token.name}`} onClick={() => revoke(token)}>
-                      Revoke
-                    </button>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      {entries?.length === 0 && <p>There are none.</p>}
+      <Table label="All tokens" columns={["For", "Role", "Tenant", "Node", "Since", "Until", "Actions"]}>
+        {entries?.map((token) => (
+          <tr key={token.id}>
+            <th scope="row">{token.name}</th>
+            <td>{token.role}</td>
+            <td>{token.tenant ?? "all vehicles"}</td>
+            <td>{token.node}</td>
+            <td>{token.created.slice(0, 10)}</td>
+            <td>{untilWhen(token, live.now())}</td>
+            <td>
+              {!token.revoked && (
+                <button type="button" aria-label={`Revoke ${token.name}`} onClick={() => revoke(token)}>
+                  Revoke
+                </button>
+              )}
+            </td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
+}
+
+/** When it ends, or that it has ended. */
+function untilWhen({ revoked, expires }: Token, nowMs: number): string {
+  if (revoked) return "revoked";
+  if (!expires) return "no end";
+  return `${Date.parse(expires) <= nowMs ? "expired " : ""}${expires.slice(0, 10)}`;
 }

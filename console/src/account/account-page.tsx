@@ -1,6 +1,7 @@
 /** Who is signed in: one's own password, and all of one's own sessions. */
 
 import { useContext, useState } from "preact/hooks";
+import { textOf } from "../access/listed";
 import type { Session } from "../api/types";
 import { SessionContext, useLive } from "../shell/context";
 import type { Route } from "../shell/route";
@@ -61,7 +62,7 @@ function PasswordForm({ name }: { name: string }) {
       form.reset();
       setDone(true);
     } catch (error) {
-      setFlaw(error instanceof Error ? error.message : String(error));
+      setFlaw(textOf(error));
     }
     setBusy(false);
   };

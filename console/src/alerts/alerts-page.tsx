@@ -5,6 +5,7 @@ import { useListed } from "../access/listed";
 import type { Alert } from "../api/types";
 import { useLive, useTick } from "../shell/context";
 import { useMayOperate } from "../shell/may-operate";
+import { dated } from "../shell/dates";
 import { seconds } from "../shell/format";
 import { Failure, useRead } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
@@ -50,7 +51,7 @@ function Firing({ mayOperate }: { mayOperate: boolean }) {
       </p>
       {firing?.length === 0 && <p>Nothing is wrong by the rules.</p>}
       {(firing?.length ?? 0) + (over?.length ?? 0) > 0 && (
-        <label class="search">
+        <label>
           With <input type="search" value={text} onInput={(e) => setText(e.currentTarget.value)} />
         </label>
       )}
@@ -87,7 +88,7 @@ function AlertTable({ label, alerts, onAcknowledge, nowMs }: Props) {
           </th>
           <td>{one.text}</td>
           <td>{one.rule}</td>
-          <td>{one.since.slice(0, 19).replace("T", " ")}</td>
+          <td>{dated(Date.parse(one.since))}</td>
           <td>{seconds((one.resolved ? Date.parse(one.resolved) : nowMs) - Date.parse(one.since))}</td>
           <td>
             {one.acknowledged && (one.acknowledged_by ?? "an operator")}

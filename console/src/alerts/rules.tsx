@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import { filled, useListed } from "../access/listed";
 import type { AlertKind, AlertRule } from "../api/types";
 import { useLive } from "../shell/context";
+import { Field, Form } from "../shell/form";
 import { KINDS, ruleOf, ruleText } from "./rule-text";
 
 /** The service takes none longer. */
@@ -10,25 +11,24 @@ const MOST_WAIT_S = 7 * 86_400;
 
 export function Rules() {
   const live = useLive();
-  const { entries, flaw, change } = useListed<AlertRule>("v1/alert-rules", "rules");
+  const { entries, flaw, members, change } = useListed<AlertRule>("v1/alert-rules", "rules");
   const [kind, setKind] = useState<AlertKind>("unheard");
   const { field } = KINDS[kind];
-  const add = async (event: Event) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
-    if (await change(() => live.client.post("v1/alert-rules", ruleOf(filled(form))))) {
-      form.reset();
-      setKind("unheard");
+  const add = async (form: HTMLFormElement) => {
+    const done = await change(() => live.client.post("v1/alert-rules", ruleOf(filled(form))));
+    if (done) setKind("unheard");
+    return done;
+  };
+  const remove = (one: AlertRule) => {
+    if (confirm(`Delete the rule ${one.name}? What fires by it is resolved, and nobody is told of it any more.`)) {
+      void change(() => live.client.delete(`v1/alert-rules/${one.id}`));
     }
   };
-  const remove = (one: AlertRule) => void change(() => live.client.delete(`v1/alert-rules/${one.id}`));
   return (
     <section aria-labelledby="rules">
       <h2 id="rules">Rules</h2>
-      <form class="tools" aria-label="Make a rule" onSubmit={(event) => void add(event)}>
-        <label>
-          Name <input name="name" required maxLength={200} autocomplete="off" />
-        </label>
+      <Form label="Make a rule" action="Make" send={add} wrong={members}>
+        <Field label="Name" name="name" required maxLength={200} autocomplete="off" />
         <label>
           Fires when{" "}
           <select name="kind" value={kind} onChange={(event) => setKind(event.currentTarget.value as AlertKind)}>
@@ -40,20 +40,12 @@ export function Rules() {
           </select>
         </label>
         {field.name === "version" ? (
-          <label key="version">
-            {field.label} <input name="version" required maxLength={64} pattern="[!-~]+" autocomplete="off" />
-          </label>
+          <Field key="version" label={field.label} name="version" required maxLength={64} pattern="[!-~]+" autocomplete="off" />
         ) : (
-          <label key={field.label}>
-            {field.label} <input name="limit" type="number" required min="0.001" max={MOST_LIMIT_S / field.unit_s} step="any" />
-          </label>
+          <Field key={field.label} label={field.label} name="limit" member="limit_s" type="number" required min="0.001" max={MOST_LIMIT_S / field.unit_s} step="any" />
         )}
-        <label>
-          Fires after, s <input name="for_s" type="number" min="0" max={MOST_WAIT_S} step="any" placeholder="0" />
-        </label>
-        <label>
-          Resolved after, s <input name="keep_firing_for_s" type="number" min="0" max={MOST_WAIT_S} step="any" placeholder="60" />
-        </label>
+        <Field label="Fires after, s" name="for_s" type="number" min="0" max={MOST_WAIT_S} step="any" placeholder="0" />
+        <Field label="Resolved after, s" name="keep_firing_for_s" type="number" min="0" max={MOST_WAIT_S} step="any" placeholder="60" />
         <label>
           Beam{" "}
           <select name="beam">
@@ -65,8 +57,7 @@ export function Rules() {
             ))}
           </select>
         </label>
-        <button type="submit">Make</button>
-      </form>
+      </Form>
       <p class="flaw" role="alert">
         {flaw}
       </p>

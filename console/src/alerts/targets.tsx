@@ -2,33 +2,29 @@ import { useState } from "preact/hooks";
 import { filled, useListed } from "../access/listed";
 import type { AlertTarget } from "../api/types";
 import { useLive } from "../shell/context";
+import { Field, Form } from "../shell/form";
 
 /** The webhooks and mail addresses that are told of alerts. */
 export function Targets() {
   const live = useLive();
-  const { entries, flaw, change } = useListed<AlertTarget>("v1/alert-targets", "targets");
+  const { entries, flaw, members, change } = useListed<AlertTarget>("v1/alert-targets", "targets");
   const [made, setMade] = useState<AlertTarget>();
-  const add = async (event: Event) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
-    const body = filled(form);
+  const add = (form: HTMLFormElement) => {
     setMade(undefined);
-    const work = async () => setMade(await live.client.post<AlertTarget>("v1/alert-targets", body));
-    if (await change(work)) form.reset();
+    return change(async () => setMade(await live.client.post<AlertTarget>("v1/alert-targets", filled(form))));
   };
-  const remove = (one: AlertTarget) => void change(() => live.client.delete(`v1/alert-targets/${one.id}`));
+  const remove = (one: AlertTarget) => {
+    if (confirm(`Tell ${one.name} no more? What it is signed with is lost: another one is made if it is added again.`)) {
+      void change(() => live.client.delete(`v1/alert-targets/${one.id}`));
+    }
+  };
   return (
     <section aria-labelledby="targets">
       <h2 id="targets">Webhooks and addresses that are told</h2>
-      <form class="tools" aria-label="Have a webhook or an address told" onSubmit={(event) => void add(event)}>
-        <label>
-          Name <input name="name" required maxLength={200} autocomplete="off" />
-        </label>
-        <label>
-          URL (https: or mailto:) <input name="url" type="url" required maxLength={2000} autocomplete="off" />
-        </label>
-        <button type="submit">Add</button>
-      </form>
+      <Form label="Have a webhook or an address told" action="Add" send={add} wrong={members}>
+        <Field label="Name" name="name" required maxLength={200} autocomplete="off" />
+        <Field label="URL (https: or mailto:)" name="url" type="url" required maxLength={2000} autocomplete="off" />
+      </Form>
       <p class="flaw" role="alert">
         {flaw}
       </p>

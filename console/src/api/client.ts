@@ -8,6 +8,11 @@ import type { ServerClock } from "../clock/server-clock";
  */
 export type Credential = { readonly token: string } | { readonly csrf: string };
 
+interface Flaw {
+  pointer: string;
+  detail: string;
+}
+
 /** What the service has refused, or that it could not be asked. */
 export class ApiError extends Error {
   constructor(
@@ -16,6 +21,8 @@ export class ApiError extends Error {
     readonly status: number,
     /** How long the service asks to wait, ms. */
     readonly afterMs: number,
+    /** What is wrong where in the body. */
+    readonly flaws: readonly Flaw[] = [],
   ) {
     super(message);
   }
@@ -94,7 +101,14 @@ export class Client {
     const signal = init.signal ? AbortSignal.any([init.signal, limit]) : limit;
     const response = await this.fetch(path, { ...init, signal });
     // 204 has no body.
-    return (response.status === 204 ? undefined : await response.json()) as T;
+    if (response.status === 204) return undefined as T;
+    try {
+      return (await response.json()) as T;
+    } catch (error) {
+      if (init.signal?.aborted) throw error;
+      // Cut short, or of something between that is not the service.
+      throw new ApiError("the answer cannot be read", 0, 0);
+    }
   }
 
   private async fetch(path: string, init: RequestInit): Promise<Response> {
@@ -137,15 +151,16 @@ function isTimeout(reason: unknown): boolean {
 
 async function refusal(response: Response): Promise<ApiError> {
   let detail = `the service answers ${response.status}`;
+  let flaws: Flaw[] = [];
   try {
-    const problem = (await response.json()) as { detail?: unknown; errors?: { pointer: string; detail: string }[] };
+    const problem = (await response.json()) as { detail?: unknown; errors?: Flaw[] };
     if (typeof problem.detail === "string") detail = problem.detail;
-    // Of a body: what is wrong where.
-    const first = problem.errors?.[0];
-    if (first) detail += `: ${first.pointer}: ${first.detail}`;
+    flaws = problem.errors ?? [];
+    const [first] = flaws;
+    if (first && first.detail !== detail) detail += `: ${first.pointer}: ${first.detail}`;
   } catch {
     // No problem document: something between has answered.
   }
   const after = Number(response.headers.get("Retry-After") ?? 0);
-  return new ApiError(detail, response.status, Number.isFinite(after) ? after * 1000 : 0);
+  return new ApiError(detail, response.status, Number.isFinite(after) ? after * 1000 : 0, flaws);
 }

@@ -10,6 +10,8 @@ export type Phase = "connecting" | "live" | "waiting" | "refused";
 
 /** The service writes at least a comment each 15 s: after this silence the stream is dead. */
 const SILENT_MS = 40_000;
+/** After this silence a comment is overdue: what is shown may be old. */
+const QUIET_MS = 20_000;
 /** A stream that is not answered within this time is not waited for longer. */
 const ANSWER_WITHIN_MS = 20_000;
 const FIRST_WAIT_MS = 500;
@@ -24,6 +26,7 @@ export class Following {
   mustRead = true;
   /** When the stream broke, if it has. */
   lostAt: number | undefined;
+  private heardAt = Infinity;
   private deadline: number;
   private failures = 0;
   private cutReason: string | undefined;
@@ -41,6 +44,7 @@ export class Following {
     this.reason = "";
     this.lostAt = undefined;
     this.failures = 0;
+    this.heardAt = now;
     this.deadline = now + SILENT_MS;
   }
 
@@ -48,7 +52,13 @@ export class Following {
   received(now: number, id: string): void {
     // An empty one says that events are missing, and that no id is good to go on with.
     this.lastId = id;
+    this.heardAt = now;
     this.deadline = now + SILENT_MS;
+  }
+
+  /** When something last came, if that is so long ago that what is shown may be old. */
+  quietSince(now: number): number | undefined {
+    return now - this.heardAt > QUIET_MS ? this.heardAt : undefined;
   }
 
   /** The service has said why the stream ends. */

@@ -368,6 +368,8 @@ export interface User {
   tenant?: string | null;
   created: string;
   issuer?: string | null;
+  /** What a change or removal has to show. */
+  revision: number;
 }
 
 export interface Token {
@@ -379,6 +381,21 @@ export interface Token {
   created: string;
   expires?: string | null;
   revoked?: string | null;
+}
+
+export interface Tenant {
+  id: string;
+  name: string;
+}
+
+/** Leave for a node to be enrolled, by a token that is shown as it is made. */
+export interface Enrolment {
+  id: number;
+  node: number;
+  created: string;
+  expires: string;
+  revoked?: string | null;
+  used?: string | null;
 }
 
 export interface AuditEntry {

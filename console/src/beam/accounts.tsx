@@ -1,11 +1,21 @@
+import { useState } from "preact/hooks";
+import { timeOf } from "../api/time";
 import type { Balances, Fairness, LinkName } from "../api/types";
+import { Choice } from "../shell/choice";
 import { useLive } from "../shell/context";
-import { bits, bps, seconds, utc } from "../shell/format";
+import { utcOn } from "../shell/dates";
+import { bits, bps, seconds } from "../shell/format";
 import { Failure, useRead } from "../shell/read";
+import { Table } from "../shell/table";
 
 const BALANCES_MS = 5_000;
 const FAIRNESS_MS = 15_000;
-const FAIRNESS_OVER_MS = 600_000;
+/** A longer time changes more slowly, and costs the service more. */
+const READS_IN_TIME = 40;
+const OVER: readonly [string, number][] = [
+  ["10 minutes", 600_000],
+  ...[2, 12, 24].map((hours): [string, number] => [`${hours} h`, hours * 3_600_000]),
+];
 const MOST_ROWS = 50;
 
 /** Who owes how much; how fair the last minutes were, and what each link's bits cost. */
@@ -13,15 +23,18 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
   const live = useLive();
   const key = `${beam} ${link}`;
   const balances = useRead((signal) => live.client.get<Balances>(`v1/beams/${beam}/balances?link=${link}`, signal), key, BALANCES_MS);
-  const since = () => encodeURIComponent(new Date(live.now() - FAIRNESS_OVER_MS).toISOString());
+  const [over, setOver] = useState(0);
+  const overMs = OVER[over]?.[1] ?? 0;
   const fairness = useRead(
-    (signal) => live.client.get<Fairness>(`v1/beams/${beam}/fairness?since=${since()}&link=${link}`, signal),
-    key,
-    FAIRNESS_MS,
+    (signal) => live.client.get<Fairness>(`v1/beams/${beam}/fairness?since=${timeOf(live.now() - overMs)}&link=${link}`, signal),
+    `${key} ${overMs}`,
+    Math.max(FAIRNESS_MS, overMs / READS_IN_TIME),
   );
   const owed = balances.value?.links[0];
   const fair = fairness.value?.links[0];
-  const most = Math.max(1, ...(owed?.balances.map((one) => Math.abs(one.bits)) ?? []));
+  const debts = [...(owed?.balances ?? [])].sort((a, b) => Math.abs(b.bits) - Math.abs(a.bits));
+  const most = Math.abs(debts[0]?.bits ?? 1);
+  const overS = fairness.value ? (Date.parse(fairness.value.until) - Date.parse(fairness.value.since)) / 1000 : 1;
   const efficiency = (node: number) => {
     const state = live.fleet.vehicles.get(node)?.[link];
     return state ? `${state.efficiency}${state.efficiency_told ? "" : " (not told)"}` : "–";
@@ -31,8 +44,9 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
       <h2 id="debts">Debts</h2>
       <Failure of={balances} />
       {owed?.balances.length === 0 && <p>Nobody owes anything.</p>}
+      {debts.length > MOST_ROWS && <p class="count">The {MOST_ROWS} largest of {debts.length}.</p>}
       <ul class="debts">
-        {owed?.balances.slice(0, MOST_ROWS).map((one) => (
+        {debts.slice(0, MOST_ROWS).map((one) => (
           <li key={one.terminal}>
             <span>{live.fleet.nameOf(one.terminal)}</span>
             <meter min={0} max={most} value={Math.abs(one.bits)} aria-label={`${live.fleet.nameOf(one.terminal)}: size of the debt`} />
@@ -42,8 +56,11 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
           </li>
         ))}
       </ul>
-      {owed?.settled_until && <p class="note">Settled until {utc(Date.parse(owed.settled_until))} UTC.</p>}
-      <h2>Fairness in the last 10 minutes</h2>
+      {owed?.settled_until && <p class="note">Settled until {utcOn(Date.parse(owed.settled_until), live.now())} UTC.</p>}
+      <h2>Fairness</h2>
+      <p class="filters">
+        <Choice label="In the last" of={OVER} value={over} onChange={setOver} />
+      </p>
       <Failure of={fairness} />
       {fair && (
         <>
@@ -51,32 +68,26 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
             Jain's index of what was sent: {fair.jain?.toFixed(4) ?? "–"}
             {fair.jain_by_weight !== undefined && fair.jain_by_weight !== null && `, by weight ${fair.jain_by_weight.toFixed(4)}`}
           </p>
-          <div class="scroll" tabIndex={0} role="region" aria-label="What each terminal sent and was given">
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">Terminal</th>
-                  <th scope="col" class="number">Mean rate</th>
-                  <th scope="col" class="number">Planned</th>
-                  <th scope="col" class="number">Fair share</th>
-                  <th scope="col" class="number">Blocked</th>
-                  <th scope="col" class="number">Efficiency</th>
-                </tr>
-              </thead>
-              <tbody>
-                {fair.terminals.slice(0, MOST_ROWS).map((one) => (
-                  <tr key={one.terminal}>
-                    <th scope="row">{live.fleet.nameOf(one.terminal)}</th>
-                    <td class="number">{bps(one.throughput_bps)}</td>
-                    <td class="number">{bits(one.planned_bits)}</td>
-                    <td class="number">{bits(one.fair_bits)}</td>
-                    <td class="number">{seconds(one.blocked_ms)}</td>
-                    <td class="number">{efficiency(one.terminal)}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          {fair.terminals.length > MOST_ROWS && (
+            <p class="count">
+              The first {MOST_ROWS} of {fair.terminals.length}; the API has all.
+            </p>
+          )}
+          <Table
+            label="What each terminal sent and was given"
+            columns={["Terminal", { number: "Mean rate" }, { number: "Planned" }, { number: "Fair share" }, { number: "Blocked" }, { number: "Efficiency" }]}
+          >
+            {fair.terminals.slice(0, MOST_ROWS).map((one) => (
+              <tr key={one.terminal}>
+                <th scope="row">{live.fleet.nameOf(one.terminal)}</th>
+                <td class="number">{bps(one.throughput_bps)}</td>
+                <td class="number">{bps(one.planned_bits / overS)}</td>
+                <td class="number">{bps(one.fair_bits / overS)}</td>
+                <td class="number">{seconds(one.blocked_ms)}</td>
+                <td class="number">{efficiency(one.terminal)}</td>
+              </tr>
+            ))}
+          </Table>
         </>
       )}
     </section>

@@ -1,10 +1,13 @@
 /** One beam: who has its capacity, who lends to whom, who owes, and why. */
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useContext, useEffect, useMemo, useState } from "preact/hooks";
+import { textOf } from "../access/listed";
 import type { LinkName } from "../api/types";
 import { VehicleTable } from "../fleet/vehicle-table";
-import { useLive, useTick } from "../shell/context";
-import { bps, utc } from "../shell/format";
+import { Choice } from "../shell/choice";
+import { SessionContext, useLive, useTick } from "../shell/context";
+import { utcOn } from "../shell/dates";
+import { bps } from "../shell/format";
 import { NotHere } from "../shell/not-here";
 import { hashOf, type Route } from "../shell/route";
 import { Accounts } from "./accounts";
@@ -12,12 +15,18 @@ import "./beam.css";
 import { CapacityView } from "./capacity-view";
 import { type Composed, compose } from "./composed";
 import { Interventions } from "./interventions";
+import { PastView } from "./past-view";
 import { PlanHistory } from "./plan-history";
 import { WhatIfView } from "./what-if";
 import { Why } from "./why";
 
 const PAST_MS = 120_000;
 const AHEAD_MS = 180_000;
+/** What may be shown; the past of so long, and at first what is and what was planned. */
+const SPANS: readonly [string, number][] = [
+  ["now and what is planned", 0],
+  ...[2, 12, 24, 48].map((hours): [string, number] => [`the last ${hours} h`, hours * 3_600_000]),
+];
 const FORGET_EVERY_MS = 10_000;
 const NOTHING: Composed = { pieces: new Map(), capacity: [] };
 
@@ -31,6 +40,10 @@ export default function BeamView({ route }: { route: Route }) {
     const now = live.now();
     return history ? compose(history.all, now - 2 * PAST_MS, now + 3_600_000) : NOTHING;
   }, [history, history?.revision]);
+  const [span, setSpan] = useState(0);
+  // All plans of a beam concern more than one tenant.
+  const tenant = useContext(SessionContext)?.tenant;
+  const pastMs = SPANS[span]?.[1] ?? 0;
   if (!beam) return <NotHere what={`beam ${route.of}`} />;
   const newest = history?.newest;
   return (
@@ -47,10 +60,19 @@ export default function BeamView({ route }: { route: Route }) {
       {failure && <p class="flaw" role="alert">{failure}</p>}
       <section class="card" aria-label="Capacity over time">
         <h2>Capacity: what was planned, and what is</h2>
-        <CapacityView key={link} composed={composed} pastMs={PAST_MS} aheadMs={AHEAD_MS} label="Capacity over time" />
+        {!tenant && (
+          <p class="filters">
+            <Choice label="Shown" of={SPANS} value={span} onChange={setSpan} />
+          </p>
+        )}
+        {pastMs === 0 ? (
+          <CapacityView key={link} composed={composed} pastMs={PAST_MS} aheadMs={AHEAD_MS} label="Capacity over time" />
+        ) : (
+          <PastView key={`${link} ${pastMs}`} beam={beam.id} link={link} spanMs={pastMs} />
+        )}
         <p class="note">
           {newest
-            ? `Plan ${newest.plan} of ${utc(Date.parse(newest.issued))} UTC, made because of ${newest.reason}, until ${utc(Date.parse(newest.end))}. The dashed line is now.`
+            ? `Plan ${newest.plan} of ${utcOn(Date.parse(newest.issued), live.now())} UTC, made because of ${newest.reason}, until ${utcOn(Date.parse(newest.end), live.now())}. The dashed line is now.`
             : "There is no plan yet: it is made once terminals report."}
         </p>
       </section>
@@ -74,7 +96,7 @@ function usePlans(beam: string, link: LinkName) {
     const ended = new AbortController();
     const made = new PlanHistory(live.client, beam, link, ended.signal);
     const failed = (error: unknown) => {
-      if (!ended.signal.aborted) setFailure(error instanceof Error ? error.message : String(error));
+      if (!ended.signal.aborted) setFailure(textOf(error));
     };
     const read = () => made.read(live.now() - PAST_MS).then(() => setFailure(undefined), failed);
     setHistory(made);

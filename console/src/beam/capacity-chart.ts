@@ -10,6 +10,8 @@ import { colourOf, STATES } from "./states";
 const HEIGHT = 300;
 const LANE = 18;
 const AXIS = 84;
+/** A time that is longer has days. */
+const LONG_MS = 20 * 3_600_000;
 
 export interface Shown {
   composed: Composed;
@@ -74,12 +76,18 @@ export class CapacityChart {
       legend: { show: false },
       scales: { x: { time: true }, y: { range: [0, 1] } },
       axes: [
-        { stroke: text, grid, values: (_, ticks) => ticks.map((ts) => new Date(1000 * ts).toISOString().slice(11, 19)), space: 80 },
+        { stroke: text, grid, values: (_, ticks) => ticks.map((ts) => this.time(1000 * ts)), space: 80 },
         { stroke: text, grid, size: AXIS, values: (_, ticks) => ticks.map((value) => bps(value)) },
       ],
       series: [{}, { show: false }],
       hooks: { draw: [() => this.draw()] },
     };
+  }
+
+  private time(ms: number): string {
+    const { fromMs, toMs } = this.shown ?? { fromMs: ms, toMs: ms };
+    const text = new Date(ms).toISOString();
+    return toMs - fromMs < LONG_MS ? text.slice(11, 19) : `${text.slice(5, 10)} ${text.slice(11, 16)}`;
   }
 
   private draw(): void {
@@ -146,6 +154,12 @@ export class CapacityChart {
         ctx.fillStyle = piece.state === "blocked" ? colours.blocked : colourOf(index, alpha);
         ctx.fillRect(from, top + 2, to - from, LANE - 4);
         if (hatch !== "none") hatched(ctx, from, top + 2, to - from, LANE - 4, hatch === "up");
+      }
+      ctx.fillStyle = colours.blocked;
+      for (const [fromMs, toMs] of shown.composed.blocked?.get(node) ?? []) {
+        const [from, to] = [Math.max(left, x(fromMs)), Math.min(left + span, x(toMs))];
+        // However short: it is to be seen.
+        if (to >= left && from <= left + span) ctx.fillRect(from, top + 2, Math.max(1, to - from), LANE - 4);
       }
     });
   }

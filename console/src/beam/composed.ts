@@ -18,6 +18,8 @@ export interface Composed {
   pieces: Map<number, Piece[]>;
   /** What the beam carries. */
   capacity: { fromMs: number; toMs: number; rateBps: number }[];
+  /** When terminals were observed to be blocked, where that is known beside what was planned. */
+  blocked?: Map<number, [number, number][]>;
 }
 
 export function compose(plans: Pick<Plan, "start" | "end" | "capacity" | "lines">[], fromMs: number, toMs: number): Composed {
@@ -100,11 +102,11 @@ export function stack({ pieces }: Composed, first: number[]): Band[] {
 }
 
 /** Which terminals get bands of their own: those that something happens to, then by number. */
-export function ofInterest({ pieces }: Composed, most: number): number[] {
+export function ofInterest({ pieces, blocked }: Composed, most: number): number[] {
   const eventful = (all: Piece[]) => all.filter((one) => one.state !== "fair").length;
-  const isBlocked = (all: Piece[]) => (all.some((one) => one.state === "blocked") ? 1 : 0);
+  const isBlocked = (node: number, all: Piece[]) => Number(blocked?.has(node) || all.some((one) => one.state === "blocked"));
   return [...pieces.entries()]
-    .sort(([a, x], [b, y]) => isBlocked(y) - isBlocked(x) || Math.sign(eventful(y)) - Math.sign(eventful(x)) || a - b)
+    .sort(([a, x], [b, y]) => isBlocked(b, y) - isBlocked(a, x) || Math.sign(eventful(y)) - Math.sign(eventful(x)) || a - b)
     .slice(0, most)
     .map(([node]) => node);
 }

@@ -2,8 +2,11 @@ import { useEffect, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Intervention } from "../api/types";
 import { useLive } from "../shell/context";
+import { Form } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
-import { seconds, utc } from "../shell/format";
+import { utcOn } from "../shell/dates";
+import { seconds } from "../shell/format";
+import { Table } from "../shell/table";
 import { CHOICES, type Choice, describe, type Fields, requestOf } from "./intervention-text";
 import { TerminalChoice } from "./terminal-choice";
 
@@ -29,7 +32,10 @@ export function Interventions({ beam }: { beam: string }) {
     const until = new Date(Date.parse(one.until) + EXTEND_MS).toISOString();
     void change(() => live.client.send("PUT", path(one), { until }, one.revision));
   };
-  const release = (one: Intervention) => void change(() => live.client.delete(path(one), one.revision));
+  const nameOf = (node: number) => live.fleet.nameOf(node);
+  const release = (one: Intervention) => {
+    if (confirm(`Release at once? ${describe(one, nameOf)}.`)) void change(() => live.client.delete(path(one), one.revision));
+  };
   return (
     <section class="card" aria-labelledby="interventions">
       <h2 id="interventions">Set by operators</h2>
@@ -38,61 +44,50 @@ export function Interventions({ beam }: { beam: string }) {
       </p>
       {current?.length === 0 && <p>Nothing: the planner decides alone.</p>}
       {current && current.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="What operators have set">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">What</th>
-                <th scope="col">From, UTC</th>
-                <th scope="col">Until, UTC</th>
-                <th scope="col">By</th>
-                <th scope="col">Note</th>
-                {mayOperate && <th scope="col">Actions</th>}
-              </tr>
-            </thead>
-            <tbody>
-              {current.map((one) => (
-                <tr key={one.id}>
-                  <th scope="row">{describe(one, (node) => live.fleet.nameOf(node))}</th>
-                  <td>{utc(Date.parse(one.from))}</td>
-                  <td>
-                    {utc(Date.parse(one.until))}, in {seconds(Date.parse(one.until) - now)}
-                  </td>
-                  <td>{one.set_by ?? "an operator"}</td>
-                  <td>{one.note ?? ""}</td>
-                  {mayOperate && (
-                    <td>
-                      {one.kind !== "withdrawal" && (
-                        <button type="button" aria-label={`Ten minutes more of number ${one.id}`} onClick={() => extend(one)}>
-                          +10 min
-                        </button>
-                      )}{" "}
-                      <button type="button" aria-label={`Release number ${one.id}`} onClick={() => release(one)}>
-                        Release
-                      </button>
-                    </td>
-                  )}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          label="What operators have set"
+          columns={["What", "From, UTC", "Until, UTC", "By", "Note", ...(mayOperate ? ["Actions"] : [])]}
+        >
+          {current.map((one) => (
+            <tr key={one.id}>
+              <th scope="row">{describe(one, nameOf)}</th>
+              <td>{utcOn(Date.parse(one.from), now)}</td>
+              <td>
+                {utcOn(Date.parse(one.until), now)}, in {seconds(Date.parse(one.until) - now)}
+              </td>
+              <td>{one.set_by ?? "an operator"}</td>
+              <td>{one.note ?? ""}</td>
+              {mayOperate && (
+                <td>
+                  {one.kind !== "withdrawal" && (
+                    <button type="button" aria-label={`Ten minutes more of number ${one.id}`} onClick={() => extend(one)}>
+                      +10 min
+                    </button>
+                  )}{" "}
+                  <button type="button" aria-label={`Release number ${one.id}`} onClick={() => release(one)}>
+                    Release
+                  </button>
+                </td>
+              )}
+            </tr>
+          ))}
+        </Table>
       )}
-      {mayOperate && <Form beam={beam} onSet={(body) => change(() => live.client.post("v1/interventions", body))} />}
+      {mayOperate && <InterventionForm beam={beam} onSet={(body) => change(() => live.client.post("v1/interventions", body))} />}
     </section>
   );
 }
 
-function Form({ beam, onSet }: { beam: string; onSet: (body: unknown) => Promise<boolean> }) {
+function InterventionForm({ beam, onSet }: { beam: string; onSet: (body: unknown) => Promise<boolean> }) {
   const live = useLive();
   const [fields, setFields] = useState(EMPTY);
   const [missing, setMissing] = useState<string>();
   const put = (changed: Partial<Fields>) => setFields((before) => ({ ...before, ...changed }));
-  const set = async (event: Event) => {
-    event.preventDefault();
+  const set = async () => {
     const body = requestOf(fields, beam, live.now());
     setMissing(typeof body === "string" ? body : undefined);
     if (typeof body !== "string" && (await onSet(body))) setFields(EMPTY);
+    return false;
   };
   const { choice } = fields;
   const number = (name: "forward" | "return" | "inMin" | "forMin", text: string, least: string) => (
@@ -102,7 +97,7 @@ function Form({ beam, onSet }: { beam: string; onSet: (body: unknown) => Promise
     </label>
   );
   return (
-    <form class="what-if" aria-label="Set something for a time" onSubmit={(event) => void set(event)}>
+    <Form class="what-if" label="Set something for a time" action="Set" send={set}>
       <label>
         What{" "}
         <select value={choice} onChange={(e) => put({ choice: e.currentTarget.value as Choice })}>
@@ -128,7 +123,6 @@ function Form({ beam, onSet }: { beam: string; onSet: (body: unknown) => Promise
         note <input maxLength={200} value={fields.note} onInput={(e) => put({ note: e.currentTarget.value })} />
       </label>
       {missing && <p class="flaw" role="alert">{missing}</p>}
-      <button type="submit">Set</button>
-    </form>
+    </Form>
   );
 }

@@ -1,6 +1,7 @@
 /** The plans of a link that hold in a window of time: read once, then each new one as it is told. */
 
 import type { Client } from "../api/client";
+import { inTurn } from "../api/in-turn";
 import type { LinkName, Plan, Version } from "../api/types";
 
 /** So many plans at most: in a busy time the oldest part of the window is left out. */
@@ -37,12 +38,7 @@ export class PlanHistory {
       // The first one that began before the window is the last one that counts.
       if (Date.parse(version.start) <= sinceMs) break;
     }
-    const next = async (): Promise<void> => {
-      for (let version = wanted.shift(); version !== undefined; version = wanted.shift()) {
-        await this.add(version);
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, next));
+    await inTurn(wanted, AT_ONCE, (version) => this.add(version));
   }
 
   /** Reads one that has just been made, or is missing. */

@@ -1,8 +1,9 @@
 import { useState } from "preact/hooks";
-import { ApiError } from "../api/client";
+import { textOf } from "../access/listed";
 import type { LinkName, WhatIf } from "../api/types";
 import { useLive } from "../shell/context";
 import { bits } from "../shell/format";
+import { Table } from "../shell/table";
 import { BlockageBar, type Span } from "./blockage-bar";
 import { CapacityView } from "./capacity-view";
 import { type Composed, compose } from "./composed";
@@ -45,7 +46,7 @@ export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
       setAnswer({ totals: made.totals, composed: compose([made], nowMs, Date.parse(made.end)) });
       setFailure(undefined);
     } catch (error) {
-      setFailure(error instanceof ApiError ? error.message : String(error));
+      setFailure(textOf(error));
     } finally {
       setAsking(false);
     }
@@ -89,31 +90,30 @@ export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
   );
 }
 
+/** So many are listed: those first whose part is furthest from their fair share. */
+const MOST_ROWS = 50;
+
 function Result({ totals, composed }: Answer) {
   const live = useLive();
+  const off = (one: Answer["totals"][number]) => Math.abs(one.bits - one.fair_bits);
+  const listed = [...totals].sort((a, b) => off(b) - off(a)).slice(0, MOST_ROWS);
   return (
     <>
       <CapacityView composed={composed} pastMs={5_000} aheadMs={150_000} label="The plan that would be made" />
-      <div class="scroll" tabIndex={0} role="region" aria-label="What each terminal would have">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Terminal</th>
-              <th scope="col" class="number">Would have</th>
-              <th scope="col" class="number">Fair share</th>
-            </tr>
-          </thead>
-          <tbody>
-            {totals.slice(0, 50).map((one) => (
-              <tr key={one.terminal}>
-                <th scope="row">{live.fleet.nameOf(one.terminal)}</th>
-                <td class="number">{bits(one.bits)}</td>
-                <td class="number">{bits(one.fair_bits)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      {totals.length > MOST_ROWS && (
+        <p class="count">
+          The {MOST_ROWS} of {totals.length} whose part is furthest from their fair share.
+        </p>
+      )}
+      <Table label="What each terminal would have" columns={["Terminal", { number: "Would have" }, { number: "Fair share" }]}>
+        {listed.map((one) => (
+          <tr key={one.terminal}>
+            <th scope="row">{live.fleet.nameOf(one.terminal)}</th>
+            <td class="number">{bits(one.bits)}</td>
+            <td class="number">{bits(one.fair_bits)}</td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
 }

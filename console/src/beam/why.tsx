@@ -1,8 +1,10 @@
 import { useState } from "preact/hooks";
+import { timeOf } from "../api/time";
 import type { LinkName, Plan } from "../api/types";
 import { useLive } from "../shell/context";
 import { bits, bps, seconds, utc } from "../shell/format";
 import { Failure, useRead } from "../shell/read";
+import { Table } from "../shell/table";
 import { reasons, segmentAt } from "./reasons";
 import { STATES } from "./states";
 import { TerminalChoice } from "./terminal-choice";
@@ -24,8 +26,7 @@ export function Why({ beam, link, plan }: { beam: string; link: LinkName; plan: 
 /** A terminal's line of the plan in force, with all amounts. */
 export function PlanOf({ beam, link, node }: { beam: string; link: LinkName; node: number }) {
   const live = useLive();
-  const path = () =>
-    `v1/beams/${beam}/plans/${link}?terminal=${node}&at=${encodeURIComponent(new Date(live.now()).toISOString())}`;
+  const path = () => `v1/beams/${beam}/plans/${link}?terminal=${node}&at=${timeOf(live.now())}`;
   const plan = useRead((signal) => live.client.get<Plan>(path(), signal), `${beam} ${link} ${node}`, AGAIN_MS);
   const line = plan.value?.lines[0];
   const now = live.now();
@@ -41,41 +42,27 @@ export function PlanOf({ beam, link, node }: { beam: string; link: LinkName; nod
         </ul>
       )}
       {line && (
-        <div class="scroll" tabIndex={0} role="region" aria-label={`The terminal's line of the ${link} plan`}>
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">From UTC</th>
-                <th scope="col">For</th>
-                <th scope="col">State</th>
-                <th scope="col" class="number">Rate</th>
-                <th scope="col" class="number">Fair</th>
-                <th scope="col" class="number">Borrowed</th>
-                <th scope="col" class="number">Lent</th>
-                <th scope="col" class="number">Repaid</th>
-                <th scope="col" class="number">Repaying</th>
+        <Table
+          label={`The terminal's line of the ${link} plan`}
+          columns={["From UTC", "For", "State", { number: "Rate" }, { number: "Fair" }, { number: "Borrowed" }, { number: "Lent" }, { number: "Repaid" }, { number: "Repaying" }]}
+        >
+          {line.segments
+            .filter((one) => Date.parse(one.end) > now)
+            .slice(0, 20)
+            .map((one) => (
+              <tr key={one.start} class={one === segment ? "selected" : ""}>
+                <td>{utc(Date.parse(one.start))}</td>
+                <td>{seconds(Date.parse(one.end) - Date.parse(one.start))}</td>
+                <td>{STATES[one.state].text}</td>
+                <td class="number">{bps(one.rate_bps)}</td>
+                <td class="number">{bits(one.fair_bits)}</td>
+                <td class="number">{bits(one.borrowed_bits)}</td>
+                <td class="number">{bits(one.lent_bits)}</td>
+                <td class="number">{bits(one.repaid_bits)}</td>
+                <td class="number">{bits(one.repaying_bits)}</td>
               </tr>
-            </thead>
-            <tbody>
-              {line.segments
-                .filter((one) => Date.parse(one.end) > now)
-                .slice(0, 20)
-                .map((one) => (
-                  <tr key={one.start} class={one === segment ? "selected" : ""}>
-                    <td>{utc(Date.parse(one.start))}</td>
-                    <td>{seconds(Date.parse(one.end) - Date.parse(one.start))}</td>
-                    <td>{STATES[one.state].text}</td>
-                    <td class="number">{bps(one.rate_bps)}</td>
-                    <td class="number">{bits(one.fair_bits)}</td>
-                    <td class="number">{bits(one.borrowed_bits)}</td>
-                    <td class="number">{bits(one.lent_bits)}</td>
-                    <td class="number">{bits(one.repaid_bits)}</td>
-                    <td class="number">{bits(one.repaying_bits)}</td>
-                  </tr>
-                ))}
-            </tbody>
-          </table>
-        </div>
+            ))}
+        </Table>
       )}
     </>
   );

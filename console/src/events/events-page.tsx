@@ -1,10 +1,11 @@
 import { useEffect, useState } from "preact/hooks";
 import type { LogLine } from "../fleet/event-log";
 import { useLive, useTick } from "../shell/context";
-import { utc } from "../shell/format";
+import { utcOn } from "../shell/dates";
 import { hashOf, type Route } from "../shell/route";
+import { Table } from "../shell/table";
 
-const KINDS = ["blockages", "links", "plans", "ledger", "announcements", "alerts", "terminal", "intervention", "rollout", "beam", "obstructions", "lease", "opensand"];
+const KINDS = ["console", "blockages", "links", "plans", "ledger", "announcements", "alerts", "terminal", "intervention", "rollout", "beam", "obstructions", "lease", "opensand"];
 /** So many lines are shown at once; the filter finds the others. */
 const MOST_SHOWN = 300;
 
@@ -44,34 +45,22 @@ export default function EventsPage({ route }: { route: Route }) {
       <p class="count">
         {found.length} since this console was opened, and blockages of the hour before{found.length > MOST_SHOWN ? `; the newest ${MOST_SHOWN} here` : ""}
       </p>
-      <div class="scroll" tabIndex={0} role="region" aria-label="List of events">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">UTC</th>
-              <th scope="col">Kind</th>
-              <th scope="col">What</th>
-              <th scope="col">Where</th>
-            </tr>
-          </thead>
-          <tbody>
-            {found.slice(0, MOST_SHOWN).map((line) => (
-              <tr key={line.key}>
-                <td>
-                  <time>{utc(line.timeMs)}</time>
-                </td>
-                <td>{line.kind}</td>
-                <td>{line.text}</td>
-                <td>
-                  {line.terminal !== undefined && <a href={hashOf("map", line.terminal)}>map</a>}{" "}
-                  {line.terminal !== undefined && <a href={hashOf("terminals", line.terminal)}>terminal</a>}{" "}
-                  {line.beam !== undefined && <a href={hashOf("beams", line.beam)}>beam</a>}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table label="List of events" columns={["UTC", "Kind", "What", "Where"]}>
+        {found.slice(0, MOST_SHOWN).map((line) => (
+          <tr key={line.key}>
+            <td>
+              <time>{utcOn(line.timeMs, live.now())}</time>
+            </td>
+            <td>{line.kind}</td>
+            <td>{line.text}</td>
+            <td>
+              {line.terminal !== undefined && <a href={hashOf("map", line.terminal)}>map</a>}{" "}
+              {line.terminal !== undefined && <a href={hashOf("terminals", line.terminal)}>terminal</a>}{" "}
+              {line.beam !== undefined && <a href={hashOf("beams", line.beam)}>beam</a>}
+            </td>
+          </tr>
+        ))}
+      </Table>
     </div>
   );
 }

@@ -17,7 +17,14 @@ export interface Listed {
  * How many terminals are wanted, and the first `most` of them: by their links' state, then by how
  * soon a blockage is expected, then by their numbers.
  */
-export function firstOf(fleet: Fleet, nowMs: number, most: number, wants: (one: Terminal) => boolean): { count: number; listed: Listed[] } {
+export function firstOf(
+  fleet: Fleet,
+  nowMs: number,
+  most: number,
+  wants: (one: Terminal) => boolean,
+  /** Of when what is known of links is. */
+  asOfMs = nowMs,
+): { count: number; listed: Listed[] } {
   const expecting = ORDER.map((): Listed[] => []);
   const others = ORDER.map((): Terminal[] => []);
   let count = 0;
@@ -25,7 +32,7 @@ export function firstOf(fleet: Fleet, nowMs: number, most: number, wants: (one: 
     if (!wants(terminal)) continue;
     count += 1;
     const vehicle = fleet.vehicle(terminal.node);
-    const health = healthOf(vehicle);
+    const health = healthOf(vehicle, asOfMs);
     const ahead = nextBlockage(vehicle, nowMs);
     const place = ORDER.indexOf(health);
     if (ahead) expecting[place]?.push({ terminal, vehicle, health, ahead });

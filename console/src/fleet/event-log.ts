@@ -38,9 +38,16 @@ export class EventLog {
     this.lines = [...lines.reverse(), ...this.lines].slice(0, MOST_LINES);
   }
 
-  /** Takes in blockages that were read: what of them no event has told is told at its own time. */
-  addObserved(blockages: Blockage[], fleet: Fleet): void {
+  /**
+   * Takes in blockages that were read: what of them no event has told is told at its own time. That
+   * other events are missing since a time is told, too.
+   */
+  addRead(blockages: Blockage[], fleet: Fleet, nowMs: number, missingSinceMs?: number): void {
     const found: LogLine[] = [];
+    if (missingSinceMs !== undefined) {
+      const text = `not live for ${seconds(nowMs - missingSinceMs)}: of that time only blockages are known`;
+      found.push({ key: (this.count += 1), timeMs: nowMs, kind: "console", text, terminal: undefined, beam: undefined });
+    }
     for (const one of blockages) {
       if (one.state !== "observed") continue;
       const ends = one.exit ? [{ ...one, exit: null }, one] : [one];

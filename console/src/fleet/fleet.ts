@@ -7,7 +7,6 @@
 import type {
   Beam,
   Blockage,
-  LinkName,
   LinkState,
   Position,
   ServerEvent,
@@ -20,10 +19,10 @@ export interface Vehicle {
   position?: Position & { timeMs: number };
   forward?: LinkState;
   return?: LinkState;
+  /** When the last report of either came to the service. */
+  heardMs?: number;
   /** Expected blockages by their ids. */
   expected: Map<number, Blockage>;
-  /** Observed blockages that last, by link. */
-  blocked: Partial<Record<LinkName, Blockage>>;
 }
 
 export type Health = "up" | "blocked" | "down" | "silent";
@@ -40,10 +39,10 @@ export interface Reading {
 export class Fleet {
   beams = new Map<string, Beam>();
   terminals = new Map<number, Terminal>();
+  /** Goes up when a terminal has changed. */
+  changes = 0;
   readonly vehicles = new Map<number, Vehicle>();
   readonly rates = new RateHistory();
-  /** Goes up with each change, so that a page knows that there is something to draw. */
-  revision = 0;
 
   /** Takes in what was read, and forgets what is no longer there. */
   read(reading: Reading): void {
@@ -52,19 +51,14 @@ export class Fleet {
     for (const node of this.vehicles.keys()) {
       if (!this.terminals.has(node)) this.forget(node);
     }
-    for (const vehicle of this.vehicles.values()) {
-      vehicle.expected.clear();
-      vehicle.blocked = {};
-    }
+    for (const vehicle of this.vehicles.values()) vehicle.expected.clear();
     reading.positions.forEach((one) => this.position(one));
     reading.links.forEach((one) => this.link(one));
     reading.blockages.forEach((one) => this.blockage(one));
-    this.revision += 1;
   }
 
   /** Takes in an event; false if it can only be followed by reading beams and terminals anew. */
   apply({ kind, data }: ServerEvent): boolean {
-    this.revision += 1;
     switch (kind) {
       case "positions":
         (data.positions as Position[]).forEach((one) => this.position(one));
@@ -92,13 +86,14 @@ export class Fleet {
   vehicle(node: number): Vehicle {
     let vehicle = this.vehicles.get(node);
     if (!vehicle) {
-      vehicle = { node, expected: new Map(), blocked: {} };
+      vehicle = { node, expected: new Map() };
       this.vehicles.set(node, vehicle);
     }
     return vehicle;
   }
 
   private terminal(data: Record<string, unknown>): boolean {
+    this.changes += 1;
     const node = data.terminal as number;
     if (data.action === "deleted") {
       this.terminals.delete(node);
@@ -131,28 +126,30 @@ export class Fleet {
     // The same order of times as the service's: a moved terminal has another gateway's word.
     if (known && Date.parse(known.time) > Date.parse(one.time)) return;
     vehicle[one.link] = one;
+    vehicle.heardMs = Math.max(vehicle.heardMs ?? 0, Date.parse(one.received));
     this.rates.add(one);
   }
 
   private blockage(one: Blockage): void {
-    const vehicle = this.vehicle(one.terminal);
-    if (one.state === "observed") {
-      if (!one.link) return;
-      const known = vehicle.blocked[one.link];
-      if (!one.exit) vehicle.blocked[one.link] = one;
-      else if (known && known.entry <= one.entry) delete vehicle.blocked[one.link];
-      return;
-    }
-    if (one.id === undefined || one.id === null) return;
-    if (one.state === "predicted") vehicle.expected.set(one.id, one);
-    else vehicle.expected.delete(one.id);
+    // What is observed, the links' states say, too.
+    if (one.state === "observed" || one.id === undefined || one.id === null) return;
+    const { expected } = this.vehicle(one.terminal);
+    if (one.state === "predicted") expected.set(one.id, one);
+    else expected.delete(one.id);
   }
 }
 
-/** The worst of both directions: what its clients feel. Asked of each vehicle, again and again. */
-export function healthOf(vehicle: Vehicle | undefined): Health {
+/** An idle link is reported each 10 s, and a report may take some seconds: more is silence. */
+export const SILENT_AFTER_MS = 25_000;
+
+/**
+ * The worst of both directions: what its clients feel; silent, once nothing comes of either any more.
+ * Asked of each vehicle, again and again.
+ */
+export function healthOf(vehicle: Vehicle | undefined, nowMs: number): Health {
+  const heardMs = vehicle?.heardMs;
+  if (heardMs === undefined || nowMs - heardMs > SILENT_AFTER_MS) return "silent";
   const [forward, back] = [vehicle?.forward?.state, vehicle?.return?.state];
   if (forward === "down" || back === "down") return "down";
-  if (forward === "blocked" || back === "blocked") return "blocked";
-  return forward === undefined && back === undefined ? "silent" : "up";
+  return forward === "blocked" || back === "blocked" ? "blocked" : "up";
 }

@@ -3,6 +3,7 @@
 import { ApiError, Client } from "../api/client";
 import { Following } from "../api/following";
 import { SseParser } from "../api/sse";
+import { timeOf } from "../api/time";
 import type { Beam, Blockage, LinkState, Position, ServerEvent, Terminal } from "../api/types";
 import type { ServerClock } from "../clock/server-clock";
 import type { EventLog } from "./event-log";
@@ -66,12 +67,18 @@ export class Live {
     return this.clock.at(performance.now());
   }
 
+  /** The service's time that what is shown is of: now, or when something last came. */
+  asOf(): number {
+    const now = performance.now();
+    return this.clock.at(this.following.quietSince(now) ?? now);
+  }
+
   /** Loads the log of events; it has what has come before, too. */
   async loadLog(): Promise<void> {
     const loaded = await import("./event-log");
     if (this.log) return;
     const log = new loaded.EventLog();
-    log.addObserved(this.observed, this.fleet);
+    log.addRead(this.observed, this.fleet, this.now());
     for (const { event, timeMs } of this.early) log.add(event, timeMs, this.fleet);
     this.early = [];
     this.observed = [];
@@ -100,9 +107,10 @@ export class Live {
       const last = following.lastId;
       const headers: Record<string, string> = last ? { "Last-Event-ID": last } : {};
       const response = await this.client.open("v1/events", headers, stream.signal);
+      const { lostAt } = following;
       following.opened(performance.now());
       // What happens from now on is followed: the state may be read.
-      if (following.mustRead) void this.read();
+      if (following.mustRead) void this.read(lostAt);
       await this.take(response, new SseParser(last));
       this.lost(stream, "the stream has ended", 0);
     } catch (error) {
@@ -171,8 +179,8 @@ export class Live {
     }, READ_AGAIN_MS);
   }
 
-  /** Reads the state; events that come meanwhile are applied to what was read. */
-  private async read(): Promise<void> {
+  /** Reads the state; events that come meanwhile are applied to what was read. Some may be missing since it was lost. */
+  private async read(lostAt?: number): Promise<void> {
     if (this.waiting) return;
     this.waiting = [];
     const { signal } = this.ended;
@@ -185,7 +193,7 @@ export class Live {
         this.blockages(signal),
       ]);
       this.fleet.read({ beams, terminals, links, positions, blockages });
-      if (this.log) this.log.addObserved(blockages, this.fleet);
+      if (this.log) this.log.addRead(blockages, this.fleet, this.now(), lostAt && this.clock.at(lostAt));
       else this.observed = blockages;
       this.following.read();
       for (const listener of this.listeners) listener({ kind: READ, data: {} });
@@ -209,8 +217,7 @@ export class Live {
   }
 
   private async blockages(signal: AbortSignal): Promise<Blockage[]> {
-    const since = new Date(this.now() - 3_600_000).toISOString();
-    const path = `v1/blockages?state=predicted,observed&since=${encodeURIComponent(since)}`;
+    const path = `v1/blockages?state=predicted,observed&since=${timeOf(this.now() - 3_600_000)}`;
     return this.client.all<Blockage>(path, "blockages", signal);
   }
 }

@@ -13,7 +13,6 @@ export interface RateSample {
   rateBps: number | undefined;
   allowedBps: number | undefined;
   backloggedBytes: number;
-  streams: number;
   capacityBps: number | undefined;
   state: LinkState["state"];
 }
@@ -49,7 +48,6 @@ export class RateHistory {
       rateBps,
       allowedBps: one.rate_bps ?? undefined,
       backloggedBytes: one.backlogged_bytes,
-      streams: one.streams,
       capacityBps: one.capacity_bps ?? undefined,
       state: one.state,
     });

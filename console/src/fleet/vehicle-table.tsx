@@ -1,11 +1,11 @@
 import { useState } from "preact/hooks";
-import type { Terminal } from "../api/types";
+import type { LinkName, Terminal } from "../api/types";
 import { useLive, useTick } from "../shell/context";
 import { bps, bytes, speed } from "../shell/format";
 import { hashOf } from "../shell/route";
 import { firstOf } from "./attention";
 import { countdown } from "./blockage";
-import { type Health } from "./fleet";
+import type { Health, Vehicle } from "./fleet";
 
 /** So many are listed; the search finds the others. */
 const MOST_ROWS = 200;
@@ -32,14 +32,18 @@ export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
     (beam === undefined || one.beam === beam) &&
     (!tag || Boolean(one.tags?.includes(tag))) &&
     (!wanted || `${one.node} ${one.name} ${one.beam} ${one.tags}`.toLowerCase().includes(wanted));
-  const { count, listed } = firstOf(fleet, live.now(), MOST_ROWS, wants);
+  const { count, listed } = firstOf(fleet, live.now(), MOST_ROWS, wants, live.asOf());
+  const isReading = live.following.mustRead && fleet.terminals.size === 0;
+  // What one that is silent carried is no news.
+  const rate = (node: number, link: LinkName, health: Health) => bps(health === "silent" ? undefined : fleet.rates.newest(node, link));
   return (
     <section aria-label="Terminals" class="vehicles">
-      <label class="search">
+      <label>
         Find <input type="search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
       </label>
       <p class="count" role="status">
-        {count} terminals{count > MOST_ROWS ? `, the first ${MOST_ROWS} of them here` : ""}
+        {isReading ? "reading…" : `${count} terminals`}
+        {count > MOST_ROWS ? `, the first ${MOST_ROWS} of them here` : ""}
       </p>
       <div class="scroll" tabIndex={0} role="region" aria-label="List of terminals">
         <table>
@@ -65,9 +69,9 @@ export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
                   <HealthBadge health={health} />
                 </td>
                 <td>{ahead ? countdown(ahead) : ""}</td>
-                <td class="number">{bps(fleet.rates.newest(node, "forward"))}</td>
-                {!narrow && <td class="number">{bps(fleet.rates.newest(node, "return"))}</td>}
-                {!narrow && <td class="number">{bytes(vehicle.forward?.backlogged_bytes)}</td>}
+                <td class="number">{rate(node, "forward", health)}</td>
+                {!narrow && <td class="number">{rate(node, "return", health)}</td>}
+                {!narrow && <td class="number">{bytes(waiting(vehicle))}</td>}
                 {!narrow && <td class="number">{speed(vehicle.position?.speed_mps)}</td>}
                 {!narrow && (
                   <td>
@@ -81,4 +85,9 @@ export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
       </div>
     </section>
   );
+}
+
+/** What waits in both directions, as far as it is known. */
+function waiting({ forward, return: back }: Vehicle): number | undefined {
+  return forward || back ? (forward?.backlogged_bytes ?? 0) + (back?.backlogged_bytes ?? 0) : undefined;
 }

@@ -16,11 +16,11 @@ import { nextBlockage } from "../fleet/blockage";
 import { type Live, READ } from "../fleet/live";
 import { Countdowns } from "./countdowns";
 import { Ground } from "./ground";
+import { History, type Span } from "./history";
 import { mercator, Motion } from "./motion";
 import { onThemeChange, palette, rgb } from "../shell/palette";
 import { type Degrees, roadAhead, type RoadAhead } from "./road-ahead";
 import { layersOf, SOURCES, styleOf } from "./style";
-import { Track, trackParts } from "./track";
 import { VehiclesLayer } from "./vehicles-layer";
 
 setWorkerUrl(new URL(workerUrl, document.baseURI).href);
@@ -35,11 +35,6 @@ const REFRESH_MS = 250;
 /** Below this zoom there would be too much to tell apart. */
 const OBSTRUCTIONS_FROM_ZOOM = 7;
 const PICK_PX = 16;
-/** A selected vehicle's history goes on while it drives. */
-const TRACK_EVERY_MS = 5_000;
-const TRACK_MS = 2 * 3_600_000;
-/** Of more fixes, the newer ones are read the next time. */
-const MOST_FIXES = 20_000;
 
 type PaintName = Parameters<MapLibreMap["setPaintProperty"]>[1];
 type Source = (typeof SOURCES)[number];
@@ -62,8 +57,9 @@ export class FleetMap {
   private readonly offTheme: () => void;
   private selected: number | undefined;
   private aheadKey = "";
-  private track = new Track();
-  private trackReadAt = -Infinity;
+  private span: Span;
+  private history: History | undefined;
+  private trackDueAt = -Infinity;
   private hasFitted = false;
   private isLoaded = false;
 
@@ -73,6 +69,8 @@ export class FleetMap {
     private readonly onSelect: (node: number | undefined) => void,
     private readonly onPlace: (place: Place | undefined) => void,
     onGround: (isThere: boolean) => void,
+    /** Why the history of the selected vehicle cannot be read, if so. */
+    private readonly onHistory: (failure: string | undefined) => void,
   ) {
     this.layer = new VehiclesLayer(this.motion, looks());
     this.map = new MapLibreMap({
@@ -112,18 +110,21 @@ export class FleetMap {
     this.map.remove();
   }
 
-  /** Follows a vehicle's history from now on, and moves to it. */
-  select(node: number | undefined): void {
-    if (node === this.selected) return;
+  /** Follows a vehicle's history over a span from now on, and moves to it if it is another one. */
+  select(node: number | undefined, span: Span): void {
+    if (node === this.selected && span === this.span) return;
+    const isOther = node !== this.selected;
     this.selected = node;
+    this.span = span;
     this.setLines("track", []);
+    this.onHistory(undefined);
     const position = node === undefined ? undefined : this.live.fleet.vehicles.get(node)?.position;
-    if (position) {
+    if (position && isOther) {
       const zoom = Math.max(this.map.getZoom(), 12);
       this.map.easeTo({ center: [position.longitude, position.latitude], zoom });
     }
-    this.track = new Track();
-    this.trackReadAt = -Infinity;
+    this.history = node === undefined ? undefined : new History(this.live.client, node, span, this.ended.signal);
+    this.trackDueAt = -Infinity;
     this.refresh();
   }
 
@@ -153,7 +154,7 @@ export class FleetMap {
   /** Brings what changes slowly up to date: colours, countdowns, what was read anew. */
   private refresh(): void {
     if (document.hidden) return;
-    const now = this.live.now();
+    const [now, asOf] = [this.live.now(), this.live.asOf()];
     const { vehicles } = this.live.fleet;
     const ahead: { vehicle: Vehicle; inMs: number }[] = [];
     const [[west, south], [east, north]] = this.map.getBounds().toArray();
@@ -167,7 +168,7 @@ export class FleetMap {
       if (!this.motion.has(vehicle.node)) this.takePositions([vehicle.position]);
       const next = nextBlockage(vehicle, now);
       if (next) ahead.push({ vehicle, inMs: next.inMs });
-      const health = healthOf(vehicle);
+      const health = healthOf(vehicle, asOf);
       const soon = health === "up" && next !== undefined && next.inMs < SOON_MS;
       this.motion.look(vehicle.node, LOOKS.indexOf(soon ? "ahead" : health), vehicle.node === this.selected);
     }
@@ -271,29 +272,23 @@ export class FleetMap {
 
   private readTrackAgain(): void {
     const now = performance.now();
-    if (this.selected === undefined || now - this.trackReadAt < TRACK_EVERY_MS) return;
-    this.trackReadAt = Infinity;
-    void this.readTrack(this.selected, this.track);
+    if (!this.history || now < this.trackDueAt) return;
+    this.trackDueAt = Infinity;
+    void this.readTrack(this.history);
   }
 
-  private async readTrack(node: number, track: Track): Promise<void> {
-    const { client } = this.live;
-    const { signal } = this.ended;
-    const fromMs = this.live.now() - TRACK_MS;
-    const since = (ms: number) => encodeURIComponent(new Date(ms).toISOString());
+  private async readTrack(history: History): Promise<void> {
+    let failure: string | undefined;
     try {
-      const [fixes, observed] = await Promise.all([
-        client.all<Position>(`v1/terminals/${node}/positions?since=${since(track.missingFrom(fromMs))}`, "positions", signal, MOST_FIXES),
-        client.all<Blockage>(`v1/blockages?terminal=${node}&state=observed&since=${since(fromMs)}`, "blockages", signal),
-      ]);
-      if (track !== this.track) return;
-      track.add(fixes);
-      const parts = trackParts(track.from(fromMs), observed);
+      const parts = await history.read(this.live.now());
+      if (history !== this.history) return;
       this.setLines("track", parts.map(({ blocked, line }) => ({ line: lineOf(line), properties: { blocked } })));
-    } catch {
-      // Its history is missing; the vehicle is there.
+    } catch (error) {
+      failure = error instanceof Error ? error.message : String(error);
     }
-    if (track === this.track) this.trackReadAt = performance.now();
+    if (history !== this.history || this.ended.signal.aborted) return;
+    this.onHistory(failure);
+    this.trackDueAt = performance.now() + history.everyMs;
   }
 
   private clicked(event: MapMouseEvent): void {

@@ -1,9 +1,11 @@
 /** The map and what is selected on it; loaded after the rest of the console. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Choice } from "../shell/choice";
 import { useLive } from "../shell/context";
 import { hashOf } from "../shell/route";
 import { FleetMap, type Place } from "./fleet-map";
+import { SPANS } from "./history";
 import "./map.css";
 import { Selected } from "./selected";
 
@@ -14,6 +16,8 @@ export default function MapView({ selected }: { selected: number | undefined }) 
   const [place, setPlace] = useState<Place>();
   const [hasGround, setHasGround] = useState(false);
   const [failure, setFailure] = useState<string>();
+  const [span, setSpan] = useState(0);
+  const [unread, setUnread] = useState<string>();
 
   useEffect(() => {
     if (!container.current) return undefined;
@@ -22,7 +26,7 @@ export default function MapView({ selected }: { selected: number | undefined }) 
       location.hash = node === undefined ? hashOf("map") : hashOf("map", node);
     };
     try {
-      map.current = new FleetMap(container.current, live, onSelect, setPlace, setHasGround);
+      map.current = new FleetMap(container.current, live, onSelect, setPlace, setHasGround, setUnread);
     } catch (error) {
       // Without WebGL, say so: the list beside it works all the same.
       setFailure(error instanceof Error ? error.message : String(error));
@@ -30,13 +34,16 @@ export default function MapView({ selected }: { selected: number | undefined }) 
     }
     return () => map.current?.close();
   }, [live]);
-  useEffect(() => map.current?.select(selected), [selected, live]);
+  useEffect(() => map.current?.select(selected, SPANS[span]?.[1]), [selected, span, live]);
 
   return (
     <section class="map" aria-label="Map of the vehicles">
       <div ref={container} class="canvas" />
       {failure !== undefined && <p role="alert">There is no map here: {failure}</p>}
-      <Selected node={selected} place={place} />
+      <Selected node={selected} place={place}>
+        <Choice label="Its way of" of={SPANS} value={span} onChange={setSpan} />
+        {unread && <p class="flaw" role="alert">Its way cannot be read: {unread}</p>}
+      </Selected>
       {hasGround && (
         <p class="attribution">
           ©{" "}

@@ -1,4 +1,5 @@
-import type { Beam, Obstruction } from "../api/types";
+import type { ComponentChildren } from "preact";
+import type { Beam, LinkName, Obstruction } from "../api/types";
 import { countdown, nextBlockage } from "../fleet/blockage";
 import { healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
@@ -10,11 +11,13 @@ import type { Place } from "./fleet-map";
 interface Props {
   node: number | undefined;
   place: Place | undefined;
+  /** In the card of a vehicle. */
+  children: ComponentChildren;
 }
 
 /** What is selected on the map: a vehicle, an obstruction, or a beam. */
-export function Selected({ node, place }: Props) {
-  if (node !== undefined) return <SelectedVehicle node={node} />;
+export function Selected({ node, place, children }: Props) {
+  if (node !== undefined) return <SelectedVehicle node={node}>{children}</SelectedVehicle>;
   if (!place) return null;
   return "beam" in place ? <SelectedBeam beam={place.beam} /> : <SelectedObstruction obstruction={place.obstruction} />;
 }
@@ -24,7 +27,7 @@ function SelectedBeam({ beam }: { beam: Beam }) {
   useTick(1000);
   const states = { up: 0, blocked: 0, down: 0, silent: 0 };
   for (const terminal of live.fleet.terminals.values()) {
-    if (terminal.beam === beam.id) states[healthOf(live.fleet.vehicles.get(terminal.node))] += 1;
+    if (terminal.beam === beam.id) states[healthOf(live.fleet.vehicles.get(terminal.node), live.asOf())] += 1;
   }
   return (
     <aside class="card" aria-label="Selected beam">
@@ -63,17 +66,19 @@ function SelectedObstruction({ obstruction }: { obstruction: Obstruction }) {
   );
 }
 
-function SelectedVehicle({ node }: { node: number }) {
+function SelectedVehicle({ node, children }: { node: number; children: ComponentChildren }) {
   const live = useLive();
   useTick();
   const vehicle = live.fleet.vehicles.get(node);
   const next = vehicle && nextBlockage(vehicle, live.now());
   const position = vehicle?.position;
   const heading = position?.heading_deg;
+  const health = healthOf(vehicle, live.asOf());
+  const rate = (link: LinkName) => bps(health === "silent" ? undefined : live.fleet.rates.newest(node, link));
   return (
     <aside class="card" aria-label="Selected vehicle">
       <h2>
-        <a href={hashOf("terminals", node)}>{live.fleet.nameOf(node)}</a> <HealthBadge health={healthOf(vehicle)} />
+        <a href={hashOf("terminals", node)}>{live.fleet.nameOf(node)}</a> <HealthBadge health={health} />
       </h2>
       <dl class="facts">
         <dt>Speed, heading</dt>
@@ -86,9 +91,10 @@ function SelectedVehicle({ node }: { node: number }) {
         <dd>{next ? countdown(next) : "none expected"}</dd>
         <dt>To it, from it</dt>
         <dd>
-          {bps(live.fleet.rates.newest(node, "forward"))}, {bps(live.fleet.rates.newest(node, "return"))}
+          {rate("forward")}, {rate("return")}
         </dd>
       </dl>
+      {children}
     </aside>
   );
 }

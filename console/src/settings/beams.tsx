@@ -1,9 +1,10 @@
 /** Beams: what they carry and where they are received; made, changed and removed. */
 
 import { useState } from "preact/hooks";
-import { filled, useListed } from "../access/listed";
+import { filled, textOf, useListed } from "../access/listed";
 import type { Beam, Footprint } from "../api/types";
 import { useLive } from "../shell/context";
+import { Field, Form } from "../shell/form";
 import { bps } from "../shell/format";
 import { useMayOperate } from "../shell/may-operate";
 import { hashOf } from "../shell/route";
@@ -29,7 +30,7 @@ interface Edited {
 export function Beams() {
   const { client } = useLive();
   const mayOperate = useMayOperate();
-  const { entries, flaw, change } = useListed<Beam>("v1/beams", "beams");
+  const { entries, flaw, members, change } = useListed<Beam>("v1/beams", "beams");
   const [edited, setEdited] = useState<Edited>();
   const [said, setSaid] = useState<string>();
 
@@ -55,7 +56,7 @@ export function Beams() {
   return (
     <>
       {mayOperate && (
-        <BeamForm key={edited?.beam.id ?? ""} edited={edited?.beam} put={put} leave={() => setEdited(undefined)} />
+        <BeamForm key={edited?.beam.id ?? ""} edited={edited?.beam} members={members} put={put} leave={() => setEdited(undefined)} />
       )}
       <p class="flaw" role="alert">
         {flaw}
@@ -93,15 +94,14 @@ export function Beams() {
 interface FormProps {
   /** Absent for a new one. */
   edited: Beam | undefined;
+  members: Readonly<Record<string, string>>;
   put: (id: string, body: unknown) => Promise<boolean>;
   leave: () => void;
 }
 
-function BeamForm({ edited, put, leave }: FormProps) {
+function BeamForm({ edited, members, put, leave }: FormProps) {
   const [wrong, setWrong] = useState<string>();
-  const submit = async (event: Event) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
+  const submit = async (form: HTMLFormElement) => {
     const { id = edited?.id ?? "", name, forward, back, delay, share, opensand } = filled(form);
     try {
       const body = {
@@ -114,34 +114,55 @@ function BeamForm({ edited, put, leave }: FormProps) {
         footprint: await footprintOf(new FormData(form), edited?.footprint ?? undefined),
       };
       setWrong(undefined);
-      if (await put(id, body)) form.reset();
+      return await put(id, body);
     } catch (error) {
       // What is chosen is no area.
-      setWrong(error instanceof Error ? error.message : String(error));
+      setWrong(textOf(error));
+      return false;
     }
   };
-  const mbps = (label: string, field: string, value: number | undefined) => (
-    <label>
-      {label}, Mbit/s{" "}
-      <input name={field} type="number" required min="0" max="1000000" step="any" defaultValue={value === undefined ? "" : String(value / 1e6)} />
-    </label>
+  const mbps = (label: string, field: string, member: string, value: number | undefined) => (
+    <Field
+      label={`${label}, Mbit/s`}
+      name={field}
+      member={member}
+      type="number"
+      required
+      min="0"
+      max="1000000"
+      step="any"
+      defaultValue={value === undefined ? "" : String(value / 1e6)}
+    />
   );
   return (
-    <form class="tools" aria-label={edited ? `Change the beam ${edited.id}` : "Make a beam"} onSubmit={(event) => void submit(event)}>
-      {!edited && (
-        <label>
-          Id <input name="id" required maxLength={64} pattern="[a-z0-9][a-z0-9_\-]*" autocomplete="off" autocapitalize="none" />
-        </label>
-      )}
-      <label>
-        Name <input name="name" required maxLength={200} autocomplete="off" defaultValue={edited?.name ?? ""} />
-      </label>
-      {mbps("Forward", "forward", edited?.forward_capacity_bps)}
-      {mbps("Return", "back", edited?.return_capacity_bps)}
-      <label>
-        One way, ms{" "}
-        <input name="delay" type="number" required min="0" max="10000" step="1" defaultValue={String(edited?.one_way_delay_ms ?? DELAY_MS)} />
-      </label>
+    <Form
+      label={edited ? `Change the beam ${edited.id}` : "Make a beam"}
+      action={edited ? "Change" : "Make"}
+      send={submit}
+      wrong={members}
+      after={
+        edited && (
+          <button type="button" onClick={leave}>
+            Leave it
+          </button>
+        )
+      }
+    >
+      {!edited && <Field label="Id" name="id" required maxLength={64} pattern="[a-z0-9][a-z0-9_\-]*" autocomplete="off" autocapitalize="none" />}
+      <Field label="Name" name="name" required maxLength={200} autocomplete="off" defaultValue={edited?.name ?? ""} />
+      {mbps("Forward", "forward", "forward_capacity_bps", edited?.forward_capacity_bps)}
+      {mbps("Return", "back", "return_capacity_bps", edited?.return_capacity_bps)}
+      <Field
+        label="One way, ms"
+        name="delay"
+        member="one_way_delay_ms"
+        type="number"
+        required
+        min="0"
+        max="10000"
+        step="1"
+        defaultValue={String(edited?.one_way_delay_ms ?? DELAY_MS)}
+      />
       <label>
         Fair share of{" "}
         <select name="share">
@@ -152,13 +173,8 @@ function BeamForm({ edited, put, leave }: FormProps) {
           ))}
         </select>
       </label>
-      <label>
-        OpenSAND NCC{" "}
-        <input name="opensand" maxLength={200} placeholder="opensand://HOST" autocomplete="off" defaultValue={edited?.opensand ?? ""} />
-      </label>
-      <label>
-        Footprint, GeoJSON <input name="footprint" type="file" accept=".geojson,.json" />
-      </label>
+      <Field label="OpenSAND NCC" name="opensand" maxLength={200} placeholder="opensand://HOST" autocomplete="off" defaultValue={edited?.opensand ?? ""} />
+      <Field label="Footprint, GeoJSON" name="footprint" type="file" accept=".geojson,.json" />
       {edited?.footprint && (
         <label>
           <input name="none" type="checkbox" /> without a footprint
@@ -169,13 +185,7 @@ function BeamForm({ edited, put, leave }: FormProps) {
           {wrong}
         </p>
       )}
-      <button type="submit">{edited ? "Change" : "Make"}</button>
-      {edited && (
-        <button type="button" onClick={leave}>
-          Leave it
-        </button>
-      )}
-    </form>
+    </Form>
   );
 }
 

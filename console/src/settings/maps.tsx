@@ -4,7 +4,9 @@ import { useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import { useLive } from "../shell/context";
 import { bytes } from "../shell/format";
+import { Field, Form } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
+import { Table } from "../shell/table";
 import { featureLines } from "./features";
 
 /** Places that are learned and forgotten, by themselves. */
@@ -28,11 +30,12 @@ export function Maps() {
   const { entries, flaw, change } = useListed<Listed>("v1/maps", "maps");
   const [said, setSaid] = useState<string>();
 
-  const replace = async (event: Event) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
+  const replace = async (form: HTMLFormElement) => {
     const given = new FormData(form);
     const [source, file] = [String(given.get("source")), given.get("file")];
+    const known = entries?.find((one) => one.source === source);
+    const what = `Replace ${source}, with its ${known?.obstructions} obstructions and its ground, by what the file has?`;
+    if (known && !confirm(what)) return false;
     setSaid("working…");
     let taken: Taken | undefined;
     const ok = await change(async () => {
@@ -40,8 +43,8 @@ export function Maps() {
       const body = new Blob([lines], { type: "application/geo+json-seq" });
       taken = await client.upload<Taken>("PUT", pathOf(source), body);
     });
-    if (ok) form.reset();
     setSaid(taken && `${source} has ${taken.obstructions} obstructions now; ${taken.removed} of the former are gone.`);
+    return ok;
   };
   const remove = (source: string) => {
     setSaid(undefined);
@@ -52,15 +55,10 @@ export function Maps() {
   return (
     <>
       {mayOperate && (
-        <form class="tools" aria-label="Replace a map" onSubmit={(event) => void replace(event)}>
-          <label>
-            Name <input name="source" required maxLength={64} autocomplete="off" list="maps" />
-          </label>
-          <label>
-            GeoJSON <input name="file" type="file" required accept=".geojson,.json" />
-          </label>
-          <button type="submit">Replace</button>
-        </form>
+        <Form label="Replace a map" action="Replace" send={replace} disabled={!entries}>
+          <Field label="Name" name="source" required maxLength={64} autocomplete="off" list="maps" />
+          <Field label="GeoJSON" name="file" type="file" required accept=".geojson,.json" />
+        </Form>
       )}
       <datalist id="maps">
         {entries?.map(({ source }) => (
@@ -71,38 +69,23 @@ export function Maps() {
         {flaw}
       </p>
       <p role="status">{said}</p>
-      <div class="scroll" tabIndex={0} role="region" aria-label="All maps">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Map</th>
-              <th scope="col" class="number">
-                Obstructions
-              </th>
-              <th scope="col" class="number">
-                Ground
-              </th>
-              <th scope="col">Actions</th>
-            </tr>
-          </thead>
-          <tbody>
-            {entries?.map(({ source, obstructions, tiles }) => (
-              <tr key={source}>
-                <th scope="row">{source}</th>
-                <td class="number">{obstructions}</td>
-                <td class="number">{tiles ? bytes(tiles.content_bytes) : "none"}</td>
-                <td>
-                  {mayOperate && source !== LEARNED && (
-                    <button type="button" aria-label={`Remove ${source}`} onClick={() => remove(source)}>
-                      Remove
-                    </button>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      {entries?.length === 0 && <p>There are none: no blockage is foreseen by a map.</p>}
+      <Table label="All maps" columns={["Map", { number: "Obstructions" }, { number: "Ground" }, "Actions"]}>
+        {entries?.map(({ source, obstructions, tiles }) => (
+          <tr key={source}>
+            <th scope="row">{source}</th>
+            <td class="number">{obstructions}</td>
+            <td class="number">{tiles ? bytes(tiles.content_bytes) : "none"}</td>
+            <td>
+              {mayOperate && source !== LEARNED && (
+                <button type="button" aria-label={`Remove ${source}`} onClick={() => remove(source)}>
+                  Remove
+                </button>
+              )}
+            </td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
 }

@@ -6,6 +6,7 @@ import type { Rollout, RolloutTerminal } from "../api/types";
 import { useLive } from "../shell/context";
 import { useMayOperateOwn } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
+import { Table } from "../shell/table";
 
 const READ_EVERY_MS = 10_000;
 const SHOWN = 50;
@@ -37,6 +38,7 @@ export function Rollouts() {
         {flaw}
       </p>
       {entries?.length === 0 && <p>There are none.</p>}
+      {entries && entries.length >= SHOWN && <p class="count">The newest {SHOWN}; the API has all.</p>}
       {entries?.map((one) => (
         <section key={one.id} aria-labelledby={`rollout-${one.id}`}>
           <h2 id={`rollout-${one.id}`}>{one.name}</h2>
@@ -105,34 +107,18 @@ function Terminals({ of: one }: { of: Rollout }) {
     <>
       <Failure of={read} />
       {read.value?.next && <p class="count">The first {SHOWN_TERMINALS}; the API has all.</p>}
-      <div class="scroll" tabIndex={0} role="region" aria-label={`Terminals of ${one.name}`}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col" class="number">
-                Terminal
-              </th>
-              <th scope="col" class="number">
-                Stage
-              </th>
-              <th scope="col">How far</th>
-              <th scope="col">Why</th>
-            </tr>
-          </thead>
-          <tbody>
-            {read.value?.terminals.map((terminal) => (
-              <tr key={terminal.terminal}>
-                <th scope="row" class="number">
-                  {terminal.terminal}
-                </th>
-                <td class="number">{terminal.stage}</td>
-                <td>{terminal.late ? `${terminal.progress}, late` : terminal.progress}</td>
-                <td>{terminal.reason}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table label={`Terminals of ${one.name}`} columns={[{ number: "Terminal" }, { number: "Stage" }, "How far", "Why"]}>
+        {read.value?.terminals.map((terminal) => (
+          <tr key={terminal.terminal}>
+            <th scope="row" class="number">
+              {terminal.terminal}
+            </th>
+            <td class="number">{terminal.stage}</td>
+            <td>{terminal.late ? `${terminal.progress}, late` : terminal.progress}</td>
+            <td>{terminal.reason}</td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
 }

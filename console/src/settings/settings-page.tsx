@@ -1,8 +1,9 @@
-/** What is set of all: terminals by a file, beams, changes in stages, maps, and slices. */
+/** What is set of all: terminals by a file, new nodes, beams, changes in stages, maps, and slices. */
 
 import { Parts } from "../shell/parts";
 import type { Route } from "../shell/route";
 import { Beams } from "./beams";
+import { Enrolments } from "./enrolments";
 import { Maps } from "./maps";
 import { Rollouts } from "./rollouts";
 import { Slices } from "./slices";
@@ -10,6 +11,7 @@ import { TerminalFile } from "./terminal-file";
 
 const PARTS = {
   terminals: ["Terminals in bulk", TerminalFile],
+  enrolments: ["Enrolments", Enrolments],
   beams: ["Beams", Beams],
   rollouts: ["Rollouts", Rollouts],
   maps: ["Maps", Maps],

@@ -5,6 +5,8 @@ import { useListed } from "../access/listed";
 import type { Client } from "../api/client";
 import type { ContainerState, FunctionKind, FunctionOfSlice, Slice } from "../api/types";
 import { useLive } from "../shell/context";
+import { dated } from "../shell/dates";
+import { Field, Form } from "../shell/form";
 import { useMayOperateOwn } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
@@ -55,9 +57,7 @@ export function Slices() {
 function Instantiate({ slices, change }: { slices: Slice[]; change: Change }) {
   const { client } = useLive();
   const [said, setSaid] = useState<string>();
-  const submit = async (event: Event) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
+  const submit = async (form: HTMLFormElement) => {
     const given = new FormData(form);
     const [name, file] = [String(given.get("name")), given.get("file")];
     const known = slices.find((one) => one.name === name);
@@ -66,22 +66,15 @@ function Instantiate({ slices, change }: { slices: Slice[]; change: Change }) {
       const body = bodyOf(file instanceof File ? await file.text() : "");
       await client.send("PUT", pathOf(name), body, known?.revision);
     });
-    if (!ok) return;
-    form.reset();
-    setSaid(`${name} is ${known ? "set anew" : "instantiated"}: its site's agent runs it.`);
+    if (ok) setSaid(`${name} is ${known ? "set anew" : "instantiated"}: its site's agent runs it.`);
+    return ok;
   };
   return (
     <>
-      <form class="tools" aria-label="Set a slice" onSubmit={(event) => void submit(event)}>
-        <label>
-          Name{" "}
-          <input name="name" required maxLength={31} pattern="[a-z][a-z0-9\-]*" autocomplete="off" list="slices" />
-        </label>
-        <label>
-          JSON <input name="file" type="file" required accept=".json" />
-        </label>
-        <button type="submit">Instantiate or configure</button>
-      </form>
+      <Form label="Set a slice" action="Instantiate or configure" send={submit}>
+        <Field label="Name" name="name" required maxLength={31} pattern="[a-z][a-z0-9\-]*" autocomplete="off" list="slices" />
+        <Field label="JSON" name="file" type="file" required accept=".json" />
+      </Form>
       <datalist id="slices">
         {slices.map(({ name }) => (
           <option key={name} value={name} />
@@ -112,7 +105,7 @@ function SliceCard({ slice, kinds, change }: CardProps) {
       </h2>
       <p>
         of {slice.tenant}, at the site {slice.site}, revision {slice.revision},{" "}
-        {slice.reported ? `last heard of ${slice.reported.slice(0, 19).replace("T", " ")} UTC` : "not heard of yet"}
+        {slice.reported ? `last heard of ${dated(Date.parse(slice.reported))} UTC` : "not heard of yet"}
       </p>
       {slice.detail && <p class="flaw">{slice.detail}</p>}
       <p>Networks: {slice.networks.map(({ name, attachment }) => (attachment ? `${name} (${attachment})` : name)).join(", ")}</p>
@@ -178,19 +171,23 @@ interface ActionsProps {
 
 function Actions({ slice, of: { name, replicas }, most, client, change }: ActionsProps) {
   const path = `${pathOf(slice)}/functions/${encodeURIComponent(name)}`;
-  const scale = (count: number) => void change(() => client.send("PUT", `${path}/replicas`, { replicas: count }));
+  const scale = (form: HTMLFormElement) => {
+    const count = Number(new FormData(form).get("replicas"));
+    // What is chosen stays.
+    return change(() => client.send("PUT", `${path}/replicas`, { replicas: count })).then(() => false);
+  };
   return (
     <span class="tools">
       {most > 1 && (
-        <select
-          aria-label={`Replicas of ${name}`}
-          value={replicas}
-          onChange={(event) => scale(Number(event.currentTarget.value))}
-        >
-          {Array.from({ length: most }, (_, index) => (
-            <option key={index}>{index + 1}</option>
-          ))}
-        </select>
+        <Form label={`Scale ${name}`} action="Scale" send={scale}>
+          <select name="replicas" aria-label={`Replicas of ${name}`}>
+            {Array.from({ length: most }, (_, index) => (
+              <option key={index} selected={index + 1 === replicas}>
+                {index + 1}
+              </option>
+            ))}
+          </select>
+        </Form>
       )}
       <button type="button" aria-label={`Heal ${name}`} onClick={() => void change(() => client.post(`${path}/heal`, undefined))}>
         Heal

@@ -1,6 +1,7 @@
 /** Terminals as a CSV file: downloaded; looked at before it is taken, and taken as a whole. */
 
 import { useState } from "preact/hooks";
+import { textOf } from "../access/listed";
 import { useLive } from "../shell/context";
 import { useMayOperate } from "../shell/may-operate";
 import { Table } from "../shell/table";
@@ -41,7 +42,7 @@ export function TerminalFile() {
     try {
       await what();
     } catch (error) {
-      setFlaw(error instanceof Error ? error.message : String(error));
+      setFlaw(textOf(error));
     }
     setBusy(false);
   };

@@ -32,6 +32,8 @@ const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   account: AccountPage,
 };
 
+const ASK_AGAIN_MS = 5_000;
+
 /** Nobody is `undefined`. A user who may have a session is taken to have one until the service denies it. */
 function whoAtFirst(): Credential | undefined {
   const token = tokenOfAddress() ?? keptToken();
@@ -84,8 +86,14 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
   useEffect(() => {
     if ("token" in credential) keepToken(credential.token);
     live.start();
-    // What it fails with, the stream of events says, too.
-    const ask = () => live.client.get<Session>("v1/session").then(take, () => undefined);
+    let again: number | undefined;
+    // Until it is known who asks, nothing that needs a role is offered. A token that is not taken ends
+    // the stream of events, too.
+    const ask = () =>
+      live.client.get<Session>("v1/session").then(take, () => {
+        clearTimeout(again);
+        again = window.setTimeout(() => void ask(), ASK_AGAIN_MS);
+      });
     const take = (found: Session) => {
       const before = known.current;
       if (before && !isSame(before, found)) {
@@ -107,6 +115,7 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
     }, 1000);
     return () => {
       clearTimeout(rest);
+      clearTimeout(again);
       off();
       live.close();
     };

@@ -15,11 +15,13 @@ export function bytes(value: number | null | undefined): string {
   return value === null || value === undefined ? "–" : `${scaled(value)}B`;
 }
 
-/** "12.3 s", "4 min 10 s". */
+/** "12.3 s", "4 min 10 s", "3 h 20 min", "12 d 4 h". */
 export function seconds(ms: number): string {
-  if (Math.abs(ms) < 120_000) return `${(ms / 1000).toFixed(1)} s`;
-  const s = Math.round(ms / 1000);
-  return `${Math.floor(s / 60)} min ${s % 60} s`;
+  const s = Math.round(Math.abs(ms) / 1000);
+  // Rounded first, so that nothing is "-0.0".
+  if (s < 120) return `${(Math.round(ms / 100) / 10).toFixed(1)} s`;
+  const [large, unit, small, rest] = s < 7200 ? [60, "min", 1, "s"] : s < 172_800 ? [3600, "h", 60, "min"] : [86_400, "d", 3600, "h"];
+  return `${ms < 0 ? "-" : ""}${Math.floor(s / large)} ${unit} ${Math.floor((s % large) / small)} ${rest}`;
 }
 
 /** A time of day in UTC, with seconds. */

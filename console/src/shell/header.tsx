@@ -56,22 +56,22 @@ export function Header({ page, session, onSignOut }: Props) {
 function Connection() {
   const live = useLive();
   useTick();
-  const { phase, reason, lostAt, mustRead } = live.following;
-  const known = live.clock.known ? `${utc(live.now())} UTC` : "";
-  // Not part of the status: a screen reader would tell each change of it.
-  const lost = lostAt === undefined || phase === "live" ? "" : `for ${seconds(performance.now() - lostAt)}`;
-  let text = "connecting";
-  let state = "waiting";
-  if (phase === "live" && !mustRead) [text, state] = ["live", "up"];
-  else if (phase === "live") text = "reading";
-  else if (lostAt !== undefined) [text, state] = [`not live: ${reason || "trying again"}`, "down"];
+  const { following } = live;
+  const { phase, reason } = following;
+  const now = performance.now();
+  const since = phase === "live" ? following.quietSince(now) : following.lostAt;
+  let [text, state] = phase === "live" ? ["live", "up"] : ["connecting", "waiting"];
+  // A stream that is live and quiet has no reason.
+  if (since !== undefined) [text, state] = [`not live: ${reason || "nothing comes"}`, "down"];
+  else if (phase === "live" && following.mustRead) [text, state] = ["reading", "waiting"];
   return (
     <span class="connection">
       <span class={`badge ${state}`} role="status">
         {text}
       </span>
-      {lost && <span>{lost}</span>}
-      <time>{known}</time>
+      {/* Not part of the status: a screen reader would tell each change of it. */}
+      {since !== undefined && <span>for {seconds(now - since)}</span>}
+      <time>{live.clock.known && `${utc(live.now())} UTC`}</time>
     </span>
   );
 }

@@ -4,17 +4,37 @@ import { useContext } from "preact/hooks";
 import type { Session } from "../api/types";
 import { SessionContext } from "./context";
 
+type May = (session: Session) => boolean;
+
+/** Tells whether who is signed in may do something; nothing, until it is known who that is. */
+export function useMay(may: May): boolean {
+  const session = useContext(SessionContext);
+  return session !== undefined && may(session);
+}
+
 /** Tells whether who is signed in may change how beams are run. */
 export function useMayOperate(): boolean {
-  const session = useContext(SessionContext);
-  return isOperator(session) && !session?.tenant;
+  return useMay(operates);
 }
 
 /** Tells whether who is signed in may change what is its tenant's own, if it is a tenant's. */
 export function useMayOperateOwn(): boolean {
-  return isOperator(useContext(SessionContext));
+  return useMay(isOperator);
 }
 
-function isOperator(session: Session | undefined): boolean {
-  return session !== undefined && ["operator", "administrator"].includes(session.role);
+export function operates(session: Session): boolean {
+  return isOperator(session) && !session.tenant;
+}
+
+export function administrates({ role }: Session): boolean {
+  return role === "administrator";
+}
+
+/** All of it, and not a tenant's part. */
+export function administratesWhole(session: Session): boolean {
+  return administrates(session) && !session.tenant;
+}
+
+function isOperator({ role }: Session): boolean {
+  return role === "operator" || role === "administrator";
 }

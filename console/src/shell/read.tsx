@@ -8,13 +8,18 @@ export interface Read<T> {
   failure: string | undefined;
 }
 
+const SOON_MS = 15_000;
+
 /** Reads at once, when `key` changes, and each `everyMs` while the page is seen. */
 export function useRead<T>(read: (signal: AbortSignal) => Promise<T>, key: string, everyMs: number): Read<T> {
   const [state, setState] = useState<Read<T>>({ value: undefined, failure: undefined });
   useEffect(() => {
     const ended = new AbortController();
     let timer: number | undefined;
+    // What is read seldom is not missed for as long.
+    const soonMs = Math.min(everyMs, SOON_MS);
     const again = async () => {
+      let waitMs = document.hidden ? soonMs : everyMs;
       try {
         if (!document.hidden) {
           const value = await read(ended.signal);
@@ -23,9 +28,11 @@ export function useRead<T>(read: (signal: AbortSignal) => Promise<T>, key: strin
       } catch (error) {
         if (ended.signal.aborted) return;
         const failure = error instanceof ApiError ? error.message : String(error);
+        // No sooner than the service asks for.
+        waitMs = Math.max(soonMs, error instanceof ApiError ? error.afterMs : 0);
         setState((before) => ({ ...before, failure }));
       }
-      if (!ended.signal.aborted) timer = window.setTimeout(() => void again(), everyMs);
+      if (!ended.signal.aborted) timer = window.setTimeout(() => void again(), waitMs);
     };
     setState({ value: undefined, failure: undefined });
     void again();

@@ -1,7 +1,10 @@
 import { useState } from "preact/hooks";
+import { textOf } from "../access/listed";
 import type { Intervention } from "../api/types";
 import { useLive } from "../shell/context";
-import { seconds, utc } from "../shell/format";
+import { Field, Form } from "../shell/form";
+import { utcOn } from "../shell/dates";
+import { seconds } from "../shell/format";
 import { useMayOperate } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 import { leftOver, verdict } from "./left-over";
@@ -15,16 +18,15 @@ export function Draining({ node }: { node: number }) {
   const path = `v1/interventions?terminal=${node}&kind=maintenance`;
   const found = useRead((signal) => live.client.get<{ interventions: Intervention[] }>(path, signal), path, READ_MS);
   const [flaw, setFlaw] = useState<string>();
+  // What has become of it is read again soon.
   const change = (work: Promise<unknown>) => {
     setFlaw(undefined);
-    // What has become of it is read again soon.
-    work.catch((error: Error) => setFlaw(error.message));
+    return work.catch((error: unknown) => setFlaw(textOf(error)));
   };
   const now = live.now();
   const set = found.value?.interventions.filter((one) => Date.parse(one.until) > now);
-  const drain = (event: Event) => {
-    event.preventDefault();
-    const given = new FormData(event.currentTarget as HTMLFormElement);
+  const drain = async (form: HTMLFormElement) => {
+    const given = new FormData(form);
     const inMs = 60_000 * Number(given.get("in"));
     const note = String(given.get("note"));
     const body = {
@@ -35,9 +37,14 @@ export function Draining({ node }: { node: number }) {
       until: new Date(now + inMs + 60_000 * Number(given.get("for"))).toISOString(),
       ...(note && { note }),
     };
-    change(live.client.post("v1/interventions", body));
+    await change(live.client.post("v1/interventions", body));
+    return false;
   };
-  const release = (one: Intervention) => change(live.client.delete(`v1/interventions/${one.id}`, one.revision));
+  const release = (one: Intervention) => {
+    if (confirm("End its maintenance at once? It has its share again, and what is sent to it is sent.")) {
+      void change(live.client.delete(`v1/interventions/${one.id}`, one.revision));
+    }
+  };
   return (
     <section class="card" aria-labelledby="draining">
       <h2 id="draining">Drain</h2>
@@ -52,9 +59,9 @@ export function Draining({ node }: { node: number }) {
           <div key={one.id}>
             <p>
               {inMs > 0
-                ? `It drains: until ${utc(Date.parse(one.from))} UTC, for ${seconds(inMs)} more, it has its share to send what waits.`
+                ? `It drains: until ${utcOn(Date.parse(one.from), now)} UTC, for ${seconds(inMs)} more, it has its share to send what waits.`
                 : "It is in maintenance: its share is the others'."}{" "}
-              In service again at {utc(Date.parse(one.until))} UTC, in {seconds(Date.parse(one.until) - now)}. Set by{" "}
+              In service again at {utcOn(Date.parse(one.until), now)} UTC, in {seconds(Date.parse(one.until) - now)}. Set by{" "}
               {one.set_by ?? "an operator"}
               {one.note ? `: ${one.note}` : ""}.
             </p>
@@ -68,18 +75,11 @@ export function Draining({ node }: { node: number }) {
         );
       })}
       {mayOperate && set?.length === 0 && (
-        <form class="tools" aria-label="Drain the terminal" onSubmit={drain}>
-          <label>
-            Maintenance in, min <input name="in" type="number" min="0" max="1440" step="any" defaultValue="5" required />
-          </label>
-          <label>
-            for, min <input name="for" type="number" min="0.1" max="10080" step="any" defaultValue="30" required />
-          </label>
-          <label>
-            note <input name="note" maxLength={200} />
-          </label>
-          <button type="submit">Drain</button>
-        </form>
+        <Form label="Drain the terminal" action="Drain" send={drain}>
+          <Field label="Maintenance in, min" name="in" type="number" min="0" max="1440" step="any" defaultValue="5" required />
+          <Field label="for, min" name="for" type="number" min="0.1" max="10080" step="any" defaultValue="30" required />
+          <Field label="note" name="note" maxLength={200} />
+        </Form>
       )}
     </section>
   );

@@ -1,8 +1,5 @@
 import type { LinkState } from "../api/types";
-import type { Vehicle } from "../fleet/fleet";
-
-/** An idle terminal reports each 10 s, and a report may take some seconds: more is silence. */
-const SILENT_AFTER_MS = 25_000;
+import { type Health, SILENT_AFTER_MS, type Vehicle } from "../fleet/fleet";
 
 export interface Heard {
   /** The last report of the terminal itself. */
@@ -18,4 +15,9 @@ export function lastHeard(vehicle: Vehicle, nowMs: number): Heard | undefined {
   if (!state) return undefined;
   const receivedMs = Date.parse(state.received);
   return { state, receivedMs, silent: nowMs - receivedMs > SILENT_AFTER_MS };
+}
+
+/** One direction's state; silent, once it is not reported any more. */
+export function healthOfLink(link: LinkState, nowMs: number): Health {
+  return nowMs - Date.parse(link.received) > SILENT_AFTER_MS ? "silent" : link.state;
 }

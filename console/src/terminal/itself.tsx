@@ -1,7 +1,7 @@
 import type { NodeReport } from "../api/types";
 import { useLive } from "../shell/context";
 import { Failure, useRead } from "../shell/read";
-import { instant } from "./instant";
+import { instant } from "../shell/dates";
 import { lifetime } from "./lifetime";
 
 const READ_MS = 15_000;

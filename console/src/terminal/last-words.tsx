@@ -1,7 +1,7 @@
 import type { Vehicle } from "../fleet/fleet";
 import { bps, bytes, seconds, speed } from "../shell/format";
 import { lastHeard } from "./heard";
-import { instant } from "./instant";
+import { instant } from "../shell/dates";
 
 /** The last report of a terminal itself: once it is silent, its last words. */
 export function LastWords({ vehicle, nowMs }: { vehicle: Vehicle; nowMs: number }) {

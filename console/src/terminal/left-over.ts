@@ -1,13 +1,11 @@
 /** What a terminal still has to send or to be sent: whether it may be taken away. */
 
 import type { LinkName } from "../api/types";
-import type { Vehicle } from "../fleet/fleet";
+import { SILENT_AFTER_MS, type Vehicle } from "../fleet/fleet";
 import { bytes } from "../shell/format";
 
 const LINKS: LinkName[] = ["forward", "return"];
 const WAY = { forward: "to it", return: "from it" } as const;
-/** What was reported longer ago says nothing of now. */
-const STALE_MS = 25_000;
 
 export interface LeftOver {
   /** What waits, in words; empty where nothing does. */
@@ -22,7 +20,7 @@ export function leftOver(vehicle: Vehicle, nowMs: number): LeftOver {
   const found: LeftOver = { waiting: [], streams: 0, unknown: [] };
   for (const link of LINKS) {
     const state = vehicle[link];
-    if (!state || nowMs - Date.parse(state.received) > STALE_MS) {
+    if (!state || nowMs - Date.parse(state.received) > SILENT_AFTER_MS) {
       found.unknown.push(link);
       continue;
     }

@@ -1,4 +1,4 @@
-import { instant } from "./instant";
+import { instant } from "../shell/dates";
 
 const DAY_MS = 86_400_000;
 

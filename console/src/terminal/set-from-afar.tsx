@@ -3,7 +3,7 @@ import type { TerminalSettings } from "../api/types";
 import { differences } from "../access/differences";
 import { useLive } from "../shell/context";
 import { Failure, useRead } from "../shell/read";
-import { instant } from "./instant";
+import { instant } from "../shell/dates";
 
 const READ_MS = 15_000;
 const BADGES = { waiting: "waiting", trial: "waiting", applied: "up", "rolled-back": "down", refused: "down" } as const;

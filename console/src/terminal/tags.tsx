@@ -1,8 +1,11 @@
 /** What a terminal is grouped by: shown to all, set by operators, those of its tenant too. */
 
-import { useContext, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
+import { textOf } from "../access/listed";
 import type { Terminal } from "../api/types";
-import { SessionContext, useLive } from "../shell/context";
+import { useLive } from "../shell/context";
+import { Field, Form } from "../shell/form";
+import { useMayOperateOwn } from "../shell/may-operate";
 import { hashOf } from "../shell/route";
 
 /** "a; b" are two tags. */
@@ -12,18 +15,17 @@ export function tagsOf(text: string): string[] {
 
 export function Tags({ terminal }: { terminal: Terminal }) {
   const live = useLive();
-  const session = useContext(SessionContext);
   const [flaw, setFlaw] = useState<string>();
   const tags = terminal.tags ?? [];
-  const set = (event: Event) => {
-    event.preventDefault();
-    const given = new FormData(event.currentTarget as HTMLFormElement).get("tags");
+  const maySet = useMayOperateOwn();
+  const set = async (form: HTMLFormElement) => {
+    const given = new FormData(form).get("tags");
     setFlaw(undefined);
-    live.client
+    await live.client
       .send("PUT", `v1/terminals/${terminal.node}/tags`, { tags: tagsOf(String(given)) })
-      .catch((error: Error) => setFlaw(error.message));
+      .catch((error: unknown) => setFlaw(textOf(error)));
+    return false;
   };
-  const maySet = session !== undefined && ["operator", "administrator"].includes(session.role);
   return (
     <section class="card" aria-label="Tags">
       <h2>Tags</h2>
@@ -36,12 +38,9 @@ export function Tags({ terminal }: { terminal: Terminal }) {
         ))}
       </ul>
       {maySet && (
-        <form class="tools" onSubmit={set}>
-          <label>
-            Tags, with ; between them <input name="tags" maxLength={400} defaultValue={tags.join("; ")} />
-          </label>
-          <button type="submit">Set</button>
-        </form>
+        <Form label="Set the tags" action="Set" send={set}>
+          <Field label="Tags, with ; between them" name="tags" maxLength={400} defaultValue={tags.join("; ")} />
+        </Form>
       )}
       <p class="flaw" role="alert">
         {flaw}

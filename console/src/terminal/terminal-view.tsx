@@ -1,6 +1,7 @@
 /** One terminal: what both directions of its link do, its blockages, and the plans in force. */
 
 import { useState } from "preact/hooks";
+import { textOf } from "../access/listed";
 import type { Blockage, LinkFigures, LinkName } from "../api/types";
 import "../beam/beam.css";
 import { PlanOf } from "../beam/why";
@@ -8,13 +9,16 @@ import { countdown, nextBlockage } from "../fleet/blockage";
 import { healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
 import { useLive, useTick } from "../shell/context";
+import { Field, Form } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
-import { bps, bytes, seconds, speed, utc } from "../shell/format";
+import { utcOn } from "../shell/dates";
+import { bps, bytes, seconds, speed } from "../shell/format";
 import { NotHere } from "../shell/not-here";
 import { Failure, useRead } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
 import { Table, type Column } from "../shell/table";
 import { Draining } from "./draining";
+import { healthOfLink } from "./heard";
 import { Itself } from "./itself";
 import { LastWords } from "./last-words";
 import { LineChart } from "./line-chart";
@@ -41,7 +45,7 @@ export default function TerminalView({ route }: { route: Route }) {
   return (
     <div class="page">
       <h1>
-        {terminal.name} <HealthBadge health={healthOf(vehicle)} />
+        {terminal.name} <HealthBadge health={healthOf(vehicle, live.asOf())} />
       </h1>
       <p>
         Terminal {node} of beam <a href={hashOf("beams", terminal.beam)}>{live.fleet.beams.get(terminal.beam)?.name ?? terminal.beam}</a>,
@@ -56,7 +60,7 @@ export default function TerminalView({ route }: { route: Route }) {
         {next ? `A blockage is expected ${countdown(next)}, ${Math.round(100 * (next.blockage.confidence ?? 1))} % sure.` : "No blockage is expected."}
       </p>
       <div class="columns">
-        <LastWords vehicle={vehicle} nowMs={live.now()} />
+        <LastWords vehicle={vehicle} nowMs={live.asOf()} />
         <Itself key={`itself ${node}`} node={node} />
         <SetFromAfar key={`set ${node}`} node={node} />
       </div>
@@ -93,16 +97,17 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
       </section>
     );
   }
-  const measured = state.capacity_bps ? `${bps(state.capacity_bps)}, by ${state.capacity_reason}` : "no less than it is allowed";
+  const health = healthOfLink(state, live.asOf());
+  const measured = typeof state.capacity_bps === "number" ? `${bps(state.capacity_bps)}, by ${state.capacity_reason}` : "no less than it is allowed";
   return (
     <section class="card" aria-label={title}>
       <h2>
-        {title} <HealthBadge health={state.state} />
+        {title} <HealthBadge health={health} />
       </h2>
       <dl class="facts">
         <dt>Carries</dt>
         <dd>
-          {bps(live.fleet.rates.newest(node, link))} of {bps(state.rate_bps)} allowed
+          {bps(health === "silent" ? undefined : live.fleet.rates.newest(node, link))} of {bps(state.rate_bps)} allowed
         </dd>
         <dt>Waiting</dt>
         <dd>
@@ -154,7 +159,8 @@ function FigureFacts({ figures }: { figures: LinkFigures }) {
     <>
       <dt>Round trip, queue</dt>
       <dd>
-        {figures.rtt_ms ?? "unknown"} ms, of which {figures.queue_ms} ms in the link's queue
+        {typeof figures.rtt_ms === "number" ? `${figures.rtt_ms} ms, of which ` : "unknown; "}
+        {figures.queue_ms} ms in the link's queue
       </dd>
       <dt>Loss</dt>
       <dd>{Number((100 * figures.loss).toPrecision(2))} % by the link itself</dd>
@@ -191,28 +197,41 @@ function Blockages({ node }: { node: number }) {
   );
   const mayOperate = useMayOperate();
   const [said, setSaid] = useState<string>();
+  const [flaw, setFlaw] = useState<string>();
+  const attempt = async (work: Promise<unknown>, done: string) => {
+    setSaid(undefined);
+    setFlaw(undefined);
+    try {
+      await work;
+      setSaid(done);
+      return true;
+    } catch (error) {
+      setFlaw(textOf(error));
+      return false;
+    }
+  };
   // It is still listed until it is read again: it is not to be withdrawn twice.
   const [withdrawn, setWithdrawn] = useState<ReadonlySet<number>>(new Set());
   const withdraw = async (blockage: number) => {
-    try {
-      await live.client.post("v1/interventions", { kind: "withdrawal", blockage });
+    const work = live.client.post("v1/interventions", { kind: "withdrawal", blockage });
+    if (await attempt(work, "Withdrawn: it is not predicted again for this passage. The beam's page releases that.")) {
       setWithdrawn((before) => new Set([...before, blockage]));
-      setSaid("Withdrawn: it is not predicted again for this passage. The beam's page releases that.");
-    } catch (failure) {
-      setSaid(failure instanceof Error ? failure.message : String(failure));
     }
   };
   return (
     <section class="card" aria-labelledby="blockages">
       <h2 id="blockages">Blockages</h2>
       <Failure of={found} />
-      {mayOperate && <Announce key={node} node={node} say={setSaid} />}
+      {mayOperate && <Announce key={node} node={node} attempt={attempt} />}
       <p role="status">{said}</p>
+      <p class="flaw" role="alert">
+        {flaw}
+      </p>
       {found.value?.blockages.length === 0 && <p>None is expected, and none was observed.</p>}
       <Table label="Blockages, the newest first" columns={mayOperate ? [...BLOCKAGE_COLUMNS, "Action"] : BLOCKAGE_COLUMNS}>
         {found.value?.blockages.map((one, index) => (
           <tr key={index}>
-            <td>{utc(Date.parse(one.entry))}</td>
+            <td>{utcOn(Date.parse(one.entry), live.now())}</td>
             <td>{one.exit ? seconds(Date.parse(one.exit) - Date.parse(one.entry)) : "still"}</td>
             <td>{one.state}</td>
             <td>
@@ -228,7 +247,7 @@ function Blockages({ node }: { node: number }) {
                   <button
                     type="button"
                     disabled={withdrawn.has(Number(one.id))}
-                    aria-label={`Withdraw the blockage of ${utc(Date.parse(one.entry))} UTC`}
+                    aria-label={`Withdraw the blockage of ${utcOn(Date.parse(one.entry), live.now())} UTC`}
                     onClick={() => void withdraw(Number(one.id))}
                   >
                     Withdraw
@@ -247,30 +266,21 @@ function Blockages({ node }: { node: number }) {
  * Has a terminal planned as blocked; its expected blockage can be withdrawn below. The fields have
  * defaults and not values: the page is drawn again each second, and what is typed stays.
  */
-function Announce({ node, say }: { node: number; say: (text: string) => void }) {
+function Announce({ node, attempt }: { node: number; attempt: (work: Promise<unknown>, done: string) => Promise<boolean> }) {
   const live = useLive();
-  const submit = async (event: Event) => {
-    event.preventDefault();
-    const given = new FormData(event.currentTarget as HTMLFormElement);
+  const submit = async (form: HTMLFormElement) => {
+    const given = new FormData(form);
     const entry = new Date(live.now() + 1000 * Number(given.get("in"))).toISOString();
     const body = { entry, duration_ms: Math.round(1000 * Number(given.get("for"))), confidence: 1 };
-    try {
-      await live.client.post(`v1/terminals/${node}/announcements`, body);
-      say("Announced: it is planned for, as if the terminal had said so.");
-    } catch (failure) {
-      say(failure instanceof Error ? failure.message : String(failure));
-    }
+    const work = live.client.post(`v1/terminals/${node}/announcements`, body);
+    await attempt(work, "Announced: it is planned for, as if the terminal had said so.");
+    return false;
   };
   return (
-    <form class="tools" aria-label="Announce a blockage" onSubmit={(event) => void submit(event)}>
-      <label>
-        Blocked in, s <input name="in" type="number" min="0" max="3600" step="any" defaultValue="10" required />
-      </label>
-      <label>
-        for, s <input name="for" type="number" min="1" max="3600" step="any" defaultValue="60" required />
-      </label>
-      <button type="submit">Announce</button>
-    </form>
+    <Form label="Announce a blockage" action="Announce" send={submit}>
+      <Field label="Blocked in, s" name="in" type="number" min="0" max="3600" step="any" defaultValue="10" required />
+      <Field label="for, s" name="for" type="number" min="1" max="3600" step="any" defaultValue="60" required />
+    </Form>
   );
 }
 

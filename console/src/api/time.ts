@@ -1,0 +1,4 @@
+/** A moment as queries have it. */
+export function timeOf(ms: number): string {
+  return encodeURIComponent(new Date(ms).toISOString());
+}

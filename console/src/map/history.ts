@@ -1,0 +1,81 @@
+/** A vehicle's way in the past: read for a span of time, and then what is new. */
+
+import type { Client } from "../api/client";
+import { timeOf } from "../api/time";
+import type { Blockage, Position } from "../api/types";
+import { Track, type TrackPart, trackParts } from "./track";
+
+const HOUR_MS = 3_600_000;
+/** How far back, ms; `undefined`: as far as the service has it. */
+export type Span = number | undefined;
+/** What may be chosen; the first one at first. */
+export const SPANS: readonly [string, Span][] = [
+  ["2 h", 2 * HOUR_MS],
+  ["12 h", 12 * HOUR_MS],
+  ["24 h", 24 * HOUR_MS],
+  ["all that is kept", undefined],
+];
+/** Up to so much is read with every fix. */
+const WHOLE_MS = 2 * HOUR_MS;
+/** A longer one is a line of so many fixes. */
+const MOST_POINTS = 3_000;
+/** Of more fixes, the newer ones are read the next time. */
+const MOST_FIXES = 20_000;
+/** Of more blockages, the newest are drawn. */
+const MOST_BLOCKAGES = 2_000;
+/** It goes on while the vehicle drives: a short one soon, a long one when that is to be seen. */
+const SOONEST_MS = 5_000;
+const READS_IN_SPAN = 1_440;
+const LATEST_MS = 120_000;
+
+/** How far apart the fixes of a span are read, s; 0: all of them. */
+export function apartOf(spanMs: number): number {
+  return spanMs <= WHOLE_MS ? 0 : Math.ceil(spanMs / 1000 / MOST_POINTS);
+}
+
+export class History {
+  private readonly track = new Track();
+  private fromMs: number | undefined;
+  private apartS: number | undefined;
+
+  constructor(
+    private readonly client: Client,
+    readonly node: number,
+    private readonly span: Span,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  /** How long after a read the next one is due. */
+  get everyMs(): number {
+    return Math.min(LATEST_MS, Math.max(SOONEST_MS, (this.span ?? Infinity) / READS_IN_SPAN));
+  }
+
+  /** Reads what is missing; returns the whole. */
+  async read(nowMs: number): Promise<TrackPart[]> {
+    const fromMs = this.span === undefined ? await this.oldest(nowMs) : nowMs - this.span;
+    this.apartS ??= apartOf(nowMs - fromMs);
+    const path = `v1/terminals/${this.node}/positions?since=${timeOf(this.missingFrom(fromMs))}${this.apartS ? `&apart_s=${this.apartS}` : ""}`;
+    const blocked = `v1/blockages?terminal=${this.node}&state=observed&order=newest&since=${timeOf(fromMs)}`;
+    const [fixes, observed] = await Promise.all([
+      this.client.all<Position>(path, "positions", this.signal, MOST_FIXES),
+      this.client.all<Blockage>(blocked, "blockages", this.signal, MOST_BLOCKAGES),
+    ]);
+    this.track.add(fixes);
+    return trackParts(this.track.from(fromMs), observed);
+  }
+
+  private async oldest(nowMs: number): Promise<number> {
+    if (this.fromMs === undefined) {
+      const path = `v1/terminals/${this.node}/positions?limit=1`;
+      const { positions } = await this.client.get<{ positions: Position[] }>(path, this.signal);
+      this.fromMs = positions[0] ? Date.parse(positions[0].time) : nowMs;
+    }
+    return this.fromMs;
+  }
+
+  /** Whole intervals, so that the same fixes come of those that are known. */
+  private missingFrom(fromMs: number): number {
+    const apartMs = 1000 * (this.apartS || 1);
+    return Math.floor(this.track.missingFrom(fromMs) / apartMs) * apartMs;
+  }
+}

@@ -1,0 +1,65 @@
+import { describe, expect, test } from "vitest";
+import type { Client } from "../src/api/client";
+import type { Position } from "../src/api/types";
+import { apartOf, History, SPANS } from "../src/map/history";
+import { position, START_MS } from "./made";
+
+const HOUR_MS = 3_600_000;
+
+/** A service that has a fix each second of a time, and answers as it does. */
+function served(hours: number) {
+  const asked: string[] = [];
+  const client = {
+    async all(path: string): Promise<unknown[]> {
+      asked.push(path);
+      if (!path.includes("/positions")) return [];
+      const query = new URLSearchParams(path.split("?")[1]);
+      const apartMs = 1000 * Number(query.get("apart_s") ?? 1);
+      const sinceMs = Date.parse(query.get("since") ?? "");
+      const found: Position[] = [];
+      for (let ms = Math.max(sinceMs, START_MS); ms <= START_MS + hours * HOUR_MS; ms = (Math.floor(ms / apartMs) + 1) * apartMs) {
+        found.push(position(11, (ms - START_MS) / 1000, { longitude: 7 + (ms - START_MS) / 1e10 }));
+      }
+      return found;
+    },
+    async get(path: string): Promise<unknown> {
+      asked.push(path);
+      return { positions: [position(11, 0)] };
+    },
+  };
+  return { client: client as unknown as Client, asked };
+}
+
+describe("the history of a vehicle", () => {
+  const { signal } = new AbortController();
+  const points = (parts: { line: unknown[] }[]) => parts.reduce((sum, part) => sum + part.line.length, 0);
+
+  test("has every fix of two hours, and a bounded number of any other span", () => {
+    expect(SPANS.map(([, span]) => apartOf(span ?? 30 * 24 * HOUR_MS))).toEqual([0, 15, 29, 864]);
+  });
+
+  test("is read once, and then what is new, without a fix twice", async () => {
+    const { client, asked } = served(24);
+    const history = new History(client, 11, 24 * HOUR_MS, signal);
+    const now = START_MS + 24 * HOUR_MS;
+    const first = points(await history.read(now));
+    expect(first).toBeGreaterThan(2900);
+    expect(first).toBeLessThanOrEqual(3000);
+    expect(points(await history.read(now))).toBe(first);
+    const [once, again] = asked.filter((path) => path.includes("apart_s=29")).map((path) => Date.parse(new URLSearchParams(path.split("?")[1]).get("since") ?? ""));
+    expect(now - (once ?? 0)).toBeGreaterThanOrEqual(24 * HOUR_MS);
+    expect(now - (again ?? 0)).toBeLessThan(200_000);
+    expect(history.everyMs).toBe(60_000);
+  });
+
+  test("of all that is kept begins with the oldest fix, which is asked for once", async () => {
+    const { client, asked } = served(100);
+    const history = new History(client, 11, undefined, signal);
+    const now = START_MS + 100 * HOUR_MS;
+    expect(points(await history.read(now))).toBeLessThanOrEqual(3001);
+    await history.read(now + 1000);
+    expect(asked.filter((path) => path.endsWith("limit=1"))).toHaveLength(1);
+    expect(asked.find((path) => path.includes("apart_s"))).toContain("apart_s=120");
+    expect(history.everyMs).toBe(120_000);
+  });
+});
