@@ -242,9 +242,9 @@ class Bench:
 
 
 @contextmanager
-def bench(profile: Profile, settings: Settings, *, terminals: int = 1) -> Iterator[Bench]:
+def bench(profile: Profile, settings: Settings) -> Iterator[Bench]:
     """Build a test bed for a profile with all subjects of the settings up."""
-    with Testbed(profile, terminals=terminals, sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:
+    with Testbed(profile, sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:
         bench = Bench(testbed, settings)
         bench.start(settings.subjects)
         yield bench

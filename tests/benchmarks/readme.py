@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.benchmarks.campaign.manifest import load_manifest
+from tests.benchmarks.figures import FIGURES
 from tests.benchmarks.records import RESULTS, Record
 from tests.benchmarks.report import MixedError, saved_results, volumes
 
 README = Path(__file__).parents[2] / "README.md"
 _MARKED = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 _MISSING = "\N{EN DASH}"
+# Rates from here on are told in hundreds.
+_FEW = 1000.0
 
 _COLUMNS = {
     "underpass": "Underpass",
@@ -84,10 +87,10 @@ def rewritten(page: str, records: Records) -> str:
     return page
 
 
-def write_readme(folder: Path = RESULTS, readme: Path = README) -> Path:
-    """Write the figures of a folder's records into the README."""
-    readme.write_text(rewritten(readme.read_text(), collect(folder)))
-    return readme
+def write_readme() -> Path:
+    """Write the figures of the report's records into the README."""
+    README.write_text(rewritten(README.read_text(), collect(RESULTS)))
+    return README
 
 
 def _way_of_the_data(records: Records) -> str:
@@ -175,10 +178,36 @@ def _allocation(records: Records) -> str:
     return "\n".join(lines)
 
 
+def _relay(records: Records) -> str:
+    rows = [
+        ("1 KiB", "chain-two.1k"),
+        ("1 KiB, custody on disk", "chain-custody.1k"),
+        ("64 KiB", "chain-two.64k"),
+        ("1 MiB", "chain-two.1m"),
+    ]
+    lines = [
+        f"{records.origin(name for _, name in rows)}\n",
+        _line(["payload", "Underpass", "others"]),
+        "|---|---|---|",
+    ]
+    for title, name in rows:
+        rate, figure = records.median(name), FIGURES[name]
+        shown = (
+            _MISSING
+            if rate is None
+            else f"{rate:.1f} {figure.unit}"
+            if rate < _FEW
+            else f"{round(rate, -2):,.0f} {figure.unit}"
+        )
+        lines.append(_line([title, shown, figure.elsewhere]))
+    return "\n".join(lines)
+
+
 _BLOCKS: Mapping[str, Callable[[Records], str]] = {
     "way-of-the-data": _way_of_the_data,
     "blockages": _blockages,
     "allocation": _allocation,
+    "relay": _relay,
 }
 
 

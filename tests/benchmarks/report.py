@@ -10,6 +10,7 @@ from tests.benchmarks.bench import OURS
 from tests.benchmarks.campaign.manifest import FILE, load_manifest
 from tests.benchmarks.experiments import EXPERIMENTS
 from tests.benchmarks.figures import FIGURES
+from tests.benchmarks.figures.figure import Figure
 from tests.benchmarks.plots import plot_all, plot_names
 from tests.benchmarks.records import RESULTS, Record, Result, load
 
@@ -26,6 +27,7 @@ above 1 ours is the better. *Told* is what a subject knew of the hop, and whethe
 were there before a run (warm) or not (cold).
 """
 
+_LONGEST_NOTE = 600
 _NO_CAMPAIGN = """## No campaign
 
 These are single runs, not one campaign: each experiment names its commit and machine at its end.
@@ -155,7 +157,7 @@ def _section(result: Result, machine: dict[str, Any]) -> Iterator[str]:
     yield from (f"![{name.removesuffix('.svg')}]({name})\n" for name in plot_names(result))
     for key, note in result.notes.items():
         if note:
-            yield f"- {key}: {note}"
+            yield f"- {key}: {_shortened(str(note), result.experiment)}"
     if result.took_s is not None:
         yield f"- took: {result.took_s:.0f} s"
     if result.campaign is None:
@@ -166,9 +168,17 @@ def _section(result: Result, machine: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
+def _shortened(note: str, experiment: str) -> str:
+    # Raw samples are for programs: a page shows how they begin.
+    if len(note) <= _LONGEST_NOTE:
+        return note
+    return f"{note[:_LONGEST_NOTE]}… ([all of it]({experiment}.json))"
+
+
 def _table(figure_id: str, entries: list[Record], told: dict[str, str]) -> Iterator[str]:
     figure = FIGURES[figure_id]
     target = "" if figure.target is None else f" Target: {figure.target:g} {figure.unit}"
+    target += _within(figure)
     if figure.target_p90 is not None:
         target += f", p90 {figure.target_p90:g}"
     elsewhere = f" Elsewhere: {figure.elsewhere}." if figure.elsewhere else ""
@@ -188,6 +198,10 @@ def _table(figure_id: str, entries: list[Record], told: dict[str, str]) -> Itera
     yield ""
 
 
+def _within(figure: Figure) -> str:
+    return "" if None in (figure.target, figure.tolerance) else f" ± {figure.tolerance:g}"
+
+
 def _ratio(entry: Record, ours: float | None, *, more_is_better: bool) -> str:
     if ours is None or entry.subject == OURS:
         return ""
@@ -199,7 +213,7 @@ def summary(results: list[Result]) -> str:
     """Return the figures that have a target, a line each: of the subject that it is for."""
     lines = [
         f"{'met   ' if entry.met else 'MISSED'}  {entry.id}: {entry.median:.4g} {entry.unit} "
-        f"(p90 {entry.p90:.4g}; target {entry.target:g})"
+        f"(p90 {entry.p90:.4g}; target {entry.target:g}{_within(FIGURES[entry.id])})"
         for result in results
         for entry in result.records
         if entry.subject == FIGURES[entry.id].subject and entry.target is not None

@@ -24,6 +24,11 @@ def test_p90_is_on_the_worse_side_whichever_way_is_better() -> None:
         ("bulk-200mb.g", [87.0, 88.0], True),
         ("bulk-200mb.g", [86.0, 86.5], False),
         ("start-up.g", [1.0], None),
+        ("road-ahead.krems.map.entry-within", [75.0], True),
+        ("road-ahead.krems.map.entry-within", [85.0], True),
+        ("road-ahead.krems.map.entry-within", [74.9], False),
+        ("road-ahead.krems.map.entry-within", [85.1], False),
+        ("road-ahead.krems.rush.entry-within", [50.0], None),
     ],
 )
 def test_a_target_is_met_by_median_and_p90(

@@ -154,3 +154,15 @@ def test_the_readme_shows_what_the_records_say() -> None:
 
 def test_the_report_shows_what_the_records_say() -> None:
     assert report() == (RESULTS / "REPORT.md").read_text(), "make bench ARGS=report"
+
+
+def test_a_long_note_is_shortened_and_says_where_all_of_it_is(tmp_path: Path) -> None:
+    manifest().save(tmp_path)
+    result = first_byte("now-abc")
+    result.notes["samples"] = list(range(1000))
+    result.notes["seeds"] = [1, 2]
+    result.save(tmp_path)
+    page = report(tmp_path)
+    assert "- seeds: [1, 2]\n" in page
+    assert "([all of it](first-byte.json))" in page
+    assert max(len(line) for line in page.splitlines()) < 700

@@ -155,7 +155,7 @@ CAMPAIGN = (
     # Down and up.
     Entry("quic-blockages", 37.0, ours_times=4, runs_at_least=20, share=0.15),
     # A drive over each map, in virtual time, planned in three ways.
-    Entry("road-ahead-lending", 1.6, fixed_s=20.0, between_s=0.0, runs_at_least=40, share=0.25),
+    Entry("road-ahead-lending", 1.6, fixed_s=20.0, between_s=0.0, runs_at_least=40, share=0.5),
     Entry("object-8mb", 1.6, 5.0, tuple(subjects.NAMES), between_s=1.0),
     Entry("after-blockage", 125.0, ours_times=2, fixed_s=30.0, share=_V),
     Entry("upload", 44.0, 55.0, _RIVALS, share=_V),
@@ -175,13 +175,14 @@ CAMPAIGN = (
     Entry("hostile", 185.0, fixed_s=0.0, share=0.25),
     Entry("blockage-24mb", 26.0, 40.0, _RIVALS, ours_times=2, share=_V),
     # A blockage of ten minutes.
-    Entry("enrolment", 10.0, fixed_s=760.0, between_s=0.0, share=0.3),
+    Entry("enrolment", 2.0, fixed_s=660.0, between_s=0.0, share=0.3),
     Entry("console", 50.0, fixed_s=90.0, between_s=0.0, share=1.0),
     # A drive over each map, with and without its route, and again, and some of a fleet.
-    Entry("road-ahead", 2.5, fixed_s=60.0, between_s=0.0, runs_at_least=200, share=0.25),
+    Entry("road-ahead", 1.2, fixed_s=60.0, between_s=0.0, runs_at_least=200, share=0.5),
     Entry("jitter", 33.0, 45.0, _MOST, 4, 4, share=_V),
     # On a map of a town, and on that of a country, which takes a minute to import.
-    Entry("moving-vehicles", 50.0, fixed_s=150.0, between_s=0.0, share=0.5),
+    # Alone: the service takes one of the two cores, what posts to it and measures the other.
+    Entry("moving-vehicles", 50.0, fixed_s=150.0, between_s=0.0),
     # By both paths, by the satellite, of 85 s by the terrestrial one, and by split proxies.
     Entry("bonding", 45.0, ours_times=8, share=_V),
     # Half a minute of eight subjects each, with six numbers of users; four have two runs of three.
@@ -189,7 +190,7 @@ CAMPAIGN = (
     Entry("minfct-tls", 320.0, share=_V),
     # LTE and GEO; and once 16 pairs of hops, each on a test bed of its own.
     Entry("unequal", 72.0, fixed_s=1050.0, share=0.4),
-    Entry("sky", 9.0, fixed_s=120.0, between_s=0.0, share=0.25),
+    Entry("sky", 9.0, fixed_s=30.0, between_s=0.0, share=0.5),
     # By TCPCL, by QUIC, pinned, and by MPTCP.
     Entry("outage", 50.0, ours_times=5, share=_V),
     # 100 MB and objects of 20 kB, with one path each way and with the satellite alone.
@@ -209,7 +210,7 @@ CAMPAIGN = (
     Entry("bulk-1gb-loss", 64.0, 165.0, (OURS, "no-proxy-bbr", "kcptun-fast3")),
     Entry("crowd", 8.0, 18.0, _RIVALS),
     Entry("loopback", 25.0, fixed_s=20.0, between_s=0.0),
-    Entry("chain", 29.0, fixed_s=10.0, between_s=0.0),
+    Entry("chain", 46.0, fixed_s=10.0, between_s=0.0),
     Entry("idle-streams", 19.0, fixed_s=0.0),
     Entry("swarm-active", 60.0, fixed_s=0.0),
     Entry("swarm-streams", 130.0, fixed_s=0.0),

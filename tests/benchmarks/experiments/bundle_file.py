@@ -33,9 +33,7 @@ class _Sent:
 def run(settings: Settings) -> Result:
     """Send the file from the terminal to the hub, and have an application there read it."""
     result = Result("bundle-file")
-    if reason := missing("underpass"):
-        say(f"bundle-file is left out: {reason}")
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass")):
         return result
     runs = [_send_and_receive(_BYTES) for _ in range(settings.runs or _RUNS)]
     for one in runs:

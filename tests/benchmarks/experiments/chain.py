@@ -48,9 +48,7 @@ def run(settings: Settings) -> Result:
     """Measure bundles a second of 1 KiB, and bits a second of larger ones, in turns."""
     result = Result("chain")
     result.told["underpass"] = "no rates; RTT 1 ms; warm: sessions up"
-    if reason := missing("underpass", "chain"):
-        say(f"chain is left out: {reason}")
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass", "chain")):
         return result
     values: dict[str, list[float]] = {}
     outcomes: dict[str, list[dict[str, Any]]] = {}

@@ -33,7 +33,7 @@ from tests.testbed.topology import Testbed, listens
 
 _TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=2_000_000, delay_ms=25.0, queue_ms=40.0))
 _SATELLITE = symmetric("satellite", Link(rate_bps=8_000_000, delay_ms=300.0, queue_ms=160.0))
-USERS = (1, 5, 12, 30, 80, 200)
+_USERS = (1, 5, 12, 30, 80, 200)
 # Targets are at these numbers, which have a run more than the others.
 _OF_RECORD, _CROWD = 30, 200
 # From so many users on nothing is to be better.
@@ -46,19 +46,18 @@ _PINNED = {"underpass-satellite": "satellite", "underpass-terrestrial": "terrest
 _Runs = dict[int, dict[str, list[UsersRun]]]
 
 
-def run_minfct(settings: Settings, users: Sequence[int] = USERS) -> Result:
+def run_minfct(settings: Settings) -> Result:
     """Have so many users fetch contents by each subject, and take what a content takes."""
     result = Result("minfct")
-    runs = _measured(settings, result, users, by_http1, ports.HTTP)
-    if _OF_RECORD in runs:
-        _add_comparisons(result, runs)
+    runs = _measured(settings, result, _USERS, by_http1, ports.HTTP)
+    _add_comparisons(result, runs)
     return result
 
 
-def run_minfct_tls(settings: Settings, users: Sequence[int] = (_OF_RECORD,)) -> Result:
+def run_minfct_tls(settings: Settings) -> Result:
     """Do the same by HTTP/2 over TLS, where no length is told and connections stay open."""
     result = Result("minfct-tls")
-    _measured(settings, result, users, by_http2, ports.HTTPS)
+    _measured(settings, result, [_OF_RECORD], by_http2, ports.HTTPS)
     return result
 
 

@@ -86,7 +86,8 @@ class _Measured:
 def country(town: Extract) -> list[Obstruction]:
     """Return the town's obstructions, and as many far away as make the map a country's."""
     found = list(town.obstructions)
-    roads = sum(len(one.roads) for one in found)
+    # Obstructions near each other share roads.
+    roads = len({road.id for one in found for road in one.roads})
     for copy in range(1, math.ceil(_ROADS / roads)):
         found += [_elsewhere(one, copy) for one in town.obstructions]
     return found

@@ -20,9 +20,7 @@ def run(settings: Settings) -> Result:
     """Measure one engine on one thread, two shards of a hub on two, and two hubs on two."""
     result = Result("shards")
     result.told["underpass"] = "nothing; warm: sessions up, streams open"
-    if reason := missing("shards"):
-        say(f"shards is left out: {reason}")
-        result.notes["left out"] = reason
+    if result.left_out(missing("shards")):
         return result
     for name, size in _SIZES.items():
         alone, apart, shards = [], [], []

@@ -113,36 +113,36 @@ def measure_idle(terminals: int, seconds: float) -> dict[str, Any]:
     return told
 
 
-def measure_active(terminals: int = _ACTIVE, size: int = _BYTES) -> dict[str, Any]:
+def measure_active() -> dict[str, Any]:
     """Have so many download at once through a beam, and say what came."""
     with Loopback() as bed:
-        hub = SwarmHub(bed, terminals, hub={"beam": {"rate_bps": _BEAM_BPS}})
+        hub = SwarmHub(bed, _ACTIVE, hub={"beam": {"rate_bps": _BEAM_BPS}})
         swarm = hub.terminals(
-            terminals,
+            _ACTIVE,
             "--per-s",
             str(_PER_S),
             "--origin",
             f"{addresses.ORIGIN}:80",
             "--bytes",
-            str(size),
+            str(_BYTES),
             "--measure-s",
             "300",
             *_DELAY,
         )
         told = outcome(swarm, timeout_s=900)
     rate = told["goodput_bps"] / 1e6
-    say(f"swarm  {terminals} at once: {rate:.0f} Mbit/s, Jain's index {told['jain']:.4f}")
+    say(f"swarm  {_ACTIVE} at once: {rate:.0f} Mbit/s, Jain's index {told['jain']:.4f}")
     return told
 
 
-def measure_streams(terminals: int = _STREAMING, blocked: int = _BLOCKED) -> dict[str, Any]:
+def measure_streams() -> dict[str, Any]:
     """Have so many follow paced streams while some are blocked, and say what came, and when."""
     with Loopback() as bed:
-        hub = SwarmHub(bed, terminals, hub={"beam": {"rate_bps": _STREAMS_BEAM_BPS}})
+        hub = SwarmHub(bed, _STREAMING, hub={"beam": {"rate_bps": _STREAMS_BEAM_BPS}})
         swarm = hub.streams(
-            terminals,
+            _STREAMING,
             *("--per-s", "40", *_DELAY),
-            *("--offered-bps", str(_OFFERED_BPS), "--blocked", str(blocked)),
+            *("--offered-bps", str(_OFFERED_BPS), "--blocked", str(_BLOCKED)),
             beam_bps=_STREAMS_BEAM_BPS,
         )
         told = outcome(swarm, timeout_s=600)

@@ -37,9 +37,7 @@ def run(settings: Settings) -> Result:
     """Fill the node's store with bundles of 1 KiB under custody, then let the sink come."""
     result = Result("waiting-bundles")
     result.told["underpass"] = "no rates; RTT 1 ms"
-    if reason := missing("underpass", "chain"):
-        say(f"waiting-bundles is left out: {reason}")
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass", "chain")):
         return result
     runs: list[_Waited] = []
     for _ in range(settings.runs or _RUNS):

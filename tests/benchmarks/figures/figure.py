@@ -10,7 +10,8 @@ class Figure:
     """One row of the report.
 
     Targets are for `subject`, Underpass unless it says otherwise. `p90` is the value that nine of
-    ten runs reach or better it.
+    ten runs reach or better it. With `tolerance` the target is to be met, not exceeded: the median
+    lies that close to it.
     """
 
     id: str
@@ -18,6 +19,7 @@ class Figure:
     unit: str
     target: float | None = None
     target_p90: float | None = None
+    tolerance: float | None = None
     more_is_better: bool = False
     elsewhere: str = ""
     subject: str = "underpass"
@@ -26,6 +28,8 @@ class Figure:
         """Tell whether both targets are reached; None where there is none."""
         if self.target is None:
             return None
+        if self.tolerance is not None:
+            return abs(median - self.target) <= self.tolerance
         sign = -1 if self.more_is_better else 1
         if sign * median > sign * self.target:
             return False
