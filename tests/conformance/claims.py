@@ -58,14 +58,14 @@ def claims(page: str) -> Iterator[Claim]:
             yield Claim(cells[at - 1], cells[at], "|".join(cells[at + 1 :]))
 
 
-def known_tests(root: Path = ROOT) -> dict[str, set[str]]:
+def known_tests() -> dict[str, set[str]]:
     """Return the test functions of each file's name, without its ending.
 
     Those of a Rust module's `tests.rs` are the module's.
     """
     found: dict[str, set[str]] = {}
     for folder in _FOLDERS:
-        for path in sorted((root / folder).rglob("*")):
+        for path in sorted((ROOT / folder).rglob("*")):
             pattern = {".rs": _RUST, ".py": _PYTHON}.get(path.suffix)
             if pattern is None or "target" in path.parts:
                 continue

@@ -10,7 +10,7 @@ from dama.prediction import Fix
 _KNOT_MPS = 1852.0 / 3600.0
 
 
-def nmea_log(fixes: Iterable[Fix], *, talker: str = "GP", shift_ms: int = 0) -> Iterator[str]:
+def nmea_log(fixes: Iterable[Fix], *, shift_ms: int = 0) -> Iterator[str]:
     """Yield RMC and GGA sentences, one epoch a second; seconds without fix say so.
 
     `shift_ms` moves all times: a replay's first fix is now.
@@ -18,24 +18,24 @@ def nmea_log(fixes: Iterable[Fix], *, talker: str = "GP", shift_ms: int = 0) -> 
     last_ms: int | None = None
     for fix in fixes:
         for missing_ms in range((last_ms or fix.time_ms) + 1000, fix.time_ms, 1000):
-            yield from _epoch(talker, missing_ms + shift_ms, None)
-        yield from _epoch(talker, fix.time_ms + shift_ms, fix)
+            yield from _epoch(missing_ms + shift_ms, None)
+        yield from _epoch(fix.time_ms + shift_ms, fix)
         last_ms = fix.time_ms
 
 
-def _epoch(talker: str, time_ms: int, fix: Fix | None) -> Iterator[str]:
+def _epoch(time_ms: int, fix: Fix | None) -> Iterator[str]:
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     clock = f"{moment:%H%M%S}.{time_ms % 1000:03}"
     date = f"{moment:%d%m%y}"
     if fix is None:
-        yield _sentence(f"{talker}GGA,{clock},,,,,0,00,50.0,,M,,M,,")
-        yield _sentence(f"{talker}RMC,{clock},V,,,,,,,{date},,,N")
+        yield _sentence(f"GPGGA,{clock},,,,,0,00,50.0,,M,,M,,")
+        yield _sentence(f"GPRMC,{clock},V,,,,,,,{date},,,N")
         return
     place = f"{_angle(fix.lat, 2, 'NS')},{_angle(fix.lon, 3, 'EW')}"
     speed = "" if fix.speed_mps is None else f"{fix.speed_mps / _KNOT_MPS:.2f}"
     course = "" if fix.heading_deg is None else f"{fix.heading_deg:.2f}"
-    yield _sentence(f"{talker}GGA,{clock},{place},1,09,1.0,0.0,M,0.0,M,,")
-    yield _sentence(f"{talker}RMC,{clock},A,{place},{speed},{course},{date},,,A")
+    yield _sentence(f"GPGGA,{clock},{place},1,09,1.0,0.0,M,0.0,M,,")
+    yield _sentence(f"GPRMC,{clock},A,{place},{speed},{course},{date},,,A")
 
 
 def _angle(degrees: float, digits: int, signs: str) -> str:

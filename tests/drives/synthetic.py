@@ -40,10 +40,10 @@ def passage_of(name: str, *, lead_m: float, tail_m: float) -> Drive:
     return passage(Roads(island()), name, lead_m=lead_m, tail_m=tail_m)
 
 
-def score_drives(count: int, first_seed: int = 0) -> Score:
+def score_drives(count: int) -> Score:
     """Predict along so many drives."""
     obstructions = island_map()
     total = Score()
-    for made in drives(count, first_seed):
+    for made in drives(count):
         total.add(score(obstructions, made.fixes, entries_of(made, obstructions)))
     return total

@@ -92,7 +92,7 @@ class Control:
         which = [] if node is None else ["--node", str(node)]
         return self.cli("token", "create", name, "--role", role, *which).strip()
 
-    def register(self, *, minimum_bps: int = 0) -> None:
+    def register(self) -> None:
         """Tell it of the beam and of its terminals, all of the same terms."""
         profile = self._testbed.profile
         body = {
@@ -103,12 +103,7 @@ class Control:
         }
         self.call("PUT", f"/v1/beams/{BEAM}", body)
         for terminal in self._testbed.terminals:
-            body = {
-                "beam": BEAM,
-                "name": terminal.name,
-                "forward_minimum_bps": minimum_bps,
-                "return_minimum_bps": minimum_bps,
-            }
+            body = {"beam": BEAM, "name": terminal.name}
             self.call("PUT", f"/v1/terminals/{terminal_node(terminal.index)}", body)
 
     @property

@@ -15,7 +15,6 @@ class Link:
     delay_ms: float = 0.0
     loss: float = 0.0
     queue_ms: float | None = None
-    jitter_ms: float = 0.0
     # Other keys of satlink's links, as its configuration has them.
     other: Mapping[str, object] = field(default_factory=dict)
 
@@ -24,7 +23,6 @@ class Link:
         return {
             "rate_bps": self.rate_bps,
             "delay_ms": self.delay_ms,
-            "jitter_ms": self.jitter_ms,
             "loss": {"model": "independent", "probability": self.loss} if self.loss else None,
             "queue": {"limit_ms": self.queue_ms} if self.queue_ms is not None else None,
             **self.other,

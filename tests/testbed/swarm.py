@@ -33,7 +33,6 @@ class SwarmHub:
         bed: Loopback,
         terminals: int,
         *,
-        rtt_ms: int = 600,
         hub: Mapping[str, object] | None = None,
     ) -> None:
         self.bed = bed
@@ -52,7 +51,7 @@ class SwarmHub:
             "edge": {"dial": {"allow_networks": [addresses.WAN_NETWORK]}},
             "listener": [{"name": "beam", "listen": HUB}],
             "terminal": [
-                {"node": terminal_node(index), "rtt_ms": rtt_ms} for index in range(terminals)
+                {"node": terminal_node(index), "rtt_ms": 600} for index in range(terminals)
             ],
         }
         self.node = Node(bed, "swarm-hub", bed.hub, merged(config, hub or {}))
@@ -68,9 +67,7 @@ class SwarmHub:
         pid = str(self.node.process.pid)
         return self.start(name, "terminals", "--count", str(count), "--hub-pid", pid, *arguments)
 
-    def streams(
-        self, count: int, *arguments: str, beam_bps: int, name: str = "swarm-streams"
-    ) -> Process:
+    def streams(self, count: int, *arguments: str, beam_bps: int) -> Process:
         """Start light terminals with paced streams, each at an address of its own."""
         _allow_open_files(_OPEN_FILES_STREAMING * count)
         self.bed.hub.ip("address", "add", _TERMINAL_NETWORK, "dev", "lo")
@@ -82,7 +79,7 @@ class SwarmHub:
             f"{addresses.ORIGIN}:{ports.PACED}",
         ]
         return self.start(
-            name,
+            "swarm-streams",
             *("streams", "--count", str(count), "--hub-pid", pid),
             *("--beam-bps", str(beam_bps), *fixed, *arguments),
         )

@@ -4,20 +4,16 @@ from end to end."""
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from tests.testbed import addresses, ports
 from tests.testbed.namespace import Namespace, instance_prefix, join
-from tests.testbed.process import Process
 from tests.testbed.profile import PROFILE_G, Profile
 from tests.testbed.programs import origin_argv
 from tests.testbed.satlink import Device, Satlink, Station
+from tests.testbed.temporary import TemporaryBed
 
 T = TypeVar("T")
 
@@ -39,8 +35,8 @@ class Terminal:
         return f"t{self.index}"
 
 
-class Testbed:
-    """A context manager; whatever happens inside, nothing of it remains after its end.
+class Testbed(TemporaryBed):
+    """The network as a context manager, of which nothing remains.
 
     Each terminal has what the profile says for itself; with `shared`, all have it together.
 
@@ -48,8 +44,6 @@ class Testbed:
     emulated too, and shared with the terrestrial clients in the namespace `ground`.
 
     `sysctls` are set in every namespace, over the test bed's own.
-
-    Logs stay in `log_dir` when it is given or when the end is an error; else they go too.
     """
 
     __test__ = False
@@ -62,46 +56,20 @@ class Testbed:
         shared: bool = False,
         terrestrial: Profile | None = None,
         wan: Profile | None = None,
-        origin_congestion_control: str | None = None,
         sysctls: Mapping[str, str] | None = None,
         seed: int = 1,
-        log_dir: Path | None = None,
     ) -> None:
+        super().__init__("testbed")
         self.profile = profile
         self.prefix = instance_prefix()
-        self._keep_logs = log_dir is not None
-        self.dir = log_dir or Path(tempfile.mkdtemp(prefix="underpass-testbed-"))
-        self.dir.mkdir(parents=True, exist_ok=True)
-        self._stack = contextlib.ExitStack()
         self._terminal_count = terminals
         self._shared = shared
         self.terrestrial_profile = terrestrial
         self._wan_profile = wan
-        self._origin_congestion_control = origin_congestion_control
         self._sysctls = dict(sysctls or {})
         self._seed = seed
         self.terminals: list[Terminal] = []
         self.terrestrial: Satlink | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self._build()
-        except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
-        if kind is None and not self._keep_logs:
-            shutil.rmtree(self.dir)
-        elif error is not None:
-            error.add_note(f"the test bed's logs: {self.dir}")
 
     def namespace(self, name: str, *, forwarding: bool = False) -> Namespace:
         """Make a namespace that is removed with the test bed."""
@@ -110,18 +78,6 @@ class Testbed:
         if self._sysctls:
             namespace.sysctl(**self._sysctls)
         return namespace
-
-    def start(
-        self,
-        name: str,
-        argv: Sequence[str],
-        namespace: Namespace | None = None,
-        env: dict[str, str] | None = None,
-    ) -> Process:
-        """Start a program that ends with the test bed."""
-        process = Process(name, argv, log_dir=self.dir, namespace=namespace, env=env)
-        self._stack.callback(process.stop)
-        return process
 
     def keep(self, context: contextlib.AbstractContextManager[T]) -> T:
         """Enter a context that is left when the test bed ends."""
@@ -140,8 +96,6 @@ class Testbed:
             self._wire_wan(self._wan_profile)
         else:
             self._wire_origin()
-        if self._origin_congestion_control:
-            self.origin.set_congestion_control(self._origin_congestion_control)
         for index in range(self._terminal_count):
             self.terminals.append(self._wire_terminal(index))
         self.satlink = self._start_hop(

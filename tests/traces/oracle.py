@@ -8,21 +8,20 @@ from tests.traces.trace import Trace
 
 _STEP_S = 0.005
 # Beyond the round trip, which any feedback takes.
-LATE_S = 0.2
+_LATE_S = 0.2
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """An oracle's figures over a whole trace: bits of IP that arrived, and its queue."""
+    """An oracle's figures over a whole trace: what arrived, and its queue."""
 
-    arrived_bits: float
     # Of what the trace carries.
     part: float
     queue_p95_ms: float
 
 
-def oracle(trace: Trace, direction: str, late_s: float = LATE_S) -> Oracle:
-    """Send by a trace that is known one round trip and `late_s` late.
+def oracle(trace: Trace, direction: str) -> Oracle:
+    """Send by a trace that is known one round trip and 200 ms late.
 
     At each moment the oracle knows the link's rate up to then, takes it to be the same since,
     and knows all that it sent itself. It sends at that rate, or nothing as long as by what it
@@ -38,7 +37,7 @@ def oracle(trace: Trace, direction: str, late_s: float = LATE_S) -> Oracle:
     sent: list[float] = []
     waits_ms: list[float] = []
     for place, time in enumerate(times):
-        known = max(0, place - round((trace.rtt_s(time) + late_s) / _STEP_S))
+        known = max(0, place - round((trace.rtt_s(time) + _LATE_S) / _STEP_S))
         believed = queue[known]
         for amount in sent[known:place]:
             believed = max(0.0, believed + amount - room[known])
@@ -51,4 +50,4 @@ def oracle(trace: Trace, direction: str, late_s: float = LATE_S) -> Oracle:
         waits_ms.append(1000 * queue[-1] / steps[place].rate_bps if queue[-1] > 1 else 0.0)
     carried = trace.carried_bits(direction, 0.0, trace.duration_s)
     p95 = sorted(waits_ms)[int(0.95 * (count - 1))]
-    return Oracle(arrived, arrived / carried, p95)
+    return Oracle(arrived / carried, p95)

@@ -78,9 +78,9 @@ class Trace:
         return path
 
     @classmethod
-    def load(cls, name: str, folder: Path = FILES) -> Trace:
+    def load(cls, name: str) -> Trace:
         """Read a file that `save` wrote."""
-        document = json.loads((folder / f"{name}.json").read_text())
+        document = json.loads((FILES / f"{name}.json").read_text())
         return cls(
             document["name"],
             document["source"],

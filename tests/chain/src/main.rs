@@ -4,7 +4,8 @@
 //! TLS, as fast as they are acknowledged; a sink takes what the last node sends
 //! it, decodes and compares each bundle, and counts. Both are as cheap as they
 //! can be: the generator's bundles are made beforehand but for their sequence
-//! number. The generator begins when the last node has reached the sink. `--to` the sink's own address tells what the two alone carry. The
+//! number. The generator begins when the last node has reached the sink. With
+//! `--to` the sink's own address, the two show what they carry alone. The
 //! outcome is told as JSON; a bundle that is not what was sent is an error.
 
 mod bundle;

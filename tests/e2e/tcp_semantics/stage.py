@@ -19,6 +19,7 @@ from tests.testbed.namespace import Namespace
 _FIRST_PORT = 20_000
 _CLIENT_SEED, _ORIGIN_SEED = 1, 2
 _CONNECT_S = 20.0
+_VANISH_S = 5.0
 _CONNECTORS = 16
 
 
@@ -55,19 +56,15 @@ class Stage:
         for sock in self._listeners:
             sock.close()
 
-    def play(
-        self, plays: Sequence[Play], *, within_s: float, vanish_s: float = 5.0
-    ) -> list[tuple[Seen, Seen]]:
+    def play(self, plays: Sequence[Play], *, within_s: float) -> list[tuple[Seen, Seen]]:
         """Play all at once; return what client and origin of each have seen, in their order.
 
         An end that has not come to its own end in time is `hung`, and aborted. A connection that
-        may vanish has vanished if it has not come so long after its client has ended.
+        may vanish has vanished if it has not come 5 s after its client has ended.
         """
-        return asyncio.run(self._play(plays, within_s, vanish_s))
+        return asyncio.run(self._play(plays, within_s))
 
-    async def _play(
-        self, plays: Sequence[Play], within_s: float, vanish_s: float
-    ) -> list[tuple[Seen, Seen]]:
+    async def _play(self, plays: Sequence[Play], within_s: float) -> list[tuple[Seen, Seen]]:
         for listener in self._listeners:
             # What came too late for a former script.
             with contextlib.suppress(BlockingIOError):
@@ -83,21 +80,18 @@ class Stage:
         deadline_s = asyncio.get_running_loop().time() + within_s
         with ThreadPoolExecutor(_CONNECTORS) as pool:
             return await asyncio.gather(
-                *(
-                    self._one(pool, play, place, deadline_s, vanish_s)
-                    for place, play in enumerate(plays)
-                )
+                *(self._one(pool, play, place, deadline_s) for place, play in enumerate(plays))
             )
 
     async def _one(
-        self, pool: ThreadPoolExecutor, play: Play, place: int, deadline_s: float, vanish_s: float
+        self, pool: ThreadPoolExecutor, play: Play, place: int, deadline_s: float
     ) -> tuple[Seen, Seen]:
         accepted = asyncio.Event()
         origin = asyncio.create_task(self._origin(play.script, place, accepted, deadline_s))
         client = await self._client(pool, play, place, deadline_s)
         if play.may_vanish:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(accepted.wait(), vanish_s)
+                await asyncio.wait_for(accepted.wait(), _VANISH_S)
             if not accepted.is_set():
                 origin.cancel()
                 return client, Seen(0, "none", wrote_all=True)
