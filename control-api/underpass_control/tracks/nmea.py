@@ -36,7 +36,7 @@ _BELIEVED_AFTER = 10
 
 # Proprietary sentences have P for their talker, and then a maker's own name.
 _SENTENCE = re.compile(
-    r"\$(?:P(?=[A-Z0-9]{3})|[A-Z]{2})([A-Z0-9]{3,9}),([^*]*)(?:\*([0-9A-Fa-f]{2}))?"
+    r"\$(?:P(?=[A-Z0-9]{3})|[A-Z]{2})([A-Z0-9]{3,9}),([^*]*)(?:\*([0-9A-Fa-f]{2})(?:[, \t].*)?)?"
 )
 _TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d)([0-5]\d|60)(?:\.(\d{1,9}))?", re.ASCII)
 _ANGLE = re.compile(r"(\d{1,3})([0-5]\d(?:\.\d{1,9})?)", re.ASCII)
@@ -62,7 +62,11 @@ class Sentence:
 
 
 def parse_sentence(line: str) -> Sentence:
-    """Read a line; anything before the dollar sign (a log's own time, say) is passed over."""
+    """Read a line.
+
+    Anything before the dollar sign (a log's own time, say) is passed over, and what follows the
+    checksum after a comma or a space.
+    """
     start = line.rfind("$", 0, MAX_SENTENCE)
     text = line[start:].rstrip("\r\n \t") if start >= 0 else ""
     if not text or len(text) > MAX_SENTENCE:
@@ -73,7 +77,7 @@ def parse_sentence(line: str) -> Sentence:
     kind, body, checksum = found.groups()
     if checksum is None:
         raise SentenceError("without checksum")
-    given, right = int(checksum, 16), _checksum(text[1 : text.rindex("*")])
+    given, right = int(checksum, 16), _checksum(text[1 : text.index("*")])
     if given != right:
         raise SentenceError(f"checksum {given:02X} instead of {right:02X}")
     return Sentence(kind, tuple(body.split(",")))

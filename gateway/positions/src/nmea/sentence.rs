@@ -48,7 +48,8 @@ pub struct Sentence<'a> {
 
 impl<'a> Sentence<'a> {
     /// Reads a line. Anything before its last dollar sign is passed over: a
-    /// log's own time, or what a break left of an earlier sentence.
+    /// log's own time, or what a break left of an earlier sentence. So is what
+    /// a log has behind the checksum, after a comma or a space.
     ///
     /// # Errors
     /// When there is no sound sentence in it.
@@ -68,7 +69,10 @@ impl<'a> Sentence<'a> {
         let (talker, kind) = split_address(address).ok_or(SentenceError::Form)?;
         let given = match sum {
             None => return Err(SentenceError::Unsummed),
-            Some(sum) => hexadecimal(sum).ok_or(SentenceError::Form)?,
+            Some(sum) => {
+                let end = sum.find([',', ' ', '\t']).unwrap_or(sum.len());
+                hexadecimal(&sum[..end]).ok_or(SentenceError::Form)?
+            }
         };
         let right = inside.bytes().fold(0, |sum, byte| sum ^ byte);
         match given == right {
