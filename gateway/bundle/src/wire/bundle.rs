@@ -365,10 +365,11 @@ pub(super) fn begin(
     Ok((bundle, length, primary_crc))
 }
 
-/// Decodes a primary block that stands alone.
+/// Decodes a primary block that stands alone: one that this node has kept, maybe in a version
+/// that took other endpoints.
 pub(crate) fn decode_primary(raw: &Bytes) -> Result<PrimaryBlock, Malformed> {
     let mut reader = Reader::new(raw);
-    let (primary, _) = read_primary(&mut reader, raw)?;
+    let (primary, _) = read_any_primary(&mut reader, raw)?;
     reader.end()?;
     Ok(primary)
 }
@@ -388,8 +389,21 @@ pub(crate) fn decode_primary_again(raw: &[u8]) -> PrimaryBlock {
         .expect("it was decoded or written before")
 }
 
-/// Reads the primary block and verifies its CRC.
+/// Reads the primary block of a bundle that comes in, and verifies its CRC.
 pub(super) fn read_primary(
+    reader: &mut Reader<'_>,
+    raw: &Bytes,
+) -> Result<(PrimaryBlock, CrcKind), Malformed> {
+    let (primary, crc) = read_any_primary(reader, raw)?;
+    let named = [&primary.destination, &primary.source, &primary.report_to];
+    if !named.into_iter().all(is_taken) {
+        return Err(Malformed::Endpoint);
+    }
+    Ok((primary, crc))
+}
+
+/// The same, whatever its endpoints are.
+fn read_any_primary(
     reader: &mut Reader<'_>,
     raw: &Bytes,
 ) -> Result<(PrimaryBlock, CrcKind), Malformed> {
@@ -401,10 +415,6 @@ pub(super) fn read_primary(
         return Err(Malformed::HeaderTooLarge);
     }
     let primary = builder.build().map_err(|_| Malformed::NoDestination)?;
-    let named = [&primary.destination, &primary.source, &primary.report_to];
-    if !named.into_iter().all(is_taken) {
-        return Err(Malformed::Endpoint);
-    }
     Ok((primary, crc))
 }
 
