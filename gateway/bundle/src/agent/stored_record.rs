@@ -302,3 +302,32 @@ fn read_others(reader: &mut Reader<'_>, record: &Bytes) -> Result<Vec<Extension>
     }
     Ok(others)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Eid, ipn, seal_primary};
+    use bp7::dtntime::CreationTimestamp;
+
+    #[test]
+    fn what_an_earlier_version_has_taken_is_read_whatever_its_endpoints() {
+        let (now, minute) = (Instant::now(), Duration::from_secs(60));
+        let long = format!("//{}/in", "n".repeat(300));
+        for name in [&*long, "//rover/a b"] {
+            let (_, primary) = seal_primary(
+                ipn(3, 64),
+                Eid::with_dtn(name).unwrap(),
+                Eid::none(),
+                CreationTimestamp::with_time_and_seq(1_000, 7),
+                minute,
+                0,
+            );
+            let fixed = FixedParts::new(&primary, b"", b"");
+            let to = (NeighbourId(3), Class(3));
+            let record = encode(&StoredBundle::new(now, fixed, 4, to, now + minute));
+            let (stored, _) = decode(now, &record, 4, Duration::ZERO).unwrap();
+            assert_eq!(stored.primary().source, Eid::with_dtn(name).unwrap());
+            assert_eq!(destination_of(&record), Some(3));
+        }
+    }
+}

@@ -22,7 +22,8 @@ pub const MAX_BLOCKS: usize = 32;
 /// Bytes all blocks but the payload block may have together.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 
-/// A payload is copied out of a bundle that has so many bytes more than twice its own.
+/// Payload and other blocks are copied out of a bundle that has so many bytes more than
+/// twice its payload.
 const COPIED_BYTES: usize = 1024;
 
 /// Block types of RFC 9171 §4.4 and RFC 9172.
@@ -185,7 +186,8 @@ impl Extension {
     }
 }
 
-/// A decoded bundle. All `Bytes` are slices of the received one.
+/// A decoded bundle. `Bytes` are slices of the received one, or copies where they would
+/// keep far more than themselves in memory.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     /// The primary block; its CRC is verified and not kept here.
@@ -256,10 +258,14 @@ impl Bundle {
         for bytes in [&mut self.primary_raw, &mut self.payload_head] {
             *bytes = Bytes::copy_from_slice(bytes);
         }
+        self.detach_others();
+        self
+    }
+
+    fn detach_others(&mut self) {
         for block in &mut self.others {
             block.raw = Bytes::copy_from_slice(&block.raw);
         }
-        self
     }
 
     /// Whether it keeps to the limits of [`decode`] with the blocks that a forwarder writes, so
@@ -359,10 +365,11 @@ pub(super) fn begin(
     Ok((bundle, length, primary_crc))
 }
 
-/// Decodes a primary block that stands alone.
+/// Decodes a primary block that stands alone: one that this node has kept, maybe in a version
+/// that took other endpoints.
 pub(crate) fn decode_primary(raw: &Bytes) -> Result<PrimaryBlock, Malformed> {
     let mut reader = Reader::new(raw);
-    let (primary, _) = read_primary(&mut reader, raw)?;
+    let (primary, _) = read_any_primary(&mut reader, raw)?;
     reader.end()?;
     Ok(primary)
 }
@@ -382,8 +389,21 @@ pub(crate) fn decode_primary_again(raw: &[u8]) -> PrimaryBlock {
         .expect("it was decoded or written before")
 }
 
-/// Reads the primary block and verifies its CRC.
+/// Reads the primary block of a bundle that comes in, and verifies its CRC.
 pub(super) fn read_primary(
+    reader: &mut Reader<'_>,
+    raw: &Bytes,
+) -> Result<(PrimaryBlock, CrcKind), Malformed> {
+    let (primary, crc) = read_any_primary(reader, raw)?;
+    let named = [&primary.destination, &primary.source, &primary.report_to];
+    if !named.into_iter().all(is_taken) {
+        return Err(Malformed::Endpoint);
+    }
+    Ok((primary, crc))
+}
+
+/// The same, whatever its endpoints are.
+fn read_any_primary(
     reader: &mut Reader<'_>,
     raw: &Bytes,
 ) -> Result<(PrimaryBlock, CrcKind), Malformed> {
@@ -395,10 +415,6 @@ pub(super) fn read_primary(
         return Err(Malformed::HeaderTooLarge);
     }
     let primary = builder.build().map_err(|_| Malformed::NoDestination)?;
-    let named = [&primary.destination, &primary.source, &primary.report_to];
-    if !named.into_iter().all(is_taken) {
-        return Err(Malformed::Endpoint);
-    }
     Ok((primary, crc))
 }
 
@@ -497,11 +513,12 @@ fn read_blocks(
         if block.kind == block_type::PAYLOAD {
             let end = block.data_at + block.data.len();
             bundle.payload_head = raw.slice(block.start..block.data_at);
-            // One that is kept must not keep far more than itself in memory.
-            bundle.payload = match raw.len() > 2 * block.data.len() + COPIED_BYTES {
-                true => Bytes::copy_from_slice(block.data),
-                false => raw.slice(block.data_at..end),
-            };
+            bundle.payload = raw.slice(block.data_at..end);
+            // What is kept of it must not keep far more in memory.
+            if raw.len() > 2 * block.data.len() + COPIED_BYTES {
+                bundle.payload = Bytes::copy_from_slice(block.data);
+                bundle.detach_others();
+            }
             bundle.payload_tail = raw.slice(end..reader.position());
             has_payload = true;
         } else {

@@ -68,6 +68,19 @@ fn a_payload_that_is_kept_does_not_keep_large_headers_in_memory() {
 }
 
 #[test]
+fn a_block_that_is_kept_does_not_keep_a_large_one_in_memory() {
+    // The first is left out where its type is unknown.
+    let blocks = [
+        Extension::new(200, 2, 0x10, &[7; 15_000]),
+        Extension::new(201, 3, 0, b"kept"),
+    ];
+    let raw = bundle(&primary(0, 1, ipn(3, SERVICE)), &blocks, b"x");
+    let read = decode(&raw, &DecodeLimits::default(), &CodePoints::default()).unwrap();
+    assert_eq!(read.others, blocks[1..]);
+    assert!(!raw.as_ptr_range().contains(&read.others[0].raw.as_ptr()));
+}
+
+#[test]
 fn large_headers_count_against_the_store_as_payloads_do() {
     let mut config = node(2);
     config.store_bytes = 1 << 20;

@@ -9,7 +9,8 @@ use bp7::administrative_record::{DELIVERED_BUNDLE, StatusReport};
 use bp7::dtntime::CreationTimestamp;
 use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
 use underpass_bundle::wire::{
-    Bundle, CodePoints, DecodeLimits, Eid, Record, decode, decode_record, encode_status_report, ipn,
+    Bundle, CodePoints, DecodeLimits, Eid, Record, decode, decode_record, encode_status_report,
+    ipn, ipn_parts,
 };
 use underpass_bundle::{
     Agent, Amount, Applications, Config, DeleteReason, Delivery, Event, Forgery, NamedRoutes,
@@ -186,6 +187,25 @@ fn what_a_service_sends_to_a_name_of_its_own_node_is_delivered_here() {
     assert_eq!(delivery.source, ipn(OWN, SERVICE));
     let unknown = agent.send(now, send("//edge-7/other"));
     assert_eq!(unknown, Err(SendError::NoRoute));
+}
+
+#[test]
+fn what_a_service_with_a_name_sends_to_its_own_node_gives_its_room_back() {
+    let config = config();
+    let applications = config.applications.clone().unwrap();
+    let (mut agent, now) = (Agent::new(config), Instant::now());
+    let incoming = named_service("incoming");
+    for number in 0..200 {
+        let to = dtn("//edge-7/incoming");
+        let send = Send::new(to, incoming, BULK, vec![payload(b"data")]);
+        assert!(agent.send(now, send).is_ok(), "{number}");
+        for delivery in delivered(&mut agent) {
+            let bytes = delivery.payload.len() as u64;
+            let sender = ipn_parts(&delivery.source).map_or(0, |(node, _)| node);
+            applications.stored(bytes);
+            applications.free(delivery.service, sender, bytes);
+        }
+    }
 }
 
 #[test]
