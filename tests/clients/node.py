@@ -35,7 +35,11 @@ class Node:
 
     async def tell(self, payload: bytes = b"", **head: object) -> None:
         """Say something."""
-        self._writer.write(frames.encode(head, payload))
+        await self.write(frames.encode(head, payload))
+
+    async def write(self, written: bytes) -> None:
+        """Write frames, all at once."""
+        self._writer.write(written)
         await self._writer.drain()
 
     async def hear(self) -> tuple[dict[str, Any], bytes]:

@@ -48,17 +48,25 @@ class Client:
         """Connect to a node's socket of applications; raise `OSError` where none answers."""
         client = cls(*await asyncio.open_unix_connection(path))
         try:
-            hello, _ = await frames.read(client._reader)
-        except asyncio.IncompleteReadError as error:
-            raise ConnectionLostError("the node ended the connection") from error
-        if hello["type"] == "error":
+            hello = await client._greeting()
+        except BaseException:
+            # Also where nobody waits for it any longer: a node has few connections.
             client._writer.close()
-            raise refusal(hello["code"], hello["message"])
+            raise
         client.node = hello["node"]
         client.max_payload_bytes = hello["max_payload_bytes"]
         client.max_file_bytes = hello.get("max_file_bytes", 0)
         client._task = asyncio.create_task(client._read())
         return client
+
+    async def _greeting(self) -> dict[str, Any]:
+        try:
+            hello, _ = await frames.read(self._reader)
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionLostError("the node ended the connection") from error
+        if hello["type"] == "error":
+            raise refusal(hello["code"], hello["message"])
+        return hello
 
     async def __aenter__(self) -> Self:
         return self
@@ -89,6 +97,9 @@ class Client:
         early, self._early = self._early, []
         for head, payload in early:
             self._deliver(head, payload)
+        if self._lost is not None:
+            # It was just behind the answer.
+            endpoint._end(self._lost)
         return endpoint
 
     async def _ask(self, head: dict[str, object], payload: bytes = b"") -> dict[str, Any]:

@@ -74,7 +74,9 @@ class Routes:
                 REPORTERS,
                 recorded=True,
                 tenancy=Tenancy.VEHICLE,
+                headers=["If-Match"],
                 status=HTTPStatus.NO_CONTENT,
+                problems=[HTTPStatus.PRECONDITION_FAILED],
             ),
         ]
 
@@ -112,13 +114,13 @@ class Routes:
     async def _delete(self, call: Call) -> Answer:
         terminal = await self._spoken_for(call)
         async with self._changes.transaction() as (connection, publish):
-            before = _state(await routes.get(connection, terminal))
-            found = await routes.remove(connection, terminal)
-            if found:
-                await _record(call, connection, "delete", terminal, before, None)
-                publish({"kind": "terminal", "terminal": terminal, "action": "route"})
-        if not found:
-            raise Problem(HTTPStatus.NOT_FOUND, f"no route of terminal {terminal} is known")
+            known = await routes.get(connection, terminal)
+            if known is None:
+                raise Problem(HTTPStatus.NOT_FOUND, f"no route of terminal {terminal} is known")
+            expected = replaced(call, known.revision)
+            await routes.remove(connection, terminal, replaced=expected)
+            await _record(call, connection, "delete", terminal, _state(known), None)
+            publish({"kind": "terminal", "terminal": terminal, "action": "route"})
         return Answer(None, HTTPStatus.NO_CONTENT)
 
     async def _spoken_for(self, call: Call) -> int:

@@ -43,10 +43,19 @@ async def get(connection: AsyncConnection, terminal: int) -> Row[Any] | None:
     return found.one_or_none()
 
 
-async def remove(connection: AsyncConnection, terminal: int) -> bool:
-    """Delete a terminal's route; tell whether there was one."""
-    result = await connection.execute(delete(Route).where(Route.terminal == terminal))
-    return result.rowcount > 0
+async def remove(
+    connection: AsyncConnection, terminal: int, *, replaced: int | None = None
+) -> None:
+    """Delete a terminal's route, if there is one.
+
+    Raises:
+        RevisionError: `replaced` is given and is not the route's revision.
+    """
+    gone = delete(Route).where(Route.terminal == terminal)
+    if replaced is not None:
+        gone = gone.where(Route.revision == replaced)
+    if (await connection.execute(gone)).rowcount == 0 and replaced is not None:
+        raise RevisionError
 
 
 async def of_beam(connection: AsyncConnection, beam: str) -> dict[int, Line]:

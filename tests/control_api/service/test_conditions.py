@@ -76,14 +76,14 @@ def test_what_is_not_there_is_at_no_revision(api: Api) -> None:
     assert api.get("/v1/users", caller="administrator").json["users"] == []
 
 
-@pytest.mark.parametrize("path", ["/v1/beams/new", TERMINAL, "/v1/users/ada"])
+@pytest.mark.parametrize("path", ["/v1/beams/new", TERMINAL, f"{TERMINAL}/route", "/v1/users/ada"])
 def test_what_has_been_changed_meanwhile_is_not_deleted(api: Api, path: str) -> None:
     settled(api)
     assert put(api, "/v1/beams/new", BEAM).status == 201
     read = None if path.startswith("/v1/users") else path
     tag = tag_of(api, read)
-    body = {"/v1/beams/new": BEAM, TERMINAL: VAN}.get(path, {"role": "operator"})
-    assert put(api, path, body).status == 200
+    bodies = {"/v1/beams/new": BEAM, TERMINAL: VAN, f"{TERMINAL}/route": LINE}
+    assert put(api, path, bodies.get(path, {"role": "operator"})).status == 200
 
     def delete(shown: str) -> int:
         headers = {"If-Match": shown}

@@ -55,11 +55,11 @@ pub enum BpError {
         /// The limit.
         most: u64,
     },
-    /// The user has ended it.
+    /// The user has ended it before a payload was sent.
     #[error("interrupted; nothing was sent")]
     Interrupted,
-    /// The user has ended it while a payload was received.
-    #[error("interrupted; the bundle waits at the node")]
+    /// The user has ended it.
+    #[error("interrupted; what was not received as a whole waits at the node")]
     Stopped,
     /// A file cannot be read or written.
     #[error("{path}: {source}")]

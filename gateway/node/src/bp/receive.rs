@@ -17,6 +17,21 @@ use super::error::BpError;
 use super::upload;
 
 pub async fn execute(command: ReceiveCommand) -> Result<(), BpError> {
+    tokio::select! {
+        received = receive(&command) => received,
+        () = interrupted(&command) => Err(BpError::Stopped),
+    }
+}
+
+/// Waits until the user ends it, where a part of a file would be left behind. From the
+/// first time on Ctrl-C ends nothing by itself, so this is waited for to the end.
+async fn interrupted(command: &ReceiveCommand) {
+    if command.folder.is_none() || tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn receive(command: &ReceiveCommand) -> Result<(), BpError> {
     let timeout = command.timeout.map(|s| seconds("timeout", s)).transpose()?;
     let mut connection = Connection::open(&command.common, Some(&command.service)).await?;
     let mut left = command.count.unwrap_or(u64::MAX);
@@ -39,8 +54,8 @@ pub async fn execute(command: ReceiveCommand) -> Result<(), BpError> {
         };
         let bytes = file_bytes.unwrap_or(payload.len() as u64);
         let file = match file_bytes {
-            Some(bytes) => read_long(&command, &mut connection, delivery, bytes).await?,
-            None => write(&command, delivery, &payload)?,
+            Some(bytes) => read_long(command, &mut connection, delivery, bytes).await?,
+            None => write(command, delivery, &payload)?,
         };
         let received = json!({
             "source": source, "time_ms": time_ms, "sequence": sequence, "age_ms": age_ms,
@@ -85,7 +100,7 @@ fn write(
 }
 
 /// Reads a long payload part by part to where it is wanted; its file, if it has
-/// one. A part of a file is not left behind when the user ends it.
+/// one.
 async fn read_long(
     command: &ReceiveCommand,
     connection: &mut Connection,
@@ -111,10 +126,7 @@ async fn read_long(
         source,
     };
     let mut part = unfinished(folder, delivery).map_err(wrong)?;
-    tokio::select! {
-        read = upload::receive(connection, delivery, bytes, part.as_file_mut(), folder) => read?,
-        _ = tokio::signal::ctrl_c() => return Err(BpError::Stopped),
-    }
+    upload::receive(connection, delivery, bytes, part.as_file_mut(), folder).await?;
     named(folder, delivery, part).map(Some).map_err(wrong)
 }
 

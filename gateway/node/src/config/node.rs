@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use underpass_bundle::wire::MOST_NAME_BYTES;
 
 use super::bounds::{MOST_BYTES, check_within};
 
@@ -33,8 +34,10 @@ impl Role {
 
 /// Shards where it is not said how many; more would leave each little to do.
 const MOST_SHARDS: usize = 16;
-/// Characters of a node's name at most.
+/// Characters of this node's name at most.
 const MOST_NAME_CHARACTERS: usize = 64;
+/// Characters of any node's name at most: dtn://NAME/ is taken from a neighbour.
+const MOST_CHARACTERS_OF_OTHERS: usize = MOST_NAME_BYTES - "///".len();
 /// An access log that begins anew more often keeps too little.
 const LEAST_ACCESS_BYTES: u64 = 64 << 10;
 
@@ -44,7 +47,8 @@ pub fn is_node_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     // dtn:none is nobody, and is written dtn://none/ by some.
     let names_nobody = text.eq_ignore_ascii_case("none");
-    (1..=MOST_NAME_CHARACTERS).contains(&text.len()) && text.bytes().all(plain) && !names_nobody
+    let fits = (1..=MOST_CHARACTERS_OF_OTHERS).contains(&text.len());
+    fits && text.bytes().all(plain) && !names_nobody
 }
 
 /// Who this node is.
@@ -113,7 +117,7 @@ impl NodeConfig {
             ));
         }
         if let Some(name) = &self.name
-            && !is_node_name(name)
+            && (name.len() > MOST_NAME_CHARACTERS || !is_node_name(name))
         {
             problems.push(format!(
                 "node.name = {name:?}: must be 1 to {MOST_NAME_CHARACTERS} letters, digits and -._~, and not \"none\""

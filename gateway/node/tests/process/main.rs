@@ -5,6 +5,7 @@ mod confinement;
 mod log;
 mod named;
 mod node;
+mod receive;
 mod state;
 mod top;
 mod upgrade;
