@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import TypeVar
 
 import structlog
@@ -59,7 +60,9 @@ async def sent(request: web.Request, handler: Handler) -> web.StreamResponse:
     out = web.StreamResponse(status=response.status, headers=response.headers)
     out.content_length = len(body)
     limit_s = _WITHIN_S + len(body) / _LEAST_BYTES_PER_S
-    await _within(request, limit_s, _write(out, request, body))
+    # Who goes meanwhile is no error: aiohttp's log would have a traceback of each.
+    with suppress(ConnectionError):
+        await _within(request, limit_s, _write(out, request, body))
     return out
 
 
