@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, unused_port
+from underpass_control.demand import FLOOR_BPS
 from underpass_control.http import sending
 
 # More than the buffers of a connection take.
@@ -87,6 +88,12 @@ def test_who_does_not_read_is_cut_off_and_takes_little_memory_meanwhile(
                         await asyncio.sleep(0.01)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [1 << 16, 1 << 20, 8 << 20])
+def test_a_client_on_board_has_time_at_the_least_rate_and_behind_a_blockage(size: int) -> None:
+    at_the_floor_s = 8 * size / FLOOR_BPS
+    assert sending.limit_s(size) > at_the_floor_s + 90.0
 
 
 def test_who_goes_while_it_is_answered_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
