@@ -46,7 +46,13 @@ class Limit:
         """Return the line, or raise `DropEvent`."""
         from structlog import DropEvent
 
-        name = str(event["event"])
+        missing = self.admit(str(event["event"]))
+        if missing is None:
+            raise DropEvent
+        return {**event, "left_out": missing} if missing else event
+
+    def admit(self, name: str) -> int | None:
+        """Count a line of an event; return how many were left out before it, None: it is, too."""
         now_s = self._clock()
         with self._lock:
             left, at_s, missing = self._events.get(name, (float(_BURST), now_s, 0))
@@ -54,9 +60,28 @@ class Limit:
             is_written = left >= 1.0
             kept = (left - 1.0, now_s, 0) if is_written else (left, now_s, missing + 1)
             self._events[name] = kept
-        if not is_written:
-            raise DropEvent
-        return {**event, "left_out": missing} if missing else event
+        return missing if is_written else None
+
+
+class OfLibraries(logging.Filter):
+    """Leaves out lines of libraries by the same limit: one place of their code is one event.
+
+    A stranger who sends what is no HTTP has a traceback written of each request.
+    """
+
+    def __init__(self, limit: Limit) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a line is written."""
+        if isinstance(record.msg, dict):
+            # One of our own, which has been counted.
+            return True
+        missing = self._limit.admit(f"{record.pathname}:{record.lineno}")
+        if missing:
+            record.msg = f"{record.msg} left_out={missing}"
+        return missing is not None
 
 
 def configure(form: Format) -> None:
@@ -83,7 +108,9 @@ def configure(form: Format) -> None:
         last = [
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
         ]
+    limit = Limit()
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(OfLibraries(limit))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -94,7 +121,7 @@ def configure(form: Format) -> None:
     # Alembic tells of each look at the schema's revision, readiness checks included.
     logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
     structlog.configure(
-        processors=[Limit(), *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[limit, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )

@@ -103,7 +103,9 @@ def _feature(document: object, where: str) -> Obstruction:
     feature = _mapping(document, where)
     if feature.get("type") != "Feature":
         raise GeoJsonError(f"{where}: type is not Feature")
-    properties = _mapping(feature.get("properties") or {}, f"{where}.properties")
+    # Programs write null for what is not set.
+    said = _mapping(feature.get("properties") or {}, f"{where}.properties")
+    properties = {name: value for name, value in said.items() if value is not None}
     geometry = _mapping(feature.get("geometry"), f"{where}.geometry")
     name = _id(feature, properties, geometry, where)
     common: dict[str, Any] = {
@@ -186,7 +188,9 @@ def _id(
     geometry: Mapping[str, Any],
     where: str,
 ) -> str:
-    given = feature.get("id", properties.get("id"))
+    given = feature.get("id")
+    if given is None:
+        given = properties.get("id")
     if given is None:
         text = json.dumps(geometry, sort_keys=True, separators=(",", ":"))
         return f"geojson:{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -23,6 +23,8 @@ _LASTING = 2.2
 _WANDERS_S = 20.0
 _ASTRAY_M = 2.0
 _HEADING_NOISE_DEG = 15.0
+# What is said to be further off says nothing, and the square of any number is to be one.
+_MOST_NOISE_M = 1e6
 # How fast a receiver's error wanders is learned over so many fixes, within these bounds.
 _LEARNED = 20.0
 _LEAST_DRIFT, _MOST_DRIFT = 0.15, 3.0
@@ -84,7 +86,8 @@ class Sighting:
     @property
     def noise_m(self) -> float:
         """One standard deviation across the road, of receiver and map together."""
-        return math.hypot(_MAP_M, _NOISE_M if self.accuracy_m is None else self.accuracy_m)
+        noise_m = _NOISE_M if self.accuracy_m is None else min(self.accuracy_m, _MOST_NOISE_M)
+        return math.hypot(_MAP_M, noise_m)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,15 @@ def test_points_come_back_whatever_the_pieces(piece: int) -> None:
     assert (second.speed_mps, second.heading_deg, second.accuracy_m) == (20.5, 90.0, 4.5)
 
 
+def test_of_extensions_speed_and_course_are_read_and_times_are_not() -> None:
+    said = (
+        '<extensions><x:more xmlns:x="urn:x"><x:time>12.5</x:time><x:speed>20.5</x:speed>'
+        "<x:course>90</x:course></x:more></extensions></trkpt>"
+    )
+    (fix,) = read(f"{HEAD}<trkseg>{point().replace('</trkpt>', said)}</trkseg>{TAIL}")
+    assert (fix.time_ms, fix.speed_mps, fix.heading_deg) == (1_780_315_200_000, 20.5, 90.0)
+
+
 def test_gpx_1_0_and_times_without_zone_are_read() -> None:
     text = '<gpx version="1.0" xmlns="http://www.topografix.com/GPX/1/0"><trk><trkseg>'
     (fix,) = read(f"{text}{point('2026-06-01T12:00:00')}</trkseg></trk></gpx>")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from structlog import DropEvent
-from underpass_control.logs import Limit
+from underpass_control.logs import Limit, OfLibraries
 
 
 def test_an_event_is_written_as_often_as_may_be_and_what_is_left_out_is_counted() -> None:
@@ -35,8 +40,38 @@ def test_a_line_keeps_what_it_says() -> None:
 
 
 def test_the_service_writes_its_log_so(capsys: pytest.CaptureFixture[str]) -> None:
-    import logging
+    import structlog
 
+    with _configured():
+        for number in range(500):
+            structlog.get_logger().info("position not predicted with", number=number)
+        assert len(capsys.readouterr().err.splitlines()) < 300
+
+
+def test_lines_of_libraries_are_limited_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with _configured():
+        for number in range(500):
+            logging.getLogger("aiohttp.server").error("no HTTP from %s: 100 %%", number)
+        logging.getLogger("aiohttp.server").error("another")
+        lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert lines[0]["event"] == "no HTTP from 0: 100 %"
+    assert lines[-1]["event"] == "another"
+    assert len(lines) < 300
+
+
+def test_the_next_line_of_a_library_says_how_many_are_missing() -> None:
+    clock = iter([0.0] * 300 + [1.0])
+    limited = OfLibraries(Limit(lambda: next(clock)))
+    texts = []
+    for _ in range(301):
+        record = logging.LogRecord("x", logging.ERROR, "x.py", 1, "from %s", ("a",), None)
+        if limited.filter(record):
+            texts.append(record.getMessage())
+    assert texts == [*["from a"] * 200, "from a left_out=100"]
+
+
+@contextmanager
+def _configured() -> Iterator[None]:
     import structlog
     from underpass_control import logs
 
@@ -44,9 +79,7 @@ def test_the_service_writes_its_log_so(capsys: pytest.CaptureFixture[str]) -> No
     before = root.handlers[:], root.level
     try:
         logs.configure(logs.Format.JSON)
-        for number in range(500):
-            structlog.get_logger().info("position not predicted with", number=number)
-        assert len(capsys.readouterr().err.splitlines()) < 300
+        yield
     finally:
         structlog.reset_defaults()
         root.handlers, root.level = before[0], before[1]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient, TestServer, unused_port
+from underpass_control.demand import FLOOR_BPS
 from underpass_control.http import sending
 
 # More than the buffers of a connection take.
@@ -87,3 +88,42 @@ def test_who_does_not_read_is_cut_off_and_takes_little_memory_meanwhile(
                         await asyncio.sleep(0.01)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [1 << 16, 1 << 20, 8 << 20])
+def test_a_client_on_board_has_time_at_the_least_rate_and_behind_a_blockage(size: int) -> None:
+    at_the_floor_s = 8 * size / FLOOR_BPS
+    assert sending.limit_s(size) > at_the_floor_s + 90.0
+
+
+def test_who_goes_while_it_is_answered_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async def answer(_request: web.Request) -> web.StreamResponse:
+            begun.set()
+            return web.Response(body=LARGE)
+
+        begun, loop = asyncio.Event(), asyncio.get_running_loop()
+        application = web.Application(middlewares=[sending.sent])
+        application.add_routes([web.get("/answer", answer)])
+        # As the service runs: a test's server would cancel the handler.
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        try:
+            port = unused_port()
+            await web.TCPSite(runner, "127.0.0.1", port).start()
+            with socket.socket() as peer:
+                peer.setblocking(False)
+                await loop.sock_connect(peer, ("127.0.0.1", port))
+                await loop.sock_sendall(peer, b"GET /answer HTTP/1.1\r\nHost: x\r\n\r\n")
+                async with asyncio.timeout(20):
+                    await begun.wait()
+                    await loop.sock_recv(peer, 1_000)
+            async with asyncio.timeout(20):
+                while runner.server is not None and runner.server.connections:
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(run())
+    assert not caplog.records

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import TypeVar
 
 import structlog
@@ -19,17 +20,23 @@ _LOG = structlog.get_logger()
 T = TypeVar("T")
 # What is no larger goes into the buffers of the connection at once.
 _AT_ONCE = 1 << 16
-# A client has so long to read an answer, and longer the larger it is.
-_WITHIN_S = 30.0
-_LEAST_BYTES_PER_S = 16_384.0
+# A client has so long to read an answer, and longer the larger it is. It may be on board: behind a
+# blockage of a minute or two, and at half of what each terminal has at least.
+_WITHIN_S = 120.0
+_LEAST_BYTES_PER_S = 4_096.0
 # The largest files here are below 2 MB.
-_FILE_WITHIN_S = 150.0
+_FILE_WITHIN_S = 600.0
 
 
-async def _within(request: web.BaseRequest, limit_s: float, going_out: Awaitable[T]) -> T | None:
+def limit_s(size: int) -> float:
+    """Return how long a client may take to read so many bytes."""
+    return _WITHIN_S + size / _LEAST_BYTES_PER_S
+
+
+async def _within(request: web.BaseRequest, within_s: float, going_out: Awaitable[T]) -> T | None:
     """Wait for what goes out; a client that has not read all of it by then is cut off."""
     try:
-        async with asyncio.timeout(limit_s):
+        async with asyncio.timeout(within_s):
             return await going_out
     except TimeoutError:
         _LOG.info("an answer is not read", path=request.path, remote=request.remote)
@@ -58,8 +65,9 @@ async def sent(request: web.Request, handler: Handler) -> web.StreamResponse:
         return response
     out = web.StreamResponse(status=response.status, headers=response.headers)
     out.content_length = len(body)
-    limit_s = _WITHIN_S + len(body) / _LEAST_BYTES_PER_S
-    await _within(request, limit_s, _write(out, request, body))
+    # Who goes meanwhile is no error: aiohttp's log would have a traceback of each.
+    with suppress(ConnectionError):
+        await _within(request, limit_s(len(body)), _write(out, request, body))
     return out
 
 

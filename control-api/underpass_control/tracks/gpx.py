@@ -26,6 +26,8 @@ class _Points:
     def __init__(self) -> None:
         self.done: list[Fix] = []
         self._depth = 0
+        # How deep the point that is read begins.
+        self._at = 0
         self._point: dict[str, str] | None = None
         self._text: list[str] | None = None
 
@@ -38,8 +40,15 @@ class _Points:
             raise GpxError(f"the root is {name[:40]}, not gpx")
         if name == "trkpt":
             self._point = {key: attributes.get(key, "") for key in ("lon", "lat")}
-        elif self._point is not None and name in ("time", "speed", "course", "hdop"):
+            self._at = self._depth
+        elif self._point is not None and self._is_read(name):
             self._text = []
+
+    def _is_read(self, name: str) -> bool:
+        # Receivers tell speed and course in extensions, too; a time there is of something else.
+        return name in ("speed", "course", "hdop") or (
+            name == "time" and self._depth == self._at + 1
+        )
 
     def text(self, data: str) -> None:
         if self._text is not None and sum(map(len, self._text)) < _MAX_TEXT:

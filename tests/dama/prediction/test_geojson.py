@@ -56,6 +56,14 @@ def test_the_same_geometry_has_the_same_id() -> None:
     assert one.id.startswith("geojson:")
 
 
+def test_what_is_null_is_not_set() -> None:
+    geometry = {"type": "LineString", "coordinates": AXIS}
+    names = ("name", "kind", "layer", "certainty", "oneway", "approaches", "roads")
+    (bare,) = from_geojson(feature(geometry, id="t"))
+    (made,) = from_geojson(feature(geometry, id="t", **dict.fromkeys(names)) | {"id": None})
+    assert made == bare
+
+
 @pytest.mark.parametrize(
     ("document", "where"),
     [

@@ -37,6 +37,15 @@ def _ladder() -> ObstructionMap:
     return ObstructionMap([Obstruction("t", roads=(*roads, inside))])
 
 
+def test_a_receiver_that_says_how_little_it_knows_breaks_nothing() -> None:
+    followed = Predictor(_ladder())
+    for second, accuracy_m in enumerate([None, 1e6, 1e200, 1.7e308, 5.0]):
+        lon, lat = at(10.0 * second, 0.0)
+        assert followed.feed(Fix(1000 * second, lon, lat, 10.0, 90.0, accuracy_m))
+        followed.blockages(1000 * second)
+    assert followed.track.hypotheses[0].road_id.startswith("a")
+
+
 def test_what_is_reached_does_not_depend_on_what_was_asked_before() -> None:
     known, dice = _ladder(), random.Random(1)
     for _ in range(300):
