@@ -176,6 +176,13 @@ def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
     # Who is there already is shown as it is, so that a new password changes nothing else.
     form.get_by_label("Name").fill("ada")
     expect(form.get_by_label("Role")).to_have_value("administrator")
+    # Another administrator makes somebody, of whom this list does not know.
+    add_user(service, "carol", "operator")
+    form.get_by_label("Name").fill("carol")
+    form.get_by_label("Password").fill(NEW_PASSWORD)
+    form.get_by_role("button", name="Set").click()
+    expect(page.get_by_role("alert")).to_contain_text("user carol already", timeout=PATIENCE_MS)
+    expect(page.get_by_role("row", name="carol")).to_contain_text("operator", timeout=PATIENCE_MS)
     form.get_by_label("Name").fill("Not A Name")
     form.get_by_role("button", name="Set").click()
     expect(page.get_by_role("alert")).to_contain_text("a user's name", timeout=PATIENCE_MS)

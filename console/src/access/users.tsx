@@ -13,9 +13,15 @@ export function Users() {
 
   const set = (form: HTMLFormElement) => {
     const { name = "", ...body } = filled(form);
-    // Only if nobody else has changed the user since the list was read.
+    // Only if nobody else has changed the user since the list was read, or made one of that name.
     const known = entries?.find((user) => user.name === name);
-    return change(() => client.send("PUT", pathOf(name), body, known?.revision));
+    return change(async () => {
+      const there = known ? [] : await client.all<User>("v1/users", "users");
+      if (there.some((user) => user.name === name)) {
+        throw new Error(`Nothing was done, since somebody else was first: there is a user ${name} already.`);
+      }
+      await client.send("PUT", pathOf(name), body, known?.revision);
+    });
   };
   /** Shows what a user has already, so that setting a password changes nothing else unseen. */
   const show = (event: Event) => {
