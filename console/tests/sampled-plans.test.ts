@@ -66,6 +66,32 @@ describe("the past of a beam", () => {
     expect(ofInterest(composed, 1)).toEqual([12]);
   });
 
+  test("has blockages that began before it, none that ended before it, and says from when on it has all", async () => {
+    let all: Blockage[] = [
+      seen({ entry: at(-3600), exit: at(23 * 3600) }),
+      seen({ terminal: 13, entry: at(-3600), exit: at(60) }),
+      seen({ terminal: 14, entry: at(-7200), exit: null }),
+    ];
+    let since = 0;
+    const client = {
+      get: () => Promise.reject(new ApiError("there was none", 404, 0)),
+      async all(path: string): Promise<Blockage[]> {
+        since = Date.parse(new URLSearchParams(path.split("?")[1]).get("since") ?? "");
+        return all;
+      },
+    };
+    const sampled = new SampledPlans(client as unknown as Client, "east", "forward", 2 * HOUR_MS);
+    const { blocked } = await sampled.read(now, signal);
+    expect(since).toBeLessThanOrEqual(START_MS - 2 * HOUR_MS);
+    expect(blocked?.get(12)).toEqual([[START_MS - HOUR_MS, now - HOUR_MS]]);
+    expect(blocked?.get(13)).toBeUndefined();
+    expect(blocked?.get(14)).toEqual([[START_MS - 2 * HOUR_MS, now]]);
+    expect(sampled.blockedFromMs).toBeUndefined();
+    all = Array.from({ length: 2000 }, (_, index) => seen({ entry: at(86_400 - index), exit: null }));
+    await sampled.read(now, signal);
+    expect(sampled.blockedFromMs).toBe(now - 1999_000);
+  });
+
   test("is not shown with holes where the service refuses", async () => {
     const client = { get: () => Promise.reject(new ApiError("too many requests", 429, 1000)), all: async () => [] };
     const sampled = new SampledPlans(client as unknown as Client, "east", "forward", 2 * HOUR_MS);

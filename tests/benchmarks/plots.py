@@ -75,7 +75,7 @@ def _lines(
 
 
 def _bars(entries: list[Record], folder: Path) -> None:
-    about = FIGURES[entries[0].id]
+    about, unit = FIGURES[entries[0].id], entries[0].unit
     figure, axes = plt.subplots(figsize=(_WIDTH, 0.45 * len(entries) + 1.5))
     names = [entry.subject for entry in entries]
     spread = [abs(entry.p90 - entry.median) for entry in entries]
@@ -89,13 +89,13 @@ def _bars(entries: list[Record], folder: Path) -> None:
     ]
     colours = ["tab:blue" if name.startswith("underpass") else "tab:gray" for name in names]
     axes.barh(names, [entry.median for entry in entries], xerr=[lower, upper], color=colours)
-    if about.target is not None:
+    if about.target is not None and about.unit == unit:
         axes.axvline(
             about.target, color="tab:red", linestyle="--", label=f"target {about.target:g}"
         )
         axes.legend()
     axes.invert_yaxis()
-    axes.set_xlabel(f"{about.unit}: median, and the value that nine of ten runs reach or better")
+    axes.set_xlabel(f"{unit}: median, and the value that nine of ten runs reach or better")
     axes.set_title(about.title, fontsize=10)
     _save(figure, folder / _bar_name(entries))
 

@@ -176,19 +176,22 @@ def _shortened(note: str, experiment: str) -> str:
 
 
 def _table(figure_id: str, entries: list[Record], told: dict[str, str]) -> Iterator[str]:
-    figure = FIGURES[figure_id]
+    figure, unit = FIGURES[figure_id], entries[0].unit
     target = "" if figure.target is None else f" Target: {figure.target:g} {figure.unit}"
     target += _within(figure)
     if figure.target_p90 is not None:
         target += f", p90 {figure.target_p90:g}"
     elsewhere = f" Elsewhere: {figure.elsewhere}." if figure.elsewhere else ""
-    yield f"**{figure.title}** (`{figure.id}`).{target + '.' if target else ''}{elsewhere}\n"
-    yield f"| subject | told | n | median, {figure.unit} | p90 | ratio | met | censored |"
+    earlier = "" if unit == figure.unit else f" Measured by an earlier definition, in {unit}."
+    yield (
+        f"**{figure.title}** (`{figure.id}`).{target + '.' if target else ''}{elsewhere}{earlier}\n"
+    )
+    yield f"| subject | told | n | median, {unit} | p90 | ratio | met | censored |"
     yield "|---|---|---|---|---|---|---|---|"
     ours = next((entry.median for entry in entries if entry.subject == OURS), None)
     for entry in entries:
         is_meant = entry.subject == figure.subject
-        met = {None: "", True: "yes", False: "no"}[entry.met if is_meant else None]
+        met = {None: "", True: "yes", False: "no"}[_meets(entry) if is_meant else None]
         yield (
             f"| {entry.subject} | {told.get(entry.subject, 'not noted')} | {entry.n} "
             f"| {entry.median:.4g} | {entry.p90:.4g} "
@@ -196,6 +199,12 @@ def _table(figure_id: str, entries: list[Record], told: dict[str, str]) -> Itera
             f"| {entry.censored or ''} |"
         )
     yield ""
+
+
+def _meets(entry: Record) -> bool | None:
+    """Tell whether a record meets the target that is shown beside it, if it was measured for it."""
+    figure = FIGURES[entry.id]
+    return figure.meets(entry.median, entry.p90) if entry.unit == figure.unit else None
 
 
 def _within(figure: Figure) -> str:

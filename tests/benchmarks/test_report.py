@@ -166,3 +166,21 @@ def test_a_long_note_is_shortened_and_says_where_all_of_it_is(tmp_path: Path) ->
     assert "- seeds: [1, 2]\n" in page
     assert "([all of it](first-byte.json))" in page
     assert max(len(line) for line in page.splitlines()) < 700
+
+
+def test_a_target_is_judged_as_it_is_shown(tmp_path: Path) -> None:
+    name = "road-ahead.krems.map.entry-within"
+    made = dataclasses.replace(record(name, "underpass", [94.0]), met=True)
+    Result("road-ahead", [made]).save(tmp_path)
+    page = report(tmp_path)
+    assert "Target: 80 % ± 5." in page
+    assert "| 94 | 94 |  | no |" in page
+
+
+def test_what_was_measured_in_another_unit_says_so_and_meets_nothing(tmp_path: Path) -> None:
+    made = dataclasses.replace(record("offload.silver", "underpass", [90.0]), unit="ms")
+    Result("offload", [made]).save(tmp_path)
+    page = report(tmp_path)
+    assert "Measured by an earlier definition, in ms." in page
+    assert "| median, ms |" in page
+    assert "| 90 | 90 |  |  |" in page

@@ -176,6 +176,16 @@ def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
     # Who is there already is shown as it is, so that a new password changes nothing else.
     form.get_by_label("Name").fill("ada")
     expect(form.get_by_label("Role")).to_have_value("administrator")
+    # What she has is not the next one's.
+    form.get_by_label("Name").fill("adam")
+    expect(form.get_by_label("Role")).to_have_value("viewer")
+    # Another administrator makes somebody, of whom this list does not know.
+    add_user(service, "carol", "operator")
+    form.get_by_label("Name").fill("carol")
+    form.get_by_label("Password").fill(NEW_PASSWORD)
+    form.get_by_role("button", name="Set").click()
+    expect(page.get_by_role("alert")).to_contain_text("user carol already", timeout=PATIENCE_MS)
+    expect(page.get_by_role("row", name="carol")).to_contain_text("operator", timeout=PATIENCE_MS)
     form.get_by_label("Name").fill("Not A Name")
     form.get_by_role("button", name="Set").click()
     expect(page.get_by_role("alert")).to_contain_text("a user's name", timeout=PATIENCE_MS)
@@ -202,6 +212,28 @@ def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
         expect(row).to_contain_text("ada (user)", timeout=PATIENCE_MS)
     assert token not in page.content()
     assert page.locator("img").count() == 0
+
+
+def test_a_tenants_user_stays_its_own_while_the_tenants_cannot_be_read(
+    service: ControlService, page: Page
+) -> None:
+    admin = service.token("administrator")
+    service.call("PUT", "/v1/tenants/east", {"name": "East"}, token=admin)
+    user = {"role": "viewer", "tenant": "east", "password": PASSWORD}
+    service.call("PUT", "/v1/users/edna", user, token=admin)
+    add_user(service, "ada", "administrator")
+    sign_in_as(page, service, "ada")
+    live(page)
+    page.route("**/v1/tenants?*", lambda route: route.abort())
+    go(page, "access/users")
+    expect(page.get_by_role("row", name="edna")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_role("alert")).to_contain_text("not reached", timeout=PATIENCE_MS)
+    form = page.get_by_role("form", name="Set a user")
+    expect(form.get_by_label("Name")).to_be_disabled()
+    page.unroute("**/v1/tenants?*")
+    expect(form.get_by_label("Name")).to_be_enabled(timeout=PATIENCE_MS)
+    form.get_by_label("Name").fill("edna")
+    expect(form.get_by_label("Tenant")).to_have_value("east")
 
 
 def test_a_tenants_user_sees_its_own_vehicles_only(service: ControlService, page: Page) -> None:

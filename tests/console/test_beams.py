@@ -71,6 +71,12 @@ def test_a_beam_is_made_changed_and_removed(
     table = page.get_by_role("region", name="All beams")
     expect(table).to_contain_text("5 positions")
     no_violations(page)
+    # One that is there is changed by its button alone, and not by being made again.
+    for label, value in {"Id": "west", "Name": "Again", "Forward": "1", "Return": "1"}.items():
+        form.get_by_label(label).fill(value)
+    form.get_by_role("button", name="Make").click()
+    expect(form).to_contain_text("there is a beam west already")
+    assert service.call("GET", "/v1/beams/west") == made
 
     page.get_by_role("button", name="Change west").click()
     form = page.get_by_role("form", name="Change the beam west")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.console.pages import PATIENCE_MS, live, sign_in
 from tests.console.service import ControlService
@@ -26,6 +26,21 @@ def test_without_a_good_token_nothing_is_shown_but_why(service: ControlService, 
     button.click()
     expect(page.get_by_role("alert")).to_contain_text("unknown, expired or revoked")
     assert page.evaluate("Object.keys(sessionStorage).length + document.cookie.length") == 0
+
+
+def test_who_asks_is_not_asked_again_with_a_token_that_was_refused(
+    service: ControlService, page: Page
+) -> None:
+    asked: list[Route] = []
+    page.route("**/v1/session", lambda route: asked.append(route))
+    page.goto(service.url)
+    page.get_by_label("Token").fill("upc_unknown")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("unknown, expired or revoked")
+    # The answer comes when the stream of events has ended the console already.
+    asked.pop().continue_()
+    page.wait_for_timeout(6_000)
+    assert not asked
 
 
 def test_a_viewer_sees_it_and_a_terminal_is_told_that_it_may_not(

@@ -1,5 +1,4 @@
 import type { Tenant } from "../api/types";
-import { useListed } from "./listed";
 
 export function RoleField({ roles }: { roles: readonly string[] }) {
   return (
@@ -14,15 +13,14 @@ export function RoleField({ roles }: { roles: readonly string[] }) {
   );
 }
 
-/** Of the whole, or one of the tenants that there are. */
-export function TenantField() {
-  const { entries } = useListed<Tenant>("v1/tenants", "tenants");
+/** Of the whole, or one of the tenants that there are: a form waits until they are known. */
+export function TenantField({ of: tenants }: { of: readonly Tenant[] | undefined }) {
   return (
     <label>
       Tenant{" "}
       <select name="tenant">
         <option value="">all vehicles</option>
-        {entries?.map(({ id, name }) => (
+        {tenants?.map(({ id, name }) => (
           <option key={id} value={id}>
             {name}
           </option>

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { Token } from "../api/types";
+import type { Tenant, Token } from "../api/types";
 import { useLive } from "../shell/context";
 import { Field, Form } from "../shell/form";
 import { Table } from "../shell/table";
@@ -14,6 +14,7 @@ const MOST_DAYS = 36_525;
 export function Tokens() {
   const live = useLive();
   const { entries, flaw, members, change } = useListed<Token>("v1/tokens", "tokens");
+  const tenants = useListed<Tenant>("v1/tenants", "tenants");
   const [made, setMade] = useState<string>();
 
   const create = (form: HTMLFormElement) => {
@@ -33,15 +34,15 @@ export function Tokens() {
   };
   return (
     <>
-      <Form label="Make a token" action="Make" send={create} wrong={members}>
+      <Form label="Make a token" action="Make" send={create} wrong={members} disabled={!tenants.entries}>
         <Field label="For" name="name" required maxLength={200} autocomplete="off" />
         <RoleField roles={ROLES} />
-        <TenantField />
+        <TenantField of={tenants.entries} />
         <Field label="Node" name="node" type="number" min={1} />
         <Field label="Valid for days" name="days" member="expires" type="number" min={1} max={MOST_DAYS} />
       </Form>
       <p class="flaw" role="alert">
-        {flaw}
+        {flaw ?? tenants.flaw}
       </p>
       {made !== undefined && (
         <p role="status">

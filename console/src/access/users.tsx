@@ -1,4 +1,5 @@
-import type { User } from "../api/types";
+import { useRef } from "preact/hooks";
+import type { Tenant, User } from "../api/types";
 import { useLive } from "../shell/context";
 import { Field, Form } from "../shell/form";
 import { Table } from "../shell/table";
@@ -10,21 +11,38 @@ const ROLES = ["viewer", "operator", "administrator"];
 export function Users() {
   const { client } = useLive();
   const { entries, flaw, members, change } = useListed<User>("v1/users", "users");
+  const tenants = useListed<Tenant>("v1/tenants", "tenants");
+  // A tenant that is not known yet could not be shown: its user would be one of all vehicles.
+  const isKnown = entries !== undefined && tenants.entries !== undefined;
+  const isShown = useRef(false);
 
-  const set = (form: HTMLFormElement) => {
+  const set = async (form: HTMLFormElement) => {
     const { name = "", ...body } = filled(form);
-    // Only if nobody else has changed the user since the list was read.
+    // Only if nobody else has changed the user since the list was read, or made one of that name.
     const known = entries?.find((user) => user.name === name);
-    return change(() => client.send("PUT", pathOf(name), body, known?.revision));
+    const done = await change(async () => {
+      const there = known ? [] : await client.all<User>("v1/users", "users");
+      if (there.some((user) => user.name === name)) {
+        throw new Error(`Nothing was done, since somebody else was first: there is a user ${name} already.`);
+      }
+      await client.send("PUT", pathOf(name), body, known?.revision);
+    });
+    // The form is empty.
+    if (done) isShown.current = false;
+    return done;
   };
-  /** Shows what a user has already, so that setting a password changes nothing else unseen. */
+  /**
+   * Shows what a user has already, so that setting a password changes nothing else unseen; and no longer
+   * what ada has, once her name has become adam's.
+   */
   const show = (event: Event) => {
     const field = event.currentTarget as HTMLInputElement;
     const known = entries?.find(({ name }) => name === field.value);
-    if (!known || !field.form) return;
-    for (const name of ["role", "tenant"] as const) {
-      (field.form.elements.namedItem(name) as HTMLSelectElement).value = known[name] ?? "";
-    }
+    if ((!known && !isShown.current) || !field.form) return;
+    isShown.current = known !== undefined;
+    const { role, tenant } = known ?? { role: ROLES[0], tenant: undefined };
+    (field.form.elements.namedItem("role") as HTMLSelectElement).value = role ?? "";
+    (field.form.elements.namedItem("tenant") as HTMLSelectElement).value = tenant ?? "";
   };
   const remove = ({ name, revision }: User) => {
     if (confirm(`Remove ${name}? All sessions of this user end at once.`)) {
@@ -34,15 +52,15 @@ export function Users() {
   return (
     <>
       {/* Until it is known who is there, a name that is there would get another role unseen. */}
-      <Form label="Set a user" action="Set" send={set} wrong={members} disabled={!entries}>
-        <Field label="Name" name="name" required maxLength={64} autocomplete="off" autocapitalize="none" onInput={show} />
+      <Form label="Set a user" action="Set" send={set} wrong={members} disabled={!isKnown}>
+        <Field label="Name" name="name" required disabled={!isKnown} maxLength={64} autocomplete="off" autocapitalize="none" onInput={show} />
         <RoleField roles={ROLES} />
-        <TenantField />
+        <TenantField of={tenants.entries && withThoseOf(tenants.entries, entries ?? [])} />
         <Field label="Password" name="password" type="password" minLength={12} maxLength={256} autocomplete="new-password" />
       </Form>
       <p class="count">A name that is there already is changed; without a password, it keeps its own.</p>
       <p class="flaw" role="alert">
-        {flaw}
+        {flaw ?? tenants.flaw}
       </p>
       {entries?.length === 0 && <p>There are none: all come by tokens.</p>}
       <Table label="All users" columns={["Name", "Role", "Tenant", "Signs in by", "Since", "Actions"]}>
@@ -63,6 +81,13 @@ export function Users() {
       </Table>
     </>
   );
+}
+
+/** The tenants, and those that have been made since they were read: a user's own can be shown always. */
+function withThoseOf(tenants: readonly Tenant[], users: readonly User[]): Tenant[] {
+  const ids = new Set(tenants.map(({ id }) => id));
+  const others = new Set(users.flatMap(({ tenant }) => (tenant && !ids.has(tenant) ? [tenant] : [])));
+  return [...tenants, ...[...others].map((id) => ({ id, name: id }))];
 }
 
 function pathOf(name: string): string {

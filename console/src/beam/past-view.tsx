@@ -3,6 +3,7 @@
 import { useMemo } from "preact/hooks";
 import type { LinkName } from "../api/types";
 import { useLive } from "../shell/context";
+import { utcOn } from "../shell/dates";
 import { seconds } from "../shell/format";
 import { Failure, useRead } from "../shell/read";
 import { CapacityView } from "./capacity-view";
@@ -19,6 +20,7 @@ export function PastView({ beam, link, spanMs }: Props) {
   const sampled = useMemo(() => new SampledPlans(live.client, beam, link, spanMs), [live, beam, link, spanMs]);
   const found = useRead((signal) => sampled.read(live.now(), signal), `${beam} ${link} ${spanMs}`, sampled.everyMs);
   const composed = found.value;
+  const blockedFromMs = sampled.blockedFromMs;
   return (
     <>
       <Failure of={found} />
@@ -27,7 +29,8 @@ export function PastView({ beam, link, spanMs }: Props) {
       {composed && <CapacityView composed={composed} pastMs={spanMs} aheadMs={0} label="Capacity in the past" />}
       <p class="note">
         The plans that held at moments {seconds(sampled.everyMs)} apart: what came and went between two of them is not
-        seen. When terminals were blocked is exact.
+        seen. When terminals were blocked is exact
+        {blockedFromMs !== undefined && ` from ${utcOn(blockedFromMs, live.now())} UTC on; of the time before, it is not known here`}.
       </p>
     </>
   );

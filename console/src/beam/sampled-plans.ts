@@ -13,6 +13,8 @@ const MOMENTS = 60;
 const AT_ONCE = 4;
 /** Of more blockages, the newest are drawn. */
 const MOST_BLOCKAGES = 2_000;
+/** The service lists blockages by their entries: one that began so long before the span is found, too. */
+const LONGEST_MS = 86_400_000;
 const NOT_FOUND = 404;
 
 type Held = Pick<Plan, "start" | "end" | "capacity" | "lines">;
@@ -20,6 +22,8 @@ type Held = Pick<Plan, "start" | "end" | "capacity" | "lines">;
 export class SampledPlans {
   /** Nothing where there was no plan, or where it is not kept any more. */
   private readonly held = new Map<number, Held | undefined>();
+  /** From when on all blockages are known, if that is later than the beginning of the span. */
+  blockedFromMs: number | undefined;
 
   constructor(
     private readonly client: Client,
@@ -56,12 +60,16 @@ export class SampledPlans {
   }
 
   private async blocked(fromMs: number, nowMs: number, signal: AbortSignal): Promise<Map<number, [number, number][]>> {
-    const path = `v1/blockages?beam=${this.beam}&state=observed&order=newest&since=${timeOf(fromMs)}`;
+    const path = `v1/blockages?beam=${this.beam}&state=observed&order=newest&since=${timeOf(fromMs - LONGEST_MS)}`;
     const found = new Map<number, [number, number][]>();
-    for (const one of await this.client.all<Blockage>(path, "blockages", signal, MOST_BLOCKAGES)) {
-      if (one.link !== this.link) continue;
+    const blockages = await this.client.all<Blockage>(path, "blockages", signal, MOST_BLOCKAGES);
+    const oldestMs = Date.parse(blockages.at(-1)?.entry ?? "");
+    this.blockedFromMs = blockages.length >= MOST_BLOCKAGES && oldestMs > fromMs ? oldestMs : undefined;
+    for (const one of blockages) {
+      const exitMs = one.exit ? Date.parse(one.exit) : nowMs;
+      if (one.link !== this.link || exitMs <= fromMs) continue;
       const spans = found.get(one.terminal) ?? [];
-      spans.push([Date.parse(one.entry), one.exit ? Date.parse(one.exit) : nowMs]);
+      spans.push([Date.parse(one.entry), exitMs]);
       found.set(one.terminal, spans);
     }
     return found;

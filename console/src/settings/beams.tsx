@@ -28,7 +28,7 @@ interface Edited {
 }
 
 export function Beams() {
-  const { client } = useLive();
+  const { client, fleet } = useLive();
   const mayOperate = useMayOperate();
   const { entries, flaw, members, change } = useListed<Beam>("v1/beams", "beams");
   const [edited, setEdited] = useState<Edited>();
@@ -56,7 +56,15 @@ export function Beams() {
   return (
     <>
       {mayOperate && (
-        <BeamForm key={edited?.beam.id ?? ""} edited={edited?.beam} members={members} put={put} leave={() => setEdited(undefined)} />
+        <BeamForm
+          key={edited?.beam.id ?? ""}
+          edited={edited?.beam}
+          members={members}
+          // Others may have made one since the list was read.
+          isThere={entries && ((id) => fleet.beams.has(id) || entries.some((one) => one.id === id))}
+          put={put}
+          leave={() => setEdited(undefined)}
+        />
       )}
       <p class="flaw" role="alert">
         {flaw}
@@ -95,14 +103,21 @@ interface FormProps {
   /** Absent for a new one. */
   edited: Beam | undefined;
   members: Readonly<Record<string, string>>;
+  /** Tells whether there is a beam; absent until that is known. */
+  isThere: ((id: string) => boolean) | undefined;
   put: (id: string, body: unknown) => Promise<boolean>;
   leave: () => void;
 }
 
-function BeamForm({ edited, members, put, leave }: FormProps) {
+function BeamForm({ edited, members, isThere, put, leave }: FormProps) {
   const [wrong, setWrong] = useState<string>();
+  const [taken, setTaken] = useState<string>();
   const submit = async (form: HTMLFormElement) => {
     const { id = edited?.id ?? "", name, forward, back, delay, share, opensand } = filled(form);
+    // The service would change the one that is there.
+    const isTaken = !edited && isThere?.(id) === true;
+    setTaken(isTaken ? `there is a beam ${id} already` : undefined);
+    if (isTaken) return false;
     try {
       const body = {
         name,
@@ -139,7 +154,8 @@ function BeamForm({ edited, members, put, leave }: FormProps) {
       label={edited ? `Change the beam ${edited.id}` : "Make a beam"}
       action={edited ? "Change" : "Make"}
       send={submit}
-      wrong={members}
+      wrong={taken === undefined ? members : { id: taken }}
+      disabled={!edited && !isThere}
       after={
         edited && (
           <button type="button" onClick={leave}>

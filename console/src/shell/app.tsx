@@ -86,15 +86,12 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
   useEffect(() => {
     if ("token" in credential) keepToken(credential.token);
     live.start();
-    let again: number | undefined;
     // Until it is known who asks, nothing that needs a role is offered. A token that is not taken ends
     // the stream of events, too.
-    const ask = () =>
-      live.client.get<Session>("v1/session").then(take, () => {
-        clearTimeout(again);
-        again = window.setTimeout(() => void ask(), ASK_AGAIN_MS);
-      });
+    let due = true;
+    const ask = () => void (due && live.client.get<Session>("v1/session").then(take, () => undefined));
     const take = (found: Session) => {
+      due = false;
       const before = known.current;
       if (before && !isSame(before, found)) {
         // Somebody else has signed in with this browser: nothing of the other one is left.
@@ -105,9 +102,14 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
       known.current = found;
       setSession(found);
     };
-    void ask();
+    ask();
+    const again = setInterval(ask, ASK_AGAIN_MS);
     // The session that has ended may have been followed by another, in this tab or in another one.
-    const off = live.listen(({ kind }) => void (kind === CUT && live.client.isOfUser && ask()));
+    const off = live.listen(({ kind }) => {
+      if (kind !== CUT || !live.client.isOfUser) return;
+      due = true;
+      ask();
+    });
     // What is seen first goes first.
     const rest = setTimeout(() => {
       live.loadLog().catch(() => undefined);
@@ -115,7 +117,7 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
     }, 1000);
     return () => {
       clearTimeout(rest);
-      clearTimeout(again);
+      clearInterval(again);
       off();
       live.close();
     };

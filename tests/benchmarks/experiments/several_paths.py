@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -177,7 +178,9 @@ def _failures(on: Bench, result: Result, name: str, fail: Callable[[Satlink, str
 
     done = on.in_turn([Series(subject, one) for subject in on.subjects], 3)
     for subject, transfers in zip(on.subjects, done, strict=True):
-        gaps = [_longest_gap_ms(t, _FAILS_AT_S, t.curve[-1][0]) for t in transfers]
+        gaps = [
+            longest_gap_ms(gaps_of(t, on.deadline_s()), _FAILS_AT_S, math.inf) for t in transfers
+        ]
         broken = [t.bytes for t in transfers if not t.complete]
         figure = _figure_of(f"{name}.gap", subject.name)
         result.records.append(record(figure, subject.name, gaps, censored_bytes=broken))
@@ -241,19 +244,29 @@ def _known_tunnel(on: Bench, result: Result) -> None:
             # round trip behind the exit.
             moves_s = _FAILS_AT_S - 2 * SATELLITE.rtt_s
             back_s = _FAILS_AT_S + _TUNNEL_S + 2 * SATELLITE.rtt_s
-            before = _longest_gap_ms(transfer, moves_s - _BEFORE_S, moves_s)
-            after = _longest_gap_ms(transfer, moves_s, back_s)
+            gaps = gaps_of(transfer, on.deadline_s())
+            # One that begins before the move and ends behind it is the move's.
+            before = longest_gap_ms(
+                [gap for gap in gaps if gap[1] <= moves_s], moves_s - _BEFORE_S, moves_s
+            )
+            after = longest_gap_ms(gaps, moves_s, back_s)
             say(f"black-hole: {before:.0f} ms before a known tunnel, {after:.0f} ms in it")
             beyond.append(after - before)
         result.records.append(record("black-hole.known", subject.name, beyond))
 
 
-def _longest_gap_ms(transfer: Transfer, begin_s: float, end_s: float) -> float:
-    """Return the longest time without a new byte that ends within a span."""
-    times = [at for at, _ in transfer.curve]
-    gaps = [
-        later - earlier
-        for earlier, later in itertools.pairwise(times)
-        if begin_s <= later and earlier <= end_s
-    ]
-    return 1000 * max(gaps, default=0.0)
+def gaps_of(transfer: Transfer, deadline_s: float) -> list[tuple[float, float]]:
+    """Return the beginnings and ends of the times without a new byte.
+
+    A transfer that did not end has waited for the next one until its deadline.
+    """
+    times = [at for at, _ in transfer.curve] or [0.0]
+    if not transfer.complete:
+        times.append(max(deadline_s, times[-1]))
+    return list(itertools.pairwise(times))
+
+
+def longest_gap_ms(gaps: Sequence[tuple[float, float]], begin_s: float, end_s: float) -> float:
+    """Return the longest gap of which some lies within a span."""
+    within = [later - earlier for earlier, later in gaps if begin_s <= later and earlier <= end_s]
+    return 1000 * max(within, default=0.0)
