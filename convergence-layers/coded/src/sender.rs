@@ -214,15 +214,16 @@ impl Sender {
         }
     }
 
-    /// The receiver has judged a bundle.
+    /// The receiver has judged a bundle: how many bytes of it were not cut yet,
+    /// and do not leave.
     ///
     /// # Errors
     /// When it is not under way.
-    pub fn ended(&mut self, bundle: u64) -> Result<(), Violation> {
+    pub fn ended(&mut self, bundle: u64) -> Result<u64, Violation> {
         let ended = self.bundles.remove(&bundle).ok_or(Violation::Unknown)?;
         self.outstanding_bytes -= ended.length;
         self.blocks.end_bundle(bundle, &ended.blocks);
-        Ok(())
+        Ok(self.blocks.drop_waiting(bundle))
     }
 
     /// The receiver lacks symbols of a block.
@@ -296,7 +297,9 @@ impl Sender {
             let bundle = self.blocks.waiting_bundle()?;
             match self.bundles.get_mut(&bundle) {
                 Some(of) => break (bundle, of),
-                None => self.blocks.drop_waiting(bundle),
+                None => {
+                    self.blocks.drop_waiting(bundle);
+                }
             }
         };
         let (bundle, of) = piece;

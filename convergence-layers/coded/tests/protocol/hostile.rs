@@ -226,8 +226,23 @@ fn verdicts_and_requests_on_what_was_not_sent_end_the_session() {
     assert_eq!(sender.observe(counts), Ok(()));
     counts.lost = u64::MAX;
     assert_eq!(sender.observe(counts), Err(Violation::Excess));
-    assert_eq!(sender.ended(0), Ok(()));
+    assert_eq!(sender.ended(0), Ok(0), "all of it has left");
     assert_eq!(sender.ended(0), Err(Violation::Unknown));
+}
+
+#[test]
+fn a_bundle_that_is_refused_before_all_of_it_is_cut_leaves_no_more_bytes() {
+    let mut sender = Sender::new(Protection::Always, Default::default());
+    sender.opened(1, 1 << 20);
+    sender.set_datagram_bytes(1_000);
+    let now = Instant::now();
+    sender.push([vec![1; 4_000].into(), vec![1; 6_000].into()]);
+    sender.push([vec![2; 500].into()]);
+    let first = sender.poll_datagram(now).expect("a symbol");
+    assert_eq!(sender.ended(0), Ok(10_000 - first.new_bytes));
+    let next = sender.poll_datagram(now).expect("a symbol");
+    assert_eq!(next.new_bytes, 500);
+    assert_eq!(sender.ended(1), Ok(0));
 }
 
 #[test]
