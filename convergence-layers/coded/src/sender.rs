@@ -26,6 +26,10 @@ const TAIL_PART: f64 = 0.14;
 const LEAST_REPAIR: u16 = 2;
 /// How often a block may be asked for.
 const MOST_ASKED: u16 = 100;
+/// Messages that may wait when the peer asks for a block that is judged, which
+/// is answered by one more: an honest peer does so once for each time that it
+/// was told of the block.
+const MOST_MESSAGES: usize = 8192;
 
 /// Which blocks get repair ahead of any request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,6 +246,9 @@ impl Sender {
         }
         let Some(sent) = self.blocks.get_mut(block) else {
             // All of its bundles are judged.
+            if self.messages.len() >= MOST_MESSAGES {
+                return Err(Violation::Excess);
+            }
             self.forget(block);
             return Ok(());
         };

@@ -246,6 +246,22 @@ fn a_bundle_that_is_refused_before_all_of_it_is_cut_leaves_no_more_bytes() {
 }
 
 #[test]
+fn requests_for_what_is_judged_are_bounded_while_nothing_can_be_said() {
+    let (mut sender, _) = sending();
+    assert_eq!(sender.ended(0), Ok(0));
+    let missing = Missing::new(11, [3].into_iter());
+    let mut answered = 0;
+    let ended = loop {
+        if let Err(violation) = sender.wanted(0, 1, 1, &missing) {
+            break violation;
+        }
+        answered += 1;
+        assert!(answered <= 10_000, "answers pile up");
+    };
+    assert_eq!(ended, Violation::Excess);
+}
+
+#[test]
 fn a_request_is_answered_once_and_not_for_ever() {
     let (mut sender, now) = sending();
     let mut asked = 0;
