@@ -103,6 +103,17 @@ fn floods_of_open_blocks_are_bounded() {
 }
 
 #[test]
+fn a_block_that_never_ends_grows_old_without_harm() {
+    let mut attacker = Attacker::new();
+    attacker.source(0, 0, (0, 90, 0), b"x").expect("a symbol");
+    for _ in 0..300 {
+        attacker.receiver.look_for_stale();
+    }
+    assert_eq!(attacker.refused(), [(0, Refusal::NoResources)]);
+    attacker.source(0, 1, (0, 90, 1), b"y").expect("a symbol");
+}
+
+#[test]
 fn symbols_that_contradict_each_other_end_the_session() {
     let contradicts = |second: fn(&mut Attacker) -> Result<(), Violation>| {
         let mut attacker = Attacker::new();
