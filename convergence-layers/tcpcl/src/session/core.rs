@@ -242,8 +242,12 @@ impl SessionCore {
         }
     }
 
-    /// Does what `now` demands.
+    /// Does what `now` demands. While nothing is taken from the peer, for a
+    /// reason that is this end's own, its silence says nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if self.is_held_up() {
+            self.heard(now);
+        }
         let late = self.phase_deadline.is_some_and(|deadline| now >= deadline);
         match self.phase {
             Phase::Contact | Phase::Tls => {
