@@ -45,9 +45,18 @@ impl Blocks {
         self.waiting.front().map(|piece| piece.bundle)
     }
 
-    /// The bundle was judged before all of it was cut.
-    pub(crate) fn drop_waiting(&mut self, bundle: u64) {
-        self.waiting.retain(|piece| piece.bundle != bundle);
+    /// The bundle was judged before all of it was cut: how many bytes of it
+    /// have waited.
+    pub(crate) fn drop_waiting(&mut self, bundle: u64) -> u64 {
+        let mut dropped_bytes = 0;
+        self.waiting.retain(|piece| {
+            let stays = piece.bundle != bundle;
+            if !stays {
+                dropped_bytes += piece.bytes.len() as u64;
+            }
+            stays
+        });
+        dropped_bytes
     }
 
     /// The block that gets symbols.

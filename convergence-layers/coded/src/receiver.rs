@@ -248,7 +248,8 @@ impl Receiver {
             self.refuse(bundle, Refusal::NoResources);
         }
         for block in self.blocks.values_mut() {
-            block.age += 1;
+            // It stays until the sender has told of it, if that ever does.
+            block.age = block.age.saturating_add(1);
             if block.age >= MOST_AGE && !block.has_let_go() {
                 let before = block.kept_bytes;
                 block.let_go();

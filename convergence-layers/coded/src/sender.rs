@@ -26,6 +26,10 @@ const TAIL_PART: f64 = 0.14;
 const LEAST_REPAIR: u16 = 2;
 /// How often a block may be asked for.
 const MOST_ASKED: u16 = 100;
+/// Messages that may wait when the peer asks for a block that is judged, which
+/// is answered by one more: an honest peer does so once for each time that it
+/// was told of the block.
+const MOST_MESSAGES: usize = 8192;
 
 /// Which blocks get repair ahead of any request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,15 +218,16 @@ impl Sender {
         }
     }
 
-    /// The receiver has judged a bundle.
+    /// The receiver has judged a bundle: how many bytes of it were not cut yet,
+    /// and do not leave.
     ///
     /// # Errors
     /// When it is not under way.
-    pub fn ended(&mut self, bundle: u64) -> Result<(), Violation> {
+    pub fn ended(&mut self, bundle: u64) -> Result<u64, Violation> {
         let ended = self.bundles.remove(&bundle).ok_or(Violation::Unknown)?;
         self.outstanding_bytes -= ended.length;
         self.blocks.end_bundle(bundle, &ended.blocks);
-        Ok(())
+        Ok(self.blocks.drop_waiting(bundle))
     }
 
     /// The receiver lacks symbols of a block.
@@ -241,6 +246,9 @@ impl Sender {
         }
         let Some(sent) = self.blocks.get_mut(block) else {
             // All of its bundles are judged.
+            if self.messages.len() >= MOST_MESSAGES {
+                return Err(Violation::Excess);
+            }
             self.forget(block);
             return Ok(());
         };
@@ -296,7 +304,9 @@ impl Sender {
             let bundle = self.blocks.waiting_bundle()?;
             match self.bundles.get_mut(&bundle) {
                 Some(of) => break (bundle, of),
-                None => self.blocks.drop_waiting(bundle),
+                None => {
+                    self.blocks.drop_waiting(bundle);
+                }
             }
         };
         let (bundle, of) = piece;

@@ -61,7 +61,7 @@ fn hear(receiver: &mut Receiver, sender: &mut Sender, now: Instant, piece: &[u8]
             missing,
         })) => sender.wanted(block, datagrams, count, &missing),
         Ok(Some(Message::Taken { bundle } | Message::Refused { bundle, .. })) => {
-            sender.ended(bundle)
+            sender.ended(bundle).map(|_| ())
         }
         Ok(Some(Message::Losses(losses))) => sender.observe(losses),
         Ok(Some(Message::Open { .. }) | None) => Ok(()),

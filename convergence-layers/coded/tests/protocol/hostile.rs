@@ -103,6 +103,17 @@ fn floods_of_open_blocks_are_bounded() {
 }
 
 #[test]
+fn a_block_that_never_ends_grows_old_without_harm() {
+    let mut attacker = Attacker::new();
+    attacker.source(0, 0, (0, 90, 0), b"x").expect("a symbol");
+    for _ in 0..300 {
+        attacker.receiver.look_for_stale();
+    }
+    assert_eq!(attacker.refused(), [(0, Refusal::NoResources)]);
+    attacker.source(0, 1, (0, 90, 1), b"y").expect("a symbol");
+}
+
+#[test]
 fn symbols_that_contradict_each_other_end_the_session() {
     let contradicts = |second: fn(&mut Attacker) -> Result<(), Violation>| {
         let mut attacker = Attacker::new();
@@ -226,8 +237,39 @@ fn verdicts_and_requests_on_what_was_not_sent_end_the_session() {
     assert_eq!(sender.observe(counts), Ok(()));
     counts.lost = u64::MAX;
     assert_eq!(sender.observe(counts), Err(Violation::Excess));
-    assert_eq!(sender.ended(0), Ok(()));
+    assert_eq!(sender.ended(0), Ok(0), "all of it has left");
     assert_eq!(sender.ended(0), Err(Violation::Unknown));
+}
+
+#[test]
+fn a_bundle_that_is_refused_before_all_of_it_is_cut_leaves_no_more_bytes() {
+    let mut sender = Sender::new(Protection::Always, Default::default());
+    sender.opened(1, 1 << 20);
+    sender.set_datagram_bytes(1_000);
+    let now = Instant::now();
+    sender.push([vec![1; 4_000].into(), vec![1; 6_000].into()]);
+    sender.push([vec![2; 500].into()]);
+    let first = sender.poll_datagram(now).expect("a symbol");
+    assert_eq!(sender.ended(0), Ok(10_000 - first.new_bytes));
+    let next = sender.poll_datagram(now).expect("a symbol");
+    assert_eq!(next.new_bytes, 500);
+    assert_eq!(sender.ended(1), Ok(0));
+}
+
+#[test]
+fn requests_for_what_is_judged_are_bounded_while_nothing_can_be_said() {
+    let (mut sender, _) = sending();
+    assert_eq!(sender.ended(0), Ok(0));
+    let missing = Missing::new(11, [3].into_iter());
+    let mut answered = 0;
+    let ended = loop {
+        if let Err(violation) = sender.wanted(0, 1, 1, &missing) {
+            break violation;
+        }
+        answered += 1;
+        assert!(answered <= 10_000, "answers pile up");
+    };
+    assert_eq!(ended, Violation::Excess);
 }
 
 #[test]

@@ -295,10 +295,15 @@ impl Link {
     }
 
     fn coded_ended(&self, bundle: u64, outcome: Outcome) -> Result<(), outgoing::Violation> {
-        {
+        let unsent_bytes = {
             let mut sender = self.coded.sender();
             let sender = sender.as_mut().ok_or(outgoing::Violation::NotCoded)?;
-            sender.ended(bundle)?;
+            sender.ended(bundle)?
+        };
+        if unsent_bytes > 0 {
+            // They wait no more, so there may be room for the next bundle.
+            self.outgoing().wrote(unsent_bytes);
+            self.writable.notify_one();
         }
         self.bundle_ended(Name::Coded(bundle), outcome)
     }

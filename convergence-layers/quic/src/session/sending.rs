@@ -92,6 +92,9 @@ impl Link {
         let mut written = stream.write_chunk(head.freeze()).await;
         let mut file = transfer.file;
         for chunk in transfer.chunks {
+            // What the peer lacks of bundles before does not wait for all of a long
+            // one.
+            self.send_symbols(line).await?;
             if written.is_ok() {
                 written = self.write(&mut stream, chunk, line, &mut left).await;
             }
@@ -101,6 +104,7 @@ impl Link {
             };
             let mut offset = 0;
             while written.is_ok() && offset < file.len() {
+                self.send_symbols(line).await?;
                 let part = read(file.clone(), offset).await;
                 let part = part
                     .map_err(|error| Down::Broken(format!("a payload cannot be read: {error}")))?;

@@ -1,6 +1,7 @@
 //! Bundles as coded datagrams over real connections.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use underpass_cla::{Class, Outcome, Refusal, Session};
 use underpass_cla_testing::node::{TestNode, transfer};
@@ -92,6 +93,20 @@ async fn a_refused_coded_bundle_is_reported_and_the_session_goes_on() {
     *pair.far.node.verdict.lock().expect("no panic") = Ok(());
     pair.near.session.offer(transfer(4, 90_000).0);
     assert_eq!(pair.near.node.finished().await, (4, Outcome::Acknowledged));
+}
+
+#[tokio::test]
+async fn a_coded_bundle_that_is_refused_before_all_of_it_has_left_makes_room_for_the_next() {
+    let mut pair = coded(Coding::Always, Coding::Always).await;
+    send_until_coded(&mut pair.near, &mut pair.far).await;
+    pair.near.session.set_rate(Some(1_000_000));
+    *pair.far.node.verdict.lock().expect("no panic") = Err(Refusal::NoResources);
+    pair.near.session.offer(transfer(6, 800_000).0);
+    let refused = Outcome::Refused(Refusal::NoResources);
+    assert_eq!(pair.near.node.finished().await, (6, refused));
+    let near = &mut pair.near;
+    assert!(near.node.try_ready(near.id, Duration::from_secs(3)).await);
+    assert_eq!(near.session.figures().unsent_bytes, 0);
 }
 
 #[tokio::test]

@@ -10,9 +10,9 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
-use underpass_cla::{Down, Outcome};
+use underpass_cla::{Class, Down, Outcome, Session, Transfer};
 use underpass_quic::wire::{ALPN, Hello, Message};
-use underpass_quic::{Dialer, Listener};
+use underpass_quic::{Coding, Dialer, Listener};
 
 use crate::{hub, terminal};
 use underpass_cla_testing::node::{TestNode, transfer};
@@ -34,6 +34,8 @@ pub fn hello_of(node_id: &str) -> Hello {
 struct Scene {
     ca: Ca,
     hub: TestNode,
+    /// The hub's hold on the session.
+    session: Arc<dyn Session>,
     listener: Listener,
     connection: Connection,
     control: (SendStream, RecvStream),
@@ -42,9 +44,16 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Scene {
+        Scene::of(None, Coding::Never).await
+    }
+
+    /// A session of this class, the first of which the hub codes so.
+    async fn of(class: Option<Class>, coding: Coding) -> Scene {
         let ca = Ca::new();
         let mut hub_node = TestNode::new();
-        let listener = Listener::bind(hub(&ca), hub_node.node.clone()).expect("a free port");
+        let mut listening = hub(&ca);
+        listening.session.coding = Arc::new([coding]);
+        let listener = Listener::bind(listening, hub_node.node.clone()).expect("a free port");
         let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
         let mut config = (*(tls.source)()).clone();
         config.alpn_protocols = vec![ALPN.to_vec()];
@@ -62,16 +71,40 @@ impl Scene {
             .expect("a connection");
         let (mut send, receive) = connection.open_bi().await.expect("a stream");
         let mut hello = BytesMut::new();
-        Message::Hello(hello_of("ipn:1.0")).encode(&mut hello);
+        let own = hello_of("ipn:1.0");
+        Message::Hello(Hello { class, ..own }).encode(&mut hello);
         send.write_all(&hello).await.expect("a connection");
-        hub_node.up().await;
+        let (_, _, session) = hub_node.up().await;
         Scene {
             ca,
             hub: hub_node,
+            session,
             listener,
             connection,
             control: (send, receive),
             _endpoint: endpoint,
+        }
+    }
+
+    async fn say(&mut self, message: Message) {
+        let mut bytes = BytesMut::new();
+        message.encode(&mut bytes);
+        let said = self.control.0.write_all(&bytes).await;
+        said.expect("it is open");
+    }
+
+    /// Waits for a message that is wanted.
+    async fn hear(&mut self, is_wanted: impl Fn(&Message) -> bool) {
+        let mut unread = BytesMut::new();
+        loop {
+            while let Some(message) = Message::decode(&mut unread).expect("messages") {
+                if is_wanted(&message) {
+                    return;
+                }
+            }
+            let chunk = self.control.1.read_chunk(4096, true).await;
+            let chunk = chunk.expect("a connection").expect("it is open");
+            unread.extend_from_slice(&chunk.bytes);
         }
     }
 
@@ -175,16 +208,36 @@ async fn datagrams_that_are_no_symbols_end_the_session() {
 #[tokio::test]
 async fn a_verdict_on_symbols_that_were_not_sent_ends_the_session() {
     let mut scene = Scene::new().await;
-    let mut message = BytesMut::new();
-    Message::Coded(underpass_coded::Message::Taken { bundle: 7 }).encode(&mut message);
-    scene
-        .control
-        .0
-        .write_all(&message)
-        .await
-        .expect("it is open");
+    let taken = underpass_coded::Message::Taken { bundle: 7 };
+    scene.say(Message::Coded(taken)).await;
     let down = scene.hub.down().await.1;
     assert!(matches!(down, Down::Protocol(_)), "{down:?}");
+}
+
+#[tokio::test]
+async fn the_end_of_a_block_does_not_wait_for_all_of_a_long_bundle_behind_it() {
+    let mut scene = Scene::of(Some(Class(0)), Coding::Tail).await;
+    let open = underpass_coded::Message::Open {
+        version: underpass_coded::VERSION,
+        room_bytes: 10_000,
+    };
+    scene.say(Message::Coded(open)).await;
+    // It has no answer.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    scene.session.set_rate(Some(1_000_000));
+    scene.session.offer(transfer(1, 5_000).0);
+    // There is no room for it as symbols, and it takes 8 s.
+    let piece = transfer(2, 64 << 10).1;
+    let long = Transfer::new(2, vec![piece; 16]);
+    scene.session.offer(long);
+    let is_sent = |message: &Message| {
+        matches!(
+            message,
+            Message::Coded(underpass_coded::Message::Sent { .. })
+        )
+    };
+    let sent = timeout(Duration::from_secs(4), scene.hear(is_sent)).await;
+    assert!(sent.is_ok(), "what is lost of the first is never asked for");
 }
 
 /// What goes between a terminal and a hub by somebody on the way, who sends what comes

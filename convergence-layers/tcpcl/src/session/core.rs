@@ -90,7 +90,8 @@ impl SessionCore {
 
     /// Takes bytes from the peer and returns how many; the rest must be given
     /// again. It takes none while an answer or the TLS handshake is awaited, or
-    /// [`Self::take_piece`].
+    /// [`Self::take_piece`], and what is behind SESS_INIT with another call: the
+    /// shell hears of the session before anything that comes on it.
     pub fn handle_input(&mut self, now: Instant, input: &[u8]) -> usize {
         if !input.is_empty() {
             self.heard(now);
@@ -98,6 +99,7 @@ impl SessionCore {
         let mut taken = 0;
         while !self.is_held_up() {
             let rest = &input[taken..];
+            let was_up = self.phase != Phase::Init;
             let step = match self.phase {
                 Phase::Contact => self.contact(now, rest),
                 Phase::Tls => 0,
@@ -108,6 +110,9 @@ impl SessionCore {
                 break;
             }
             taken += step;
+            if !was_up && self.phase == Phase::Established {
+                break;
+            }
         }
         taken
     }
@@ -242,8 +247,12 @@ impl SessionCore {
         }
     }
 
-    /// Does what `now` demands.
+    /// Does what `now` demands. While nothing is taken from the peer, for a
+    /// reason that is this end's own, its silence says nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if self.is_held_up() {
+            self.heard(now);
+        }
         let late = self.phase_deadline.is_some_and(|deadline| now >= deadline);
         match self.phase {
             Phase::Contact | Phase::Tls => {

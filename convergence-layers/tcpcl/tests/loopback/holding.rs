@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use underpass_cla::{Class, Down, Outcome};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use underpass_cla::{Class, Down, Outcome, Refusal};
 use underpass_tcpcl::{Dialer, Listener};
 
 use super::{hub, terminal};
@@ -29,6 +31,27 @@ async fn nothing_is_read_from_a_session_that_is_not_used_and_nothing_lost() {
     let (back, whole) = transfer(2, 300_000);
     from_hub.offer(back);
     assert_eq!(at_terminal.received().await.1, whole);
+}
+
+#[tokio::test]
+async fn a_bundle_right_behind_sess_init_waits_until_the_session_is_used() {
+    let init = b"\x07\0\x1e\0\0\0\0\0\x10\0\0\0\0\0\0\0\x10\0\0\0\x07ipn:9.0\0\0\0\0";
+    let peer = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let mut at_terminal = TestNode::new();
+    at_terminal.uses_sessions(false);
+    *at_terminal.verdict.lock().expect("no panic") = Err(Refusal::NoResources);
+    let config = terminal(peer.local_addr().expect("bound"));
+    let _dialer = Dialer::spawn(config, at_terminal.node.clone());
+    let (mut socket, _) = peer.accept().await.expect("a connection");
+    socket.write_all(b"dtn!\x04\0").await.expect("sent");
+    let head = [&[1, 3][..], &[0; 8], &[0; 4], &3u64.to_be_bytes()].concat();
+    let both = [&init[..], &head, b"new"].concat();
+    socket.write_all(&both).await.expect("sent");
+    at_terminal.up().await;
+    tokio::time::sleep(A_WHILE).await;
+    *at_terminal.verdict.lock().expect("no panic") = Ok(());
+    at_terminal.uses_sessions(true);
+    assert_eq!(&at_terminal.received().await.1[..], b"new");
 }
 
 #[tokio::test]

@@ -60,6 +60,24 @@ fn part_of_a_long_segment_is_a_sign_of_life() {
 }
 
 #[test]
+fn a_peer_whose_bytes_are_not_taken_is_not_silent() {
+    let mut session = AgainstPeer::up();
+    let bytes = segment(3, 1, &[], 500);
+    let taken = session.core.handle_input(session.now, &bytes);
+    assert!(session.core.is_held_up(), "the node has not answered");
+    for _ in 0..12 {
+        session.now += 5 * SECOND;
+        session.core.handle_timeout(session.now);
+        assert!(session.core.poll_timeout() > Some(session.now));
+    }
+    // What it has sent meanwhile is taken now.
+    session.pass(Duration::ZERO);
+    session.hear(&bytes[taken..]);
+    assert_eq!(session.closed(), None);
+    assert_eq!(session.bundles(), [(1, 500)]);
+}
+
+#[test]
 fn a_blocked_link_suspends_keepalives() {
     let mut session = AgainstPeer::up();
     session.core.suspend(session.now, true);
