@@ -4,12 +4,11 @@
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 
-use super::bundle::{
-    DecodeLimits, MAX_BLOCKS, MAX_HEADER_BYTES, Malformed, decode, read_block, read_primary,
-};
+use super::bundle::{DecodeLimits, MAX_BLOCKS, MAX_HEADER_BYTES, Malformed, decode, read_block};
 use super::cbor::Reader;
 use super::crc::CrcKind;
 use super::custody::CodePoints;
+use super::primary::read_primary;
 
 /// A block behind the primary one.
 #[derive(Clone, Debug, PartialEq, Eq)]

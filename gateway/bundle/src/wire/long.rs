@@ -14,12 +14,13 @@ use underpass_payloads::PayloadFile;
 use super::bibe::{BpduHead, MAX_BPDU_HEAD_BYTES};
 use super::bundle::{
     Bundle, DecodeError, DecodeLimits, MAX_HEADER_BYTES, Malformed, Seen, begin, block_type,
-    read_block, read_crc_kind,
+    read_block,
 };
 use super::cbor::{CborError, Reader};
 use super::crc::CrcKind;
 use super::custody::CodePoints;
 use super::extensions::sort_extension;
+use super::primary::read_crc_kind;
 
 static CRC_16: Crc<u16, Table<16>> = bp7::crc::X25;
 

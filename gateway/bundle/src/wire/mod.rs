@@ -9,6 +9,7 @@ mod eid;
 mod extensions;
 mod inspect;
 mod long;
+mod primary;
 mod record;
 mod seal;
 
@@ -18,7 +19,6 @@ pub use bundle::block_type;
 pub use bundle::{
     Bundle, DecodeError, DecodeLimits, Extension, MAX_BLOCKS, MAX_HEADER_BYTES, Malformed, decode,
 };
-pub(crate) use bundle::{decode_primary, decode_primary_again};
 pub use cbor::{ARRAY, BYTES, CborError, Head, Reader, TEXT, UNSIGNED, write_head};
 pub use crc::CrcKind;
 pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
@@ -26,6 +26,7 @@ pub use eid::{Eid, MOST_NAME_BYTES, ipn, ipn_parts, is_null, names_node, read_ei
 pub(crate) use extensions::whole;
 pub use inspect::{Block, Inspection, inspect};
 pub use long::{Long, LongDecoder};
+pub(crate) use primary::{decode_primary, decode_primary_again};
 pub use record::{
     ACCEPTED, Disposition, MAX_RECORD_BYTES, REFUSED, Record, Sequence, SequenceName,
     decode_record, encode_signal, encode_status_report,

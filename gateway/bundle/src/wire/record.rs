@@ -4,10 +4,10 @@
 use bp7::administrative_record::{AdministrativeRecord, BundleStatusItem, StatusReport};
 
 use super::bibe::{BIBE_SIGNAL_RECORD, BibeSignal, encode_bibe_signal};
-use super::bundle::read_timestamp;
 use super::cbor::{ARRAY, CborError, MAP, NEGATIVE, Reader, UNSIGNED, write_head};
 use super::custody::{CodePoints, CustodyDialect};
 use super::eid::{Eid, read_eid, write_eid};
+use super::primary::read_timestamp;
 
 /// Largest administrative record that is read, bytes.
 pub const MAX_RECORD_BYTES: usize = 64 * 1024;
