@@ -177,6 +177,8 @@ pub fn start(
     let (orders, ordered) = mpsc::unbounded_channel();
     let worker = Worker {
         machine: Some(machine),
+        settings: settings.clone(),
+        opens_after: Instant::now(),
         clock,
         carrier,
         orders,
@@ -229,6 +231,9 @@ impl Clock {
 struct Worker {
     /// None after a failure, until the store opens again.
     machine: Option<Machine>,
+    settings: Settings,
+    /// The store is not opened again before.
+    opens_after: Instant,
     clock: Clock,
     carrier: Arc<dyn Carrier>,
     orders: mpsc::UnboundedSender<Order>,
@@ -264,6 +269,9 @@ impl Worker {
 
     fn pause(&self) -> Duration {
         const LONGEST_MS: u64 = 60_000;
+        if self.machine.is_none() {
+            return FAILURE_PAUSE;
+        }
         let next = self.machine.as_ref().and_then(Node::next_timeout);
         let now_ms = self.clock.now_ms();
         let wait = next.map_or(LONGEST_MS, |next| next.saturating_sub(now_ms));
@@ -271,6 +279,9 @@ impl Worker {
     }
 
     fn work(&mut self, batch: &mut Vec<Call>) {
+        if self.machine.is_none() {
+            self.open_again();
+        }
         let Some(mut machine) = self.machine.take() else {
             return batch.clear();
         };
@@ -326,8 +337,93 @@ impl Worker {
         match machine.reopen(self.clock.now_ms()) {
             Ok(machine) => self.machine = Some(machine),
             Err(error) => {
-                tracing::error!(%error, "deferred requests rest until the node's restart");
+                tracing::error!(%error, "deferred requests rest until the store opens again");
             }
         }
+    }
+
+    /// Opens a store that could not go back to its last commit, if it can be
+    /// opened by now.
+    fn open_again(&mut self) {
+        let now = Instant::now();
+        if now < self.opens_after {
+            return;
+        }
+        self.opens_after = now + FAILURE_PAUSE;
+        let store = SqliteStore::open(&self.settings.path);
+        let limits = self.settings.limits;
+        match store.and_then(|store| Node::open(self.clock.now_ms(), limits, store)) {
+            Ok(machine) => {
+                tracing::info!("the store of deferred requests works again");
+                self.machine = Some(machine);
+            }
+            Err(error) => tracing::debug!(%error, "the store cannot be opened"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nowhere;
+
+    impl Carrier for Nowhere {
+        fn send(&self, _: u64, _: u8, _: Duration, _: Name, _: Bytes) -> bool {
+            true
+        }
+    }
+
+    const LIMITS: Limits = Limits {
+        request_bytes: 1 << 20,
+        response_bytes: 1 << 20,
+        quota_bytes: 1 << 24,
+        requests: 10,
+        part_bytes: 1 << 16,
+        lifetime_ms: 60_000,
+        keep_ms: 60_000,
+        keep_fetched_ms: 60_000,
+        exchanges: 1,
+    };
+
+    /// What a caller is told of the store's bytes.
+    fn asked(worker: &mut Worker) -> Option<u64> {
+        let (sender, mut receiver) = oneshot::channel();
+        let call: Call = Box::new(move |machine, _| {
+            let bytes = machine.bytes();
+            let answer: Answer = Box::new(move || {
+                let _ = sender.send(bytes);
+            });
+            Ok(answer)
+        });
+        worker.work(&mut vec![call]);
+        receiver.try_recv().ok()
+    }
+
+    #[test]
+    fn a_store_that_could_not_be_opened_is_opened_once_it_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.sqlite");
+        // No database can be where a folder is.
+        std::fs::create_dir(&path).unwrap();
+        let (orders, _ordered) = mpsc::unbounded_channel();
+        let mut worker = Worker {
+            machine: None,
+            settings: Settings {
+                path: path.clone(),
+                limits: LIMITS,
+            },
+            opens_after: Instant::now(),
+            clock: Clock::new(),
+            carrier: Arc::new(Nowhere),
+            orders,
+        };
+        assert_eq!(asked(&mut worker), None);
+        std::fs::remove_dir(&path).unwrap();
+        assert_eq!(asked(&mut worker), None, "it is not tried at every call");
+        assert_eq!(worker.pause(), FAILURE_PAUSE);
+        worker.opens_after = Instant::now();
+        assert_eq!(asked(&mut worker), Some(0));
+        assert!(worker.pause() > FAILURE_PAUSE);
     }
 }

@@ -1,6 +1,7 @@
 //! Decoding a bundle: the outer array is split into blocks, the payload stays
 //! where it is.
 
+use bp7::flags::{BundleControlFlags, BundleValidation};
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use std::sync::Arc;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
+use underpass_customer::customer;
 
 use crate::stream::{Failure, FailureCode};
 
@@ -19,7 +20,7 @@ use crate::stream::{Failure, FailureCode};
 pub enum Party {
     /// The node of this ipn number, for its clients.
     Peer(u64),
-    /// A client of this node.
+    /// A client of this node; what is one is judged by [`customer`].
     Client(IpAddr),
 }
 
@@ -105,6 +106,10 @@ impl Budget {
     }
 
     fn share(&self, party: Party) -> Arc<Share> {
+        let party = match party {
+            Party::Client(address) => Party::Client(customer(address)),
+            peer @ Party::Peer(_) => peer,
+        };
         let mut parties = self.parties.lock().unwrap();
         if !parties.shares.contains_key(&party) && parties.shares.len() >= parties.sweep_at {
             // A share that nobody else holds has no dial, and none waits.
@@ -185,6 +190,17 @@ mod tests {
         assert!(!waiting.is_finished());
         drop(first);
         assert_eq!(waiting.await.unwrap(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_has_one_share_for_all_addresses_of_its_network() {
+        let budget = Budget::new(1, 0);
+        let client = |text: &str| Party::Client(text.parse().unwrap());
+        let _held = budget.acquire(client("2001:db8::1"), soon()).await.unwrap();
+        let neighbour = budget.acquire(client("2001:db8::2"), soon()).await;
+        assert_eq!(neighbour.unwrap_err().code, FailureCode::Exhausted);
+        let other = budget.acquire(client("2001:db8:0:1::1"), soon()).await;
+        assert!(other.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

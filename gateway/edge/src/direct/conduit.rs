@@ -31,6 +31,9 @@ pub(super) struct DirectConduit {
     finishing: bool,
     shut: bool,
     received_all: bool,
+    /// Why the origin takes nothing more. What it has sent before is received
+    /// first: an origin that answers and then resets has answered.
+    unwritable: Option<Failure>,
 }
 
 impl DirectConduit {
@@ -42,6 +45,7 @@ impl DirectConduit {
             finishing: false,
             shut: false,
             received_all: false,
+            unwritable: None,
         }
     }
 
@@ -67,6 +71,9 @@ impl DirectConduit {
     /// Writes what is queued, then shuts down if this side has finished.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
+            if let Some(failure) = &self.unwritable {
+                return Poll::Ready(Err(failure.clone()));
+            }
             ready!(self.poll_open(cx))?;
             let Leg::Open(socket) = &mut self.leg else {
                 return Poll::Pending;
@@ -87,7 +94,9 @@ impl DirectConduit {
                     .map(|written| self.written(written))
             };
             if let Err(error) = result {
-                self.fail(Failure::of_socket(&error));
+                self.unwritable = Some(Failure::of_socket(&error));
+                self.queue = VecDeque::new();
+                self.queued = 0;
             }
         }
     }
@@ -131,7 +140,8 @@ impl Conduit for DirectConduit {
     }
 
     fn send(&mut self, data: Bytes) {
-        if !matches!(self.leg, Leg::Failed(_)) && !data.is_empty() {
+        let broken = matches!(self.leg, Leg::Failed(_)) || self.unwritable.is_some();
+        if !broken && !data.is_empty() {
             self.queued += data.len();
             self.queue.push_back(data);
         }
@@ -153,16 +163,24 @@ impl Conduit for DirectConduit {
         cx: &mut Context<'_>,
         max: usize,
     ) -> Poll<Result<Option<Bytes>, Failure>> {
-        let _ = self.poll_flush(cx)?;
+        // A failure to write is told behind what there is to read.
+        let _ = self.poll_flush(cx);
         if self.received_all {
             return Poll::Ready(Ok(None));
         }
         let socket = ready!(self.poll_open(cx))?;
         match ready!(poll_read_bytes(socket, cx, max)) {
-            Ok(data) if data.is_empty() => {
-                self.received_all = true;
-                Poll::Ready(Ok(None))
-            }
+            // The write has met the reset, of which a read then tells no more.
+            Ok(data) if data.is_empty() => match self.unwritable.clone() {
+                Some(failure) => {
+                    self.fail(failure.clone());
+                    Poll::Ready(Err(failure))
+                }
+                None => {
+                    self.received_all = true;
+                    Poll::Ready(Ok(None))
+                }
+            },
             Ok(data) => Poll::Ready(Ok(Some(data))),
             Err(error) => {
                 let failure = Failure::of_socket(&error);
@@ -185,7 +203,8 @@ impl Conduit for DirectConduit {
 
 impl Drop for DirectConduit {
     fn drop(&mut self) {
-        if matches!(self.leg, Leg::Failed(_)) || self.shut {
+        let broken = matches!(self.leg, Leg::Failed(_)) || self.unwritable.is_some();
+        if broken || self.shut {
             return;
         }
         if !self.finishing {
@@ -198,6 +217,7 @@ impl Drop for DirectConduit {
                 Leg::Failed(Failure::new(FailureCode::Reset, "")),
             ),
             queue: std::mem::take(&mut self.queue),
+            unwritable: None,
             ..*self
         };
         tokio::spawn(async move { poll_fn(|cx| rest.poll_flush(cx)).await });

@@ -11,12 +11,18 @@ pub(super) fn target(authority: &Authority, default_port: Option<u16>) -> Result
         // RFC 9110 §4.2.4: userinfo in a request target is an error.
         return Err("the target must not contain user information".into());
     }
-    let port = match authority.port() {
-        Some(port) => port.as_u16(),
-        None if authority.as_str().ends_with(':') => {
-            default_port.ok_or("the target's port is empty")?
+    // No part of the authority is passed over: behind the host there is nothing
+    // but a port (RFC 3986 §3.2).
+    let behind = authority.as_str().strip_prefix(authority.host());
+    let port = match behind {
+        Some("") => default_port.ok_or("the target names no port")?,
+        Some(":") => default_port.ok_or("the target's port is empty")?,
+        _ => {
+            let digits = behind.and_then(|behind| behind.strip_prefix(':'));
+            let plain = digits.filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+            let port = plain.and_then(|digits| digits.parse::<u16>().ok());
+            port.ok_or("the target's port is no number below 65536")?
         }
-        None => default_port.ok_or("the target names no port")?,
     };
     Target::parse(authority.host(), port).map_err(|error| error.to_string())
 }
@@ -88,5 +94,24 @@ mod tests {
         );
         assert!(parse("example.org", None).is_err());
         assert!(parse("user@example.org:80", None).is_err());
+    }
+
+    #[test]
+    fn a_port_that_is_none_is_no_other_port() {
+        let parse = |text: &str| target(&text.parse().unwrap(), Some(80));
+        for port in ["", ":", ":80", ":0080"] {
+            let target = parse(&format!("example.org{port}")).unwrap();
+            assert_eq!(target.to_string(), "example.org:80", "{port}");
+        }
+        assert_eq!(parse("[::1]").unwrap().to_string(), "[::1]:80");
+        for wrong in [
+            "example.org:65536",
+            "example.org:https",
+            "example.org:+80",
+            "[::1]:70000",
+            "[::1]x:80",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
     }
 }

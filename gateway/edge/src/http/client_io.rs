@@ -1,18 +1,30 @@
 //! A client's socket as hyper's connection.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Buf;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
 
 use super::interim::Outbox;
-use crate::relay::Socket;
+use crate::relay::{Socket, poll_read_bytes};
+
+/// How long a client that has been answered may be silent, and how long it may
+/// send, before its connection is closed whether or not it has ended its side.
+const SILENCE: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// A client's socket that hyper has done with, for [`leave`].
+pub(super) type Left = Arc<Mutex<Option<TcpStream>>>;
 
 /// A client's socket that closes by RST once `cut` is set, and when the process
 /// dies: a response that ends where its connection ends must not look whole
@@ -22,15 +34,22 @@ pub(super) struct ClientIo {
     socket: Option<TokioIo<TcpStream>>,
     cut: Arc<AtomicBool>,
     outbox: Arc<Outbox>,
+    left: Left,
 }
 
 impl ClientIo {
-    pub fn new(socket: TcpStream, cut: Arc<AtomicBool>, outbox: Arc<Outbox>) -> ClientIo {
+    pub fn new(
+        socket: TcpStream,
+        cut: Arc<AtomicBool>,
+        outbox: Arc<Outbox>,
+        left: Left,
+    ) -> ClientIo {
         socket.end_by_reset();
         ClientIo {
             socket: Some(TokioIo::new(socket)),
             cut,
             outbox,
+            left,
         }
     }
 
@@ -115,11 +134,30 @@ impl Write for ClientIo {
 impl Drop for ClientIo {
     fn drop(&mut self) {
         // hyper drops the connection without a shutdown when a body breaks.
-        if let Some(socket) = &self.socket {
-            match self.cut.load(Ordering::Relaxed) {
-                true => socket.inner().end_by_reset(),
-                false => socket.inner().end_in_order(),
-            }
+        let Some(socket) = self.socket.take().map(TokioIo::into_inner) else {
+            return;
+        };
+        if self.cut.load(Ordering::Relaxed) {
+            return socket.end_by_reset();
+        }
+        socket.end_in_order();
+        if let Ok(mut left) = self.left.lock() {
+            *left = Some(socket);
+        }
+    }
+}
+
+/// Ends a connection, and takes what the client still sends until it has ended
+/// its side, too. A socket that is closed while bytes come is reset, and the
+/// client may lose the answer that it has yet to read (RFC 9112 §9.6).
+pub(super) async fn leave(mut socket: TcpStream) {
+    let end = Instant::now() + LONGEST;
+    let _ = socket.shutdown().await;
+    while Instant::now() < end {
+        let next = poll_fn(|cx| poll_read_bytes(&mut socket, cx, usize::MAX));
+        match timeout_at(end.min(Instant::now() + SILENCE), next).await {
+            Ok(Ok(data)) if !data.is_empty() => {}
+            _ => return,
         }
     }
 }

@@ -27,7 +27,7 @@ use super::tunnel::{Far, Tunnel};
 use super::upstream::{Ending, Upstream, Way};
 use super::{TRACEPARENT, authority, fields};
 use crate::listen::{self, Exchange};
-use crate::stream::{Failure, Protocol, Target};
+use crate::stream::{Failure, FailureCode, Protocol, Target};
 
 const DEFAULT_PORT: u16 = 80;
 
@@ -264,10 +264,8 @@ fn pass_back(
         unwanted,
     } = answered;
     if fields::has_foreign_coding(response.headers()) {
-        return reply::page(
-            StatusCode::BAD_GATEWAY,
-            "the origin answers in a transfer coding that was not asked for",
-        );
+        let text = "the origin answers in a transfer coding that was not asked for";
+        return unusable(&account, text);
     }
     let far = hyper::upgrade::on(&mut response);
     let version = response.version();
@@ -276,10 +274,8 @@ fn pass_back(
         let taken = hop.upgrade.clone();
         let asked_for = asked.as_ref().map(|(_, protocols)| protocols);
         if !fields::is_asked_for(asked_for, taken.as_ref()) {
-            return reply::page(
-                StatusCode::BAD_GATEWAY,
-                "the origin switches to a protocol that was not asked for",
-            );
+            let text = "the origin switches to a protocol that was not asked for";
+            return unusable(&account, text);
         }
         if let (Some((near, _)), Some(protocol)) = (asked, taken) {
             fields::set_upgrade(response.headers_mut(), protocol);
@@ -308,4 +304,10 @@ fn pass_back(
         });
         counted.map_err(last).boxed()
     })
+}
+
+/// The page in place of an answer that cannot be passed on.
+fn unusable(account: &Exchange, text: &str) -> Response<Body> {
+    account.failed(&Failure::new(FailureCode::Reset, text));
+    reply::page(StatusCode::BAD_GATEWAY, text)
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use underpass_deferred::Handle;
 
 use super::authority;
-use super::client_io::ClientIo;
+use super::client_io::{ClientIo, Left, leave};
 use super::connect::connect;
 use super::deferred::{self, Place};
 use super::forward::forward;
@@ -90,6 +90,7 @@ pub(crate) async fn serve(
         tunnel: Mutex::new(None),
     });
     let shared = client.clone();
+    let left = Left::default();
     let service = service_fn(move |request| {
         let client = shared.clone();
         async move { Ok::<_, Infallible>(answer(&client, request).await) }
@@ -102,16 +103,23 @@ pub(crate) async fn serve(
         .half_close(true)
         .preserve_header_case(true)
         .serve_connection(
-            ClientIo::new(socket, client.cut.clone(), client.outbox.clone()),
+            ClientIo::new(
+                socket,
+                client.cut.clone(),
+                client.outbox.clone(),
+                left.clone(),
+            ),
             service,
         )
         .with_upgrades();
-    let mut connection = pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let ended = {
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
         }
     };
     if let Err(error) = ended {
@@ -121,6 +129,10 @@ pub(crate) async fn serve(
     let tunnel = client.tunnel.lock().ok().and_then(|mut slot| slot.take());
     if let Some(tunnel) = tunnel {
         tunnel.run(&client).await;
+    }
+    let left = left.lock().ok().and_then(|mut left| left.take());
+    if let Some(socket) = left {
+        leave(socket).await;
     }
 }
 

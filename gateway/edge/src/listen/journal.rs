@@ -10,6 +10,7 @@ use hyper::{Method, StatusCode, Version};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use underpass_cla::Class;
+use underpass_customer::customer;
 
 use super::{Intake, Peer};
 use crate::account::Ended;
@@ -81,7 +82,7 @@ impl Intake {
             awaits_outcome: false,
             trace: None,
         };
-        let owner = Owner::Client(client.ip());
+        let owner = Owner::Client(customer(client.ip()));
         self.ways.flows.watch_again(conduit, owner, &request)
     }
 

@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use underpass_customer::customer;
 
 use crate::account::Accounts;
 use crate::classify::{Classifier, Facts, FlowFacts, Verdict};
@@ -147,7 +148,7 @@ impl Intake {
             Some((traces, span)) => traces::trace(traces, span, request.clone(), conduit),
             None => conduit,
         };
-        let owner = Owner::Client(peer.address.ip());
+        let owner = Owner::Client(customer(peer.address.ip()));
         Ok(self
             .ways
             .flows

@@ -233,8 +233,10 @@ impl<S: Socket> Relay<S> {
                 let Ok(capacity) = ready!(conduit.poll_send_capacity(cx)) else {
                     return Poll::Ready(());
                 };
-                match poll_read_bytes(&mut self.socket, cx, capacity) {
-                    Poll::Ready(Ok(data)) if !data.is_empty() => {
+                // The runtime may not have heard yet of bytes that came just
+                // before the reset which a write has met.
+                match ready!(poll_read_bytes(&mut self.socket, cx, capacity)) {
+                    Ok(data) if !data.is_empty() => {
                         self.moved.to_peer += data.len() as u64;
                         conduit.send(data);
                     }
@@ -242,7 +244,8 @@ impl<S: Socket> Relay<S> {
                 }
             }
         });
-        // Where the conduit takes nothing for so long, the rest is given up.
+        // Where the conduit takes nothing for so long, or nothing is heard of
+        // the socket's end, the rest is given up.
         let _ = timeout(PATIENCE, all).await;
     }
 
@@ -263,9 +266,10 @@ impl<S: Socket> Relay<S> {
 
     /// Writes a batch of what is left; false at its end.
     fn poll_last(&mut self, cx: &mut Context<'_>, conduit: &mut dyn Conduit) -> Poll<bool> {
-        let _ = self.gather(cx, conduit);
+        // As with the socket, what came before the end may not be known yet.
+        let end = self.gather(cx, conduit);
         if self.pending.is_empty() {
-            return Poll::Ready(false);
+            return end.map(|()| false);
         }
         let written = ready!(self.poll_write(cx));
         Poll::Ready(written.is_ok())

@@ -1,10 +1,15 @@
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use underpass_cla::Class;
 use underpass_edge::Edge;
 use underpass_edge::classify::Classifier;
 use underpass_edge::config::EdgeConfig;
+use underpass_edge::direct::over;
 use underpass_edge::stream::{Conduit, Failure, FailureCode, OpenRequest, Outlet};
 
 use crate::world::{echo, edge_of, origin, socks};
@@ -69,4 +74,27 @@ async fn the_origin_is_told_the_client_by_proxy_protocol() {
     let port = client.local_addr().unwrap().port();
     assert_eq!(client.read_u16().await.unwrap(), port);
     assert_eq!(client.read_u8().await.unwrap(), b'y');
+}
+
+#[tokio::test]
+async fn an_answer_is_received_although_the_rest_of_the_request_meets_a_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap());
+    let (near, accepted) = tokio::join!(near, listener.accept());
+    let mut conduit = over(near.unwrap());
+    let (mut origin, _) = accepted.unwrap();
+    origin.write_all(b"too large").await.unwrap();
+    // Until the answer is in the socket of this side.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    origin.set_zero_linger().unwrap();
+    drop(origin);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    poll_fn(|cx| conduit.poll_send_capacity(cx)).await.unwrap();
+    conduit.send(Bytes::from_static(b"more of it"));
+    let broken = poll_fn(|cx| conduit.poll_send_capacity(cx)).await;
+    assert_eq!(broken.unwrap_err().code, FailureCode::Reset);
+    let answer = poll_fn(|cx| conduit.poll_receive(cx, 1_000)).await.unwrap();
+    assert_eq!(answer.as_deref(), Some(&b"too large"[..]));
+    let end = poll_fn(|cx| conduit.poll_receive(cx, 1_000)).await;
+    assert_eq!(end.unwrap_err().code, FailureCode::Reset);
 }

@@ -1,16 +1,18 @@
 //! How a socket ends when its stream or its process does.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
-use underpass_edge::relay::relay;
+use underpass_edge::relay::{Socket, relay};
 use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode};
 
 /// The child process' end of the connection.
@@ -148,4 +150,107 @@ async fn what_came_before_a_reset_is_delivered_before_it() {
     let ended = read_slowly(&mut socket).await;
     assert_eq!(ended, (LARGE, Some(ErrorKind::ConnectionReset)));
     relaying.await.unwrap();
+}
+
+/// A socket that has received an answer and a reset: a write meets the reset
+/// before a read is told of either.
+#[derive(Default)]
+struct Answered {
+    reads: u32,
+}
+
+impl AsyncRead for Answered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.reads += 1;
+        match self.reads {
+            1 | 2 => {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            3 => buffer.put_slice(b"answer"),
+            _ => {}
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Answered {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(ErrorKind::ConnectionReset.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Socket for Answered {
+    fn send_at_once(&self) {}
+
+    fn end_by_reset(&self) {}
+
+    fn end_in_order(&self) {}
+
+    fn unacknowledged(&self) -> io::Result<u32> {
+        Ok(0)
+    }
+}
+
+/// Has a request, and notes what comes back.
+struct Asking {
+    request: Option<Bytes>,
+    sent: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Conduit for Asking {
+    fn poll_send_capacity(&mut self, _: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+        Poll::Ready(Ok(65_536))
+    }
+
+    fn send(&mut self, data: Bytes) {
+        self.sent.lock().unwrap().extend_from_slice(&data);
+    }
+
+    fn finish(&mut self) {}
+
+    fn stop(&mut self) {}
+
+    fn reset(&mut self, _: Failure) {}
+
+    fn poll_receive(
+        &mut self,
+        _: &mut Context<'_>,
+        _: usize,
+    ) -> Poll<Result<Option<Bytes>, Failure>> {
+        match self.request.take() {
+            Some(request) => Poll::Ready(Ok(Some(request))),
+            None => Poll::Pending,
+        }
+    }
+
+    fn poll_outcome(&mut self, _: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
+        Poll::Pending
+    }
+
+    fn connected(&mut self, _: Connected) {}
+}
+
+#[tokio::test]
+async fn what_a_socket_received_before_its_reset_is_sent_although_a_write_met_that_first() {
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let conduit = Asking {
+        request: Some(Bytes::from_static(b"request")),
+        sent: sent.clone(),
+    };
+    let (_, ended) = relay(Answered::default(), Box::new(conduit), Bytes::new()).await;
+    assert_eq!(ended.unwrap_err().code, FailureCode::Reset);
+    assert_eq!(*sent.lock().unwrap(), b"answer");
 }

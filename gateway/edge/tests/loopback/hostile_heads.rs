@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -110,4 +111,21 @@ async fn a_request_with_two_lengths_reaches_the_origin_with_one() {
         let both = head.contains("content-length") && head.contains("transfer-encoding");
         assert!(!both && !head.contains("smuggled"), "{head}");
     }
+}
+
+#[tokio::test]
+async fn a_client_that_is_refused_while_it_sends_is_not_reset() {
+    let (_edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let head = b"POST https://a.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: 6000000\r\n\r\n";
+    client.write_all(head).await.unwrap();
+    for _ in 0..2 {
+        client.write_all(&vec![0; 3_000_000]).await.unwrap();
+        // Until the proxy has ended its side.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    client.shutdown().await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 501"), "{answer}");
 }

@@ -1,9 +1,11 @@
 //! Requests and responses in the less usual forms that HTTP/1.1 allows.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use underpass_edge::{Accounts, Ended};
 
 use crate::forward::{body, field, head};
 use crate::world::{edge, origin, read_until};
@@ -116,4 +118,33 @@ async fn a_switch_of_protocols_that_nobody_asked_for_is_no_tunnel() {
             client.write_all(again.as_bytes()).await.unwrap();
         }
     }
+}
+
+/// The statuses of exchanges that are over.
+#[derive(Default)]
+struct Statuses(Mutex<Vec<u16>>);
+
+impl Accounts for Statuses {
+    fn ended(&self, ended: &Ended<'_>) {
+        self.0.lock().unwrap().push(ended.status);
+    }
+}
+
+#[tokio::test]
+async fn an_exchange_whose_answer_cannot_be_passed_on_is_accounted_for() {
+    let origin = origin(|mut socket| async move {
+        read_until(&mut socket, b"\r\n\r\n").await;
+        let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nx";
+        socket.write_all(answer).await.unwrap();
+    })
+    .await;
+    let (edge, proxy) = edge("http", "");
+    let statuses = Arc::new(Statuses::default());
+    edge.account_to(statuses.clone());
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let answer = head(&mut client).await;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    assert_eq!(*statuses.0.lock().unwrap(), [502]);
 }
