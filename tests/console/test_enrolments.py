@@ -103,6 +103,12 @@ def test_a_token_is_shown_once_with_its_command_and_withdrawn(
     expect(made.locator("code")).to_contain_text("https://ADDRESS --token upe_")
     token = made.locator("code").inner_text().split()[-1]
     no_violations(page)
+    # Another one that is refused does not take it off the screen.
+    form.get_by_label("Node", exact=True).fill("4002")
+    form.get_by_label("Configuration, TOML").fill("number = 3")
+    form.get_by_role("button", name="Make a token").click()
+    expect(form).to_contain_text("node.number is None", timeout=PATIENCE_MS)
+    expect(made.locator("code")).to_contain_text(token)
     table = page.get_by_role("region", name="Enrolments")
     expect(table.get_by_role("row").nth(1)).to_contain_text("waiting")
     go(page, "settings/beams")

@@ -41,11 +41,8 @@ function OfWhole() {
   const path = `v1/enrolments?order=newest${node && `&node=${node}`}`;
   const { entries, flaw, members, change } = useListed<Enrolment>(path, "enrolments", SHOWN);
   const [made, setMade] = useState<Made>();
-  const make = (body: unknown) =>
-    change(async () => {
-      setMade(undefined);
-      setMade(await live.client.post<Made>("v1/enrolments", body));
-    });
+  // One that is refused leaves the token before it where it is: it cannot be shown again.
+  const make = (body: unknown) => change(async () => setMade(await live.client.post<Made>("v1/enrolments", body)));
   const withdraw = (one: Enrolment) => {
     const what = `Withdraw the token of node ${one.node}? It can be used no more; a certificate that it has led to stays good.`;
     if (confirm(what)) void change(() => live.client.delete(`v1/enrolments/${one.id}`));
