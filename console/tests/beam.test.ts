@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Line, Plan, Segment } from "../src/api/types";
 import { movedBy } from "../src/beam/blockage-bar";
 import { compose, ofInterest, stack } from "../src/beam/composed";
-import { fairSpans } from "../src/beam/fair-spans";
+import { fairSpans, settledS } from "../src/beam/fair-spans";
 import { reasons, segmentAt } from "../src/beam/reasons";
 import { at, START_MS } from "./made";
 
@@ -116,5 +116,13 @@ describe("fairness", () => {
     expect(texts(100)).toEqual(["10 minutes", "2 h"]);
     expect(texts(1000)).toEqual(["10 minutes"]);
     expect(texts(5000)).toEqual(["3 min 0 s"]);
+  });
+
+  test("has planned and fair rates over what is settled, and none where nothing is", () => {
+    const over = { since: at(0), until: at(600), links: [] };
+    expect(settledS(over, at(480))).toBe(480);
+    expect(settledS(over, at(900))).toBe(600);
+    expect(settledS(over, at(0))).toBeUndefined();
+    expect(settledS(over, null)).toBeUndefined();
   });
 });

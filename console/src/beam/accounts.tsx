@@ -7,7 +7,7 @@ import { utcOn } from "../shell/dates";
 import { bits, bps, seconds } from "../shell/format";
 import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
-import { fairSpans } from "./fair-spans";
+import { fairSpans, settledS } from "./fair-spans";
 
 const BALANCES_MS = 5_000;
 const FAIRNESS_MS = 15_000;
@@ -19,7 +19,8 @@ const MOST_ROWS = 50;
 export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
   const live = useLive();
   const key = `${beam} ${link}`;
-  const balances = useRead((signal) => live.client.get<Balances>(`v1/beams/${beam}/balances?link=${link}`, signal), key, BALANCES_MS);
+  const readBalances = (signal: AbortSignal) => live.client.get<Balances>(`v1/beams/${beam}/balances?link=${link}`, signal);
+  const balances = useRead(readBalances, key, BALANCES_MS);
   const { terminals, changes } = live.fleet;
   const spans = useMemo(() => {
     const ofBeam = [...terminals.values()].filter((one) => one.beam === beam);
@@ -29,7 +30,12 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
   const over = Math.min(chosen, spans.length - 1);
   const overMs = spans[over]?.[1] ?? 0;
   const fairness = useRead(
-    (signal) => live.client.get<Fairness>(`v1/beams/${beam}/fairness?since=${timeOf(live.now() - overMs)}&link=${link}`, signal),
+    async (signal) => {
+      const path = `v1/beams/${beam}/fairness?since=${timeOf(live.now() - overMs)}&link=${link}`;
+      // Both at one time: a long one is read again only after many minutes, in which more is settled.
+      const [value, { links }] = await Promise.all([live.client.get<Fairness>(path, signal), readBalances(signal)]);
+      return { links: value.links, settledS: settledS(value, links[0]?.settled_until) };
+    },
     `${key} ${overMs}`,
     Math.max(FAIRNESS_MS, overMs / READS_IN_TIME),
   );
@@ -37,7 +43,7 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
   const fair = fairness.value?.links[0];
   const debts = [...(owed?.balances ?? [])].sort((a, b) => Math.abs(b.bits) - Math.abs(a.bits));
   const most = Math.abs(debts[0]?.bits ?? 1);
-  const overS = fairness.value ? (Date.parse(fairness.value.until) - Date.parse(fairness.value.since)) / 1000 : 1;
+  const settled = fairness.value?.settledS;
   const efficiency = (node: number) => {
     const state = live.fleet.vehicles.get(node)?.[link];
     return state ? `${state.efficiency}${state.efficiency_told ? "" : " (not told)"}` : "–";
@@ -84,8 +90,8 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
               <tr key={one.terminal}>
                 <th scope="row">{live.fleet.nameOf(one.terminal)}</th>
                 <td class="number">{bps(one.throughput_bps)}</td>
-                <td class="number">{bps(one.planned_bits / overS)}</td>
-                <td class="number">{bps(one.fair_bits / overS)}</td>
+                <td class="number">{bps(settled && one.planned_bits / settled)}</td>
+                <td class="number">{bps(settled && one.fair_bits / settled)}</td>
                 <td class="number">{seconds(one.blocked_ms)}</td>
                 <td class="number">{efficiency(one.terminal)}</td>
               </tr>

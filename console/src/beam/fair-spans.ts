@@ -1,5 +1,6 @@
-/** Over which times the service is asked how fair a beam was. */
+/** Over which times the service is asked how fair a beam was, and how much of one is settled. */
 
+import type { Fairness } from "../api/types";
 import { seconds } from "../shell/format";
 
 /** Terminals times periods: what one question may cost the service. */
@@ -18,4 +19,14 @@ export function fairSpans(terminals: number): readonly [string, number][] {
   const offered = SPANS.filter(([, ms]) => ms <= longestMs);
   const shortMs = Math.max(PERIOD_MS, longestMs);
   return offered.length > 0 ? offered : [[seconds(shortMs), shortMs]];
+}
+
+/**
+ * For how long of a time it is known what was planned and fair, s: as far as that is settled. Undefined
+ * where nothing of it is.
+ */
+export function settledS({ since, until }: Fairness, settledUntil: string | null | undefined): number | undefined {
+  if (!settledUntil) return undefined;
+  const ms = Math.min(Date.parse(until), Date.parse(settledUntil)) - Date.parse(since);
+  return ms > 0 ? ms / 1000 : undefined;
 }
