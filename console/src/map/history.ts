@@ -54,13 +54,13 @@ export class History {
   async read(nowMs: number): Promise<TrackPart[]> {
     const fromMs = this.span === undefined ? await this.oldest(nowMs) : nowMs - this.span;
     this.thin(apartOf(nowMs - fromMs));
-    const path = `v1/terminals/${this.node}/positions?since=${timeOf(this.missingFrom(fromMs))}${this.apartS ? `&apart_s=${this.apartS}` : ""}`;
+    const path = `v1/terminals/${this.node}/positions?since=${timeOf(this.missingFrom(fromMs, nowMs))}${this.apartS ? `&apart_s=${this.apartS}` : ""}`;
     const blocked = `v1/blockages?terminal=${this.node}&state=observed&order=newest&since=${timeOf(fromMs)}`;
     const [fixes, observed] = await Promise.all([
       this.client.all<Position>(path, "positions", this.signal, MOST_FIXES),
       this.client.all<Blockage>(blocked, "blockages", this.signal, MOST_BLOCKAGES),
     ]);
-    this.track.add(fixes);
+    this.track.add(fixes, nowMs);
     return trackParts(this.track.from(fromMs), observed);
   }
 
@@ -82,8 +82,8 @@ export class History {
   }
 
   /** Whole intervals, so that the same fixes come of those that are known. */
-  private missingFrom(fromMs: number): number {
+  private missingFrom(fromMs: number, nowMs: number): number {
     const apartMs = 1000 * (this.apartS || 1);
-    return Math.floor(this.track.missingFrom(fromMs) / apartMs) * apartMs;
+    return Math.floor(this.track.missingFrom(fromMs, nowMs) / apartMs) * apartMs;
   }
 }
