@@ -66,6 +66,18 @@ describe("following the service", () => {
     expect([one.mustRead, one.reason]).toEqual([true, "too slow: events are missing"]);
   });
 
+  test("a state that is read behind the end of the stream does not stand for what was missed", () => {
+    const one = new Following(0, half);
+    one.opened(0);
+    one.received(10, "");
+    one.closed(20, "too slow");
+    one.read();
+    expect(one.mustRead).toBe(true);
+    one.opened(1000);
+    one.read();
+    expect(one.mustRead).toBe(false);
+  });
+
   test("waits get longer, up to ten seconds, and no shorter than the service asks", () => {
     const one = new Following(0, () => 1);
     const waits = [];

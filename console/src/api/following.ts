@@ -66,9 +66,9 @@ export class Following {
     this.cutReason = reason;
   }
 
-  /** The state has been read. */
+  /** The state has been read. Without a stream, what has happened since then may be missing. */
   read(): void {
-    this.mustRead = false;
+    if (this.phase === "live") this.mustRead = false;
   }
 
   /** The stream, or the try to open it, has ended; `afterMs` is what the service asks to wait. */
@@ -79,7 +79,7 @@ export class Following {
     this.cutReason = undefined;
     this.phase = "waiting";
     // Without an id there is nothing to go on with.
-    if (this.lastId === "") this.mustRead = true;
+    this.mustRead ||= this.lastId === "";
     const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.failures);
     this.failures += 1;
     // Consoles that lost the same service do not all come back at once.
