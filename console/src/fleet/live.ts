@@ -107,10 +107,9 @@ export class Live {
       const last = following.lastId;
       const headers: Record<string, string> = last ? { "Last-Event-ID": last } : {};
       const response = await this.client.open("v1/events", headers, stream.signal);
-      const { lostAt } = following;
       following.opened(performance.now());
       // What happens from now on is followed: the state may be read.
-      if (following.mustRead) void this.read(lostAt);
+      if (following.mustRead) void this.read(following.lostAt);
       await this.take(response, new SseParser(last));
       this.lost(stream, "the stream has ended", 0);
     } catch (error) {
