@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Line, Plan, Segment } from "../src/api/types";
 import { movedBy } from "../src/beam/blockage-bar";
 import { compose, ofInterest, stack } from "../src/beam/composed";
+import { fairSpans, settledS } from "../src/beam/fair-spans";
 import { reasons, segmentAt } from "../src/beam/reasons";
 import { at, START_MS } from "./made";
 
@@ -94,5 +95,34 @@ describe("a blockage that is dragged", () => {
     expect(movedBy(span, "all", 99, 120)).toEqual({ startS: 90, endS: 120 });
     expect(movedBy(span, "start", 99, 120)).toEqual({ startS: 59, endS: 60 });
     expect(movedBy(span, "end", -99, 120)).toEqual({ startS: 30, endS: 31 });
+  });
+});
+
+describe("fairness", () => {
+  const texts = (terminals: number) => fairSpans(terminals).map(([text]) => text);
+
+  test("is asked for over times that the service answers for so many terminals", () => {
+    for (const terminals of [0, 1, 4, 11, 12, 138, 139, 1000, 1613, 5000, 40_000]) {
+      for (const [, ms] of fairSpans(terminals)) {
+        // Whole periods that touch the time.
+        expect(terminals * (ms / 10_000 + 1)).toBeLessThanOrEqual(100_000);
+        expect(ms % 10_000).toBe(0);
+      }
+    }
+  });
+
+  test("is offered over all times of a small beam, and over one of any", () => {
+    expect(texts(4)).toEqual(["10 minutes", "2 h", "12 h", "24 h"]);
+    expect(texts(100)).toEqual(["10 minutes", "2 h"]);
+    expect(texts(1000)).toEqual(["10 minutes"]);
+    expect(texts(5000)).toEqual(["3 min 0 s"]);
+  });
+
+  test("has planned and fair rates over what is settled, and none where nothing is", () => {
+    const over = { since: at(0), until: at(600), links: [] };
+    expect(settledS(over, at(480))).toBe(480);
+    expect(settledS(over, at(900))).toBe(600);
+    expect(settledS(over, at(0))).toBeUndefined();
+    expect(settledS(over, null)).toBeUndefined();
   });
 });

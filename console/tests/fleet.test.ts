@@ -141,6 +141,18 @@ describe("rates", () => {
     expect(rateBetween(before, before)).toBeUndefined();
   });
 
+  test("are still known once the same reports have been read again", () => {
+    const made = fleet();
+    const newest = link(11, 2, { sent_bytes: 250 });
+    made.apply({ kind: "links", data: { links: [link(11, 1, { sent_bytes: 125 })] } });
+    made.apply({ kind: "links", data: { links: [newest] } });
+    made.read({ beams: [], terminals: [terminal(11)], links: [newest], positions: [], blockages: [] });
+    expect(made.rates.newest(11, "forward")).toBe(1000);
+    expect(made.rates.of(11, "forward").map((one) => one.rateBps)).toEqual([undefined, 1000]);
+    made.apply({ kind: "links", data: { links: [link(11, 3, { sent_bytes: 500 })] } });
+    expect(made.rates.newest(11, "forward")).toBe(2000);
+  });
+
   test("are kept for so long and for so many links only", () => {
     const history = new RateHistory(10, 2);
     for (let s = 0; s < 50; s++) {

@@ -2,13 +2,14 @@ import { describe, expect, test } from "vitest";
 import type { Client } from "../src/api/client";
 import type { Position } from "../src/api/types";
 import { apartOf, History, SPANS } from "../src/map/history";
-import { position, START_MS } from "./made";
+import { at, position, START_MS } from "./made";
 
 const HOUR_MS = 3_600_000;
 
-/** A service that has a fix each second of a time, and answers as it does. */
+/** A service that has a fix each second of a time, and answers as it does; there are none yet below 0 h. */
 function served(hours: number) {
   const asked: string[] = [];
+  const kept = { hours };
   const client = {
     async all(path: string): Promise<unknown[]> {
       asked.push(path);
@@ -17,17 +18,17 @@ function served(hours: number) {
       const apartMs = 1000 * Number(query.get("apart_s") ?? 1);
       const sinceMs = Date.parse(query.get("since") ?? "");
       const found: Position[] = [];
-      for (let ms = Math.max(sinceMs, START_MS); ms <= START_MS + hours * HOUR_MS; ms = (Math.floor(ms / apartMs) + 1) * apartMs) {
+      for (let ms = Math.max(sinceMs, START_MS); ms <= START_MS + kept.hours * HOUR_MS; ms = (Math.floor(ms / apartMs) + 1) * apartMs) {
         found.push(position(11, (ms - START_MS) / 1000, { longitude: 7 + (ms - START_MS) / 1e10 }));
       }
       return found;
     },
     async get(path: string): Promise<unknown> {
       asked.push(path);
-      return { positions: [position(11, 0)] };
+      return { positions: kept.hours < 0 ? [] : [position(11, 0)] };
     },
   };
-  return { client: client as unknown as Client, asked };
+  return { client: client as unknown as Client, asked, kept };
 }
 
 describe("the history of a vehicle", () => {
@@ -61,5 +62,25 @@ describe("the history of a vehicle", () => {
     expect(asked.filter((path) => path.endsWith("limit=1"))).toHaveLength(1);
     expect(asked.find((path) => path.includes("apart_s"))).toContain("apart_s=120");
     expect(history.everyMs).toBe(120_000);
+  });
+
+  test("of all that is kept begins with the first fix of a vehicle that has none yet", async () => {
+    const { client, asked, kept } = served(-1);
+    const history = new History(client, 11, undefined, signal);
+    expect(await history.read(START_MS - HOUR_MS)).toEqual([]);
+    kept.hours = 1;
+    expect(points(await history.read(START_MS + HOUR_MS))).toBe(3601);
+    expect(asked.at(-1)).toContain(encodeURIComponent(at(0)));
+  });
+
+  test("of all that is kept stays bounded, however long it is looked at", async () => {
+    const { client, asked, kept } = served(0);
+    const history = new History(client, 11, undefined, signal);
+    for (kept.hours = 1; kept.hours <= 72; kept.hours++) {
+      expect(points(await history.read(START_MS + kept.hours * HOUR_MS))).toBeLessThanOrEqual(7201);
+    }
+    // It is thinned some times, and not with each read.
+    const queries = asked.filter((path) => path.includes("/positions?since=")).map((path) => new URLSearchParams(path.split("?")[1]));
+    expect(new Set(queries.map((query) => query.get("apart_s"))).size).toBeLessThanOrEqual(6);
   });
 });

@@ -157,14 +157,32 @@ describe("the road ahead", () => {
 test("a track grows by what is read of it anew, and by what came late, and has two hours of fixes", () => {
   const track = new Track();
   const fixes = (from: number, to: number) => Array.from({ length: to - from }, (_, s) => position(11, from + s));
-  expect(track.missingFrom(START_MS)).toBe(START_MS);
-  track.add(fixes(0, 7200));
-  expect(track.missingFrom(START_MS)).toBe(START_MS + 7_079_000);
-  track.add([...fixes(7205, 7210), ...fixes(7190, 7203)]);
+  const nowMs = START_MS + 7_300_000;
+  expect(track.missingFrom(START_MS, nowMs)).toBe(START_MS);
+  track.add(fixes(0, 7200), nowMs);
+  expect(track.missingFrom(START_MS, nowMs)).toBe(START_MS + 7_079_000);
+  track.add([...fixes(7205, 7210), ...fixes(7190, 7203)], nowMs);
   const known = track.from(START_MS + 100_000).map(({ time }) => (Date.parse(time) - START_MS) / 1000);
   expect(known).toHaveLength(7103 + 5);
   expect([known[0], known.at(-6), known.at(-1)]).toEqual([100, 7202, 7209]);
   expect(known).toEqual([...known].sort((a, b) => a - b));
+});
+
+test("what waited in a blockage of ten minutes joins the track behind it, whatever comes first", () => {
+  const track = new Track();
+  const fixes = (from: number, to: number) => Array.from({ length: to - from }, (_, s) => position(11, from + s));
+  const missing = (s: number) => (track.missingFrom(START_MS, START_MS + 1000 * s) - START_MS) / 1000;
+  track.add(fixes(0, 601), START_MS + 601_000);
+  track.add([], START_MS + 900_000);
+  expect(missing(1200)).toBe(480);
+  // The link is back: the newest fix comes first, and the others in no order.
+  track.add(fixes(1200, 1201), START_MS + 1_201_000);
+  expect(missing(1206)).toBe(600);
+  track.add([...fixes(1000, 1206), ...fixes(700, 800)], START_MS + 1_206_000);
+  expect(missing(1211)).toBe(600);
+  track.add(fixes(601, 1322), START_MS + 1_322_000);
+  expect(missing(1360)).toBe(1201);
+  expect(track.from(START_MS)).toHaveLength(1322);
 });
 
 test("a track is red where the vehicle was blocked, across the gap between its fixes", () => {

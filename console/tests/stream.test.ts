@@ -52,6 +52,7 @@ describe("following the service", () => {
     expect(one.due(1000)).toBeUndefined();
     expect(one.due(one.timeout as number)).toBe("connect");
     one.opened(1500);
+    one.received(1510, "a7");
     expect([one.phase, one.mustRead, one.lostAt]).toEqual(["live", false, undefined]);
   });
 
@@ -64,6 +65,48 @@ describe("following the service", () => {
     one.cut("too slow: events are missing");
     one.closed(20, "the stream has ended");
     expect([one.mustRead, one.reason]).toEqual([true, "too slow: events are missing"]);
+  });
+
+  test("a state that is read behind the end of the stream does not stand for what was missed", () => {
+    const one = new Following(0, half);
+    one.opened(0);
+    one.received(10, "");
+    one.closed(20, "too slow");
+    one.read();
+    expect(one.mustRead).toBe(true);
+    one.opened(1000);
+    one.read();
+    expect(one.mustRead).toBe(false);
+  });
+
+  test("since when something is missing is known until it has been read, however often that fails", () => {
+    const one = new Following(0, half);
+    one.opened(0);
+    one.read();
+    one.received(10, "");
+    one.closed(1000, "the stream broke");
+    one.opened(300_000);
+    expect(one.lostAt).toBe(1000);
+    one.closed(301_000, "the state could not be read");
+    one.opened(302_000);
+    expect(one.lostAt).toBe(1000);
+    one.read();
+    expect(one.lostAt).toBeUndefined();
+    one.closed(400_000, "the stream broke");
+    expect(one.lostAt).toBe(400_000);
+  });
+
+  test("the service may know the id no longer: then what is missing begins with the outage before", () => {
+    const one = new Following(0, half);
+    one.opened(0);
+    one.read();
+    one.received(10, "a7");
+    one.closed(1000, "the stream broke");
+    one.opened(300_000);
+    one.received(300_010, "");
+    one.closed(300_020, "the id is of another run");
+    one.opened(301_000);
+    expect([one.mustRead, one.lostAt]).toEqual([true, 1000]);
   });
 
   test("waits get longer, up to ten seconds, and no shorter than the service asks", () => {

@@ -200,6 +200,12 @@ def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
     made = page.locator("p[role=status] code")
     expect(made).to_contain_text("upc_", timeout=PATIENCE_MS)
     token = made.inner_text()
+    # Another one that is refused does not take it off the screen.
+    form.get_by_label("For", exact=True).fill("bus 11")
+    form.get_by_label("Role").select_option("terminal")
+    form.get_by_role("button", name="Make").click()
+    expect(page.get_by_role("alert")).to_contain_text("needs its node", timeout=PATIENCE_MS)
+    expect(made).to_have_text(token)
     assert service.request("GET", "/v1/beams", None, {"Authorization": f"Bearer {token}"})[0] == 200
     page.once("dialog", lambda asked: asked.accept())
     page.get_by_role("button", name=f"Revoke {NASTY}").click()

@@ -93,6 +93,12 @@ def test_a_webhook_is_refused_in_words_and_its_secret_shown_once(
     form.get_by_label("URL").fill("https://example.com/hook")
     form.get_by_role("button", name="Add").click()
     expect(page.get_by_text("It is not shown again.")).to_be_visible(timeout=PATIENCE_MS)
+    # Another one that is refused does not take it off the screen.
+    form.get_by_label("Name").fill("other chat")
+    form.get_by_label("URL").fill("http://127.0.0.1/hook")
+    form.get_by_role("button", name="Add").click()
+    expect(page.get_by_text("is no public address")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("It is not shown again.")).to_be_visible()
     go(page, f"beams/{BEAM}")
     go(page, "alerts")
     stop = page.get_by_role("button", name="Tell chat no more")

@@ -89,7 +89,8 @@ def test_a_token_is_shown_once_with_its_command_and_withdrawn(
     sign_in(page, service)
     go(page, "settings/enrolments")
     form = page.get_by_role("form", name="Let a node be enrolled")
-    form.get_by_label("Node", exact=True).fill("4001")
+    # It is a number, however it is typed.
+    form.get_by_label("Node", exact=True).fill("04001")
     form.get_by_label("Configuration, TOML").fill("number = 3")
     form.get_by_role("button", name="Make a token").click()
     expect(form).to_contain_text("node.number is None", timeout=PATIENCE_MS)
@@ -102,6 +103,12 @@ def test_a_token_is_shown_once_with_its_command_and_withdrawn(
     expect(made.locator("code")).to_contain_text("https://ADDRESS --token upe_")
     token = made.locator("code").inner_text().split()[-1]
     no_violations(page)
+    # Another one that is refused does not take it off the screen.
+    form.get_by_label("Node", exact=True).fill("4002")
+    form.get_by_label("Configuration, TOML").fill("number = 3")
+    form.get_by_role("button", name="Make a token").click()
+    expect(form).to_contain_text("node.number is None", timeout=PATIENCE_MS)
+    expect(made.locator("code")).to_contain_text(token)
     table = page.get_by_role("region", name="Enrolments")
     expect(table.get_by_role("row").nth(1)).to_contain_text("waiting")
     go(page, "settings/beams")
@@ -112,6 +119,10 @@ def test_a_token_is_shown_once_with_its_command_and_withdrawn(
     assert token not in page.content()
     (one,) = service.call("GET", "/v1/enrolments?node=4001")["enrolments"]
     assert one["revoked"]
+    page.get_by_label("Of node", exact=True).fill("4001e0")
+    page.get_by_label("Of node", exact=True).press("Enter")
+    expect(page.get_by_label("Of node", exact=True)).to_have_value("4001", timeout=PATIENCE_MS)
+    expect(table.get_by_role("row")).to_have_count(2, timeout=PATIENCE_MS)
     page.get_by_label("Of node", exact=True).fill("4002")
     page.get_by_label("Of node", exact=True).press("Enter")
     expect(page.get_by_text("There are none.")).to_be_visible(timeout=PATIENCE_MS)

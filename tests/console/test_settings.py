@@ -101,6 +101,37 @@ def test_terminals_are_tagged_and_found_by_their_tags(
     expect(tags.get_by_role("alert")).not_to_be_empty(timeout=PATIENCE_MS)
 
 
+def test_tags_that_another_operator_has_set_meanwhile_are_not_overwritten(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    path = f"/v1/terminals/{DRIVER}"
+    service.call("PUT", path + "/tags", {"tags": ["day"]})
+    sign_in(page, service)
+    go(page, f"terminals/{DRIVER}")
+    tags = page.get_by_role("region", name="Tags")
+    expect(tags.get_by_role("link", name="day")).to_be_visible(timeout=PATIENCE_MS)
+    field = tags.get_by_label("Tags, with")
+    field.fill("day; mine")
+    service.call("PUT", path + "/tags", {"tags": ["day", "theirs"]})
+    expect(tags.get_by_role("link", name="theirs")).to_be_visible(timeout=PATIENCE_MS)
+    # What was typed is still there; and is not set before it is said what it would replace.
+    expect(field).to_have_value("day; mine")
+    tags.get_by_role("button", name="Set").click()
+    told = tags.get_by_role("alert")
+    expect(told).to_contain_text("somebody else was first", timeout=PATIENCE_MS)
+    expect(told).to_contain_text("day; theirs")
+    assert service.call("GET", path)["tags"] == ["day", "theirs"]
+    field.fill("day; theirs; mine")
+    tags.get_by_role("button", name="Set").click()
+    expect(tags.get_by_role("link", name="mine")).to_be_visible(timeout=PATIENCE_MS)
+    expect(told).to_be_empty()
+    assert service.call("GET", path)["tags"] == ["day", "mine", "theirs"]
+    # Nothing is typed any more: the field goes with what others set.
+    service.call("PUT", path + "/tags", {"tags": []})
+    expect(field).to_have_value("", timeout=PATIENCE_MS)
+
+
 def tunnel(name: str) -> dict[str, Any]:
     """Return a road tunnel as GeoJSON."""
     line = {"type": "LineString", "coordinates": [[20.0, 10.0], [20.01, 10.0]]}

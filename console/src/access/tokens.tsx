@@ -21,9 +21,9 @@ export function Tokens() {
     const { node, days, ...rest } = filled(form);
     const expires = days && { expires: new Date(live.now() + Number(days) * DAY_MS).toISOString() };
     const body = { ...rest, ...(node && { node: Number(node) }), ...expires };
-    setMade(undefined);
     return change(async () => {
       const { token } = await live.client.post<{ token: string }>("v1/tokens", body);
+      // Until then the one before stays: it cannot be shown again.
       setMade(token);
     });
   };

@@ -9,10 +9,9 @@ export function Targets() {
   const live = useLive();
   const { entries, flaw, members, change } = useListed<AlertTarget>("v1/alert-targets", "targets");
   const [made, setMade] = useState<AlertTarget>();
-  const add = (form: HTMLFormElement) => {
-    setMade(undefined);
-    return change(async () => setMade(await live.client.post<AlertTarget>("v1/alert-targets", filled(form))));
-  };
+  // One that is refused leaves the secret before it where it is: it cannot be shown again.
+  const add = (form: HTMLFormElement) =>
+    change(async () => setMade(await live.client.post<AlertTarget>("v1/alert-targets", filled(form))));
   const remove = (one: AlertTarget) => {
     if (confirm(`Tell ${one.name} no more? What it is signed with is lost: another one is made if it is added again.`)) {
       void change(() => live.client.delete(`v1/alert-targets/${one.id}`));

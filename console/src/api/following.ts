@@ -24,7 +24,7 @@ export class Following {
   lastId = "";
   /** Whether the state has to be read: nothing is known yet, or events are missing. */
   mustRead = true;
-  /** When the stream broke, if it has. */
+  /** When the stream broke, if it has, and what was missed then has not been read. */
   lostAt: number | undefined;
   private heardAt = Infinity;
   private deadline: number;
@@ -42,7 +42,6 @@ export class Following {
   opened(now: number): void {
     this.phase = "live";
     this.reason = "";
-    this.lostAt = undefined;
     this.failures = 0;
     this.heardAt = now;
     this.deadline = now + SILENT_MS;
@@ -54,6 +53,8 @@ export class Following {
     this.lastId = id;
     this.heardAt = now;
     this.deadline = now + SILENT_MS;
+    // It goes on where it was: nothing is missing.
+    if (id && !this.mustRead) this.read();
   }
 
   /** When something last came, if that is so long ago that what is shown may be old. */
@@ -66,9 +67,11 @@ export class Following {
     this.cutReason = reason;
   }
 
-  /** The state has been read. */
+  /** The state has been read. Without a stream, what has happened since then may be missing. */
   read(): void {
+    if (this.phase !== "live") return;
     this.mustRead = false;
+    this.lostAt = undefined;
   }
 
   /** The stream, or the try to open it, has ended; `afterMs` is what the service asks to wait. */
@@ -79,7 +82,7 @@ export class Following {
     this.cutReason = undefined;
     this.phase = "waiting";
     // Without an id there is nothing to go on with.
-    if (this.lastId === "") this.mustRead = true;
+    this.mustRead ||= this.lastId === "";
     const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.failures);
     this.failures += 1;
     // Consoles that lost the same service do not all come back at once.

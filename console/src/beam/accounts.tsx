@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { timeOf } from "../api/time";
 import type { Balances, Fairness, LinkName } from "../api/types";
 import { Choice } from "../shell/choice";
@@ -7,26 +7,35 @@ import { utcOn } from "../shell/dates";
 import { bits, bps, seconds } from "../shell/format";
 import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
+import { fairSpans, settledS } from "./fair-spans";
 
 const BALANCES_MS = 5_000;
 const FAIRNESS_MS = 15_000;
 /** A longer time changes more slowly, and costs the service more. */
 const READS_IN_TIME = 40;
-const OVER: readonly [string, number][] = [
-  ["10 minutes", 600_000],
-  ...[2, 12, 24].map((hours): [string, number] => [`${hours} h`, hours * 3_600_000]),
-];
 const MOST_ROWS = 50;
 
 /** Who owes how much; how fair the last minutes were, and what each link's bits cost. */
 export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
   const live = useLive();
   const key = `${beam} ${link}`;
-  const balances = useRead((signal) => live.client.get<Balances>(`v1/beams/${beam}/balances?link=${link}`, signal), key, BALANCES_MS);
-  const [over, setOver] = useState(0);
-  const overMs = OVER[over]?.[1] ?? 0;
+  const readBalances = (signal: AbortSignal) => live.client.get<Balances>(`v1/beams/${beam}/balances?link=${link}`, signal);
+  const balances = useRead(readBalances, key, BALANCES_MS);
+  const { terminals, changes } = live.fleet;
+  const spans = useMemo(() => {
+    const ofBeam = [...terminals.values()].filter((one) => one.beam === beam);
+    return fairSpans(ofBeam.length);
+  }, [beam, terminals, changes]);
+  const [chosen, setChosen] = useState(0);
+  const over = Math.min(chosen, spans.length - 1);
+  const overMs = spans[over]?.[1] ?? 0;
   const fairness = useRead(
-    (signal) => live.client.get<Fairness>(`v1/beams/${beam}/fairness?since=${timeOf(live.now() - overMs)}&link=${link}`, signal),
+    async (signal) => {
+      const path = `v1/beams/${beam}/fairness?since=${timeOf(live.now() - overMs)}&link=${link}`;
+      // Both at one time: a long one is read again only after many minutes, in which more is settled.
+      const [value, { links }] = await Promise.all([live.client.get<Fairness>(path, signal), readBalances(signal)]);
+      return { links: value.links, settledS: settledS(value, links[0]?.settled_until) };
+    },
     `${key} ${overMs}`,
     Math.max(FAIRNESS_MS, overMs / READS_IN_TIME),
   );
@@ -34,7 +43,7 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
   const fair = fairness.value?.links[0];
   const debts = [...(owed?.balances ?? [])].sort((a, b) => Math.abs(b.bits) - Math.abs(a.bits));
   const most = Math.abs(debts[0]?.bits ?? 1);
-  const overS = fairness.value ? (Date.parse(fairness.value.until) - Date.parse(fairness.value.since)) / 1000 : 1;
+  const settled = fairness.value?.settledS;
   const efficiency = (node: number) => {
     const state = live.fleet.vehicles.get(node)?.[link];
     return state ? `${state.efficiency}${state.efficiency_told ? "" : " (not told)"}` : "–";
@@ -59,7 +68,7 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
       {owed?.settled_until && <p class="note">Settled until {utcOn(Date.parse(owed.settled_until), live.now())} UTC.</p>}
       <h2>Fairness</h2>
       <p class="filters">
-        <Choice label="In the last" of={OVER} value={over} onChange={setOver} />
+        <Choice label="In the last" of={spans} value={over} onChange={setChosen} />
       </p>
       <Failure of={fairness} />
       {fair && (
@@ -81,8 +90,8 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
               <tr key={one.terminal}>
                 <th scope="row">{live.fleet.nameOf(one.terminal)}</th>
                 <td class="number">{bps(one.throughput_bps)}</td>
-                <td class="number">{bps(one.planned_bits / overS)}</td>
-                <td class="number">{bps(one.fair_bits / overS)}</td>
+                <td class="number">{bps(settled && one.planned_bits / settled)}</td>
+                <td class="number">{bps(settled && one.fair_bits / settled)}</td>
                 <td class="number">{seconds(one.blocked_ms)}</td>
                 <td class="number">{efficiency(one.terminal)}</td>
               </tr>

@@ -124,7 +124,8 @@ export class Fleet {
     const vehicle = this.vehicle(one.terminal);
     const known = vehicle[one.link];
     // The same order of times as the service's: a moved terminal has another gateway's word.
-    if (known && Date.parse(known.time) > Date.parse(one.time)) return;
+    // One that is read again is no new one: there is no time between the two for a rate.
+    if (known && Date.parse(known.time) >= Date.parse(one.time)) return;
     vehicle[one.link] = one;
     vehicle.heardMs = Math.max(vehicle.heardMs ?? 0, Date.parse(one.received));
     this.rates.add(one);

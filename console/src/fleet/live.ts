@@ -107,10 +107,9 @@ export class Live {
       const last = following.lastId;
       const headers: Record<string, string> = last ? { "Last-Event-ID": last } : {};
       const response = await this.client.open("v1/events", headers, stream.signal);
-      const { lostAt } = following;
       following.opened(performance.now());
       // What happens from now on is followed: the state may be read.
-      if (following.mustRead) void this.read(lostAt);
+      if (following.mustRead) void this.read(following.lostAt);
       await this.take(response, new SseParser(last));
       this.lost(stream, "the stream has ended", 0);
     } catch (error) {
@@ -125,8 +124,8 @@ export class Live {
   }
 
   private lost(stream: AbortController, reason: string, afterMs: number): void {
-    // An earlier one's end is of no account once there is a newer one.
-    if (stream === this.stream && !this.ended.signal.aborted && !stream.signal.aborted) {
+    // An earlier one's end is of no account once there is a newer one; nor is that of one that was closed.
+    if (stream === this.stream && !stream.signal.aborted) {
       this.following.closed(performance.now(), reason, afterMs);
     }
   }
@@ -181,7 +180,8 @@ export class Live {
 
   /** Reads the state; events that come meanwhile are applied to what was read. Some may be missing since it was lost. */
   private async read(lostAt?: number): Promise<void> {
-    if (this.waiting) return;
+    // One that is under way may have been asked for before what is missing.
+    if (this.waiting) return this.readSoon();
     this.waiting = [];
     const { signal } = this.ended;
     try {
@@ -206,7 +206,6 @@ export class Live {
         this.refuse(`${reason}: the console needs a token of a viewer or an operator`);
         return;
       }
-      this.following.cut(reason);
       this.stream?.abort();
       this.following.closed(performance.now(), reason, error instanceof ApiError ? error.afterMs : 0);
     } finally {
@@ -216,7 +215,7 @@ export class Live {
     }
   }
 
-  private async blockages(signal: AbortSignal): Promise<Blockage[]> {
+  private blockages(signal: AbortSignal): Promise<Blockage[]> {
     const path = `v1/blockages?state=predicted,observed&since=${timeOf(this.now() - 3_600_000)}`;
     return this.client.all<Blockage>(path, "blockages", signal);
   }

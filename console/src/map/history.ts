@@ -34,7 +34,7 @@ export function apartOf(spanMs: number): number {
 }
 
 export class History {
-  private readonly track = new Track();
+  private track = new Track();
   private fromMs: number | undefined;
   private apartS: number | undefined;
 
@@ -53,14 +53,14 @@ export class History {
   /** Reads what is missing; returns the whole. */
   async read(nowMs: number): Promise<TrackPart[]> {
     const fromMs = this.span === undefined ? await this.oldest(nowMs) : nowMs - this.span;
-    this.apartS ??= apartOf(nowMs - fromMs);
-    const path = `v1/terminals/${this.node}/positions?since=${timeOf(this.missingFrom(fromMs))}${this.apartS ? `&apart_s=${this.apartS}` : ""}`;
+    this.thin(apartOf(nowMs - fromMs));
+    const path = `v1/terminals/${this.node}/positions?since=${timeOf(this.missingFrom(fromMs, nowMs))}${this.apartS ? `&apart_s=${this.apartS}` : ""}`;
     const blocked = `v1/blockages?terminal=${this.node}&state=observed&order=newest&since=${timeOf(fromMs)}`;
     const [fixes, observed] = await Promise.all([
       this.client.all<Position>(path, "positions", this.signal, MOST_FIXES),
       this.client.all<Blockage>(blocked, "blockages", this.signal, MOST_BLOCKAGES),
     ]);
-    this.track.add(fixes);
+    this.track.add(fixes, nowMs);
     return trackParts(this.track.from(fromMs), observed);
   }
 
@@ -68,14 +68,22 @@ export class History {
     if (this.fromMs === undefined) {
       const path = `v1/terminals/${this.node}/positions?limit=1`;
       const { positions } = await this.client.get<{ positions: Position[] }>(path, this.signal);
-      this.fromMs = positions[0] ? Date.parse(positions[0].time) : nowMs;
+      this.fromMs = positions[0] && Date.parse(positions[0].time);
     }
-    return this.fromMs;
+    // What has no fix yet is asked again.
+    return this.fromMs ?? nowMs;
+  }
+
+  /** All that is kept goes on for days: it is read anew, thinner, before it has more than twice the fixes. */
+  private thin(apartS: number): void {
+    if (this.apartS !== undefined && apartS <= 2 * Math.max(1, this.apartS)) return;
+    this.apartS = apartS;
+    this.track = new Track();
   }
 
   /** Whole intervals, so that the same fixes come of those that are known. */
-  private missingFrom(fromMs: number): number {
+  private missingFrom(fromMs: number, nowMs: number): number {
     const apartMs = 1000 * (this.apartS || 1);
-    return Math.floor(this.track.missingFrom(fromMs) / apartMs) * apartMs;
+    return Math.floor(this.track.missingFrom(fromMs, nowMs) / apartMs) * apartMs;
   }
 }

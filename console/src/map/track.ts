@@ -5,6 +5,10 @@ import type { Degrees } from "./road-ahead";
 
 /** A fix may come so much later than one that is newer. */
 const LATE_MS = 120_000;
+/** Of a longer time without a fix, there may be some that waited for the link: they come behind newer ones. */
+const GAP_MS = 10_000;
+/** So long they are waited for, from the first fix behind the gap on; the longest span is read again by then. */
+const FILLED_WITHIN_MS = 150_000;
 
 export interface TrackPart {
   blocked: boolean;
@@ -15,18 +19,29 @@ export interface TrackPart {
 export class Track {
   private readonly fixes = new Map<number, Position>();
   private newestMs = -Infinity;
+  /** Where the last gap begins, and until when it is read again. */
+  private gap = { fromMs: Infinity, untilMs: -Infinity };
 
-  add(positions: Position[]): void {
+  /** Takes in what has been read at a time. */
+  add(positions: Position[], nowMs: number): void {
+    const beforeMs = this.newestMs;
+    let nextMs = Infinity;
     for (const one of positions) {
       const ms = Date.parse(one.time);
       this.fixes.set(ms, one);
       this.newestMs = Math.max(this.newestMs, ms);
+      if (ms > beforeMs) nextMs = Math.min(nextMs, ms);
+    }
+    const gapMs = nextMs - beforeMs;
+    if (Number.isFinite(gapMs) && gapMs > GAP_MS && nowMs > this.gap.untilMs) {
+      this.gap = { fromMs: beforeMs, untilMs: nowMs + FILLED_WITHIN_MS };
     }
   }
 
   /** From when on it has to be read, of what is wanted from a time on: what came late is found, too. */
-  missingFrom(fromMs: number): number {
-    return Math.max(fromMs, this.newestMs - LATE_MS);
+  missingFrom(fromMs: number, nowMs: number): number {
+    const lateMs = this.newestMs - LATE_MS;
+    return Math.max(fromMs, nowMs > this.gap.untilMs ? lateMs : Math.min(lateMs, this.gap.fromMs));
   }
 
   /** In order of time, from a time on; what is older is forgotten. */

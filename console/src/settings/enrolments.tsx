@@ -41,11 +41,8 @@ function OfWhole() {
   const path = `v1/enrolments?order=newest${node && `&node=${node}`}`;
   const { entries, flaw, members, change } = useListed<Enrolment>(path, "enrolments", SHOWN);
   const [made, setMade] = useState<Made>();
-  const make = (body: unknown) =>
-    change(async () => {
-      setMade(undefined);
-      setMade(await live.client.post<Made>("v1/enrolments", body));
-    });
+  // One that is refused leaves the token before it where it is: it cannot be shown again.
+  const make = (body: unknown) => change(async () => setMade(await live.client.post<Made>("v1/enrolments", body)));
   const withdraw = (one: Enrolment) => {
     const what = `Withdraw the token of node ${one.node}? It can be used no more; a certificate that it has led to stays good.`;
     if (confirm(what)) void change(() => live.client.delete(`v1/enrolments/${one.id}`));
@@ -69,7 +66,7 @@ function OfWhole() {
             min={1}
             max={MOST_NODE}
             value={node}
-            onChange={(event) => setNode(event.currentTarget.validity.valid ? event.currentTarget.value : "")}
+            onChange={({ currentTarget: { validity, value } }) => setNode(validity.valid && value ? String(Number(value)) : "")}
           />
         </label>
       </p>
@@ -91,18 +88,20 @@ function EnrolmentForm({ members, make }: FormProps) {
   const [template, setTemplate] = useState("");
   const [flaw, setFlaw] = useState<string>();
   const send = async (form: HTMLFormElement) => {
-    const { node = "", days, ...given } = filled(form);
+    const { node: typed, days, ...given } = filled(form);
+    // 007 is no number of TOML, and 1e3 no whole one.
+    const node = Number(typed);
     const values = Object.fromEntries(namesIn(template).map((name) => [name, given[fieldOf(name)] ?? ""]));
     setFlaw(undefined);
     let configuration: string;
     try {
-      configuration = filledIn(template, { ...values, node });
+      configuration = filledIn(template, { ...values, node: String(node) });
     } catch (error) {
       setFlaw(textOf(error));
       return false;
     }
     const expires = new Date(live.now() + Number(days) * DAY_MS - MARGIN_MS).toISOString();
-    const done = await make({ node: Number(node), configuration, expires });
+    const done = await make({ node, configuration, expires });
     if (done) (form.elements.namedItem("node") as HTMLInputElement).value = "";
     return false;
   };

@@ -1,7 +1,8 @@
 /** What a terminal is grouped by: shown to all, set by operators, those of its tenant too. */
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { textOf } from "../access/listed";
+import type { Client } from "../api/client";
 import type { Terminal } from "../api/types";
 import { useLive } from "../shell/context";
 import { Field, Form } from "../shell/form";
@@ -13,18 +14,64 @@ export function tagsOf(text: string): string[] {
   return [...new Set(text.split(/[;,]/).map((tag) => tag.trim()))].filter((tag) => tag !== "");
 }
 
+const WITHIN_MS = 30_000;
+
+/** What somebody else has made of the tags meanwhile. */
+class OthersTags extends Error {
+  constructor(readonly tags: string[]) {
+    super(`Nothing was done, since somebody else was first: by now the tags are: ${tags.join("; ") || "none"}. Set yours again to replace them.`);
+  }
+}
+
+/** Sets a terminal's tags, only if they still are as they were seen. */
+export async function setTags(client: Client, node: number, seen: string[], wanted: string[]): Promise<void> {
+  const path = `v1/terminals/${node}`;
+  const answer = await client.open(path, {}, AbortSignal.timeout(WITHIN_MS));
+  // A proxy that packs the answer has made it a weak one.
+  const revision = Number((answer.headers.get("ETag") ?? "").replace(/\D/g, ""));
+  const { tags = [] } = (await answer.json()) as Terminal;
+  // What else has been changed of the terminal is no matter of these.
+  if (!areSame(tags, seen)) throw new OthersTags(tags);
+  await client.send("PUT", `${path}/tags`, { tags: wanted }, revision);
+}
+
+function areSame(some: string[], others: string[]): boolean {
+  return some.length === others.length && some.every((tag) => others.includes(tag));
+}
+
+interface Typed {
+  text: string;
+  /** The tags that it is to replace. */
+  seen: string[];
+}
+
 export function Tags({ terminal }: { terminal: Terminal }) {
   const live = useLive();
   const [flaw, setFlaw] = useState<string>();
+  const [typed, setTyped] = useState<Typed>();
   const tags = terminal.tags ?? [];
+  const text = tags.join("; ");
   const maySet = useMayOperateOwn();
-  const set = async (form: HTMLFormElement) => {
-    const given = new FormData(form).get("tags");
+  // While others change the tags, what has been typed and not been set yet stays.
+  useEffect(() => setTyped((before) => (before && areSame(tagsOf(before.text), before.seen) ? undefined : before)), [text]);
+  const set = async () => {
+    const wanted = tagsOf(typed?.text ?? text);
     setFlaw(undefined);
-    await live.client
-      .send("PUT", `v1/terminals/${terminal.node}/tags`, { tags: tagsOf(String(given)) })
-      .catch((error: unknown) => setFlaw(textOf(error)));
+    try {
+      await setTags(live.client, terminal.node, typed?.seen ?? tags, wanted);
+      setTyped((before) => before && { ...before, seen: wanted });
+    } catch (error) {
+      if (error instanceof OthersTags) {
+        const seen = error.tags;
+        setTyped((before) => ({ text: before?.text ?? text, seen }));
+      }
+      setFlaw(textOf(error));
+    }
     return false;
+  };
+  const type = (event: Event) => {
+    const { value } = event.currentTarget as HTMLInputElement;
+    setTyped((before) => ({ text: value, seen: before?.seen ?? tags }));
   };
   return (
     <section class="card" aria-label="Tags">
@@ -39,7 +86,7 @@ export function Tags({ terminal }: { terminal: Terminal }) {
       </ul>
       {maySet && (
         <Form label="Set the tags" action="Set" send={set}>
-          <Field label="Tags, with ; between them" name="tags" maxLength={400} defaultValue={tags.join("; ")} />
+          <Field label="Tags, with ; between them" name="tags" maxLength={400} value={typed?.text ?? text} onInput={type} />
         </Form>
       )}
       <p class="flaw" role="alert">

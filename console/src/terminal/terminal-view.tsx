@@ -70,7 +70,7 @@ export default function TerminalView({ route }: { route: Route }) {
         ))}
       </div>
       <div class="columns">
-        <Tags key={`${node} ${terminal.tags}`} terminal={terminal} />
+        <Tags key={`tags ${node}`} terminal={terminal} />
         <Draining key={`draining ${node}`} node={node} />
       </div>
       <Blockages key={`blockages ${node}`} node={node} />
