@@ -12,6 +12,7 @@ use crate::probe::{Probing, Trip};
 use crate::told::{self, Told};
 use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, View, excess, noticed};
 use crate::{Reading, Reason, WayThere};
+use starting::Flights;
 
 /// Arrivals are counted over so much, and over as many packets at least.
 const LEAST_WINDOW: Duration = Duration::from_millis(80);
@@ -101,6 +102,7 @@ pub struct Estimator {
     doubted: Option<Instant>,
     /// A first flight has had no answer for too long.
     unanswered: bool,
+    flights: Flights,
 }
 
 /// A queue is being drained.
@@ -137,6 +139,7 @@ impl Estimator {
             told: Told::default(),
             doubted: None,
             unanswered: false,
+            flights: Flights::default(),
         }
     }
 
@@ -274,8 +277,7 @@ impl Estimator {
             return;
         };
         self.access = self.access.min(base + MOST_FRAMES);
-        let flight = reading.in_flight_bits;
-        self.find_first(now, base, flight, way_back, steady);
+        self.find_first(now, base, &reading, way_back, steady);
         let window = self.window(now, steady);
         let Some(mut view) = self.view(now, base + self.access, window, reading.allowed_bps) else {
             return;

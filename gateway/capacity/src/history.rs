@@ -238,31 +238,53 @@ impl History {
         grown
     }
 
+    /// The most that was sent within `span`, of what was sent since that time, bits, and
+    /// when that began. What was on its way at the first reading left just before it.
+    pub fn most_sent(&self, since: Instant, span: Duration) -> (f64, Instant) {
+        let mut most = (0.0, since);
+        for (index, point) in self.points.iter().enumerate() {
+            if point.at < since {
+                continue;
+            }
+            let before = match index {
+                0 => point.reading.in_flight_bits as f64,
+                _ => 0.0,
+            };
+            let then = self.total_at(SENT_BITS, point.at + span);
+            let sent = before + then - point.reading.sent_bits as f64;
+            if sent >= most.0 {
+                most = (sent, point.at);
+            }
+        }
+        most
+    }
+
     /// Whether there was a backlog nearly all the time between two times, and
     /// no queue was drained meanwhile: as much was sent as was allowed.
     pub fn backlogged(&self, from: Instant, to: Instant) -> bool {
-        let within = self.points.iter().filter(|p| from <= p.at && p.at <= to);
-        let (mut all, mut backlogged) = (0, 0);
-        for point in within {
-            if point.held {
-                return false;
-            }
-            all += 1;
-            backlogged += usize::from(point.reading.backlogged);
-        }
-        all > 0 && backlogged * 5 >= all * 4
+        let mut within = self.points.iter().filter(|p| from <= p.at && p.at <= to);
+        !within.any(|point| point.held) && self.waits(from, to)
+    }
+
+    /// Whether something waited to be sent nearly all the time between two times.
+    pub fn waits(&self, from: Instant, to: Instant) -> bool {
+        self.nearly_always(from, to, |reading| reading.backlogged)
     }
 
     /// Whether a window was full nearly all the time between two times: it bounded what
     /// was sent.
     pub fn window_full(&self, from: Instant, to: Instant) -> bool {
+        self.nearly_always(from, to, |reading| reading.window_full)
+    }
+
+    fn nearly_always(&self, from: Instant, to: Instant, holds: fn(&Reading) -> bool) -> bool {
         let within = self.points.iter().filter(|p| from <= p.at && p.at <= to);
-        let (mut all, mut full) = (0, 0);
+        let (mut all, mut held) = (0, 0);
         for point in within {
             all += 1;
-            full += usize::from(point.reading.window_full);
+            held += usize::from(holds(&point.reading));
         }
-        all > 0 && full * 5 >= all * 4
+        all > 0 && held * 5 >= all * 4
     }
 
     /// Whether the round trip has grown all the time since `since`, by at least
@@ -367,6 +389,19 @@ mod tests {
         assert_eq!(history.rate(sent, start, start + 50 * MS), 10_000.0);
         assert_eq!(history.rate(sent, start, start), 0.0);
         assert_eq!(history.total_at(sent, start + 500 * MS), 1000.0);
+    }
+
+    #[test]
+    fn what_left_at_once_is_found_among_what_trickles() {
+        let start = Instant::now();
+        let mut history = History::default();
+        let mut bits = 0;
+        for step in 0..40_u32 {
+            bits += if step == 20 { 240_000 } else { 5_000 };
+            history.push(start + 25 * step * MS, delivered(bits), false, HORIZON);
+        }
+        let most = history.most_sent(start, 100 * MS);
+        assert_eq!(most, (255_000.0, start + 475 * MS));
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub struct Reading {
 /// What may leave at first on a link of which nothing is known but its round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstFlight {
+    /// How many there were before it. Each may leave at once.
+    pub number: u64,
     /// So much at once, bits of IP packets.
     pub bits: u64,
     /// Not faster than this, bit/s of IP packets.

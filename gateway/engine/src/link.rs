@@ -8,7 +8,7 @@
 //!   blockage, and the first sign of the peer its end.
 //! - A peer that is heard may hear nothing: then what is sent here is lost. It is given
 //!   as long to hear something after it was heard first, since behind a blockage it says
-//!   so, too.
+//!   so, too. If it acknowledges what was sent since it said so, it hears.
 //! - When the operator, the modem or the plan gives the link free, sending
 //!   starts at once, and silence counts from then.
 
@@ -341,6 +341,13 @@ impl LinkState {
             }
             Sign::Session => {}
         }
+    }
+
+    /// The peer has acknowledged what was sent from that time on. If it had said by then
+    /// that it hears nothing, it has heard something since. Where the link was found
+    /// blocked for that, its next beacon counts.
+    pub fn answered(&mut self, sent: Instant) {
+        self.deaf = self.deaf.filter(|deaf| deaf.found || sent <= deaf.since);
     }
 
     /// The first session after none: whether this peer sends beacons must be

@@ -136,7 +136,7 @@ impl Engine {
         self.note_given(now, id, ip_bytes);
         let left_by = self.hops.get(&id).map_or(now, |hop| hop.sent_by);
         self.sessions
-            .offered(session, transfer.key, left_by, short_bytes);
+            .offered(now, session, transfer.key, left_by, short_bytes);
         self.actions.push_back(Action::Offer { session, transfer });
         self.leaf_changed(id, leaf.class);
         self.session_changed(session);

@@ -83,13 +83,32 @@ impl Engine {
     /// The peer's convergence layer has acknowledged so many bytes of the
     /// bundle of transfer `key`.
     pub fn transfer_progress(&mut self, key: u64, acknowledged: u64) {
+        self.peer_has_heard(key);
         self.sessions.progress(key, acknowledged);
+    }
+
+    /// The peer has acknowledged a transfer, or a part of it: it hears what was sent
+    /// since that was offered. Of a transport without acknowledgements, with which
+    /// nothing is resumed, the end of a transfer says nothing.
+    fn peer_has_heard(&mut self, key: u64) {
+        let Some((id, offered)) = self.sessions.offer_of(key) else {
+            return;
+        };
+        let session = self.sessions.get(id);
+        let session = session.filter(|session| session.info.resumes);
+        let hop = session.and_then(|session| self.hops.get_mut(&session.hop));
+        if let Some(hop) = hop {
+            hop.link.answered(offered);
+        }
     }
 
     /// A transfer ended.
     pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
         let session = self.sessions.session_of(key);
         let taken = session.filter(|_| outcome == Outcome::Acknowledged);
+        if taken.is_some() {
+            self.peer_has_heard(key);
+        }
         // One that was given up is on another session by now.
         if self.sessions.finish(key, &outcome) {
             self.agent.transfer_finished(now, key, outcome);

@@ -90,6 +90,8 @@ impl Session {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     session: SessionId,
+    /// When the session was offered it.
+    offered: Instant,
     /// When all of it has left at the hop's rate.
     pub left_by: Instant,
     /// Bytes of its bundle that the peer has acknowledged.
@@ -143,10 +145,17 @@ impl Sessions {
         true
     }
 
-    /// A session is offered a transfer, which has left its hop by then;
+    /// A session is offered a transfer, which has left its hop by `left_by`;
     /// `short_bytes` is its length if it is a short bundle, behind which more of
     /// these may go.
-    pub fn offered(&mut self, id: SessionId, key: u64, left_by: Instant, short_bytes: Option<u64>) {
+    pub fn offered(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        key: u64,
+        left_by: Instant,
+        short_bytes: Option<u64>,
+    ) {
         if let Some(session) = self.known.get_mut(&id) {
             session.ready = false;
             let left = short_bytes.map(|bytes| session.room_bytes.saturating_sub(bytes));
@@ -157,6 +166,7 @@ impl Sessions {
             }
             let transfer = InFlight {
                 session: id,
+                offered: now,
                 left_by,
                 acknowledged: 0,
             };
@@ -187,6 +197,12 @@ impl Sessions {
             session.moves += 1;
         }
         true
+    }
+
+    /// The session that a transfer is on, and when that was offered it.
+    pub fn offer_of(&self, key: u64) -> Option<(SessionId, Instant)> {
+        let transfer = self.transfers.get(&key)?;
+        Some((transfer.session, transfer.offered))
     }
 
     /// The session that a transfer is on.

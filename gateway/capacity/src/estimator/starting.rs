@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Estimator, LEAST_RTT};
 use crate::history::{Arrived, SENT_BITS};
 use crate::view::{SLACK, SOME_PACKETS, noticed};
-use crate::{FirstFlight, Reason};
+use crate::{FirstFlight, Reading, Reason};
 
 /// A first flight of a satellite hop, bits: 64 packets. A shorter way has less, by what
 /// TCP begins with (ten packets, RFC 6928) each 25 ms, as TCP Hybla has it.
@@ -25,13 +25,29 @@ const COUNTED: f64 = 0.97;
 /// times as fast as with what trickles in before it.
 const GRANTED: f64 = 0.5;
 const GRANTED_BY: f64 = 1.5;
-/// A link from which so much less arrives than was sent is slower than that.
+/// A link from which so much less arrives than was sent is slower than that. What was sent
+/// less than this before is not counted: it may be on its way by itself.
 const SLOWER: f64 = 0.8;
+const ON_ITS_WAY: Duration = Duration::from_millis(75);
+/// Between readings, what leaves at once seems to take so much longer.
+const READ_LATE: Duration = Duration::from_millis(75);
 /// A queue of this part (1/n) of the base round trip on the way back holds up most
 /// acknowledgements of a first flight, which wait for it, but not longer than this.
 /// Nor is there a bound for longer where nothing ever is acknowledged.
 const HELD_UP_PART: u32 = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// The flights that a link was tried with whose rate is not known yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flights {
+    /// How many there were before the present one.
+    number: u64,
+    /// What had been sent before it, bits.
+    sent_bits: u64,
+    /// What there was to send in the one before left in small pieces, though there was
+    /// something nearly all the time.
+    busy: bool,
+}
 
 impl Estimator {
     /// What may leave at first, while nothing is known of a link but its round trip.
@@ -46,6 +62,7 @@ impl Estimator {
         let base = self.base.get().filter(|base| *base >= LEAST_RTT)?;
         let bits = LEAST_FLIGHT_BITS * base.div_duration_f64(REFERENCE_RTT);
         (!told).then(|| FirstFlight {
+            number: self.flights.number,
             bits: bits.clamp(LEAST_FLIGHT_BITS, MOST_FLIGHT_BITS) as u64,
             bps: FLIGHT_BPS,
             then_bps: THEN_BPS,
@@ -72,23 +89,48 @@ impl Estimator {
         (from >= late).then(|| bits / to.saturating_duration_since(from).as_secs_f64())
     }
 
-    /// How fast the first flight has arrived is the first estimate.
+    /// All that was sent has been answered, or shows nothing: as much may leave at once
+    /// again.
+    fn fly_again(&mut self, sent_bits: u64) {
+        self.flights.number += 1;
+        self.flights.sent_bits = sent_bits;
+    }
+
+    /// When nearly all of a flight left at once that began then, if it did.
+    fn left_at_once(&self, began: Instant, flight: FirstFlight) -> Option<Instant> {
+        let since = began.checked_sub(READ_LATE).unwrap_or(began);
+        let (bits, at) = self.history.most_sent(since, time_to_leave(flight));
+        (bits >= ALL * flight.bits as f64).then_some(at.max(began))
+    }
+
+    /// How fast the first flight has arrived is the first estimate. What left in small
+    /// pieces, since more was not there or not allowed behind others, arrives as it was
+    /// sent, and is none.
     pub(super) fn find_first(
         &mut self,
         now: Instant,
         base: Duration,
-        in_flight_bits: u64,
+        reading: &Reading,
         way_back: Duration,
         steady: bool,
     ) {
-        let (Some(flight), Some((began, _))) = (self.unknown_flight(), self.flight) else {
+        let Some(flight) = self.unknown_flight() else {
             return;
         };
-        let waited = now >= began + base + LONGEST_WAIT;
+        let answered = reading.in_flight_bits == 0 && reading.lost_bits == 0;
+        if answered && !reading.backlogged && reading.sent_bits > self.flights.sent_bits {
+            self.fly_again(reading.sent_bits);
+        }
+        let Some((began, _)) = self.flight else {
+            return;
+        };
+        let left = self.left_at_once(began, flight);
+        let since = left.unwrap_or(began);
+        let waited = now >= since + base + LONGEST_WAIT;
         if way_back >= base / HELD_UP_PART && !waited {
             return;
         }
-        let arrived = self.history.arrived_since(began + base / 2, COUNTED);
+        let arrived = self.history.arrived_since(since + base / 2, COUNTED);
         let Some(Arrived {
             all_bits,
             bits,
@@ -103,21 +145,38 @@ impl Estimator {
         if !all && now < from + LONGEST_SPAN {
             return;
         }
-        let earlier = |at: Instant| at.checked_sub(base).unwrap_or(at);
-        let sent = self.history.total_at(SENT_BITS, earlier(now))
-            - self.history.total_at(SENT_BITS, earlier(from));
+        let sent_before = |at: Instant, time: Duration| {
+            let at = at.checked_sub(time).unwrap_or(at);
+            self.history.total_at(SENT_BITS, at)
+        };
+        let sent = sent_before(now, base + ON_ITS_WAY) - sent_before(from, base);
         let slower = !all && bits < SLOWER * sent;
+        let long = to.saturating_duration_since(from) > time_to_leave(flight);
+        if long && left.is_none() && !slower {
+            if now < began + base + LONGEST_SPAN {
+                return;
+            }
+            // The link has carried that, so a whole flight can be tried. Transports that
+            // had enough to send and cannot send it at once are asked only once.
+            let busy = self.history.waits(began, now);
+            if !busy || !self.flights.busy {
+                self.flights.busy = busy;
+                self.flight = None;
+                self.fly_again(reading.sent_bits);
+                return;
+            }
+        }
         if !all && !slower && !waited {
             // Little was sent, and shows nothing.
             return;
         }
         let arrived = bits / to.saturating_duration_since(from).as_secs_f64();
         let held = arrived * (base + SLACK).as_secs_f64() + SOME_PACKETS;
-        if slower && in_flight_bits as f64 > held && !waited {
+        if slower && reading.in_flight_bits as f64 > held && !waited {
             // What is in its queue leaves by itself, since little is sent meanwhile.
             return;
         }
-        let granted = self.granted(began + base / 2, from + base / 2);
+        let granted = self.granted(since + base / 2, from + base / 2);
         let found = granted.filter(|bps| steady && *bps > GRANTED_BY * arrived);
         self.estimate(found.unwrap_or(arrived).max(THEN_BPS as f64), Reason::Start);
         self.unanswered = false;
@@ -132,4 +191,9 @@ impl Estimator {
             self.probing.double(now);
         }
     }
+}
+
+/// How long a flight takes to leave, as readings show it.
+fn time_to_leave(flight: FirstFlight) -> Duration {
+    READ_LATE + Duration::from_secs_f64(flight.bits as f64 / flight.bps as f64)
 }

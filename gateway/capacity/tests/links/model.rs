@@ -220,8 +220,8 @@ pub struct Way<'a> {
     /// What the scheduler leaves to ACKs, bit/s.
     left_bps: f64,
     tcp: Option<Tcp>,
-    /// What may leave at once at first, bits.
-    burst: f64,
+    /// The last first flight.
+    flight: Option<FirstFlight>,
     /// When something was last acknowledged.
     heard: f64,
     /// Packets that the peer has yet to acknowledge: it does each second one.
@@ -276,7 +276,7 @@ impl<'a> Way<'a> {
             unscheduled: None,
             left_bps: 0.0,
             tcp: link.tcp.map(|base_s| Tcp::new(base_s, link.as_in_a_node)),
-            burst: 0.0,
+            flight: None,
             heard: 0.0,
             half_acknowledged: false,
             paced: f64::INFINITY,
@@ -337,8 +337,10 @@ impl<'a> Way<'a> {
             true => (allowed * BUNDLE_S).max(LEAST_BUNDLE).max(burst),
             false => (4.0 * PACKET as f64 + allowed * 0.01).max(burst),
         };
-        if first.is_some() && std::mem::replace(&mut self.burst, burst) == 0.0 {
-            self.credit = burst;
+        let before = self.flight;
+        self.flight = first.or(before);
+        if first.map(|flight| flight.number) > before.map(|flight| flight.number) {
+            self.credit = self.credit.max(burst);
         }
         let scheduled = (allowed - self.left_bps).max(LEAST_SCHEDULED_BPS);
         self.credit = (self.credit + scheduled * UTILISATION * STEP_S).min(most);
@@ -559,9 +561,10 @@ impl<'a> Way<'a> {
         self.estimator.read(now, self.reading);
         let drain = self.estimator.drain_bits() as f64;
         let lowered = std::mem::take(&mut self.lowered);
+        let burst = self.flight.map_or(0.0, |flight| flight.bits as f64);
         match &self.tcp {
             Some(tcp) if self.link.as_in_a_node => {
-                let most = (self.paced * BUNDLE_S).max(LEAST_BUNDLE).max(self.burst);
+                let most = (self.paced * BUNDLE_S).max(LEAST_BUNDLE).max(burst);
                 if lowered {
                     self.credit = self.credit.min(most - tcp.unsent);
                 }
@@ -569,10 +572,7 @@ impl<'a> Way<'a> {
                     self.credit = self.credit.min(-drain);
                 }
             }
-            _ => {
-                let most = (4.0 * PACKET as f64).max(self.burst) - drain;
-                self.credit = self.credit.min(most);
-            }
+            _ => self.credit = self.credit.min((4.0 * PACKET as f64).max(burst) - drain),
         }
         self.fresh = false;
         (self.reading.backlogged, self.reading.window_full) = (false, false);

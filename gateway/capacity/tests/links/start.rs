@@ -126,6 +126,15 @@ fn feed_with(
     sent: u64,
     waits: impl Fn(u64) -> bool,
 ) -> Vec<(f64, Estimator)> {
+    feed_each(delivered, |_| sent, waits)
+}
+
+/// The same, where not as much is sent in each of the steps.
+fn feed_each(
+    delivered: impl Fn(u64) -> u64,
+    sent: impl Fn(u64) -> u64,
+    waits: impl Fn(u64) -> bool,
+) -> Vec<(f64, Estimator)> {
     let start = Instant::now();
     let mut estimator = Estimator::new(Limits::default());
     let mut reading = Reading {
@@ -136,7 +145,7 @@ fn feed_with(
     (0..400)
         .map(|step| {
             let busy = step >= 4;
-            reading.sent_bits += if busy { sent } else { 0 };
+            reading.sent_bits += if busy { sent(step) } else { 0 };
             reading.delivered_bits += if busy { delivered(step) } else { 0 };
             reading.backlogged = busy && waits(step);
             let known = step == 0 || delivered(step) > 0;
@@ -201,6 +210,71 @@ fn a_first_flight_of_which_a_little_is_missing_is_judged_when_it_has_arrived() {
     assert!(*at < 0.75, "{at}");
     let bps = one.capacity_bps().unwrap();
     assert!(bps > 12_000_000, "{bps}");
+}
+
+/// What has left before has used up what may leave at once: the rest comes as slowly as it
+/// was sent.
+#[test]
+fn what_left_in_small_pieces_is_no_estimate_and_a_whole_flight_follows() {
+    // 300 kbit/s and, a second later, 64 packets at once; by 8 Mbit/s and 575 ms.
+    let sent = |step: u64| match step {
+        40..=41 => 384_000,
+        _ => 7_500,
+    };
+    let delivered = |step: u64| match step {
+        0..=26 => 0,
+        63..=66 => 192_000,
+        _ => 7_500,
+    };
+    let course = feed_each(delivered, sent, |_| true);
+    let number = |step: usize| {
+        let (at, estimator) = &course[step];
+        assert_eq!(estimator.capacity_bps(), None, "{at}");
+        estimator.first_flight().map(|flight| flight.number)
+    };
+    let first = number(20);
+    assert!(first.is_some());
+    assert_eq!(number(36), first);
+    let second = number(38);
+    assert!(second > first, "{second:?}");
+    assert_eq!(number(62), second);
+    let found = course.iter().find_map(|(_, one)| one.capacity_bps());
+    let found = found.unwrap();
+    assert!((2_000_000..9_000_000).contains(&found), "{found}");
+}
+
+/// A transport that cannot send a flight at once shows what it can.
+#[test]
+fn a_backlog_that_leaves_in_small_pieces_again_is_an_estimate() {
+    let delivered = |step: u64| if step >= 27 { 25_000 } else { 0 };
+    let course = feed(delivered, 25_000);
+    let found = course.iter().find(|(_, one)| one.capacity_bps().is_some());
+    let (at, one) = found.unwrap();
+    assert!(*at < 3.0, "{at}");
+    let bps = one.capacity_bps().unwrap();
+    assert!((900_000..1_100_000).contains(&bps), "{bps}");
+}
+
+#[test]
+fn what_was_answered_lets_as_much_leave_at_once_again() {
+    let start = Instant::now();
+    let mut estimator = Estimator::new(Limits::default());
+    let mut read = |ms: u64, sent_bits: u64, in_flight_bits: u64| {
+        let reading = Reading {
+            sent_bits,
+            delivered_bits: sent_bits - in_flight_bits,
+            in_flight_bits,
+            rtt: Some(Duration::from_millis(50)),
+            ..Reading::default()
+        };
+        estimator.read(start + Duration::from_millis(ms), reading);
+        estimator.first_flight().map(|flight| flight.number)
+    };
+    let first = read(0, 12_000, 0);
+    assert_eq!(read(25, 116_000, 104_000), first);
+    let second = read(100, 116_000, 0);
+    assert!(second > first, "{first:?} {second:?}");
+    assert_eq!(read(125, 116_000, 0), second);
 }
 
 #[test]

@@ -282,6 +282,21 @@ fn where_only_a_standby_can_carry_a_deaf_peer_is_given_its_whole_time() {
 }
 
 #[test]
+fn a_late_acknowledgement_does_not_end_what_a_deaf_peer_has_begun() {
+    let mut bench = Bench::new();
+    bench.heard(1_000);
+    bench.deaf(1_500, 1_800);
+    // What was sent before it said so first may have come through.
+    let first_word = bench.start + Duration::from_millis(1_500);
+    bench.link.answered(first_word - MS);
+    let judged = bench.deaf(1_950, 3_000);
+    assert_eq!(judged.last(), Some(&Some(Source::Probing)));
+    // It is blocked by now.
+    bench.link.answered(first_word + MS);
+    assert_eq!(bench.at(3_050), Some(Source::Probing));
+}
+
+#[test]
 fn an_early_word_of_a_deaf_peer_says_nothing_of_later() {
     let mut bench = Bench::new();
     bench.heard(1_000);

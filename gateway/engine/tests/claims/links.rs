@@ -6,7 +6,8 @@ use underpass_cla::{Outcome, SessionId};
 use underpass_engine::{HopId, LinkChange, PlannedBlockage, SILENCE, Sign, Source};
 use underpass_streams::{Event, ResetCode};
 
-use crate::bench::{BULK, MRU, Node, URGENT, config, exchange, pair, pair_of};
+use crate::bench::{BULK, MRU, Node, URGENT, config, exchange, live, pair, pair_of};
+use crate::paths::two_hops;
 
 const HOP: HopId = HopId(0);
 const RTT: Duration = Duration::from_millis(600);
@@ -81,6 +82,38 @@ fn a_bundle_that_arrives_is_a_sign_that_the_link_is_there() {
     let offered = hub.offers().remove(0);
     hub.carry(offered, &mut terminal);
     assert_eq!(blocked(&terminal), None);
+}
+
+/// Another hop could carry, so a round trip and 200 ms would be enough.
+#[test]
+fn a_peer_that_acknowledges_what_was_sent_since_it_was_deaf_hears() {
+    let deaf = |node: &mut Node| node.engine.heard(node.now, HOP, node.now, Sign::Deaf);
+    for sent_since in [true, false] {
+        let (mut terminal, mut hub) = pair_of(two_hops(10, 1), two_hops(1, 10));
+        for node in [&mut terminal, &mut hub] {
+            node.up(1, 200);
+        }
+        live(&mut terminal, &mut hub, 500 * MS);
+        hear(&mut terminal);
+        let began = terminal.now;
+        if sent_since {
+            deaf(&mut terminal);
+            terminal.pass(began + 10 * MS);
+        }
+        let key = terminal.open(1, BULK);
+        terminal.write(key, 5_000);
+        let (session, transfer) = terminal.offers().remove(0);
+        assert!(session.0 < 200, "{session:?}");
+        terminal.pass(began + 20 * MS);
+        deaf(&mut terminal);
+        terminal.pass(began + 150 * MS);
+        deaf(&mut terminal);
+        // The rest of it is in flight.
+        terminal.engine.transfer_progress(transfer.key, 1_000);
+        terminal.pass(began + 300 * MS);
+        let expected = (!sent_since).then_some(Source::Probing);
+        assert_eq!(blocked(&terminal), expected);
+    }
 }
 
 #[test]

@@ -9,6 +9,13 @@ use crate::bench::{BULK, Node, config, pair};
 
 const HOP: HopId = HopId(0);
 
+const FLIGHT: FirstFlight = FirstFlight {
+    number: 0,
+    bits: 768_000,
+    bps: 19_200_000,
+    then_bps: 320_000,
+};
+
 fn measured(rate_bps: Option<u64>) -> MeasuredLink {
     MeasuredLink {
         rate_bps,
@@ -49,11 +56,7 @@ fn a_first_flight_leaves_at_once_and_little_behind_it_until_it_is_answered() {
     let now = terminal.now;
     terminal.engine.set_rate(now, HOP, None);
     let unknown = MeasuredLink {
-        first: Some(FirstFlight {
-            bits: 768_000,
-            bps: 19_200_000,
-            then_bps: 320_000,
-        }),
+        first: Some(FLIGHT),
         ..MeasuredLink::default()
     };
     terminal.engine.measured(now, HOP, unknown, 0);
@@ -77,6 +80,24 @@ fn a_first_flight_leaves_at_once_and_little_behind_it_until_it_is_answered() {
     terminal.engine.set_rate(terminal.now, HOP, Some(1_000_000));
     let told = terminal.bytes_in(Duration::from_secs(2));
     assert!((200_000..290_000).contains(&told), "{told}");
+}
+
+#[test]
+fn each_first_flight_leaves_at_once() {
+    let (mut terminal, _hub) = pair();
+    let key = terminal.open(1, BULK);
+    let now = terminal.now;
+    terminal.engine.set_rate(now, HOP, None);
+    terminal.write(key, 400_000);
+    for number in 0..2 {
+        let unknown = MeasuredLink {
+            first: Some(FirstFlight { number, ..FLIGHT }),
+            ..MeasuredLink::default()
+        };
+        terminal.engine.measured(terminal.now, HOP, unknown, 0);
+        let at_once = terminal.bytes_in(Duration::from_millis(250));
+        assert!((85_000..120_000).contains(&at_once), "{at_once}");
+    }
 }
 
 #[test]
