@@ -46,6 +46,26 @@ def test_setting_again_replaces_by_id(api: Api) -> None:
     assert names == ["new", ""]
 
 
+def test_a_page_is_sent_packed_and_not_again_while_it_is_the_same(api: Api) -> None:
+    api.call("POST", PATH, collection(*(feature(name) for name in "abcd")))
+    pages = [f"{PATH}?limit=2"]
+    first = api.get(pages[0])
+    assert first.headers["Content-Encoding"] == "gzip"
+    plain = api.get(pages[0], headers={"Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain.headers
+    assert plain.text == first.text
+    pages.append(f"{pages[0]}&cursor={first.json['next']}")
+    tags = [api.get(page).headers["ETag"] for page in pages]
+
+    def sent() -> list[int]:
+        known = zip(pages, tags, strict=True)
+        return [api.get(page, headers={"If-None-Match": tag}).status for page, tag in known]
+
+    assert sent() == [304, 304]
+    api.call("POST", PATH, collection(feature("c", properties={"name": "new"})))
+    assert sent() == [304, 200]
+
+
 def test_a_part_of_the_map_and_pages(api: Api) -> None:
     far = {"type": "LineString", "coordinates": [[-70.0, -30.0], [-70.1, -30.0]]}
     api.call("POST", PATH, collection(feature("a"), feature("b"), feature("far", geometry=far)))
