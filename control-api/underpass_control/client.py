@@ -110,6 +110,28 @@ class Client:
             body.pop(name, None)
         return (await self._ask("PUT", path, body=body, headers=headers))[0]
 
+    async def renewed(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str | int | None] | None = None,
+        tag: str | None = None,
+        silent_s: float,
+    ) -> tuple[Any, str | None]:
+        """Read what is at a path, unless an ETag still stands for it; return it and its ETag.
+
+        None is returned instead of what has not changed. The answer may take its time, but not
+        longer than `silent_s` from one byte to the next.
+
+        Raises:
+            RefusedError: The answer is an error that is the request's.
+            LostError: There is no answer, or one that asks to come again.
+        """
+        headers = {} if tag is None else {"If-None-Match": tag}
+        return await self._ask(
+            "GET", path, query=query, headers=headers, within_s=None, silent_s=silent_s
+        )
+
     async def _ask(
         self,
         method: str,
@@ -119,7 +141,8 @@ class Client:
         body: object = None,
         headers: Mapping[str, str] | None = None,
         parts: AsyncIterator[bytes] | None = None,
-        within_s: float = _WITHIN_S,
+        within_s: float | None = _WITHIN_S,
+        silent_s: float | None = None,
     ) -> tuple[Any, str | None]:
         """Make a request; return the answer's JSON and its ETag."""
         import aiohttp
@@ -133,7 +156,7 @@ class Client:
                 json=body,
                 data=parts,
                 headers=headers,
-                timeout=aiohttp.ClientTimeout(total=within_s),
+                timeout=aiohttp.ClientTimeout(total=within_s, connect=silent_s, sock_read=silent_s),
             ) as response:
                 text = await response.text()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

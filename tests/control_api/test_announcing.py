@@ -17,15 +17,14 @@ from aiohttp import web
 from typer.testing import CliRunner
 from underpass_control.announcing import gpsd, positions
 from underpass_control.announcing.announcer import Announcer
-from underpass_control.announcing.station import announce, map_of_control
+from underpass_control.announcing.station import announce
 from underpass_control.cli import app
 from underpass_control.client import Client, RefusedError
 from underpass_control.replay.player import Played, play
 from underpass_control.replay.targets import target_of
 from underpass_control.replay.timeline import Timeline
 
-from dama.prediction import Fix, ObstructionMap
-from dama.prediction.geojson import to_geojson
+from dama.prediction import Fix
 from tests.dama.prediction.test_laws import MAP, START_MS, TUNNEL_M, eastwards, fix
 from tests.dama.prediction.test_passages import serpentine
 
@@ -244,27 +243,6 @@ def test_a_drive_replayed_through_gpsd_is_announced(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert node.announced[0]["confidence"] > 0
-
-
-def test_the_map_comes_from_a_control_service() -> None:
-    features = to_geojson(MAP.obstructions.values())["features"]
-
-    async def page(_request: web.Request) -> web.Response:
-        return web.json_response({"type": "FeatureCollection", "features": features})
-
-    async def run() -> ObstructionMap:
-        application = web.Application()
-        application.router.add_get("/v1/obstructions", page)
-        runner = web.AppRunner(application)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            async with Client(f"http://127.0.0.1:{runner.addresses[0][1]}") as client:
-                return await map_of_control(client)
-        finally:
-            await runner.cleanup()
-
-    assert asyncio.run(run()).obstructions == MAP.obstructions
 
 
 def test_the_verb_wants_one_map(tmp_path: Path) -> None:

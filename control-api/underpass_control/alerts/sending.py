@@ -20,6 +20,7 @@ from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTime
 from underpass_control.alerts.addresses import AddressError, CheckedResolver, Networks, check_url
 from underpass_control.alerts.mail import MailError, MailServer, mail_address, mail_of, send
 from underpass_control.metrics import Metrics
+from underpass_control.pauses import again_after_ms
 from underpass_control.repeating import repeat
 from underpass_control.storage import alerts
 from underpass_control.storage.alerts import Message
@@ -34,11 +35,6 @@ _MAILS_AT_ONCE = 4
 _WITHIN_S = 10.0
 # No other process sends what this one has begun to, for so long.
 _CLAIMED_MS = 60_000
-# After the first failure it is tried again after so long, then twice as long, and so on.
-_FIRST_AGAIN_MS = 5_000
-_LONGEST_AGAIN_MS = 3_600_000
-# Who fails always is put off for no longer, so that this many doublings are enough.
-_MOST_DOUBLINGS = 20
 # A message that is older is given up.
 OLDEST_S = 86_400.0
 _NOT_SENT = "messages of alerts are not sent"
@@ -165,15 +161,6 @@ def signature(secret: str, seconds: int, body: bytes) -> str:
     """Return what a message is signed with: HMAC-SHA-256 (RFC 2104) of its time and body."""
     signed = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256)
     return f"t={seconds},v1={signed.hexdigest()}"
-
-
-def again_after_ms(failures: int, drawn: float) -> int:
-    """Return after which time to try again what has failed so often in a row.
-
-    `drawn` is from 0 to 1: what has failed at the same time does not all come back at once.
-    """
-    longest_ms = min(_FIRST_AGAIN_MS << min(failures - 1, _MOST_DOUBLINGS), _LONGEST_AGAIN_MS)
-    return round(longest_ms * (0.5 + drawn / 2))
 
 
 def _printable(text: str) -> str:

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import random
+from collections.abc import AsyncIterator
 
 import structlog
 
-from dama.prediction import Announcement, Fix, ObstructionMap
-from dama.prediction.geojson import GeoJsonError, from_geojson
+from dama.prediction import Announcement, Fix
 from underpass_control.announcing.announcer import Announcer
+from underpass_control.announcing.map_of_control import MapOfControl
 from underpass_control.announcing.positions import now_ms
 from underpass_control.client import Client, LostError, RefusedError
 from underpass_control.instants import moment_of, rfc3339
+from underpass_control.pauses import again_after_ms
 
 _LOG = structlog.get_logger()
 _EVERY_S = 1.0
 _MAP_EVERY_S = 3_600.0
-_MAP_AGAIN_S = 10.0
-
-Fetch = Callable[[], Awaitable[ObstructionMap]]
+# Without a map nothing is announced: no vehicle waits for longer than this once its link is back.
+_LONGEST_AGAIN_MS = 600_000
 
 
 async def announce(
-    announcer: Announcer, fixes: AsyncIterator[Fix], node: Client, fetch: Fetch | None
+    announcer: Announcer, fixes: AsyncIterator[Fix], node: Client, control: MapOfControl | None
 ) -> None:
-    """Announce until cancelled; the map is fetched again each hour, if `fetch` is given.
+    """Announce until cancelled; the map is renewed each hour, if it is a control service's.
 
     Raises:
         client.RefusedError: The node tells no position.
@@ -33,22 +34,8 @@ async def announce(
     async with asyncio.TaskGroup() as group:
         group.create_task(_feed(announcer, fixes))
         group.create_task(_tell(announcer, node))
-        if fetch is not None:
-            group.create_task(_renew_map(announcer, fetch))
-
-
-async def map_of_control(client: Client) -> ObstructionMap:
-    """Return the map of a control service.
-
-    Raises:
-        client.LostError: It does not answer.
-        client.RefusedError: It refuses, or its map cannot be read.
-    """
-    features = [one async for one in client.pages("/v1/obstructions", "features")]
-    try:
-        return ObstructionMap(from_geojson({"type": "FeatureCollection", "features": features}))
-    except GeoJsonError as error:
-        raise RefusedError(200, f"the control service's map cannot be read: {error}") from error
+        if control is not None:
+            group.create_task(_renew_map(announcer, control))
 
 
 async def _feed(announcer: Announcer, fixes: AsyncIterator[Fix]) -> None:
@@ -73,17 +60,34 @@ async def _tell(announcer: Announcer, node: Client) -> None:
         await asyncio.sleep(_EVERY_S)
 
 
-async def _renew_map(announcer: Announcer, fetch: Fetch) -> None:
+async def _renew_map(announcer: Announcer, control: MapOfControl) -> None:
+    failures = 0
     while True:
+        pages_before = control.pages_read
         try:
-            obstructions = await fetch()
+            obstructions = await control.renew()
         except (LostError, RefusedError) as error:
-            _LOG.warning("no map of the control service, trying again", error=str(error))
-            await asyncio.sleep(_MAP_AGAIN_S)
+            # One page more, and the link is there.
+            failures = 1 if control.pages_read > pages_before else failures + 1
+            again_s = _again_s(error, failures)
+            _LOG.warning(
+                "no map of the control service, trying again", error=str(error), after_s=again_s
+            )
+            await asyncio.sleep(again_s)
             continue
-        announcer.set_map(obstructions)
-        _LOG.info("map", obstructions=len(obstructions.obstructions))
+        failures = 0
+        if obstructions is not None:
+            announcer.set_map(obstructions)
+            _LOG.info("map", obstructions=len(obstructions.obstructions))
         await asyncio.sleep(_MAP_EVERY_S)
+
+
+def _again_s(error: LostError | RefusedError, failures: int) -> float:
+    """Return after which time the map is asked for again; the service may ask for more."""
+    pause_s = again_after_ms(failures, random.random(), _LONGEST_AGAIN_MS) / 1000
+    if isinstance(error, LostError):
+        return max(pause_s, min(error.again_s, _MAP_EVERY_S))
+    return pause_s
 
 
 def _body(announcement: Announcement) -> dict[str, object]:

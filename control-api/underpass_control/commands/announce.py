@@ -50,8 +50,8 @@ def announce(
     from dama.prediction import ObstructionMap
     from underpass_control.announcing import positions
     from underpass_control.announcing.announcer import Announcer
+    from underpass_control.announcing.map_of_control import MapOfControl
     from underpass_control.announcing.station import announce as announce_for_ever
-    from underpass_control.announcing.station import map_of_control
 
     if (map_file is None) == (control is None):
         fail("name one map: --map FILE or --control URL")
@@ -62,13 +62,13 @@ def announce(
     async def run() -> None:
         async with AsyncExitStack() as stack:
             api = await stack.enter_async_context(Client(node, node_token))
-            fetch = None
+            renewed = None
             if control is not None:
                 service = await stack.enter_async_context(Client(control, token))
-                fetch = lambda: map_of_control(service)  # noqa: E731
+                renewed = MapOfControl(service)
             fixes = positions.from_gpsd(*address) if address else positions.from_node(api)
             try:
-                await announce_for_ever(announcer, fixes, api, fetch)
+                await announce_for_ever(announcer, fixes, api, renewed)
             except* RefusedError as refused:
                 raise refused.exceptions[0] from None
 

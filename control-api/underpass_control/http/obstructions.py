@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import hashlib
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
+from aiohttp import web
 from pydantic import ConfigDict, Field, field_validator
 
 from dama.prediction.geojson import GeoJsonError, from_geojson
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
+from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
@@ -22,6 +27,7 @@ _MOST_AT_ONCE = 10_000
 _SIDES = 4
 # The log of changes names so many of those that are set at once.
 _MOST_NAMED = 100
+_GIVES = "application/geo+json"
 
 
 class ObstructionCollection(models.Model):
@@ -74,7 +80,8 @@ class Obstructions:
                 tenancy=Tenancy.SHARED,
                 query=ObstructionQuery,
                 answers=ObstructionPage,
-                media_type="application/geo+json",
+                media_type=_GIVES,
+                others=[HTTPStatus.NOT_MODIFIED],
             ),
             Endpoint(
                 "POST",
@@ -97,7 +104,7 @@ class Obstructions:
             ),
         ]
 
-    async def _page(self, call: Call) -> ObstructionPage:
+    async def _page(self, call: Call) -> Answer | web.Response:
         query = call.query(ObstructionQuery)
         async with self._database.reading() as connection:
             found = await obstructions.page(
@@ -107,7 +114,17 @@ class Obstructions:
                 limit=query.limit,
             )
         last = next_page(found, query.limit, lambda one: one["id"])
-        return ObstructionPage(features=found, next=last)
+        page = ObstructionPage(features=found, next=last)
+        # Vehicles read the map over their own links: a page of thousands of roads is made, packed
+        # and compared beside the event loop.
+        text, tag = await asyncio.to_thread(_content, page)
+        headers = {"ETag": tag, "Vary": "Accept-Encoding"}
+        if is_known(call, tag):
+            return Answer(None, HTTPStatus.NOT_MODIFIED, headers)
+        if "gzip" in call.request.headers.get("Accept-Encoding", ""):
+            text = await asyncio.to_thread(gzip.compress, text)
+            headers["Content-Encoding"] = "gzip"
+        return web.Response(body=text, headers=headers, content_type=_GIVES, charset="utf-8")
 
     async def _set(self, call: Call) -> models.Accepted:
         try:
@@ -127,6 +144,12 @@ class Obstructions:
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no obstruction {name}")
             await call.record(connection, Changed("delete", f"/v1/obstructions/{name}"))
         return Answer(None, HTTPStatus.NO_CONTENT)
+
+
+def _content(page: ObstructionPage) -> tuple[bytes, str]:
+    """Return a page as JSON, and its ETag: it changes with what is on it, not with the map."""
+    text = page.model_dump_json(exclude_none=True).encode()
+    return text, etag(hashlib.sha256(text).hexdigest())
 
 
 def _box(text: str) -> obstructions.Box:

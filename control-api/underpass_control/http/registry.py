@@ -18,7 +18,7 @@ from underpass_control.http import models
 from underpass_control.http.conditions import etag, is_known, replaced
 from underpass_control.http.cursor import next_page, number_after, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
-from underpass_control.http.problem import Problem, changed_since
+from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import attachments, registry, tags
 from underpass_control.storage import models as tables
@@ -224,7 +224,8 @@ class Registry:
         wanted = call.body(models.TagsBody).tags
         async with self._changes.transaction() as (connection, publish):
             known = await _known(connection, tables.Terminal, node)
-            await registry.touch(connection, node, revision=replaced(call, known.revision))
+            expected = replaced(call, known.revision)
+            await registry.touch(connection, tables.Terminal, node, revision=expected)
             # Others who set its tags wait from here on.
             before = await _known(connection, tables.Terminal, node)
             await tags.put_tags(connection, {node: wanted})
@@ -300,16 +301,19 @@ class Registry:
         model_of: Callable[[Row[Any]], models.Model],
         call: Call,
     ) -> None:
-        replaced(call, (await self._row(table, key)).revision)
+        async with self._database.transaction() as connection:
+            known = await _known(connection, table, key)
+            expected = replaced(call, known.revision)
+            # Who knows it as it was is refused from here on; nothing stops the deletion any more.
+            await registry.touch(connection, table, key, revision=expected)
         # A terminal may have months of reports: they are deleted in portions before its row.
         for portion in of_it:
             await delete_all(self._database, portion)
         try:
             async with self._changes.transaction() as (connection, publish):
                 before = await _known(connection, table, key)
-                expected = replaced(call, before.revision)
-                if not await registry.remove(connection, table, key, revision=expected):
-                    raise changed_since() if expected is not None else _missing(table, key)
+                if not await registry.remove(connection, table, key):
+                    raise _missing(table, key)
                 publish(_change(table, key, "deleted"))
                 was = _state(model_of(before))
                 await call.record(connection, _changed("delete", table, key, was, None))

@@ -33,7 +33,7 @@ from underpass_control.http.conditions import etag, replaced
 from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.models import Page
-from underpass_control.http.problem import Problem
+from underpass_control.http.problem import Problem, changed_since
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
 from underpass_control.storage import scope, slices
@@ -251,13 +251,15 @@ class Slices:
         ending: bool = False,
         status: HTTPStatus = HTTPStatus.OK,
     ) -> Answer:
-        replaced(call, before.revision)
+        expected = replaced(call, before.revision)
         if before.ending:
             raise Problem(HTTPStatus.CONFLICT, "it is being terminated")
         now_ms = self._database.clock.now_ms()
         async with self._database.transaction() as connection:
             row = await slices.change(connection, before, now_ms, body=body, ending=ending)
             if row is None:
+                if expected is not None:
+                    raise changed_since()
                 raise Problem(HTTPStatus.CONFLICT, "somebody else has just changed it: try again")
             changed = Changed(action, target, before.tenant_id, before.body, body)
             await call.record(connection, changed)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
-from dama.prediction import Blockage, ObstructionMap, Span
+from dama.prediction import Blockage, Fix, ObstructionMap, Span
 from dama.prediction.learning import Learned
 from underpass_control.demand import Demands
 from underpass_control.planning import stored
@@ -132,10 +132,12 @@ class Knowledge:
         turns = Turns()
         passed_over = 0
         for terminal, found in waiting.items():
-            kept = thinned(found, apart_ms) if apart_ms else found
-            passed_over += len(found) - len(kept)
-            for position in kept:
-                if terminal in self._nodes and (fix := fix_of(position)) is not None:
+            # First: what cannot be predicted with stands for no fix beside it.
+            fixes = [fix for fix in map(fix_of, found) if fix is not None]
+            kept = thinned(fixes, apart_ms) if apart_ms else fixes
+            passed_over += len(fixes) - len(kept)
+            for fix in kept:
+                if terminal in self._nodes:
                     self._note(terminal, self.predictions.feed(terminal, fix))
                 # A thousand terminals at once must not hold up everybody else.
                 await turns.pause()
@@ -169,9 +171,9 @@ class Knowledge:
             planner.set_demands(link, demands, now_ms)
 
 
-def thinned(found: Sequence[Position], apart_ms: int) -> Sequence[Position]:
-    """Return a terminal's newest position, and of the others those that are so far apart."""
-    kept: list[Position] = []
+def thinned(found: Sequence[Fix], apart_ms: int) -> Sequence[Fix]:
+    """Return a terminal's newest fix, and of the others those that are so far apart."""
+    kept: list[Fix] = []
     for one in sorted(found, key=lambda one: one.time_ms, reverse=True):
         if not kept or kept[-1].time_ms - one.time_ms >= apart_ms:
             kept.append(one)

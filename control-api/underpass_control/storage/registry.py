@@ -86,18 +86,24 @@ async def page(
     return rows
 
 
-async def touch(connection: AsyncConnection, node: int, *, revision: int | None = None) -> None:
-    """Raise the revision of a terminal of which something beside the row is about to be changed.
+async def touch(
+    connection: AsyncConnection,
+    table: type[Beam] | type[Terminal],
+    key: str | int,
+    *,
+    revision: int | None = None,
+) -> None:
+    """Raise the revision of a row of which something beside it is about to be changed.
 
     Until the transaction ends, nobody else changes it.
 
     Raises:
-        RevisionError: `revision` is given and is not the terminal's.
+        RevisionError: `revision` is given and is not the row's.
     """
-    change = update(Terminal).where(Terminal.node == node)
+    change = update(table).where(_key(table) == key)
     if revision is not None:
-        change = change.where(Terminal.revision == revision)
-    changed = await connection.execute(change.values(revision=Terminal.revision + 1))
+        change = change.where(table.revision == revision)
+    changed = await connection.execute(change.values(revision=table.revision + 1))
     if revision is not None and not changed.rowcount:
         raise RevisionError
 
@@ -134,21 +140,15 @@ async def has_terminals(connection: AsyncConnection, beam: str) -> bool:
 
 
 async def remove(
-    connection: AsyncConnection,
-    table: type[Beam] | type[Terminal],
-    key: str | int,
-    *,
-    revision: int | None = None,
+    connection: AsyncConnection, table: type[Beam] | type[Terminal], key: str | int
 ) -> bool:
-    """Delete a row; tell whether it was there, at `revision` if that is given."""
+    """Delete a row; tell whether it was there."""
     if table is Beam:
         # Planning locks the lease first and the beam second; the same order here avoids deadlocks.
         lease = select(Lease.beam_id).where(Lease.beam_id == key).with_for_update()
         await connection.execute(lease)
-    gone = delete(table).where(_key(table) == key)
-    if revision is not None:
-        gone = gone.where(table.revision == revision)
-    return (await connection.execute(gone)).rowcount > 0
+    gone = await connection.execute(delete(table).where(_key(table) == key))
+    return gone.rowcount > 0
 
 
 def _shown(table: type[Beam] | type[Terminal]) -> Select[Any]:

@@ -18,7 +18,8 @@ from underpass_control.alerts.addresses import (
     check_address,
     check_url,
 )
-from underpass_control.alerts.sending import again_after_ms, signature
+from underpass_control.alerts.sending import signature
+from underpass_control.pauses import again_after_ms
 
 INNER = (
     *("127.0.0.1", "127.255.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1"),

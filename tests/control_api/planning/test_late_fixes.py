@@ -74,6 +74,17 @@ def test_late_ones_are_passed_over_where_newer_ones_have_come(
     assert len(found) == 5
 
 
+def test_one_that_no_vehicle_can_have_stands_for_no_fix_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = fed(monkeypatch)
+    knowledge = heard()
+    impossible = position(1, 9_500)._replace(heading_deg=999.0)
+    hear(knowledge, [position(1, 1000 * second) for second in range(10)] + [impossible])
+    assert asyncio.run(knowledge.feed(3_000)) == 6
+    assert found == [(1, 0), (1, 3000), (1, 6000), (1, 9000)]
+
+
 @given(
     st.lists(st.integers(0, 60_000), min_size=1, max_size=60, unique=True),
     st.integers(1, 20_000),
@@ -81,7 +92,8 @@ def test_late_ones_are_passed_over_where_newer_ones_have_come(
 def test_what_is_left_has_the_newest_and_no_gap_that_was_not_there(
     times: list[int], apart_ms: int
 ) -> None:
-    left = [one.time_ms - START_MS for one in thinned([position(1, at) for at in times], apart_ms)]
+    found = [Fix(START_MS + at, 7.5, 46.5) for at in times]
+    left = [one.time_ms - START_MS for one in thinned(found, apart_ms)]
     assert left == sorted(left)
     assert left[-1] == max(times)
     for before, after in pairwise(left):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from underpass_control.access import users
-from underpass_control.storage import registry
+from underpass_control.storage import portions, registry
 
 from tests.control_api.service.api import FIRST, Api
 from tests.control_api.service.two_tenants import PASSWORD
@@ -92,6 +92,32 @@ def test_what_has_been_changed_meanwhile_is_not_deleted(api: Api, path: str) -> 
     assert delete(tag) == 412
     assert delete(tag_of(api, read)) == 204
     assert delete(tag) == 404
+
+
+@pytest.mark.parametrize("path", ["/v1/beams/new", TERMINAL])
+@pytest.mark.parametrize("knows", [True, False])
+def test_what_is_being_deleted_is_not_given_up_half_way(
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, knows: bool
+) -> None:
+    settled(api)
+    assert put(api, "/v1/beams/new", BEAM).status == 201
+    body = BEAM if path == "/v1/beams/new" else VAN
+    tag = tag_of(api, path)
+    others: list[int] = []
+
+    async def meanwhile(*given: Any) -> int:
+        gone = await portions.delete_all(*given)
+        headers = {"If-Match": tag} if knows else {}
+        reply = await api.ask("PUT", path, body, caller="administrator", headers=headers)
+        others.append(reply.status)
+        return gone
+
+    monkeypatch.setattr("underpass_control.http.registry.delete_all", meanwhile)
+    # What it has reported goes in portions, between which others have their turn.
+    shown = {"If-Match": tag}
+    assert api.call("DELETE", path, caller="administrator", headers=shown).status == 204
+    assert set(others) == {412 if knows else 200}
+    assert api.get(path).status == 404
 
 
 def test_what_is_made_anew_is_another(api: Api) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from typer.testing import CliRunner
+from underpass_control.announcing.map_of_control import MapOfControl
 from underpass_control.cli import app
+from underpass_control.client import Client
 
 from dama.prediction.geojson import from_geojson
 from tests.control_api.service.api import Api
@@ -44,6 +46,42 @@ def test_setting_again_replaces_by_id(api: Api) -> None:
     api.call("POST", PATH, collection(feature("a", properties={"name": "new"})))
     names = [one["properties"]["name"] for one in api.get(PATH).json["features"]]
     assert names == ["new", ""]
+
+
+def test_a_page_is_sent_packed_and_not_again_while_it_is_the_same(api: Api) -> None:
+    api.call("POST", PATH, collection(*(feature(name) for name in "abcd")))
+    pages = [f"{PATH}?limit=2"]
+    first = api.get(pages[0])
+    assert first.headers["Content-Encoding"] == "gzip"
+    plain = api.get(pages[0], headers={"Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain.headers
+    assert plain.text == first.text
+    pages.append(f"{pages[0]}&cursor={first.json['next']}")
+    tags = [api.get(page).headers["ETag"] for page in pages]
+
+    def sent() -> list[int]:
+        known = zip(pages, tags, strict=True)
+        return [api.get(page, headers={"If-None-Match": tag}).status for page, tag in known]
+
+    assert sent() == [304, 304]
+    api.call("POST", PATH, collection(feature("c", properties={"name": "new"})))
+    assert sent() == [304, 200]
+
+
+def test_a_vehicle_reads_the_map_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("underpass_control.announcing.map_of_control._PAGE", 2)
+    api.call("POST", PATH, collection(*(feature(name) for name in "abcde")))
+
+    async def run() -> list[str]:
+        url = str(api.client.make_url("/"))
+        async with Client(url, api.tokens["first"]) as client:
+            control = MapOfControl(client)
+            found = await control.renew()
+            assert found is not None
+            assert await control.renew() is None
+            return list(found.obstructions)
+
+    assert api.run(run()) == list("abcde")
 
 
 def test_a_part_of_the_map_and_pages(api: Api) -> None:

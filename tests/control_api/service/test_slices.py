@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from typing import Any
 
 import pytest
 from underpass_control.functions.slices import MOST_OF_TENANT
 from underpass_control.roles import Role
+from underpass_control.storage import slices
 
 from tests.control_api.functions.examples import changed, ground, vehicle
 from tests.control_api.service.api import Api, Reply
@@ -121,6 +123,29 @@ def test_two_who_change_one_slice_are_told(api: Api) -> None:
     assert api.call("PUT", "/v1/slices/one", vehicle(), headers=known).status == 412
     assert api.call("DELETE", "/v1/slices/one", headers=known).status == 412
     assert api.call("PUT", "/v1/slices/two", vehicle(), headers=known).status == 412
+
+
+@pytest.mark.parametrize(("shown", "refused"), [(True, 412), (False, 409)])
+def test_of_two_who_change_a_slice_at_once_the_second_is_told(
+    api: Api, monkeypatch: pytest.MonkeyPatch, shown: bool, refused: int
+) -> None:
+    tag = api.call("PUT", "/v1/slices/one", ground()).headers["ETag"]
+    change, both = slices.change, asyncio.Barrier(2)
+
+    async def together(*given: Any, **more: Any) -> Any:
+        # Both have read how the slice is.
+        await both.wait()
+        return await change(*given, **more)
+
+    monkeypatch.setattr(slices, "change", together)
+    headers = {"If-Match": tag} if shown else {}
+
+    async def at_once() -> list[int]:
+        path = "/v1/slices/one/functions/names/replicas"
+        asked = [api.ask("PUT", path, {"replicas": n}, headers=headers) for n in (1, 2)]
+        return sorted(reply.status for reply in await asyncio.gather(*asked))
+
+    assert api.run(at_once()) == [200, refused]
 
 
 def test_a_tenant_has_so_many_slices_and_each_its_own_number(api: Api) -> None:
