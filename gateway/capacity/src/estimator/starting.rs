@@ -29,6 +29,8 @@ const GRANTED_BY: f64 = 1.5;
 /// less than this before is not counted: it may be on its way by itself.
 const SLOWER: f64 = 0.8;
 const ON_ITS_WAY: Duration = Duration::from_millis(75);
+/// What is sent so many times as fast as is allowed behind a flight is not behind one.
+const OWN_PACE: f64 = 2.0;
 /// Between readings, what leaves at once seems to take so much longer.
 const READ_LATE: Duration = Duration::from_millis(75);
 /// A queue of this part (1/n) of the base round trip on the way back holds up most
@@ -103,6 +105,15 @@ impl Estimator {
         (bits >= ALL * flight.bits as f64).then_some(at.max(began))
     }
 
+    /// Whether more than what is allowed behind a flight has left ever since it could have
+    /// left at once: the transport sends it at a pace of its own.
+    fn goes_on(&self, began: Instant, now: Instant, flight: FirstFlight) -> bool {
+        let from = began + time_to_leave(flight);
+        let behind = now.saturating_duration_since(from);
+        let sent = self.history.total_at(SENT_BITS, now) - self.history.total_at(SENT_BITS, from);
+        behind >= READ_LATE && sent > OWN_PACE * flight.then_bps as f64 * behind.as_secs_f64()
+    }
+
     /// How fast the first flight has arrived is the first estimate. What left in small
     /// pieces, since more was not there or not allowed behind others, arrives as it was
     /// sent, and is none.
@@ -152,13 +163,13 @@ impl Estimator {
         let sent = sent_before(now, base + ON_ITS_WAY) - sent_before(from, base);
         let slower = !all && bits < SLOWER * sent;
         let long = to.saturating_duration_since(from) > time_to_leave(flight);
-        if long && left.is_none() && !slower {
+        let busy = self.history.waits(began, now);
+        if long && left.is_none() && !slower && !(busy && self.goes_on(began, now, flight)) {
             if now < began + base + LONGEST_SPAN {
                 return;
             }
             // The link has carried that, so a whole flight can be tried. Transports that
             // had enough to send and cannot send it at once are asked only once.
-            let busy = self.history.waits(began, now);
             if !busy || !self.flights.busy {
                 self.flights.busy = busy;
                 self.flight = None;
