@@ -88,13 +88,13 @@ fn each_first_flight_leaves_at_once() {
     let key = terminal.open(1, BULK);
     let now = terminal.now;
     terminal.engine.set_rate(now, HOP, None);
-    terminal.write(key, 400_000);
     for number in 0..2 {
         let unknown = MeasuredLink {
             first: Some(FirstFlight { number, ..FLIGHT }),
             ..MeasuredLink::default()
         };
         terminal.engine.measured(terminal.now, HOP, unknown, 0);
+        terminal.write(key, 200_000);
         let at_once = terminal.bytes_in(Duration::from_millis(250));
         assert!((85_000..120_000).contains(&at_once), "{at_once}");
     }
