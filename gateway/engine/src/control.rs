@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use underpass_bundle::BundleId;
+use underpass_capacity::FirstFlight;
 
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
@@ -81,7 +82,12 @@ impl Engine {
                 .set_rate(now, id.terminal(), hop.granted_bps());
             if hop.flight != first {
                 let ip_bytes = first.map_or(0, |flight| flight.bits / 8);
-                self.scheduler.set_burst(now, id.terminal(), ip_bytes);
+                let number = |flight: Option<FirstFlight>| flight.map(|flight| flight.number);
+                if number(hop.flight) == number(first) {
+                    self.scheduler.resize_burst(now, id.terminal(), ip_bytes);
+                } else {
+                    self.scheduler.set_burst(now, id.terminal(), ip_bytes);
+                }
                 hop.flight = first;
             }
             self.pace(id);

@@ -47,12 +47,17 @@ impl Bucket {
 
     /// Has it hold `bytes`, if that is more than usual, and fills it with them.
     pub fn set_burst(&mut self, now: Instant, bytes: u64) {
+        self.resize_burst(now, bytes);
+        if bytes > 0 {
+            self.level = self.level.max(self.burst);
+        }
+    }
+
+    /// Has it hold `bytes`, if that is more than usual, with no more in it than it had.
+    pub fn resize_burst(&mut self, now: Instant, bytes: u64) {
         self.fill(now);
         self.burst = units(bytes);
-        self.level = match bytes {
-            0 => self.level.min(self.ceiling()),
-            _ => self.level.max(self.burst),
-        };
+        self.level = self.level.min(self.ceiling());
     }
 
     pub fn charge(&mut self, now: Instant, bytes: u64) {
@@ -201,6 +206,9 @@ mod tests {
         bucket.charge(again, 100_000);
         assert!(bucket.is_ready(again));
         bucket.charge(again, 1);
+        assert!(!bucket.is_ready(again));
+        // Another size by itself adds nothing.
+        bucket.resize_burst(again, 90_000);
         assert!(!bucket.is_ready(again));
         // Without it, no more is saved than usual.
         let later = again + Duration::from_secs(60);

@@ -295,6 +295,18 @@ impl LinkScheduler {
         }
     }
 
+    /// Has what a terminal may send at once after silence be another amount. What of it
+    /// was sent is not there again.
+    pub fn resize_burst(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
+        if let Some(&number) = self.numbers.get(&id) {
+            self.update(number, |terminal| {
+                if let Some(bucket) = &mut terminal.bucket {
+                    bucket.resize_burst(now, ip_bytes);
+                }
+            });
+        }
+    }
+
     /// Takes that so many `ip_bytes` too much have left for a terminal: nothing
     /// more is granted until they are made up for at its present rate.
     pub fn make_up_for(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {

@@ -100,6 +100,28 @@ fn each_first_flight_leaves_at_once() {
     }
 }
 
+/// A little less of a round trip makes it a little shorter.
+#[test]
+fn a_first_flight_of_another_length_is_no_second_one() {
+    let (mut terminal, _hub) = pair();
+    let key = terminal.open(1, BULK);
+    let now = terminal.now;
+    terminal.engine.set_rate(now, HOP, None);
+    let of_bits = |bits: u64| MeasuredLink {
+        first: Some(FirstFlight { bits, ..FLIGHT }),
+        ..MeasuredLink::default()
+    };
+    let longer = of_bits(FLIGHT.bits);
+    terminal.engine.measured(now, HOP, longer, 0);
+    terminal.write(key, 1_000_000);
+    let at_once = terminal.bytes_in(Duration::from_millis(250));
+    assert!((85_000..120_000).contains(&at_once), "{at_once}");
+    let shorter = of_bits(FLIGHT.bits - 24_000);
+    terminal.engine.measured(terminal.now, HOP, shorter, 0);
+    let then = terminal.bytes_in(Duration::from_secs(1));
+    assert!((30_000..60_000).contains(&then), "{then}");
+}
+
 #[test]
 fn a_beam_sends_to_all_no_more_than_it_was_measured_to_carry() {
     let (_terminal, mut hub) = pair();
