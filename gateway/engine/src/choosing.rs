@@ -233,7 +233,7 @@ impl Engine {
 
     /// A hop as it can carry a class; none if it cannot.
     pub(crate) fn way(&self, now: Instant, hop: &Hop, class: Class) -> Option<Way> {
-        let rate_bps = hop.usable_bps();
+        let rate_bps = hop.next_bps();
         let session = self.sessions.get(hop.carrier(class)?)?;
         if hop.blocked || rate_bps == Some(0) {
             return None;
@@ -308,7 +308,7 @@ impl Engine {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
         };
-        let nanos = hop.usable_bps().map_or(0, |rate| {
+        let nanos = hop.pace_bps().map_or(0, |rate| {
             u128::from(ip_bytes) * 8_000_000_000 / u128::from(rate.max(1))
         });
         let time = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

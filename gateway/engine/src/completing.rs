@@ -319,14 +319,17 @@ impl Engine {
     }
 
     fn path_state(&self, now: Instant, id: HopId, way: Way) -> Option<PathState> {
-        let measured = &self.hops.get(&id)?.measured;
+        let hop = self.hops.get(&id)?;
+        let measured = &hop.measured;
         // That of a queue long ago would keep flows away from an idle path.
         let late = measured
             .smoothed_rtt
             .filter(|(at, _)| now < *at + SMOOTHED_COUNTS);
         Some(PathState {
             delay: late.map_or(way.delay, |(_, rtt)| rtt / 2),
-            capacity_bps: way.rate_bps,
+            // How little is allowed behind a first flight shows no limit: nothing would go
+            // by the path that could.
+            capacity_bps: hop.usable_bps(),
             loss: measured.recovery_loss,
             busy: way.busy,
         })

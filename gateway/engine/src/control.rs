@@ -87,6 +87,7 @@ impl Engine {
                     self.scheduler.resize_burst(now, id.terminal(), ip_bytes);
                 } else {
                     self.scheduler.set_burst(now, id.terminal(), ip_bytes);
+                    hop.before_flight_bytes = hop.given_bytes;
                 }
                 hop.flight = first;
             }

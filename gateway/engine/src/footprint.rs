@@ -106,6 +106,7 @@ impl Hop {
             sent_by: _,
             given_bytes: _,
             in_flight_since: _,
+            before_flight_bytes: _,
             meter: _,
             presence: _,
             copies,

@@ -102,6 +102,8 @@ pub(crate) struct Hop {
     pub draining: bool,
     /// The first flight that the scheduler knows of.
     pub flight: Option<FirstFlight>,
+    /// What the hop had been given before that, bytes of IP.
+    pub before_flight_bytes: u64,
     /// By class.
     pub traffic: Vec<HopTraffic>,
     /// Classes that the scheduler holds for ready, and whether it holds what
@@ -152,6 +154,7 @@ impl Hop {
             lowered: false,
             draining: false,
             flight: None,
+            before_flight_bytes: 0,
             traffic: vec![HopTraffic::default(); classes],
             ready: BTreeMap::new(),
             sent_by: now,
@@ -295,6 +298,19 @@ impl Hop {
     /// What the sessions may send, bit/s of IP bytes.
     pub fn pace_bps(&self) -> Option<u64> {
         let first = self.first_flight().map(|flight| flight.bps);
+        self.usable_bps().or(first)
+    }
+
+    /// How fast what it is given next is sent, bit/s of IP bytes: behind a first flight
+    /// little is, until that has been answered.
+    pub fn next_bps(&self) -> Option<u64> {
+        let first = self.first_flight().map(|flight| {
+            let given = self.given_bytes.saturating_sub(self.before_flight_bytes);
+            match given.saturating_mul(8) < flight.bits {
+                true => flight.bps,
+                false => flight.then_bps,
+            }
+        });
         self.usable_bps().or(first)
     }
 

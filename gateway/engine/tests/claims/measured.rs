@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use underpass_capacity::FirstFlight;
-use underpass_engine::{HopId, MeasuredLink, SILENCE, Sign};
+use underpass_engine::{EngineConfig, HopId, MeasuredLink, SILENCE, Sign};
 
-use crate::bench::{BULK, Node, config, pair};
+use crate::bench::{BULK, Node, config, live, pair, pair_of};
+use crate::paths::{FAR, NEAR, drain, two_hops};
 
 const HOP: HopId = HopId(0);
 
@@ -120,6 +121,40 @@ fn a_first_flight_of_another_length_is_no_second_one() {
     terminal.engine.measured(terminal.now, HOP, shorter, 0);
     let then = terminal.bytes_in(Duration::from_secs(1));
     assert!((30_000..60_000).contains(&then), "{then}");
+}
+
+/// Nobody has told what the near hop carries, and its first flight is not answered yet.
+#[test]
+fn what_waits_behind_the_first_flight_of_a_near_hop_goes_by_the_far_one() {
+    let untold = |mut config: EngineConfig| {
+        for hop in &mut config.hops {
+            (hop.send_rate_bps, hop.receive_rate_bps) = (None, None);
+        }
+        config
+    };
+    let (mut terminal, mut hub) = pair_of(untold(two_hops(10, 1)), untold(two_hops(1, 10)));
+    for node in [&mut terminal, &mut hub] {
+        node.up(1, 200);
+    }
+    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    let near = MeasuredLink {
+        first: Some(FLIGHT),
+        ..measured(None)
+    };
+    let now = terminal.now;
+    terminal.engine.measured(now, NEAR, near, 0);
+    terminal
+        .engine
+        .measured(now, FAR, measured(Some(20_000_000)), 0);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 1_000_000);
+    let mut sent = [0, 0];
+    for (session, transfer) in drain(&mut terminal, Duration::from_millis(300)) {
+        sent[usize::from(session.0 >= 200)] += transfer.len();
+    }
+    // 96 kB and 320 kbit/s, and 20 Mbit/s.
+    assert!((80_000..140_000).contains(&sent[0]), "{sent:?}");
+    assert!(sent[1] > 300_000, "{sent:?}");
 }
 
 #[test]
