@@ -111,6 +111,7 @@ impl Hop {
             presence: _,
             copies,
             standing: _,
+            trial: _,
         } = self;
         let of_classes = sessions.iter().map(BTreeSet::len);
         tell(

@@ -16,6 +16,7 @@ use crate::measured::MeasuredLink;
 use crate::on_demand::Presence;
 use crate::planned::Followed;
 use crate::standing::Standing;
+use crate::trying::Trial;
 
 /// TCPCL segments hold this much at most; it only rounds the estimate of what
 /// a bundle costs on the hop.
@@ -123,6 +124,8 @@ pub(crate) struct Hop {
     pub copies: BTreeMap<Class, Copies>,
     /// Whether it stood still while others carried on.
     pub standing: Standing,
+    /// When flows try it again, where its estimate has fallen.
+    pub trial: Trial,
 }
 
 impl Hop {
@@ -162,6 +165,7 @@ impl Hop {
             in_flight_since: now,
             copies: BTreeMap::new(),
             standing: Standing::default(),
+            trial: Trial::new(now),
         };
         hop.paced_bps = hop.rate_bps();
         hop
@@ -319,6 +323,14 @@ impl Hop {
         // A stale measurement must not silence the sessions.
         let rate = self.rate_bps()?;
         Some(rate.saturating_sub(self.subtracted_bps).max(rate / 10))
+    }
+
+    /// What was found to be left for the sessions at best, of what is allowed at present,
+    /// bit/s of IP bytes.
+    pub fn best_bps(&self) -> u64 {
+        let most = self.trial.most_bps();
+        let most = self.allowed_bps().map_or(most, |bps| bps.min(most));
+        most.saturating_sub(self.subtracted_bps)
     }
 
     /// The round trip without a queue: as measured, or as it was told.

@@ -49,6 +49,7 @@ mod steering;
 mod streams;
 mod takeover;
 mod transfers;
+mod trying;
 mod ways;
 
 pub use applications::SentBundle;

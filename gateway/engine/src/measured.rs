@@ -102,6 +102,9 @@ impl Engine {
         };
         let before = (hop.rate_bps(), hop.first_flight(), hop.draining);
         hop.measured = link;
+        if let Some(bps) = link.capacity_bps.or(hop.ceiling_bps()) {
+            hop.trial.found(now, bps);
+        }
         hop.draining = drain_bytes > 0;
         if (hop.rate_bps(), hop.first_flight(), hop.draining) != before {
             self.apply_rate(now, id);

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
 use underpass_engine::{
-    ComparedPath, Engine, EngineConfig, Estimate, HopId, PathUse, PlannedBlockage, Policy,
-    StreamKey,
+    ComparedPath, Engine, EngineConfig, Estimate, HopId, MeasuredLink, PathUse, PlannedBlockage,
+    Policy, StreamKey,
 };
 use underpass_streams::Event;
 
 use crate::bench::{BULK, Node, config, live, pair_of};
 use crate::lines::Lines;
-use crate::paths::{FAR, MS, both_lines, by_hop, drain, two_hops};
+use crate::paths::{FAR, MS, NEAR, both_lines, by_hop, drain, two_hops};
 
 fn minfct(estimate: Estimate) -> Policy {
     Policy {
@@ -312,6 +312,60 @@ fn of_other_policies_it_is_said_which_paths_they_leave() {
     };
     assert_eq!(why(BULK), (PathUse::Failover, Some(FAR), 1));
     assert_eq!(why(Class(1)), (PathUse::Bonded, None, 2));
+}
+
+/// A fade has passed, and what was found in it keeps flows away.
+#[test]
+fn a_hop_whose_estimate_has_fallen_is_tried_again_by_a_few_small_flows() {
+    let untold = |node, neighbour| {
+        let mut config = configured(node, neighbour, Estimate::OpenSession);
+        for hop in &mut config.hops {
+            (hop.send_rate_bps, hop.receive_rate_bps) = (None, None);
+        }
+        config
+    };
+    let (mut terminal, mut hub) = pair_of(untold(10, 1), untold(1, 10));
+    for node in [&mut terminal, &mut hub] {
+        node.up(1, 200);
+    }
+    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    let mut lines = both_lines(terminal, hub);
+    let found = |lines: &mut Lines, hop: HopId, bps: u64| {
+        let link = MeasuredLink {
+            rate_bps: Some(bps),
+            capacity_bps: Some(bps),
+            ..MeasuredLink::default()
+        };
+        let [terminal, _] = &mut lines.nodes;
+        terminal.engine.measured(terminal.now, hop, link, 0);
+    };
+    // After so long, s; a second later it has left.
+    let chosen = |lines: &mut Lines, after_s: u64, size_bytes: u64| {
+        lines.live(Duration::from_secs(after_s), |_| ());
+        let [terminal, _] = &mut lines.nodes;
+        let key = terminal.open(1, BULK);
+        let now = terminal.now;
+        let told = terminal.engine.begin_flow(now, key, size_bytes, true);
+        terminal.write(key, size_bytes.min(100_000) as usize);
+        lines.live(Duration::from_secs(1), |_| ());
+        told.why.expect("it was asked").chosen
+    };
+    let (small, large) = (12_000, 1_000_000);
+    found(&mut lines, FAR, 40_000_000);
+    found(&mut lines, NEAR, 10_000_000);
+    assert_eq!(chosen(&mut lines, 0, small), Some(NEAR));
+    found(&mut lines, NEAR, 300_000);
+    assert_eq!(chosen(&mut lines, 0, small), Some(FAR));
+    assert_eq!(chosen(&mut lines, 3, small), Some(FAR));
+    // 0.3 s by it if it carries no more.
+    assert_eq!(chosen(&mut lines, 1, small), Some(NEAR));
+    assert_eq!(chosen(&mut lines, 0, large), Some(FAR));
+    // That it carries no more makes the next trial later.
+    assert_eq!(chosen(&mut lines, 2, small), Some(FAR));
+    assert_eq!(chosen(&mut lines, 7, small), Some(FAR));
+    assert_eq!(chosen(&mut lines, 2, small), Some(NEAR));
+    found(&mut lines, NEAR, 10_000_000);
+    assert_eq!(chosen(&mut lines, 0, small), Some(NEAR));
 }
 
 #[test]

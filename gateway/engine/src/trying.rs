@@ -1,0 +1,181 @@
+//! When flows try a path again whose estimate has fallen.
+//!
+//! Flows that are to be complete first go by other paths then, and nothing shows that the
+//! path carries more again. So where nothing has waited for its rate for long, it counts
+//! for a short time as if it carried what it did before, and flows that are little later
+//! if it does not may go there. That loads it, and its estimate follows what it carries.
+//! If it has not risen by that, the next trial comes later.
+
+use std::time::{Duration, Instant};
+
+/// A path is tried after so long at the least, and at the most.
+const RESTS: Duration = Duration::from_secs(5);
+const LONGEST_REST: Duration = Duration::from_secs(320);
+/// A trial lasts so long, and so many round trips.
+const LASTS: Duration = Duration::from_secs(2);
+const ROUND_TRIPS: u32 = 4;
+/// What has had something to send for so long is tested by that.
+const TESTED: Duration = Duration::from_secs(1);
+/// A flow that is later than this by an estimate that proves right tries nothing.
+pub(crate) const MOST_LATER: Duration = Duration::from_secs(1);
+
+/// What is remembered of a path for that.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    /// The most that it was found to carry, bit/s.
+    most_bps: u64,
+    /// What it was found to carry last, bit/s.
+    last_bps: u64,
+    /// When its estimate was last tested, as far as that is known.
+    tested: Instant,
+    /// Since when there was something to send whenever that was looked at.
+    loaded: Option<Instant>,
+    /// How long it is left alone.
+    rests: Duration,
+    /// When a trial began, and the estimate then, bit/s.
+    began: Option<(Instant, u64)>,
+}
+
+impl Trial {
+    pub fn new(now: Instant) -> Trial {
+        Trial {
+            most_bps: 0,
+            last_bps: 0,
+            tested: now,
+            loaded: None,
+            rests: RESTS,
+            began: None,
+        }
+    }
+
+    /// The most that the path was found to carry, bit/s.
+    pub fn most_bps(&self) -> u64 {
+        self.most_bps
+    }
+
+    /// Takes what the path is found to carry, bit/s.
+    pub fn found(&mut self, now: Instant, bps: u64) {
+        self.most_bps = self.most_bps.max(bps);
+        if bps < std::mem::replace(&mut self.last_bps, bps) {
+            // Only what was sent can have shown that.
+            self.tested = now;
+        }
+        if is_more(self.most_bps, bps) {
+            return;
+        }
+        self.rests = RESTS;
+        self.began = None;
+    }
+
+    /// Whether a path of this estimate, bit/s, and round trip may be tried, which carried
+    /// `before_bps`. `loaded`: it has something to send.
+    pub fn is_due(
+        &mut self,
+        now: Instant,
+        bps: u64,
+        before_bps: u64,
+        rtt: Duration,
+        loaded: bool,
+    ) -> bool {
+        self.loaded = match loaded {
+            true => self.loaded.or(Some(now)),
+            false => None,
+        };
+        if let Some((began, estimate)) = self.began {
+            if now < began + LASTS + rtt * ROUND_TRIPS {
+                return is_more(before_bps, bps);
+            }
+            self.began = None;
+            self.tested = now;
+            self.rests = match is_more(bps, estimate) {
+                true => RESTS,
+                false => (2 * self.rests).min(LONGEST_REST),
+            };
+        }
+        if self.loaded.is_some_and(|since| now >= since + TESTED) {
+            self.tested = now;
+        }
+        !loaded && is_more(before_bps, bps) && now >= self.tested + self.rests
+    }
+
+    /// A flow tries the path.
+    pub fn begin(&mut self, now: Instant, bps: u64) {
+        self.began = self.began.or(Some((now, bps)));
+    }
+}
+
+/// Whether it is so much more that it counts.
+fn is_more(bps: u64, than_bps: u64) -> bool {
+    bps > than_bps.saturating_add(than_bps / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const RTT: Duration = Duration::from_millis(50);
+    const MUCH: u64 = 10_000_000;
+    const LITTLE: u64 = 300_000;
+
+    fn fallen(now: Instant) -> Trial {
+        let mut trial = Trial::new(now - 60 * SECOND);
+        trial.found(now, MUCH);
+        trial.found(now, LITTLE);
+        trial
+    }
+
+    fn is_due(trial: &mut Trial, now: Instant, bps: u64) -> bool {
+        let before_bps = trial.most_bps();
+        trial.is_due(now, bps, before_bps, RTT, false)
+    }
+
+    #[test]
+    fn a_trial_is_short_and_the_next_one_later_each_time_in_vain() {
+        let mut now = Instant::now() + 60 * SECOND;
+        let mut trial = fallen(now);
+        for rests in [5_u32, 10, 20, 40, 80, 160, 320, 320] {
+            now += rests * SECOND;
+            assert!(!is_due(&mut trial, now - SECOND / 10, LITTLE));
+            assert!(is_due(&mut trial, now, LITTLE));
+            trial.begin(now, LITTLE);
+            assert!(is_due(&mut trial, now + 2 * SECOND, LITTLE));
+            now += 2 * SECOND + 4 * RTT;
+            assert!(!is_due(&mut trial, now, LITTLE));
+        }
+        // It has risen, and is tried soon again.
+        now += 320 * SECOND;
+        assert!(is_due(&mut trial, now, LITTLE));
+        trial.begin(now, LITTLE);
+        now += 3 * SECOND;
+        assert!(!is_due(&mut trial, now, 2 * LITTLE));
+        assert!(is_due(&mut trial, now + 5 * SECOND, 2 * LITTLE));
+    }
+
+    #[test]
+    fn what_carries_as_much_as_ever_is_not_tried() {
+        let now = Instant::now() + 60 * SECOND;
+        let mut trial = fallen(now);
+        let later = now + 60 * SECOND;
+        assert!(!trial.is_due(later, LITTLE, LITTLE, RTT, false));
+        trial.begin(later, LITTLE);
+        trial.found(later, MUCH);
+        assert!(!is_due(&mut trial, later, MUCH));
+    }
+
+    #[test]
+    fn a_path_in_use_is_not_tried_but_one_that_little_trickles_by_is() {
+        let now = Instant::now() + 60 * SECOND;
+        for (loads, expected) in [([true, true], false), ([true, false], true)] {
+            let mut trial = fallen(now);
+            for half in 0..12_u32 {
+                for (quarter, loaded) in loads.into_iter().enumerate() {
+                    let at = now + SECOND / 4 * (2 * half + quarter as u32);
+                    let _ = trial.is_due(at, LITTLE, MUCH, RTT, loaded);
+                }
+            }
+            let later = now + 6 * SECOND;
+            assert_eq!(is_due(&mut trial, later, LITTLE), expected, "{loads:?}");
+        }
+    }
+}
