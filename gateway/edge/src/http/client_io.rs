@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::interim::Outbox;
 use crate::relay::{Socket, poll_read_bytes};
@@ -149,10 +150,16 @@ impl Drop for ClientIo {
 
 /// Ends a connection, and takes what the client still sends until it has ended
 /// its side, too. A socket that is closed while bytes come is reset, and the
-/// client may lose the answer that it has yet to read (RFC 9112 §9.6).
-pub(super) async fn leave(mut socket: TcpStream) {
-    let end = Instant::now() + LONGEST;
+/// client may lose the answer that it has yet to read (RFC 9112 §9.6). A node
+/// that is about to `stop` does not wait for that.
+pub(super) async fn leave(mut socket: TcpStream, stop: &CancellationToken) {
     let _ = socket.shutdown().await;
+    stop.run_until_cancelled(hear_out(socket)).await;
+}
+
+/// Takes what the client still sends.
+async fn hear_out(mut socket: TcpStream) {
+    let end = Instant::now() + LONGEST;
     while Instant::now() < end {
         let next = poll_fn(|cx| poll_read_bytes(&mut socket, cx, usize::MAX));
         match timeout_at(end.min(Instant::now() + SILENCE), next).await {
