@@ -167,6 +167,7 @@ impl Exchange {
             Err(error) => return broken(error.to_string()),
         };
         let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
+        let method = outgoing.method.clone();
         let sent = sender.send_request(self.request(outgoing, body_bytes));
         let response = match tokio::time::timeout(self.response_timeout, sent).await {
             Ok(Ok(response)) => response,
@@ -183,7 +184,7 @@ impl Exchange {
         if let Some(text) = unasked {
             return Dispatched::Unusable(Answer::new(502, "http_protocol_error", text));
         }
-        self.keep(response).await
+        self.keep(&method, response).await
     }
 
     fn request(&self, outgoing: Outgoing, body_bytes: u64) -> Request<Body> {
@@ -209,13 +210,13 @@ impl Exchange {
     }
 
     /// Stores the response; the origin has done its part when all is here.
-    async fn keep(&self, mut response: Response<Incoming>) -> Dispatched {
+    async fn keep(&self, method: &Method, mut response: Response<Incoming>) -> Dispatched {
         let version = response.version();
         fields::strip(response.headers_mut());
         // Trailers end here: a stored body has its length.
         response.headers_mut().remove(TRAILER);
         fields::add_via(response.headers_mut(), version);
-        let head = response_head(response.status(), response.headers());
+        let head = response_head(method, response.status(), response.headers());
         let part_bytes = self.handle.limits().part_bytes;
         let mut object = Object {
             total_bytes: 0,
