@@ -144,3 +144,32 @@ async fn an_http_client_that_has_half_closed_gets_a_late_answer() {
     client.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
 }
+
+#[tokio::test]
+async fn a_client_that_has_half_closed_and_is_gone_is_noticed() {
+    let (ended, mut ends) = tokio::sync::mpsc::channel(1);
+    let origin = origin(move |mut socket| {
+        let ended = ended.clone();
+        async move {
+            let mut request = Vec::new();
+            socket.read_to_end(&mut request).await.unwrap();
+            ended.send(()).await.unwrap();
+            // It never answers.
+            sleep(Duration::from_secs(60)).await;
+        }
+    })
+    .await;
+    let (edge, proxy) = edge("socks5", "");
+    let (mut client, _) = socks(proxy, origin).await;
+    client.write_all(b"x").await.unwrap();
+    client.shutdown().await.unwrap();
+    ends.recv().await.unwrap();
+    client.set_zero_linger().unwrap();
+    drop(client);
+    let noticed = timeout(Duration::from_secs(30), async {
+        while edge.open_connections() > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(noticed.await.is_ok(), "its connection is still open");
+}
