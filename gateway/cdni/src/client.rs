@@ -162,11 +162,13 @@ impl Client {
 /// How long an answer is fresh (RFC 9111, 4.2.1); none if it does not say.
 fn lifetime(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let directives = text(CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
-    let mut directives = directives.split(',').map(str::trim);
+    // A list may come in several fields (RFC 9110, 5.3).
+    let fields = headers.get_all(CACHE_CONTROL).iter();
+    let fields: Vec<&str> = fields.filter_map(|value| value.to_str().ok()).collect();
+    let directives = fields.join(",").to_ascii_lowercase();
     let seconds = |text: &str| text.trim_matches('"').parse().ok();
     let mut max_age: Option<u64> = None;
-    for directive in &mut directives {
+    for directive in directives.split(',').map(str::trim) {
         if matches!(directive, "no-store" | "no-cache") {
             return Some(Duration::ZERO);
         }
@@ -271,6 +273,13 @@ mod tests {
             Some(0)
         );
         assert_eq!(of(&[("cache-control", "max-age=60, no-store")]), Some(0));
+        let several = [("cache-control", "public"), ("cache-control", "max-age=60")];
+        assert_eq!(of(&several), Some(60));
+        let several = [
+            ("cache-control", "max-age=60"),
+            ("cache-control", "no-store"),
+        ];
+        assert_eq!(of(&several), Some(0));
         assert_eq!(of(&[("expires", "0")]), Some(0));
         let dates = [
             ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),

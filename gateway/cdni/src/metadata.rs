@@ -312,7 +312,8 @@ impl Reader {
 /// Scheme and authority of an address.
 fn origin(url: &str) -> &str {
     let authority = url.find("://").map_or(0, |at| at + 3);
-    let end = url[authority..].find('/').map(|at| authority + at);
+    let end = url[authority..].find(['/', '?']);
+    let end = end.map(|at| authority + at);
     &url[..end.unwrap_or(url.len())]
 }
 

@@ -165,6 +165,22 @@ fn links_lead_nowhere_but_to_the_source() {
 }
 
 #[test]
+fn links_are_of_the_host_also_where_the_index_has_no_path() {
+    for index in ["http://cdni.example?of=/hosts", "http://cdni.example?hosts"] {
+        let mut metadata = Metadata::new(index);
+        let now = Instant::now();
+        assert_eq!(metadata.size(now, HOST, "/a"), Size::Awaited);
+        assert_eq!(metadata.poll_wanted().as_deref(), Some(index));
+        let body = index_with(&json!({"href": "/host"})).to_string();
+        let read = metadata.reader(index).read(body.as_bytes());
+        metadata.fetched(now, index, read, None);
+        assert_eq!(metadata.size(now, HOST, "/a"), Size::Awaited);
+        let linked = metadata.poll_wanted();
+        assert_eq!(linked.as_deref(), Some("http://cdni.example/host"));
+    }
+}
+
+#[test]
 fn a_size_from_above_counts_while_the_linked_document_cannot_be_got() {
     let mut source = Source::new();
     source.size("/a");

@@ -13,7 +13,8 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::interim::Outbox;
 use crate::relay::{Socket, poll_read_bytes};
@@ -22,6 +23,9 @@ use crate::relay::{Socket, poll_read_bytes};
 /// send, before its connection is closed whether or not it has ended its side.
 const SILENCE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether a client of which nothing is read is there.
+const GLANCE: Duration = Duration::from_secs(5);
 
 /// A client's socket that hyper has done with, for [`leave`].
 pub(super) type Left = Arc<Mutex<Option<TcpStream>>>;
@@ -35,6 +39,7 @@ pub(super) struct ClientIo {
     cut: Arc<AtomicBool>,
     outbox: Arc<Outbox>,
     left: Left,
+    glances: Interval,
 }
 
 impl ClientIo {
@@ -45,12 +50,26 @@ impl ClientIo {
         left: Left,
     ) -> ClientIo {
         socket.end_by_reset();
+        let mut glances = interval_at(Instant::now() + GLANCE, GLANCE);
+        glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ClientIo {
             socket: Some(TokioIo::new(socket)),
             cut,
             outbox,
             left,
+            glances,
         }
+    }
+
+    /// Fails once the client has reset the connection. hyper reads nothing while
+    /// it waits for an answer, and flushes each time that it is woken.
+    fn glance(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.glances.poll_tick(cx).is_ready() {
+            if let Some(socket) = &self.socket {
+                socket.inner().unacknowledged()?;
+            }
+        }
+        Ok(())
     }
 
     fn poll_outbox(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -118,6 +137,7 @@ impl Write for ClientIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.glance(cx)?;
         ready!(self.poll_outbox(cx))?;
         // hyper flushes once it has written all of its own buffer.
         self.outbox.set_clear(true);
@@ -149,10 +169,16 @@ impl Drop for ClientIo {
 
 /// Ends a connection, and takes what the client still sends until it has ended
 /// its side, too. A socket that is closed while bytes come is reset, and the
-/// client may lose the answer that it has yet to read (RFC 9112 §9.6).
-pub(super) async fn leave(mut socket: TcpStream) {
-    let end = Instant::now() + LONGEST;
+/// client may lose the answer that it has yet to read (RFC 9112 §9.6). A node
+/// that is about to `stop` does not wait for that.
+pub(super) async fn leave(mut socket: TcpStream, stop: &CancellationToken) {
     let _ = socket.shutdown().await;
+    stop.run_until_cancelled(hear_out(socket)).await;
+}
+
+/// Takes what the client still sends.
+async fn hear_out(mut socket: TcpStream) {
+    let end = Instant::now() + LONGEST;
     while Instant::now() < end {
         let next = poll_fn(|cx| poll_read_bytes(&mut socket, cx, usize::MAX));
         match timeout_at(end.min(Instant::now() + SILENCE), next).await {

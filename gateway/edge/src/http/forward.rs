@@ -16,11 +16,13 @@ use hyper::http::request::Parts;
 use hyper::http::uri::{PathAndQuery, Scheme, Uri};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Version};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client_io::mark_cut;
 use super::deferred::{self, Asked};
 use super::expectation::Expectation;
 use super::interim;
+use super::late_body::LateBody;
 use super::reply::{self, Body};
 use super::server::Client;
 use super::tunnel::{Far, Tunnel};
@@ -47,6 +49,8 @@ struct Answered {
     response: Response<Incoming>,
     /// Where the origin answered without wanting the body.
     unwanted: Option<Ending>,
+    /// Tells the request's body that the response is over.
+    over: Option<DropGuard>,
 }
 
 /// Passes a request on and its response back.
@@ -192,10 +196,16 @@ impl Outgoing {
             account.sent(frame.data_ref().map_or(0, Bytes::len));
             hop.strip_trailers(frame)
         });
-        let body = body.boxed();
-        let request = Request::from_parts(self.head, body);
+        let over = CancellationToken::new();
+        let body = LateBody::new(body.boxed(), over.clone(), upstream.abort_handle());
+        let over = over.drop_guard();
+        let request = Request::from_parts(self.head, body.boxed());
         let expectation = self.expectation.as_ref();
-        send(client, upstream, request, expectation, self.takes_interim).await
+        let answered = send(client, upstream, request, expectation, self.takes_interim).await?;
+        Ok(Answered {
+            over: Some(over),
+            ..answered
+        })
     }
 }
 
@@ -241,12 +251,14 @@ async fn send(
         return Ok(Answered {
             response,
             unwanted: Some(upstream.last()),
+            over: None,
         });
     }
     client.upstreams.keep(upstream);
     Ok(Answered {
         response,
         unwanted: None,
+        over: None,
     })
 }
 
@@ -262,6 +274,7 @@ fn pass_back(
     let Answered {
         mut response,
         unwanted,
+        over,
     } = answered;
     if fields::has_foreign_coding(response.headers()) {
         let text = "the origin answers in a transfer coding that was not asked for";
@@ -294,7 +307,7 @@ fn pass_back(
     }
     let mark_cut = mark_cut(&client.cut);
     let last = move |error| {
-        let _until_here = &unwanted;
+        let _until_here = (&unwanted, &over);
         mark_cut(error)
     };
     response.map(|body| {

@@ -13,6 +13,7 @@ mod expectation;
 mod fields;
 mod forward;
 mod interim;
+mod late_body;
 mod reply;
 mod server;
 mod tunnel;

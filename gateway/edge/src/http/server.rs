@@ -132,7 +132,7 @@ pub(crate) async fn serve(
     }
     let left = left.lock().ok().and_then(|mut left| left.take());
     if let Some(socket) = left {
-        leave(socket).await;
+        leave(socket, &stop).await;
     }
 }
 

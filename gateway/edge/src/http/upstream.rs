@@ -77,6 +77,11 @@ impl Upstream {
         })
     }
 
+    /// What ends the connection.
+    pub fn abort_handle(&self) -> AbortHandle {
+        self.connection.clone()
+    }
+
     /// For a request whose body is not to be sent: the connection is good for
     /// nothing but the rest of its response.
     pub fn last(self) -> Ending {

@@ -187,6 +187,7 @@ impl Relays {
                 to_peer: state.to_peer,
                 from_peer: state.from_peer,
             },
+            glances: None,
         };
         let since = Instant::now().checked_sub(Duration::from_millis(state.age_ms));
         let since = since.unwrap_or_else(Instant::now);
@@ -254,6 +255,7 @@ impl Relays {
             broken: _,
             down_done,
             moved,
+            glances: _,
         } = relay;
         // It fails on no socket that the runtime has had.
         if let Ok(socket) = socket.into_std() {

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 
-use crate::world::{edge, origin, socks};
+use crate::world::{edge, origin, read_until, socks};
 
 #[tokio::test]
 async fn the_origin_may_end_first_and_still_gets_the_rest() {
@@ -94,4 +95,81 @@ async fn a_client_that_does_not_read_slows_the_origin() {
     // Socket buffers of four sockets and one batch of the relay, no more.
     let stuck = sent.load(Ordering::Relaxed) - (1 << 40);
     assert!(stuck < 32 << 20, "{stuck} bytes were taken");
+}
+
+#[tokio::test]
+async fn an_http_client_that_resets_while_it_waits_for_its_answer_is_noticed() {
+    let (asked, mut words) = tokio::sync::mpsc::channel(2);
+    let origin = origin(move |mut socket| {
+        let asked = asked.clone();
+        async move {
+            read_until(&mut socket, b"\r\n\r\n").await;
+            asked.send("asked").await.unwrap();
+            // It never answers.
+            let _ = socket.read_u8().await;
+            asked.send("left").await.unwrap();
+        }
+    })
+    .await;
+    let (edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    assert_eq!(words.recv().await, Some("asked"));
+    client.set_zero_linger().unwrap();
+    drop(client);
+    let word = timeout(Duration::from_secs(20), words.recv()).await;
+    assert_eq!(word, Ok(Some("left")));
+    while edge.open_connections() > 0 {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_http_client_that_has_half_closed_gets_a_late_answer() {
+    let origin = origin(|mut socket| async move {
+        read_until(&mut socket, b"\r\n\r\n").await;
+        sleep(Duration::from_secs(7)).await;
+        let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+        socket.write_all(answer).await.unwrap();
+        let _ = socket.read_u8().await;
+    })
+    .await;
+    let (_edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_has_half_closed_and_is_gone_is_noticed() {
+    let (ended, mut ends) = tokio::sync::mpsc::channel(1);
+    let origin = origin(move |mut socket| {
+        let ended = ended.clone();
+        async move {
+            let mut request = Vec::new();
+            socket.read_to_end(&mut request).await.unwrap();
+            ended.send(()).await.unwrap();
+            // It never answers.
+            sleep(Duration::from_secs(60)).await;
+        }
+    })
+    .await;
+    let (edge, proxy) = edge("socks5", "");
+    let (mut client, _) = socks(proxy, origin).await;
+    client.write_all(b"x").await.unwrap();
+    client.shutdown().await.unwrap();
+    ends.recv().await.unwrap();
+    client.set_zero_linger().unwrap();
+    drop(client);
+    let noticed = timeout(Duration::from_secs(30), async {
+        while edge.open_connections() > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(noticed.await.is_ok(), "its connection is still open");
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::world::{echo, edge, origin, read_until, socks};
 
@@ -128,4 +129,18 @@ async fn a_client_that_is_refused_while_it_sends_is_not_reset() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 501"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_node_that_stops_does_not_wait_for_clients_that_have_been_answered() {
+    let (edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    client.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    // The client keeps its side open.
+    let drained = timeout(Duration::from_secs(1), edge.drain()).await;
+    assert!(drained.is_ok(), "the node waits for a client");
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use underpass_deferred::{Limits, Settings};
+use underpass_edge::http::deferred::Patience;
 
 use super::bounds::{MOST_BYTES, TEN_YEARS_S, check_within};
 
@@ -38,6 +39,9 @@ pub struct DeferredConfig {
     pub keep_fetched_s: u64,
     /// For how long an origin may be silent, s. Default 300.
     pub response_timeout_s: u64,
+    /// For how long an exchange with an origin may last in all, s. Default one
+    /// hour.
+    pub exchange_timeout_s: u64,
     /// Requests of one peer that are sent to origins at once. Default 16.
     pub max_exchanges: usize,
 }
@@ -56,6 +60,7 @@ impl Default for DeferredConfig {
             keep_s: 7 * 24 * 3600,
             keep_fetched_s: 3600,
             response_timeout_s: 300,
+            exchange_timeout_s: 3600,
             max_exchanges: 16,
         }
     }
@@ -84,15 +89,19 @@ impl DeferredConfig {
             ("keep_s", self.keep_s, 0..=TEN_YEARS_S),
             ("keep_fetched_s", self.keep_fetched_s, 0..=TEN_YEARS_S),
             ("response_timeout_s", self.response_timeout_s, 1..=86_400),
+            ("exchange_timeout_s", self.exchange_timeout_s, 1..=86_400),
             ("max_exchanges", self.max_exchanges as u64, 1..=65_536),
         ] {
             check_within(&format!("deferred.{key}"), value, bounds, problems);
         }
     }
 
-    /// For how long an origin may be silent.
-    pub fn response_timeout(&self) -> Duration {
-        Duration::from_secs(self.response_timeout_s)
+    /// How long an origin is waited for.
+    pub fn patience(&self) -> Patience {
+        Patience {
+            silence: Duration::from_secs(self.response_timeout_s),
+            whole: Duration::from_secs(self.exchange_timeout_s),
+        }
     }
 
     /// What the store is opened with.

@@ -41,8 +41,8 @@ pub(super) fn start(
     let settings = config.deferred.settings(&config.node.state_dir);
     let (handle, orders) = underpass_deferred::start(&settings, messages)?;
     shell.register(SERVICE, Arc::new(Receiver(handle.clone())));
-    let timeout = config.deferred.response_timeout();
-    let exchanges = dispatch(handle.clone(), orders, dialler.clone(), timeout);
+    let patience = config.deferred.patience();
+    let exchanges = dispatch(handle.clone(), orders, dialler.clone(), patience);
     Ok(Some((handle, super::background(exchanges))))
 }
 

@@ -37,12 +37,21 @@ const MAX_HEAD: usize = 128 << 10;
 /// Parts of a request's body that wait for the origin.
 const WAITING: usize = 16;
 
+/// How long an origin is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// While it is silent.
+    pub silence: Duration,
+    /// In all, from the first byte of the request to the last of its response.
+    pub whole: Duration,
+}
+
 /// Deals with origins as the store orders. Runs until the store ends.
 pub async fn serve(
     handle: Handle,
     mut orders: UnboundedReceiver<Order>,
     dialler: Arc<Dialler>,
-    response_timeout: Duration,
+    patience: Patience,
 ) {
     let mut running: HashMap<JobKey, Running> = HashMap::new();
     while let Some(order) = orders.recv().await {
@@ -57,7 +66,7 @@ pub async fn serve(
                 let exchange = Exchange {
                     handle: handle.clone(),
                     job,
-                    response_timeout,
+                    patience,
                 };
                 let dialler = dialler.clone();
                 let task = async move { exchange.run(&dialler, &head, body_bytes, begun).await };
@@ -108,7 +117,7 @@ async fn tell(handle: &Handle, job: JobKey, what: Dispatched) {
 struct Exchange {
     handle: Handle,
     job: JobKey,
-    response_timeout: Duration,
+    patience: Patience,
 }
 
 /// A request as the origin gets it.
@@ -157,6 +166,15 @@ impl Exchange {
     }
 
     async fn exchange(&self, socket: TcpStream, outgoing: Outgoing, body_bytes: u64) -> Dispatched {
+        // An origin that sends a byte now and then is not silent.
+        let asked = self.ask(socket, outgoing, body_bytes);
+        match tokio::time::timeout(self.patience.whole, asked).await {
+            Ok(outcome) => outcome,
+            Err(_) => Dispatched::Broken("the exchange took too long".to_owned()),
+        }
+    }
+
+    async fn ask(&self, socket: TcpStream, outgoing: Outgoing, body_bytes: u64) -> Dispatched {
         let broken = |text: String| Dispatched::Broken(text);
         let handshake = http1::Builder::new()
             .max_headers(MAX_FIELDS)
@@ -167,8 +185,9 @@ impl Exchange {
             Err(error) => return broken(error.to_string()),
         };
         let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
+        let method = outgoing.method.clone();
         let sent = sender.send_request(self.request(outgoing, body_bytes));
-        let response = match tokio::time::timeout(self.response_timeout, sent).await {
+        let response = match tokio::time::timeout(self.patience.silence, sent).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return broken(format!("the origin gave no answer: {error}")),
             Err(_) => return broken("the origin did not answer in time".to_owned()),
@@ -183,7 +202,7 @@ impl Exchange {
         if let Some(text) = unasked {
             return Dispatched::Unusable(Answer::new(502, "http_protocol_error", text));
         }
-        self.keep(response).await
+        self.keep(&method, response).await
     }
 
     fn request(&self, outgoing: Outgoing, body_bytes: u64) -> Request<Body> {
@@ -209,13 +228,13 @@ impl Exchange {
     }
 
     /// Stores the response; the origin has done its part when all is here.
-    async fn keep(&self, mut response: Response<Incoming>) -> Dispatched {
+    async fn keep(&self, method: &Method, mut response: Response<Incoming>) -> Dispatched {
         let version = response.version();
         fields::strip(response.headers_mut());
         // Trailers end here: a stored body has its length.
         response.headers_mut().remove(TRAILER);
         fields::add_via(response.headers_mut(), version);
-        let head = response_head(response.status(), response.headers());
+        let head = response_head(method, response.status(), response.headers());
         let part_bytes = self.handle.limits().part_bytes;
         let mut object = Object {
             total_bytes: 0,
@@ -231,7 +250,7 @@ impl Exchange {
                     return ended;
                 }
             }
-            match tokio::time::timeout(self.response_timeout, body.frame()).await {
+            match tokio::time::timeout(self.patience.silence, body.frame()).await {
                 Err(_) => return Dispatched::Broken("the response came to a halt".to_owned()),
                 Ok(Some(Err(error))) => {
                     return Dispatched::Broken(format!("the response broke off: {error}"));
@@ -323,5 +342,76 @@ fn outcome_name(outcome: &Dispatched) -> &str {
         Dispatched::Broken(text) => text,
         Dispatched::Unusable(answer) => &answer.text,
         Dispatched::Connected | Dispatched::Unreachable { .. } => "not sent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use underpass_deferred::wire::Key;
+    use underpass_deferred::{Carrier, Id, Limits, Name, Settings};
+
+    use super::*;
+
+    struct Nowhere;
+
+    impl Carrier for Nowhere {
+        fn send(&self, _: u64, _: u8, _: Duration, _: Name, _: Bytes) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn an_origin_that_sends_a_byte_now_and_then_is_not_waited_for_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            path: directory.path().join("deferred.sqlite"),
+            limits: Limits {
+                request_bytes: 1 << 20,
+                response_bytes: 1 << 20,
+                quota_bytes: 4 << 20,
+                requests: 10,
+                part_bytes: 1 << 14,
+                lifetime_ms: 60_000,
+                keep_ms: 60_000,
+                keep_fetched_ms: 60_000,
+                exchanges: 1,
+            },
+        };
+        let (handle, _orders) = underpass_deferred::start(&settings, Arc::new(Nowhere)).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut origin, _) = listener.accept().await.unwrap();
+            origin.read_u8().await.unwrap();
+            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n";
+            origin.write_all(head).await.unwrap();
+            while origin.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        let id = Id([7; 16]);
+        let exchange = Exchange {
+            handle,
+            job: JobKey {
+                peer: 2,
+                key: Key { id, attempt: 1 },
+            },
+            patience: Patience {
+                silence: Duration::from_secs(20),
+                whole: Duration::from_millis(500),
+            },
+        };
+        let outgoing = Outgoing {
+            method: Method::GET,
+            path: Uri::from_static("/"),
+            headers: HeaderMap::new(),
+        };
+        let socket = TcpStream::connect(address).await.unwrap();
+        let ended = exchange.exchange(socket, outgoing, 0);
+        let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
+        let text = "the exchange took too long".to_owned();
+        assert_eq!(ended, Ok(Dispatched::Broken(text)));
     }
 }

@@ -10,7 +10,7 @@ mod range;
 mod resource;
 mod retrieval;
 
-pub use exchange::serve as dispatch;
+pub use exchange::{Patience, serve as dispatch};
 pub(super) use intake::{Asked, store};
 pub(super) use resource::{Place, serve};
 pub use retrieval::response;

@@ -80,7 +80,7 @@ fn serve(
     method: &Method,
     request: &HeaderMap,
 ) -> Response<Body> {
-    let Some((status, stored)) = read_response(head) else {
+    let Some((status, stored, told)) = read_response(head) else {
         let text = "the other node has sent a response that cannot be read";
         return reply::page(StatusCode::BAD_GATEWAY, text);
     };
@@ -109,7 +109,8 @@ fn serve(
     };
     let bodiless = status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
     if !bodiless {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(count));
+        let told = told_length(method, count, told);
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(told));
     }
     let body = match *method == Method::HEAD || count == 0 {
         true => reply::empty(),
@@ -132,6 +133,15 @@ fn serve(
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
+}
+
+/// The Content-Length of an answer of `count` octets. The response to a HEAD has
+/// none of those that it tells of: so has the answer to a HEAD for it, alone.
+fn told_length(method: &Method, count: u64, told: Option<u64>) -> u64 {
+    match told {
+        Some(told) if *method == Method::HEAD && count == 0 => told,
+        _ => count,
+    }
 }
 
 fn content_range(headers: &mut HeaderMap, text: &str) {
@@ -182,5 +192,19 @@ impl Section {
         if end == object.total_bytes {
             handle.tell(move |node, now_ms| node.fetched(now_ms, id));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_for_the_response_to_a_head_has_the_length_that_this_tells() {
+        assert_eq!(told_length(&Method::HEAD, 0, Some(5)), 5);
+        // A message that has a body is framed by that.
+        assert_eq!(told_length(&Method::GET, 0, Some(5)), 0);
+        assert_eq!(told_length(&Method::HEAD, 7, Some(5)), 7);
+        assert_eq!(told_length(&Method::HEAD, 0, None), 0);
     }
 }
