@@ -96,8 +96,9 @@ impl Disk for Directory {
             let path = entry?.path();
             let name = path.file_stem().and_then(|stem| stem.to_str());
             let number = name.and_then(|name| u64::from_str_radix(name, 16).ok());
-            let ours = path.extension().is_some_and(|suffix| suffix == SUFFIX);
-            if let Some(number) = number.filter(|_| ours) {
+            // A file with another name for the number is none of ours: read in
+            // place of the segment that has the number, it would have that deleted.
+            if let Some(number) = number.filter(|number| path == self.path_of(*number)) {
                 let opened = OpenOptions::new().read(true).write(true).open(&path);
                 // If the disk cannot find a file, its contents are lost.
                 let Ok(file) = opened else {
@@ -208,6 +209,22 @@ mod tests {
         assert_eq!(mode(&first.path_of(1)), 0o600);
         drop(first);
         Directory::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_with_another_name_for_the_number_of_a_segment_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut directory = Directory::open(folder.path()).unwrap();
+        directory.create(10).unwrap();
+        directory.write(10, 0, &["a segment".into()]).unwrap();
+        for name in ["a", "+a", "A", "000000000000000A", "0000000000000000a"] {
+            let path = folder.path().join(name).with_extension(SUFFIX);
+            std::fs::write(path, b"").unwrap();
+        }
+        drop(directory);
+        let mut next = Directory::open(folder.path()).unwrap();
+        assert_eq!(next.segments().unwrap(), [(10, 9)]);
+        assert_eq!(next.read(10, 0, 100).unwrap(), "a segment");
     }
 
     #[test]
