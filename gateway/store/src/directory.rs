@@ -89,6 +89,18 @@ impl Directory {
     }
 }
 
+/// Whether it is this process that cannot open a file, which is whole: taken for
+/// lost, its bundles' ids would be given to others.
+fn is_of_process(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    errno.is_some_and(|errno| {
+        matches!(
+            errno,
+            Errno::EACCES | Errno::EPERM | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM
+        )
+    })
+}
+
 impl Disk for Directory {
     fn segments(&mut self) -> io::Result<Vec<(u64, u64)>> {
         let mut segments = Vec::new();
@@ -96,13 +108,21 @@ impl Disk for Directory {
             let path = entry?.path();
             let name = path.file_stem().and_then(|stem| stem.to_str());
             let number = name.and_then(|name| u64::from_str_radix(name, 16).ok());
-            let ours = path.extension().is_some_and(|suffix| suffix == SUFFIX);
-            if let Some(number) = number.filter(|_| ours) {
+            // A file with another name for the number is none of ours: read in
+            // place of the segment that has the number, it would have that deleted.
+            if let Some(number) = number.filter(|number| path == self.path_of(*number)) {
                 let opened = OpenOptions::new().read(true).write(true).open(&path);
-                // If the disk cannot find a file, its contents are lost.
-                let Ok(file) = opened else {
-                    segments.push((number, 0));
-                    continue;
+                let file = match opened {
+                    Ok(file) => file,
+                    Err(error) if is_of_process(&error) => {
+                        let told = format!("{}: {error}", path.display());
+                        return Err(io::Error::new(error.kind(), told));
+                    }
+                    // If the disk cannot find a file, its contents are lost.
+                    Err(_) => {
+                        segments.push((number, 0));
+                        continue;
+                    }
                 };
                 segments.push((number, file.metadata().map_or(0, |found| found.len())));
                 self.files.insert(number, file);
@@ -208,6 +228,38 @@ mod tests {
         assert_eq!(mode(&first.path_of(1)), 0o600);
         drop(first);
         Directory::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_with_another_name_for_the_number_of_a_segment_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut directory = Directory::open(folder.path()).unwrap();
+        directory.create(10).unwrap();
+        directory.write(10, 0, &["a segment".into()]).unwrap();
+        for name in ["a", "+a", "A", "000000000000000A", "0000000000000000a"] {
+            let path = folder.path().join(name).with_extension(SUFFIX);
+            std::fs::write(path, b"").unwrap();
+        }
+        drop(directory);
+        let mut next = Directory::open(folder.path()).unwrap();
+        assert_eq!(next.segments().unwrap(), [(10, 9)]);
+        assert_eq!(next.read(10, 0, 100).unwrap(), "a segment");
+    }
+
+    #[test]
+    fn a_segment_that_the_process_may_not_open_is_not_taken_for_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut directory = Directory::open(folder.path()).unwrap();
+        directory.create(7).unwrap();
+        let path = directory.path_of(7);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+        if File::open(&path).is_ok() {
+            // The superuser may open all files.
+            return;
+        }
+        let refused = directory.segments().unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert!(refused.to_string().contains("0000000000000007.custody"));
     }
 
     #[test]

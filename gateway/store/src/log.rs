@@ -98,6 +98,9 @@ pub struct Log<D> {
     pub(crate) latest_ms: i64,
     /// The segment that is being emptied.
     pub(crate) moving: Option<Moving>,
+    /// Released as damaged in a step of compaction that failed then, with what is
+    /// left of their payloads: the next step tells of them.
+    pub(crate) untold_lost: Vec<(u64, Bytes)>,
     /// Zeros that hold room for compaction on a full disk, as a segment that is
     /// never begun.
     pub(crate) reserve: Option<u64>,
@@ -128,6 +131,7 @@ impl<D> Log<D> {
             next_segment: _,
             latest_ms: _,
             moving: _,
+            untold_lost,
             reserve: _,
             deleted,
             undeleted,
@@ -145,6 +149,7 @@ impl<D> Log<D> {
         }
         tell("bundles in the log", index.len());
         untold.footprint(tell);
+        tell("lost bundles to tell", untold_lost.len());
         tell("deleted segments", deleted.len());
         tell("undeleted segments", undeleted.len());
         tell("uncut segments", uncut.len());
@@ -164,6 +169,7 @@ impl<D: Disk> Log<D> {
             next_segment: 0,
             latest_ms: identity.boot_ms,
             moving: None,
+            untold_lost: Vec::new(),
             reserve: None,
             deleted: Vec::new(),
             undeleted: Vec::new(),

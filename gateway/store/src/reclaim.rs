@@ -125,9 +125,9 @@ impl<D: Disk> Log<D> {
     }
 
     /// Whether a segment should be emptied: there is so much garbage, or the
-    /// disk cannot read it.
+    /// disk cannot read it; or a step that failed has something left to tell.
     pub fn wants_compaction(&self) -> bool {
-        self.moving.is_some() || self.next_to_move().is_some()
+        self.moving.is_some() || !self.untold_lost.is_empty() || self.next_to_move().is_some()
     }
 
     fn next_to_move(&self) -> Option<u64> {
@@ -160,7 +160,7 @@ impl<D: Disk> Log<D> {
         // What is being emptied may have too much to move.
         self.moving = None;
         let Some(number) = self.roomiest() else {
-            return Ok(Moved::default());
+            return self.empty(None, most);
         };
         match self.empty(Some(number), most) {
             Err(error) if is_full(&error) => {
@@ -195,7 +195,10 @@ impl<D: Disk> Log<D> {
     }
 
     fn empty(&mut self, next: Option<u64>, most: u64) -> io::Result<Moved> {
-        let mut moved = Moved::default();
+        let mut moved = Moved {
+            lost: std::mem::take(&mut self.untold_lost),
+            ..Moved::default()
+        };
         let begun = self.moving.take();
         let next = next.map(|number| Moving {
             number,
@@ -241,8 +244,12 @@ impl<D: Disk> Log<D> {
             true => self.releases_in(number),
             false => Vec::new(),
         };
-        if !puts.is_empty() || !again.is_empty() {
-            self.write_durably(&puts, &again)?;
+        if (!puts.is_empty() || !again.is_empty())
+            && let Err(error) = self.write_durably(&puts, &again)
+        {
+            // They are released already: no later step finds them again.
+            self.untold_lost = moved.lost;
+            return Err(error);
         }
         if last {
             self.hand_over_voids(number);

@@ -307,7 +307,10 @@ impl<D: Disk> Log<D> {
         for entry in scanned.entries {
             let head = entry.head;
             let latest = state.latest.entry(header.boot).or_insert(i64::MIN);
-            *latest = (*latest).max(head.stored_at_ms);
+            // An index may have been written in a later boot, and has its time.
+            if head.kind != Kind::Index {
+                *latest = (*latest).max(head.stored_at_ms);
+            }
             let dropped = entry.payload == Seen::Damaged || head.kind == Kind::Index;
             if !scanned.sealed && !dropped {
                 let encoded = head.encode(header.nonce, &entry.description);

@@ -101,7 +101,12 @@ fn free_bytes(dir: &Path) -> io::Result<Option<u64>> {
     let mut free = system.blocks_available().saturating_mul(block);
     if existing == dir {
         for entry in std::fs::read_dir(dir)? {
-            free = free.saturating_add(entry?.metadata()?.blocks() * 512);
+            match entry?.metadata() {
+                Ok(file) => free = free.saturating_add(file.blocks() * 512),
+                // A process that still has the store has deleted it meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(Some(free))

@@ -122,8 +122,11 @@ impl Core {
         let contacts = ContactRouting::start(config, &shell);
         let counted = match predecessor {
             Some(before) => {
+                // A state folder that takes nothing has the process before go on.
+                // A count that is not used after all is only passed over.
+                let counted = incarnation::next(&config.node.state_dir, SystemTime::now())?;
                 before.confirm()?;
-                incarnation::next(&config.node.state_dir, SystemTime::now())?
+                counted
             }
             None => run.incarnation,
         };

@@ -44,6 +44,14 @@ enum Answer {
     Failed(String),
 }
 
+/// A request or the answer to it, with the request's number: an answer that was
+/// not waited for may still come.
+#[derive(Debug, Serialize, Deserialize)]
+struct Numbered<T> {
+    number: u64,
+    content: T,
+}
+
 /// The running launcher; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Launcher {
@@ -55,6 +63,8 @@ pub struct Launcher {
 struct Running {
     channel: Channel,
     child: Child,
+    /// The number of the last request.
+    asked: u64,
 }
 
 impl Launcher {
@@ -74,7 +84,11 @@ impl Launcher {
             .stdin(Stdio::from(OwnedFd::from(its)))
             .spawn()?;
         Ok(Launcher {
-            running: Mutex::new(Some(Running { channel, child })),
+            running: Mutex::new(Some(Running {
+                channel,
+                child,
+                asked: 0,
+            })),
         })
     }
 
@@ -84,11 +98,7 @@ impl Launcher {
     /// # Errors
     /// When it cannot be started.
     pub fn launch(&self, input: UnixStream) -> io::Result<u32> {
-        let answer = self.ask(|channel| {
-            channel.send(&Request::Start)?;
-            channel.send_files(&[input.as_fd()])
-        });
-        match answer? {
+        match self.ask(Request::Start, Some(&input))? {
             Answer::Started(id) => Ok(id),
             Answer::Failed(reason) => Err(io::Error::other(reason)),
             Answer::Killed => Err(io::ErrorKind::InvalidData.into()),
@@ -100,7 +110,7 @@ impl Launcher {
     /// # Errors
     /// When the launcher has ended; then the program may be running.
     pub fn kill(&self) -> io::Result<()> {
-        match self.ask(|channel| channel.send(&Request::Kill))? {
+        match self.ask(Request::Kill, None)? {
             Answer::Killed => Ok(()),
             Answer::Failed(reason) => Err(io::Error::other(reason)),
             Answer::Started(_) => Err(io::ErrorKind::InvalidData.into()),
@@ -110,18 +120,33 @@ impl Launcher {
     /// Ends the launcher, and leaves what it has started.
     pub fn end(&self) {
         let running = self.running.lock().unwrap().take();
-        if let Some(Running { channel, mut child }) = running {
+        if let Some(Running {
+            channel, mut child, ..
+        }) = running
+        {
             drop(channel);
             let _ = child.wait();
         }
     }
 
-    fn ask(&self, request: impl FnOnce(&mut Channel) -> io::Result<()>) -> io::Result<Answer> {
+    fn ask(&self, request: Request, input: Option<&UnixStream>) -> io::Result<Answer> {
         let mut running = self.running.lock().unwrap();
         let gone = || io::Error::other("the launcher has ended");
-        let channel = &mut running.as_mut().ok_or_else(gone)?.channel;
-        request(channel)?;
-        channel.receive()
+        let Running { channel, asked, .. } = running.as_mut().ok_or_else(gone)?;
+        *asked += 1;
+        channel.send(&Numbered {
+            number: *asked,
+            content: request,
+        })?;
+        if let Some(input) = input {
+            channel.send_files(&[input.as_fd()])?;
+        }
+        loop {
+            let answer: Numbered<Answer> = channel.receive()?;
+            if answer.number == *asked {
+                return Ok(answer.content);
+            }
+        }
     }
 }
 
@@ -152,8 +177,8 @@ pub fn serve(program: &Path, arguments: &[OsString]) -> io::Result<()> {
     dup2_stdin(File::open("/dev/null")?).map_err(io::Error::from)?;
     let mut channel = Channel::of(socket);
     let mut started: Option<Child> = None;
-    while let Ok(request) = channel.receive::<Request>() {
-        let answer = match request {
+    while let Ok(request) = channel.receive::<Numbered<Request>>() {
+        let answer = match request.content {
             Request::Start => {
                 let mut input = channel.receive_files(1)?;
                 match (input.pop(), is_running(&mut started)) {
@@ -168,6 +193,10 @@ pub fn serve(program: &Path, arguments: &[OsString]) -> io::Result<()> {
                 }
                 Answer::Killed
             }
+        };
+        let answer = Numbered {
+            number: request.number,
+            content: answer,
         };
         if channel.send(&answer).is_err() {
             break;
@@ -220,5 +249,36 @@ fn launch(
             Answer::Started(id)
         }
         Err(error) => Answer::Failed(format!("{}: {error}", program.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_comes_too_late_is_not_taken_for_that_to_the_next_request() {
+        let (channel, its) = Channel::pair().unwrap();
+        let patience = Duration::from_millis(500);
+        channel.set_patience(Some(patience)).unwrap();
+        let running = Running {
+            channel,
+            child: Command::new("true").spawn().unwrap(),
+            asked: 0,
+        };
+        let launcher = Launcher {
+            running: Mutex::new(Some(running)),
+        };
+        let (input, _other) = UnixStream::pair().unwrap();
+        assert!(launcher.launch(input).is_err(), "nobody answers");
+        let mut its = Channel::of(its);
+        let late: Numbered<Request> = its.receive().unwrap();
+        its.receive_files(1).unwrap();
+        let mut answer = |number: u64, content: Answer| {
+            its.send(&Numbered { number, content }).unwrap();
+        };
+        answer(late.number, Answer::Started(7));
+        answer(late.number + 1, Answer::Killed);
+        launcher.kill().unwrap();
     }
 }

@@ -2,6 +2,7 @@
 //! it what, what it may do, what it goes on without.
 
 mod confinement;
+mod count_of_starts;
 mod log;
 mod named;
 mod node;

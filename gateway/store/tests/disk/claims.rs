@@ -198,6 +198,21 @@ fn downtime_counts_within_a_boot_and_not_beyond() {
 }
 
 #[test]
+fn what_a_later_boot_adds_to_a_segment_is_no_write_of_the_boot_before() {
+    let mut bench = Bench::new(LIMITS);
+    bench.put(10, true);
+    bench.settle();
+    // The next boot seals the segment, at a later time of its own.
+    bench.crash(Crash::PowerInOrder, 1, Duration::ZERO);
+    assert_eq!(bench.restored[0].stored_for, Duration::ZERO);
+    // Without its trailer it is read as a whole, the index too.
+    assert!(bench.disk.flip_in(b"UPCINDEX"));
+    bench.crash(Crash::PowerInOrder, 1, Duration::ZERO);
+    assert!(bench.report.damaged.is_empty());
+    assert_eq!(bench.restored[0].stored_for, Duration::ZERO);
+}
+
+#[test]
 fn a_log_does_not_outgrow_twice_what_is_kept() {
     let mut bench = Bench::new(LIMITS);
     let mut dice = 1u64;

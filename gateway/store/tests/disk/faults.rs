@@ -117,6 +117,27 @@ fn an_unreadable_sector_found_at_run_time_costs_the_bundles_in_it() {
 }
 
 #[test]
+fn a_loss_that_a_failed_step_of_compaction_has_found_is_told_all_the_same() {
+    let mut bench = filled();
+    let before = bench.kept.clone();
+    // One bundle that cannot be read has its segment emptied, and there is one
+    // that is not as it was written.
+    let (unreadable, damaged) = (10, 3);
+    let middle = |bench: &Bench, id: u64| bench.put[&id].payload.slice(300..340);
+    let segment = bench.disk.spoil_in(&middle(&bench, unreadable));
+    assert!(segment.is_some() && bench.disk.flip_in(&middle(&bench, damaged)));
+    bench.disk.fail(Fault::Sync, 2);
+    let _ = bench.ask(unreadable);
+    bench.recover();
+    let lost = BTreeSet::from([unreadable, damaged]);
+    assert_eq!(bench.lost, lost);
+    assert_eq!(bench.worker.figures().lost_bundles, 2);
+    bench.crash(Crash::PowerInAnyOrder, 4, Duration::ZERO);
+    let expected: BTreeSet<u64> = before.difference(&lost).copied().collect();
+    assert_eq!(bench.restored_ids(), expected);
+}
+
+#[test]
 fn a_sector_that_fails_in_the_segment_that_is_written_ends_it() {
     let mut bench = Bench::new(LIMITS);
     let ids: Vec<u64> = (0..10).map(|_| bench.put(900, true)).collect();

@@ -1,0 +1,27 @@
+//! The count of starts, where it cannot be kept.
+
+use std::fs;
+
+use crate::node::{HUB, Node};
+
+const SESSIONS: &str = r#"
+[custody]
+durability = "memory"
+[[listener]]
+name = "sat"
+listen = "127.0.0.1:0"
+[[terminal]]
+node = 10
+"#;
+
+#[test]
+fn without_it_a_node_is_not_given_to_another_process() {
+    let node = Node::start(&[HUB, SESSIONS].concat(), |_| {});
+    let path = node.path().join("state/incarnation");
+    fs::write(&path, "x").unwrap();
+    let answer = node.ask("POST", "/v1/upgrade", "");
+    assert_eq!(answer.status, 409, "{}\n{}", answer.body, node.log());
+    let told = answer.body.contains("is no count of starts");
+    assert!(told, "{}", answer.body);
+    assert_eq!(node.ask("GET", "/v1/status", "").status, 200);
+}
