@@ -38,7 +38,10 @@ impl Agent {
         service: u64,
     ) -> Result<(), Reject> {
         if arrival.bundle.is_administrative() {
-            return self.take_record(now, &arrival);
+            self.take_record(now, &arrival)?;
+            // A relay may have taken custody of it.
+            self.signal(now, &arrival, true);
+            return Ok(());
         }
         let fragment = arrival.bundle.primary.has_fragmentation();
         let on_disk = arrival.bundle.file.is_some();
