@@ -1,6 +1,6 @@
 //! Whom a session is with, and how.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,6 +13,14 @@ use crate::ecla::MOST_SENT_BYTES;
 
 /// The largest payload of a UDP datagram over IPv4, bytes.
 pub(crate) const MOST_DATAGRAM_BYTES: u64 = 65_507;
+
+/// The IP header of a packet to an address, bytes.
+fn ip_header_bytes(remote: SocketAddr) -> u64 {
+    match remote.ip().to_canonical() {
+        IpAddr::V4(_) => 20,
+        IpAddr::V6(_) => 40,
+    }
+}
 
 /// The convergence layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +114,29 @@ impl Config {
         }
     }
 
+    /// The IP header of each packet to the neighbour, bytes.
+    pub(crate) fn ip_header_bytes(&self) -> u64 {
+        ip_header_bytes(self.remote)
+    }
+
     /// Whether a packet from there is the neighbour's.
     pub(crate) fn is_from_peer(&self, source: SocketAddr) -> bool {
         source.ip().to_canonical() == self.remote.ip().to_canonical()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_have_the_header_of_their_addresses_family() {
+        for (remote, bytes) in [
+            ("192.0.2.1:1113", 20),
+            ("[::ffff:192.0.2.1]:1113", 20),
+            ("[2001:db8::1]:1113", 40),
+        ] {
+            assert_eq!(ip_header_bytes(remote.parse().unwrap()), bytes, "{remote}");
+        }
     }
 }

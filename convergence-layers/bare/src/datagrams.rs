@@ -17,8 +17,8 @@ use crate::handle::{self, Command, Orders};
 use crate::pace::Pace;
 use crate::socket;
 
-/// Headers of IP and UDP, bytes.
-pub(crate) const HEADER_BYTES: u64 = 28;
+/// The header of UDP, bytes.
+pub(crate) const HEADER_BYTES: u64 = 8;
 
 /// How long nothing is done at most.
 const PAUSE: Duration = Duration::from_secs(3600);
@@ -145,9 +145,11 @@ impl Session<'_> {
                 continue;
             }
             let bundle = transfer.chunks.concat();
-            let payload = u64::from(self.config.mtu_bytes).saturating_sub(20).max(8);
-            let packets = (length + 8).div_ceil(payload);
-            self.pace.sent(now, length + 8 + packets * 20);
+            let header = self.config.ip_header_bytes();
+            let payload = u64::from(self.config.mtu_bytes).saturating_sub(header);
+            let packets = (length + HEADER_BYTES).div_ceil(payload.max(8));
+            let bytes = length + HEADER_BYTES + packets * header;
+            self.pace.sent(now, bytes);
             // What the kernel has no room for is lost, as on the link.
             if let Err(error) = socket::send_now(&self.socket, &bundle, self.config.remote) {
                 debug!(path = self.config.path, %error, "not sent");

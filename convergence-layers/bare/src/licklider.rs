@@ -57,7 +57,8 @@ pub(crate) async fn run(
 ) -> Down {
     let now = Instant::now();
     let mut ltp = underpass_ltp::Config::within(config.ltp, local, remote, fastrand::u64(..));
-    ltp.segment_bytes = (config.mtu_bytes as usize).saturating_sub(HEADER_BYTES as usize);
+    let headers = (config.ip_header_bytes() + HEADER_BYTES) as usize;
+    ltp.segment_bytes = (config.mtu_bytes as usize).saturating_sub(headers);
     ltp.rtt = config.rtt;
     ltp.block_bytes = config.transfer_mru_bytes;
     ltp.receive_bytes = ltp
@@ -174,9 +175,10 @@ impl Session<'_> {
     /// Sends what the pace allows.
     fn send(&mut self) {
         let mut segment = Vec::with_capacity(self.config.mtu_bytes as usize);
+        let headers = self.config.ip_header_bytes() + HEADER_BYTES;
         let now = Instant::now();
         while self.pace.is_open(now) && self.span.poll_transmit(now, &mut segment) {
-            self.pace.sent(now, segment.len() as u64 + HEADER_BYTES);
+            self.pace.sent(now, segment.len() as u64 + headers);
             // What the kernel has no room for is lost, as on the link.
             if let Err(error) = socket::send_now(&self.socket, &segment, self.config.remote) {
                 debug!(path = self.config.path, %error, "not sent");

@@ -33,8 +33,8 @@ const PIECE_BYTES: usize = 16 << 10;
 /// What is read of a payload on disk at once, bytes.
 const READ_BYTES: u64 = 256 << 10;
 
-/// Headers of IP and TCP in each packet, bytes.
-const HEADER_BYTES: u64 = 52;
+/// The header of TCP in each packet, bytes.
+const HEADER_BYTES: u64 = 32;
 
 /// What waits to be written.
 enum Piece {
@@ -262,10 +262,11 @@ impl<'a> Session<'a> {
                 let count = count as u64;
                 self.written_bytes += count;
                 self.last_written = now;
+                let headers = self.config.ip_header_bytes() + HEADER_BYTES;
                 let payload = u64::from(self.config.mtu_bytes)
-                    .saturating_sub(HEADER_BYTES)
+                    .saturating_sub(headers)
                     .max(1);
-                self.pace.sent(now, count + count * HEADER_BYTES / payload);
+                self.pace.sent(now, count + count * headers / payload);
                 Ok(())
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),

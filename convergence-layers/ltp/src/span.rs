@@ -137,7 +137,8 @@ pub struct Span {
     /// Numbers of the peer's sessions in the order of their arrival.
     arrivals: VecDeque<u64>,
     closed: HashSet<u64>,
-    closed_order: VecDeque<u64>,
+    /// In the order in which they have ended, each with the time on the link.
+    closed_order: VecDeque<(Duration, u64)>,
     waiting: VecDeque<Waiting>,
     answers: usize,
     /// Sessions with something to send again.
@@ -410,14 +411,26 @@ impl Span {
             self.arrivals.remove(place);
         }
         if self.closed.insert(number) {
-            self.closed_order.push_back(number);
+            self.closed_order.push_back((self.heard, number));
         }
         if self.closed_order.len() > CLOSED
-            && let Some(oldest) = self.closed_order.pop_front()
+            && let Some((_, oldest)) = self.closed_order.pop_front()
         {
             self.closed.remove(&oldest);
         }
         Some(ended)
+    }
+
+    /// Forgets sessions that have been over for as long as a block may stand still:
+    /// nothing of them is on its way any more, and a peer that has restarted may use
+    /// their numbers again.
+    fn forget_closed(&mut self, at: Duration) {
+        while let Some((ended, number)) = self.closed_order.front().copied()
+            && at.saturating_sub(ended) >= self.config.idle
+        {
+            self.closed_order.pop_front();
+            self.closed.remove(&number);
+        }
     }
 
     fn close_if_through(&mut self, number: u64) {

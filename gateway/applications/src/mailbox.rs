@@ -12,7 +12,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 use thiserror::Error;
 use underpass_bundle::Delivery;
-use underpass_bundle::wire::{ipn_parts, is_null};
+use underpass_bundle::wire::is_null;
 use underpass_payloads::PayloadFile;
 
 use crate::desk::Item;
@@ -81,7 +81,7 @@ pub struct Stored {
 pub struct NamedFile {
     /// Its bundle's number.
     pub number: u64,
-    /// The number of the node that sent it.
+    /// The number of the node that it counts for.
     pub node: u64,
     /// Its name in the folder of payloads.
     pub name: String,
@@ -134,7 +134,7 @@ impl Mailbox {
         at.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
     }
 
-    /// All that waits, with the numbers of the nodes that sent it.
+    /// All that waits, with the numbers of the nodes that it counts for.
     ///
     /// # Errors
     /// When the database fails.
@@ -190,7 +190,7 @@ impl Mailbox {
         let most = i64::MAX.cast_unsigned();
         let expires_ms = self.clock_ms(now).saturating_add(left_ms).min(most);
         let age_ms = u64::try_from(bundle.age.as_millis()).unwrap_or(u64::MAX);
-        let node = ipn_parts(&bundle.source).map_or(0, |(node, _)| node);
+        let node = bundle.counted_node();
         let sql = "INSERT OR IGNORE INTO waiting (name, service, source, node, time_ms, \
                    sequence, age_ms, expires_ms, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         self.begin()?;
@@ -247,7 +247,7 @@ impl Mailbox {
         Ok(stored.optional()?)
     }
 
-    /// Forgets a bundle, to be committed. The service, the node that sent it
+    /// Forgets a bundle, to be committed. The service, the node that it counts for
     /// and the payload's bytes, if it was there.
     ///
     /// # Errors
@@ -299,6 +299,7 @@ impl Mailbox {
 mod tests {
     use std::time::Duration;
 
+    use underpass_bundle::NeighbourId;
     use underpass_bundle::wire::{Eid, ipn};
 
     use super::*;
@@ -313,10 +314,13 @@ mod tests {
         let later = now + Duration::from_secs(5);
         let bundle = delivery(ipn(10, 40), 1, b"hello");
         let item = mailbox.add(later, &bundle).unwrap().unwrap();
-        // The same again, and two without a name.
+        // The same again, and two without a name, one of them by a neighbour.
         assert_eq!(mailbox.add(later, &bundle).unwrap(), None);
-        for _ in 0..2 {
-            let nobody = delivery(Eid::none(), 1, b"hello");
+        for from in [None, Some(NeighbourId(20))] {
+            let nobody = Delivery {
+                from,
+                ..delivery(Eid::none(), 1, b"hello")
+            };
             assert!(mailbox.add(later, &nobody).unwrap().is_some());
         }
         mailbox.commit(later).unwrap();
@@ -327,8 +331,9 @@ mod tests {
         let mut mailbox = Mailbox::open(&path, reopened).unwrap();
         assert_eq!(mailbox.clock_ms(reopened), 5_000);
         let items = mailbox.items().unwrap();
-        assert_eq!(items.len(), 3);
-        assert_eq!(items[0], (item, 10));
+        let nodes: Vec<u64> = items.iter().map(|(_, node)| *node).collect();
+        assert_eq!(nodes, [10, 0, 20]);
+        assert_eq!(items[0].0, item);
         let stored = mailbox.load(item.number).unwrap().unwrap();
         assert_eq!(stored.source, "ipn:10.40");
         assert_eq!(&stored.payload[..], b"hello");

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use underpass_bundle::wire::{Eid, ipn_parts};
+use underpass_bundle::wire::Eid;
 use underpass_bundle::{Applications, Delivery};
 use underpass_payloads::{PayloadFile, Payloads};
 
@@ -467,7 +467,7 @@ impl Worker {
                     self.desk.arrived(item);
                 }
                 None => {
-                    let node = ipn_parts(&delivery.source).map_or(0, |(node, _)| node);
+                    let node = delivery.counted_node();
                     self.applications.free(delivery.service, node, bytes);
                 }
             }

@@ -265,7 +265,8 @@ impl Forwarding {
         arrival.is_some()
     }
 
-    /// Whether what was booked since then would have been sent by now.
+    /// Whether what was booked since then would have been sent by now, or the clock
+    /// was set back: contacts would begin no earlier than that.
     fn is_stale(&self, neighbour: Node, since_ms: u64, now_ms: u64) -> bool {
         let contacts = self.contacts.get(&neighbour).into_iter().flatten();
         let mut pieces = contacts.flat_map(|own| &own.pieces);
@@ -273,7 +274,7 @@ impl Forwarding {
             let sent = piece.arrival_ms(since_ms, 0);
             piece.booked_bytes > 0 && sent.is_none_or(|at| at <= now_ms + piece.owlt_ms)
         };
-        now_ms > since_ms && pieces.any(booked)
+        now_ms < since_ms || now_ms > since_ms && pieces.any(booked)
     }
 
     fn is_usable(&self, neighbour: Node, now_ms: u64) -> bool {

@@ -139,6 +139,7 @@ impl Span {
 
     fn take_data(&mut self, at: Duration, number: u64, data: &Data<'_>) {
         let end = data.offset + data.bytes.len() as u64;
+        self.forget_closed(at);
         if self.closed.contains(&number) {
             self.refused.closed += 1;
             return;

@@ -51,6 +51,21 @@ pub fn send_all(world: &mut World) -> u64 {
     last
 }
 
+/// Acknowledges the report that the first end sends next: its serial number.
+fn acknowledge(world: &mut World, session: SessionId) -> u64 {
+    let (now, mut out) = (world.instant(), Vec::new());
+    assert!(world.ends[0].span.poll_transmit(now, &mut out));
+    let Ok(Segment {
+        body: Body::Report(report),
+        ..
+    }) = Segment::take(&mut &out[..])
+    else {
+        panic!("a report is sent");
+    };
+    world.inject(0, bytes(session, Body::ReportAck(report.serial)));
+    report.serial
+}
+
 fn end(data: Data<'_>, serial: u64) -> Data<'_> {
     Data {
         checkpoint: Some(Checkpoint { serial, report: 0 }),
@@ -152,24 +167,33 @@ fn late_segments_of_a_block_that_is_over_change_nothing() {
     let datagram = bytes(peers(3), Body::Data(whole));
     world.inject(0, datagram.clone());
     assert_eq!(world.ends[0].received.len(), 1);
-    let mut out = Vec::new();
-    assert!(world.ends[0].span.poll_transmit(world.instant(), &mut out));
-    let Ok(Segment {
-        body: Body::Report(report),
-        ..
-    }) = Segment::take(&mut &out[..])
-    else {
-        panic!("a report is sent");
-    };
-    world.inject(0, bytes(peers(3), Body::ReportAck(report.serial)));
+    let serial = acknowledge(&mut world, peers(3));
     world.assert_idle();
     for _ in 0..5 {
         world.inject(0, datagram.clone());
     }
-    world.inject(0, bytes(peers(3), Body::ReportAck(report.serial)));
+    world.inject(0, bytes(peers(3), Body::ReportAck(serial)));
     assert_eq!(world.ends[0].span.refused().closed, 6);
     assert_eq!(world.ends[0].received.len(), 1);
     world.assert_idle();
+}
+
+#[test]
+fn a_peer_that_has_restarted_may_use_the_numbers_of_blocks_that_are_long_over() {
+    let idle = S(600);
+    let mut world = World::new(Link::clean(), 1, |config| config.idle = idle);
+    let mut blocks = 0;
+    for (after, taken) in [(S(0), true), (idle - S(1), false), (S(1), true)] {
+        world.now += after;
+        let whole = end(red(0, b"a block"), 7);
+        world.inject(0, bytes(peers(3), Body::Data(whole)));
+        blocks += usize::from(taken);
+        assert_eq!(world.ends[0].received.len(), blocks, "{:?}", world.now);
+        if taken {
+            acknowledge(&mut world, peers(3));
+        }
+        world.assert_idle();
+    }
 }
 
 #[test]

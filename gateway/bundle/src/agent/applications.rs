@@ -43,7 +43,7 @@ struct Waiting {
     unstored_bytes: u64,
     /// By service.
     to: HashMap<u64, Amount>,
-    /// By the node that sent it; 0 where that has no number.
+    /// By the node that sent it, or the neighbour where that has no number.
     from: HashMap<u64, Amount>,
 }
 

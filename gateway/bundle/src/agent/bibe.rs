@@ -202,6 +202,8 @@ impl Agent {
         let beside = cteb.clone().filter(|_| bundle.has_custodian());
         let cteb = cteb.filter(|_| beside.is_none());
         self.receive_whole(now, bpdu.from, bpdu.class, bundle, cteb)?;
+        // A relay may have taken custody of the BPDU itself.
+        self.signal(now, bpdu, true);
         if let Some(cteb) = beside {
             let way = self.way_back(bpdu.from, &cteb);
             let aggregate = self.config.aggregate;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use bp7::administrative_record::DELIVERED_BUNDLE;
 
 use super::Agent;
+use super::config::NeighbourId;
 use super::event::{DeleteReason, Delivery, Event, Reject};
 use super::quota::Reservation;
 use super::receive::Arrival;
@@ -19,6 +20,15 @@ pub(super) fn source_node(source: &Eid) -> u64 {
     ipn_parts(source).map_or(0, |(node, _)| node)
 }
 
+/// As [`Delivery::counted_node`].
+pub(super) fn counted_node(source: &Eid, from: Option<NeighbourId>) -> u64 {
+    match (ipn_parts(source), from) {
+        (Some((node, _)), _) => node,
+        (None, Some(NeighbourId(neighbour))) => neighbour,
+        (None, None) => 0,
+    }
+}
+
 impl Agent {
     /// Delivers a bundle once; a duplicate's custodian is only told again.
     pub(super) fn deliver(
@@ -28,7 +38,10 @@ impl Agent {
         service: u64,
     ) -> Result<(), Reject> {
         if arrival.bundle.is_administrative() {
-            return self.take_record(now, &arrival);
+            self.take_record(now, &arrival)?;
+            // A relay may have taken custody of it.
+            self.signal(now, &arrival, true);
+            return Ok(());
         }
         let fragment = arrival.bundle.primary.has_fragmentation();
         let on_disk = arrival.bundle.file.is_some();
@@ -55,7 +68,7 @@ impl Agent {
         let bytes = arrival.bundle.payload.len() as u64;
         let room = self.usage.reserve_undelivered(bytes);
         let room = room.ok_or(Reject::NoResources)?;
-        let node = source_node(&arrival.bundle.primary.source);
+        let node = counted_node(&arrival.bundle.primary.source, Some(arrival.from));
         if let Some(keeping) = self.config.keeping(service)
             && !keeping.reserve(service, node, bytes)
         {

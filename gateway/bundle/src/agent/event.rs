@@ -13,6 +13,7 @@ use underpass_payloads::PayloadFile;
 
 use super::authority::Forgery;
 use super::config::NeighbourId;
+use super::deliver::counted_node;
 use super::passing::Passed;
 use super::security::Insecure;
 use super::stored::Note;
@@ -227,6 +228,13 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// The node for which it counts where it waits: its source's, or, since anybody
+    /// may invent names, the neighbour that it came from where that has no number;
+    /// 0 if that is this node.
+    pub fn counted_node(&self) -> u64 {
+        counted_node(&self.source, self.from)
+    }
+
     /// The payload's bytes, wherever it is.
     pub fn payload_bytes(&self) -> u64 {
         let here = self.payload.len() as u64;

@@ -9,7 +9,7 @@ use underpass_cla::Class;
 use underpass_payloads::PayloadFile;
 
 use super::config::NeighbourId;
-use super::deliver::source_node;
+use super::deliver::counted_node;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
 use super::fixed::FixedParts;
 use super::quota::Reservation;
@@ -225,7 +225,7 @@ impl Agent {
         let room = self.usage.reserve_undelivered(bytes);
         let room = room.ok_or(SendError::NoRoom)?;
         if let Some(keeping) = self.config.keeping(service)
-            && !keeping.reserve(service, source_node(&source), bytes)
+            && !keeping.reserve(service, counted_node(&source, None), bytes)
         {
             return Err(SendError::NoRoom);
         }

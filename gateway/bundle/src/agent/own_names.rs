@@ -68,6 +68,11 @@ impl OwnNames {
         named.clone()
     }
 
+    /// The node's name.
+    pub(super) fn node(&self) -> Option<String> {
+        self.named().map(|named| named.node.clone())
+    }
+
     /// The service that an endpoint of the dtn scheme is of, if that is this node's.
     fn service_of(&self, endpoint: &Eid) -> Option<u64> {
         let Eid::Dtn(_, address) = endpoint else {

@@ -131,7 +131,8 @@ impl Decoder {
     /// memory; none where bundles are secured: that needs the whole payload.
     pub fn long(&self) -> Option<LongDecoder> {
         let secures = self.security.as_ref().is_some_and(|s| s.is_used());
-        (!secures).then(|| LongDecoder::new(self.node, self.limits, self.codes))
+        let name = self.names.node();
+        (!secures).then(|| LongDecoder::new(self.node, name, self.limits, self.codes))
     }
 }
 

@@ -240,9 +240,13 @@ impl Bundle {
         }
     }
 
-    /// Whether it holds an administrative record for a node.
-    pub(crate) fn holds_record_for(&self, node: u64) -> bool {
-        let there = ipn_parts(&self.primary.destination).is_some_and(|(to, _)| to == node);
+    /// Whether it holds an administrative record for the node of this number, and
+    /// of this name in the dtn scheme.
+    pub(crate) fn holds_record_for(&self, node: u64, name: Option<&str>) -> bool {
+        let there = match &self.primary.destination {
+            Eid::Dtn(_, address) => name == Some(address.node_name()),
+            other => ipn_parts(other).is_some_and(|(to, _)| to == node),
+        };
         there && self.holds_record()
     }
 

@@ -43,13 +43,20 @@ pub struct Long {
 #[derive(Debug)]
 pub struct LongDecoder {
     /// The node whose BPDUs are opened; none where this is in one.
-    node: Option<u64>,
+    here: Option<Here>,
     limits: DecodeLimits,
     codes: CodePoints,
     /// What has come before the payload, then what has come behind it.
     kept: BytesMut,
     opened: Option<Opened>,
     bpdu: Option<Box<Bpdu>>,
+}
+
+/// A node by its number, and by its name in the dtn scheme if it has one.
+#[derive(Debug)]
+struct Here {
+    node: u64,
+    name: Option<String>,
 }
 
 /// The payload of a BPDU.
@@ -153,11 +160,16 @@ impl Running {
 }
 
 impl LongDecoder {
-    /// A bundle for some node of which nothing has come, decoded at this one. The
-    /// limit on payloads that are held in memory is not one here.
-    pub fn new(node: u64, limits: DecodeLimits, codes: CodePoints) -> LongDecoder {
+    /// A bundle for some node of which nothing has come, decoded at the one of this
+    /// number and name. The limit on payloads that are held in memory is not one here.
+    pub fn new(
+        node: u64,
+        name: Option<String>,
+        limits: DecodeLimits,
+        codes: CodePoints,
+    ) -> LongDecoder {
         LongDecoder {
-            node: Some(node),
+            here: Some(Here { node, name }),
             limits: DecodeLimits {
                 max_payload_bytes: u64::MAX,
                 ..limits
@@ -192,10 +204,11 @@ impl LongDecoder {
                 self.kept.extend_from_slice(&raw);
                 return Ok(Bytes::new());
             };
-            let node = self
-                .node
-                .filter(|node| opened.bundle.holds_record_for(*node));
-            self.bpdu = node.map(|_| Box::new(self.bpdu()));
+            let is_bpdu = self.here.as_ref().is_some_and(|here| {
+                let name = here.name.as_deref();
+                opened.bundle.holds_record_for(here.node, name)
+            });
+            self.bpdu = is_bpdu.then(|| Box::new(self.bpdu()));
             self.opened = Some(opened);
             piece = raw.slice(at..);
         }
@@ -225,7 +238,7 @@ impl LongDecoder {
             kept: BytesMut::new(),
             head: None,
             bundle: LongDecoder {
-                node: None,
+                here: None,
                 limits: self.limits,
                 codes: self.codes,
                 kept: BytesMut::new(),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::net::{BULK, Net, SERVICE, node, payload};
+use crate::net::{BULK, Net, SERVICE, bundle, node, payload, primary};
 use bytes::Bytes;
-use underpass_bundle::wire::{CodePoints, CustodyDialect, ipn};
+use underpass_bundle::wire::{BYTES, CodePoints, CustodyDialect, ipn, write_head};
 use underpass_bundle::{
     Agent, CustodyTimer, Event, Forgery, NeighbourId, Reject, Relaying, ReportRequest, Route, Send,
     SendError,
@@ -542,4 +542,36 @@ fn for_a_neighbour_without_custody_this_node_has_it() {
     assert_eq!(net.delivered(3), [&b"data"[..]]);
     net.pass(Duration::from_secs(60));
     assert!(net.offer(2, 4).is_none(), "it waits for no signal");
+}
+
+#[test]
+fn a_record_under_custody_is_signalled_and_not_sent_again() {
+    const ADMINISTRATIVE: u64 = 0x2;
+    let unknown = vec![0x82, 9, 0];
+    let inside = bundle(&primary(0, 1, ipn(3, SERVICE)), &[], b"data");
+    let mut bpdu = vec![0x82, 7, 0x83, 0, 0];
+    write_head(&mut bpdu, BYTES, inside.len() as u64);
+    bpdu.extend(&inside);
+    for (content, delivered) in [(unknown, 0), (bpdu, 1)] {
+        // Node 1 knows nothing of custody; 2 serves it.
+        let [one, mut two, mut three] = [node(1), node(2), node(3)];
+        two.served = [NeighbourId(1)].into();
+        three.routes = vec![Route {
+            nodes: 1..=1,
+            neighbour: NeighbourId(2),
+            take_custody: true,
+        }];
+        let mut net = Net::of([one, two, three]);
+        let record = bundle(&primary(ADMINISTRATIVE, 1, ipn(3, 0)), &[], &content);
+        let taken = net.agents[1].receive(net.now, NeighbourId(1), BULK, record);
+        taken.unwrap();
+        net.carry(1, 2);
+        assert_eq!(net.delivered(2).len(), delivered);
+        let kept = net.agents[1].custody(net.now).bundles;
+        assert_eq!(kept, 1, "until it is signalled");
+        net.signal(2, 1);
+        assert_eq!(net.agents[1].custody(net.now).bundles, 0);
+        net.pass(Duration::from_secs(10));
+        assert!(net.offer(1, 3).is_none());
+    }
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::net::{BULK, Net, SERVICE, node};
+use crate::net::{BULK, Net, SERVICE, bundle, node};
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
-use underpass_bundle::wire::{Bundle, Extension, LongDecoder, ipn};
+use underpass_bundle::wire::{
+    Bundle, CodePoints, DecodeLimits, Eid, Extension, LongDecoder, decode, ipn,
+};
 use underpass_bundle::{
     Amount, Applications, Decoded, DeleteReason, Event, Forgery, Insecure, NeighbourId, Offer,
-    Reject, Relaying, Secured, Security, Send, SendError,
+    OwnNames, Reject, Relaying, Secured, Security, Send, SendError,
 };
 use underpass_cla::{Outcome, Refusal};
 use underpass_payloads::{Limits, PayloadFile, Payloads};
@@ -56,7 +58,7 @@ fn read(file: &PayloadFile) -> Vec<u8> {
     content
 }
 
-/// Two nodes; the second one has applications.
+/// Two nodes; the second one has applications, and a name.
 fn pair() -> Net {
     let mut second = node(2);
     let most = Amount {
@@ -66,6 +68,7 @@ fn pair() -> Net {
     let services = vec![APPLICATION..=APPLICATION];
     let applications = Applications::new(services, [SERVICE].into(), None, most);
     second.applications = Some(Arc::new(applications));
+    second.names = Arc::new(OwnNames::new("edge-2", Vec::new()));
     Net::of([node(1), second])
 }
 
@@ -374,6 +377,33 @@ fn in_a_bpdu(net: &mut Net, files: &Files) -> Bytes {
 fn a_long_bundle_in_a_bpdu_is_judged_written_and_signalled() {
     let (mut net, files) = (pair(), files());
     let raw = in_a_bpdu(&mut net, &files);
+    assert_eq!(judged(&mut net, &raw), Ok(()), "by the bundle inside");
+    arrive(&mut net, &files, &raw);
+    let delivery = net.deliveries(1).pop().unwrap();
+    assert_eq!(read(&delivery.file.unwrap()), content());
+    let now = net.now;
+    net.agents[1].confirm(now, delivery.ticket.unwrap());
+    net.signal(1, 0);
+    assert_eq!(net.released(0).len(), 1);
+}
+
+#[test]
+fn a_long_bpdu_to_the_name_of_the_node_is_opened_as_one_to_its_number() {
+    let (mut net, files) = (pair(), files());
+    let by_number = in_a_bpdu(&mut net, &files);
+    let outer = decode(&by_number, &DecodeLimits::default(), &CodePoints::default());
+    let outer = outer.unwrap();
+    let to = |name: &str| {
+        let mut primary = outer.primary.clone();
+        primary.destination = Eid::with_dtn(name).unwrap();
+        bundle(&primary, &[], &outer.payload)
+    };
+    let other = to("//edge-20/");
+    let mut decoder = net.agents[1].decoder().long().unwrap();
+    decoder.take(other).unwrap();
+    let (unopened, _) = decoder.opened().unwrap();
+    assert_eq!(unopened.primary.source, ipn(1, 0), "it is another node's");
+    let raw = to("//edge-2/");
     assert_eq!(judged(&mut net, &raw), Ok(()), "by the bundle inside");
     arrive(&mut net, &files, &raw);
     let delivery = net.deliveries(1).pop().unwrap();

@@ -209,6 +209,34 @@ fn what_a_service_with_a_name_sends_to_its_own_node_gives_its_room_back() {
 }
 
 #[test]
+fn a_neighbour_that_invents_names_leaves_room_for_the_others() {
+    let mut config = config();
+    let services = ["incoming", "other"];
+    config.names = Arc::new(OwnNames::new("edge-7", services.map(str::to_owned)));
+    let numbers = services.map(named_service);
+    let ranges = numbers.map(|number| number..=number).to_vec();
+    let most = Amount {
+        bytes: 1 << 20,
+        bundles: 100,
+    };
+    config.applications = Some(Arc::new(Applications::new(ranges, [].into(), None, most)));
+    let (mut agent, now) = (Agent::new(config), Instant::now());
+    let mut taken = |source: &str, destination: &str, by: u64| {
+        let primary = from(dtn(source), destination, Eid::none(), 0);
+        hear(&mut agent, now, by, &primary).unwrap();
+        delivered(&mut agent).len()
+    };
+    let mut flood = 0;
+    for number in 0..100 {
+        let invented = format!("//invented-{number}/out");
+        flood += taken(&invented, "//edge-7/incoming", FAR);
+    }
+    assert_eq!(flood, 50);
+    assert_eq!(taken("//another/out", "//edge-7/other", FAR), 0);
+    assert_eq!(taken("//rover/out", "//edge-7/other", NEAR), 1);
+}
+
+#[test]
 fn nobody_else_uses_its_name_nor_one_that_a_route_leads_to_elsewhere() {
     for (source, by, believed) in [
         ("//edge-7/incoming", NEAR, false),

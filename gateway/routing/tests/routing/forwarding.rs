@@ -226,6 +226,17 @@ fn a_backlog_that_stays_is_booked_anew_when_its_time_is_over() {
 }
 
 #[test]
+fn a_backlog_is_booked_anew_when_the_clock_was_set_back() {
+    let mut forwarding = following(&two_ways(10_000, 2_000), &[2, 3]);
+    let backlog = BTreeMap::from([(2, 1 << 20)]);
+    for now_ms in [3_600_000, 60_000] {
+        forwarding.advance(now_ms, &none());
+        forwarding.book(now_ms, &backlog);
+        assert_eq!(via(&forwarding, 4), Some(2), "at {now_ms} ms");
+    }
+}
+
+#[test]
 fn contacts_with_strangers_are_told_and_not_used() {
     let plan = [contact(OWN, 9, (0, 100)), contact(9, 4, (0, 100))];
     let mut forwarding = following(&plan, &[2]);

@@ -7,7 +7,7 @@ use super::super::{HopBlocks, decode, ipn, seal_payload, seal_primary, write_hea
 use super::*;
 
 fn decoder() -> LongDecoder {
-    LongDecoder::new(3, DecodeLimits::default(), CodePoints::default())
+    LongDecoder::new(3, None, DecodeLimits::default(), CodePoints::default())
 }
 
 fn bundle(crc: CrcKind, payload: &[u8]) -> Vec<u8> {
