@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use underpass_applications::wire::Event;
 
 use super::command::ReceiveCommand;
-use super::connection::{Connection, seconds};
+use super::connection::{Connection, waiting};
 use super::error::BpError;
 use super::upload;
 
@@ -32,7 +32,7 @@ async fn interrupted(command: &ReceiveCommand) {
 }
 
 async fn receive(command: &ReceiveCommand) -> Result<(), BpError> {
-    let timeout = command.timeout.map(|s| seconds("timeout", s)).transpose()?;
+    let timeout = command.timeout.map(|s| waiting("timeout", s)).transpose()?;
     let mut connection = Connection::open(&command.common, Some(&command.service)).await?;
     let mut left = command.count.unwrap_or(u64::MAX);
     while left > 0 {

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use underpass_applications::wire::{Event, Reported};
 
 use super::command::TraceCommand;
-use super::connection::{Connection, seconds};
+use super::connection::{Connection, waiting};
 use super::error::BpError;
 
 /// What a trace says.
@@ -19,7 +19,7 @@ const ALL: [Reported; 4] = [
 ];
 
 pub async fn execute(mut command: TraceCommand) -> Result<(), BpError> {
-    let timeout = seconds("timeout", command.timeout)?;
+    let timeout = waiting("timeout", command.timeout)?;
     // Nobody waits for it any longer.
     command.sending.lifetime.get_or_insert(command.timeout);
     let mut connection =

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use underpass_applications::wire::{ErrorCode, Event, Reported, Request};
 
 use super::command::Sending;
-use super::connection::{Connection, LIFETIME_S, ROOM_PAUSE, seconds, unexpected};
+use super::connection::{Connection, LIFETIME_S, ROOM_PAUSE, seconds, unexpected, waiting};
 use super::error::BpError;
 use super::progress::Progress;
 
@@ -66,7 +66,7 @@ async fn begin(
     bytes: u64,
 ) -> Result<u64, BpError> {
     let lifetime = seconds("lifetime", sending.lifetime.unwrap_or(LIFETIME_S))?;
-    let until = Instant::now() + seconds("wait", sending.wait)?;
+    let until = Instant::now() + waiting("wait", sending.wait)?;
     loop {
         let id = connection.id();
         let request = Request::Begin {
