@@ -35,6 +35,8 @@ pub struct Connection {
     pub max_payload_bytes: u64,
     /// The largest payload that it takes in parts; 0 for none.
     pub max_file_bytes: u64,
+    /// Whether the node may have all of the payload that was given in parts last.
+    pub gave_all: bool,
     /// The service.
     pub service: u64,
     /// Its endpoint.
@@ -76,6 +78,7 @@ impl Connection {
             json: common.json,
             max_payload_bytes: 0,
             max_file_bytes: 0,
+            gave_all: false,
             service: 0,
             endpoint: String::new(),
         };
