@@ -32,6 +32,19 @@ describe("the fleet", () => {
     }
   });
 
+  test("follows a node whose clock is set back, and its next run", () => {
+    const made = fleet();
+    made.apply({ kind: "links", data: { links: [link(11, 100)] } });
+    const setBack = link(11, 101, { time: at(1), state: "blocked" });
+    made.apply({ kind: "links", data: { links: [setBack] } });
+    expect(made.vehicle(11).forward?.state).toBe("blocked");
+    expect(healthOf(made.vehicle(11), START_MS + 126_000)).toBe("blocked");
+    made.apply({ kind: "links", data: { links: [link(11, 102, { time: at(0), uptime_ms: 0, incarnation: 2, state: "down" })] } });
+    expect(made.vehicle(11).forward?.state).toBe("down");
+    made.apply({ kind: "links", data: { links: [link(11, 103, { incarnation: 1 })] } });
+    expect(made.vehicle(11).forward?.state).toBe("down");
+  });
+
   test("forgets what a new reading does not have", () => {
     const made = fleet();
     made.apply({ kind: "links", data: { links: [link(12, 1)] } });

@@ -1,9 +1,22 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { Client } from "../src/api/client";
+import { ServerClock } from "../src/clock/server-clock";
+import { readToChange } from "../src/settings/beams";
 import { commandOf, filledIn, namesIn, stateOf } from "../src/settings/enrolment-text";
 import { areaOf, featureLines, positionsOf } from "../src/settings/features";
 import { tagsOf } from "../src/terminal/tags";
 
+afterEach(() => vi.unstubAllGlobals());
+
 describe("settings", () => {
+  it("changes a beam that it was read as, whatever a proxy makes of its ETag", async () => {
+    const client = new Client({ token: "upc_x" }, new ServerClock(), "https://noc.example/");
+    for (const etag of ['"5"', 'W/"5"']) {
+      vi.stubGlobal("fetch", async () => Response.json({ id: "west" }, { headers: { ETag: etag } }));
+      expect(await readToChange(client, "west")).toEqual({ beam: { id: "west" }, revision: 5 });
+    }
+  });
+
   it("gives each feature a line, whatever line ends are in its names", () => {
     const one = { type: "Feature", properties: { name: "a\nb" } };
     const text = JSON.stringify({ type: "FeatureCollection", features: [one, one] }, null, 2);

@@ -59,3 +59,41 @@ def test_a_connection_that_nobody_waits_for_is_closed(tmp_path: Path) -> None:
             assert error.tb is not None
 
     asyncio.run(connect())
+
+
+def test_what_comes_of_a_cancelled_registration_is_had_by_registering_again(tmp_path: Path) -> None:
+    came = asyncio.Event()
+    bundle: dict[str, object] = {
+        "type": "bundle",
+        "delivery": 3,
+        "service": 41,
+        "source": "ipn:2.40",
+        "time_ms": 1,
+        "sequence": 2,
+        "age_ms": 3,
+    }
+
+    async def behave(node: Node) -> None:
+        for _ in range(2):
+            asked, _ = await node.hear()
+            await came.wait()
+            registered = {"id": asked["id"], "service": 41, "endpoint": "ipn:1.41"}
+            await node.tell(type="registered", **registered)
+            if asked["id"] == 2:
+                await node.tell(b"early", **bundle)
+        acknowledged, _ = await node.hear()
+        assert acknowledged == {"type": "acknowledge", "delivery": 3}
+
+    async def use(client: Client) -> None:
+        await client.register(40)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await client.register(41)
+        came.set()
+        endpoint = await client.register(41)
+        async with asyncio.timeout(5):
+            received = await endpoint.receive()
+            assert received.payload == b"early"
+            await received.acknowledge()
+
+    asyncio.run(serve(tmp_path, behave, use))

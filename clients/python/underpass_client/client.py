@@ -89,6 +89,9 @@ class Client:
 
         A text is a service's name in the dtn scheme, such as "incoming". Raise `RefusedError` if
         another client has it, or no application may.
+
+        A node takes no registration back. Of one that is cancelled the bundles may come and count
+        among those that are not acknowledged: register the same service again, or close the client.
         """
         key = "name" if isinstance(service, str) else "service"
         answer = await self._ask({"type": "register", key: service})

@@ -123,9 +123,15 @@ export class Fleet {
   private link(one: LinkState): void {
     const vehicle = this.vehicle(one.terminal);
     const known = vehicle[one.link];
-    // The same order of times as the service's: a moved terminal has another gateway's word.
-    // One that is read again is no new one: there is no time between the two for a rate.
-    if (known && Date.parse(known.time) >= Date.parse(one.time)) return;
+    // The same order as the service's: a node's clock may be set back, and a moved terminal has another
+    // gateway's word. One that is read again is no new one: there is no time between the two for a rate.
+    if (
+      known &&
+      (known.node === one.node
+        ? known.incarnation - one.incarnation || known.uptime_ms - one.uptime_ms
+        : Date.parse(known.time) - Date.parse(one.time)) >= 0
+    )
+      return;
     vehicle[one.link] = one;
     vehicle.heardMs = Math.max(vehicle.heardMs ?? 0, Date.parse(one.received));
     this.rates.add(one);

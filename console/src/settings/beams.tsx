@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { filled, textOf, useListed } from "../access/listed";
+import type { Client } from "../api/client";
 import type { Beam, Footprint } from "../api/types";
 import { useLive } from "../shell/context";
 import { Field, Form } from "../shell/form";
@@ -22,9 +23,17 @@ const COLUMNS: Column[] = [
 const DELAY_MS = 300;
 
 /** A beam as it was read to be changed; it is changed only if it is still that. */
-interface Edited {
+export interface Edited {
   beam: Beam;
   revision: number;
+}
+
+/** Reads a beam that is to be changed. */
+export async function readToChange(client: Client, id: string): Promise<Edited> {
+  const answer = await client.open(pathOf(id), {}, AbortSignal.timeout(30_000));
+  // A proxy that packs the answer has made it a weak one.
+  const revision = Number((answer.headers.get("ETag") ?? "").replace(/\D/g, ""));
+  return { beam: (await answer.json()) as Beam, revision };
 }
 
 export function Beams() {
@@ -37,9 +46,7 @@ export function Beams() {
   const edit = (id: string) =>
     change(async () => {
       setSaid(undefined);
-      const answer = await client.open(pathOf(id), {}, AbortSignal.timeout(30_000));
-      const revision = Number((answer.headers.get("ETag") ?? "").replaceAll('"', ""));
-      setEdited({ beam: (await answer.json()) as Beam, revision });
+      setEdited(await readToChange(client, id));
     });
   const put = async (id: string, body: unknown) => {
     const done = await change(() => client.send("PUT", pathOf(id), body, edited?.revision));

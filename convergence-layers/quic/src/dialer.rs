@@ -200,7 +200,7 @@ impl Shared {
         let endpoint = self.endpoint(&defaults)?;
         let patient_until = Arc::new(Mutex::new(Instant::now()));
         let mut attempts: JoinSet<Result<_, ContactFailure>> = JoinSet::new();
-        let mut next = Instant::now();
+        let (mut next, mut refused) = (Instant::now(), 0);
         loop {
             let due = next.max(*patient_until.lock().unwrap());
             tokio::select! {
@@ -210,6 +210,16 @@ impl Shared {
                     }
                     Ok(Err(failure)) if failure.is_silence() => {
                         self.set_error(class.map(|(class, _)| class), failure.to_string());
+                    }
+                    // A connection of before a blockage: its end, which comes only now, says
+                    // nothing of those that were begun since. A peer that ends them all is
+                    // dialled ever more seldom.
+                    Ok(Err(failure)) if failure.comes_and_goes() && !attempts.is_empty() => {
+                        self.set_error(class.map(|(class, _)| class), failure.to_string());
+                        refused += 1;
+                        let now = Instant::now();
+                        *patient_until.lock().unwrap() = now;
+                        next = now + self.pause(refused);
                     }
                     Ok(Err(failure)) => return Err(failure),
                     Err(broken) => return Err(io::Error::other(broken).into()),
@@ -226,10 +236,17 @@ impl Shared {
                         };
                         attempts.spawn(attempt.run());
                     }
-                    next = Instant::now() + self.config.backoff.base;
+                    next = Instant::now() + self.pause(refused);
                 }
             }
         }
+    }
+
+    /// The time between two connections of a dial of which so many were refused.
+    fn pause(&self, refused: u32) -> Duration {
+        let backoff = self.config.backoff;
+        let pause = backoff.jittered(refused, fastrand::f64());
+        pause.max(backoff.base)
     }
 
     /// A socket of its own for each session: classes are told apart by their

@@ -109,6 +109,13 @@ impl Engine {
         if taken.is_some() {
             self.peer_has_heard(key);
         }
+        let kept = session.and_then(|id| self.sessions.get(id));
+        let kept = kept.is_some_and(|session| session.info.resumes);
+        let outcome = match outcome {
+            // No session goes on behind what the peer does not keep.
+            Outcome::Broken { .. } if !kept => Outcome::Broken { acknowledged: 0 },
+            told => told,
+        };
         // One that was given up is on another session by now.
         if self.sessions.finish(key, &outcome) {
             self.agent.transfer_finished(now, key, outcome);

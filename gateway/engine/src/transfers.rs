@@ -94,7 +94,7 @@ pub(crate) struct InFlight {
     offered: Instant,
     /// When all of it has left at the hop's rate.
     pub left_by: Instant,
-    /// Bytes of its bundle that the peer has acknowledged.
+    /// Bytes of its bundle that the peer has acknowledged, and keeps if it breaks off.
     pub acknowledged: u64,
 }
 
@@ -177,8 +177,10 @@ impl Sessions {
     /// Notes how many bytes of a transfer have been acknowledged.
     pub fn progress(&mut self, key: u64, acknowledged: u64) {
         if let Some(transfer) = self.transfers.get_mut(&key) {
-            transfer.acknowledged = acknowledged;
             if let Some(session) = self.known.get_mut(&transfer.session) {
+                if session.info.resumes {
+                    transfer.acknowledged = acknowledged;
+                }
                 session.stale = false;
                 session.moves += 1;
             }

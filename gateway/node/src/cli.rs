@@ -167,6 +167,7 @@ fn interval(text: &str) -> Result<f64, String> {
 #[derive(Debug, Args)]
 pub struct RouteCommand {
     /// Its ipn node number, or its name in the dtn scheme: rover of dtn://rover/.
+    /// A name of digits alone is given as dtn://7/.
     pub node: String,
     /// The node's local API.
     #[arg(long, default_value = "/run/underpass/api.sock")]

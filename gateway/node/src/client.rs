@@ -156,9 +156,19 @@ async fn body_of(response: hyper::Response<Incoming>) -> Result<Incoming, Client
 /// # Errors
 /// When it does not take it.
 pub fn print(text: &str) -> Result<(), ClientError> {
-    match io::stdout().write_all(text.as_bytes()) {
+    match print_or_fail(text) {
         // The reader has seen enough, as in `underpass status | head`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(ClientError::Print),
+        Err(ClientError::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
     }
+}
+
+/// As [`print`], of what must not be missed.
+///
+/// # Errors
+/// When standard output does not take it, or nobody reads that any more.
+pub fn print_or_fail(text: &str) -> Result<(), ClientError> {
+    let mut out = io::stdout().lock();
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    printed.map_err(ClientError::Print)
 }

@@ -12,6 +12,7 @@ use underpass_cla::{Down, Transfer};
 use underpass_payloads::PayloadFile;
 
 use super::Link;
+use crate::code;
 use crate::congestion::Gate;
 use crate::outgoing::Name;
 use crate::pace::Pace;
@@ -39,6 +40,35 @@ pub(super) struct Line {
     rate: Option<f64>,
     lost_bytes: u64,
     send_window: u64,
+}
+
+/// The stream of a bundle. QUIC ends one that is dropped in order, as if the bundle were
+/// whole: so it is reset unless it is.
+struct BundleStream {
+    stream: SendStream,
+    is_whole: bool,
+}
+
+impl BundleStream {
+    fn new(stream: SendStream) -> Self {
+        let is_whole = false;
+        Self { stream, is_whole }
+    }
+
+    /// All of the bundle is written.
+    fn finish(mut self) {
+        self.is_whole = true;
+        // Whether the peer can be told is another's concern.
+        let _ = self.stream.finish();
+    }
+}
+
+impl Drop for BundleStream {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            let _ = self.stream.reset(code::ABORTED);
+        }
+    }
 }
 
 impl Link {
@@ -74,6 +104,7 @@ impl Link {
                 Err(error) => return self.down(&error),
             };
             self.outgoing().begin(Name::Stream(stream.id().index()));
+            let stream = BundleStream::new(stream);
             if let Err(down) = self.send_bundle(stream, transfer, &mut line).await {
                 return down;
             }
@@ -82,21 +113,21 @@ impl Link {
 
     async fn send_bundle(
         &self,
-        mut stream: SendStream,
+        mut stream: BundleStream,
         transfer: Transfer,
         line: &mut Line,
     ) -> Result<(), Down> {
         let mut left = transfer.len();
         let mut head = BytesMut::with_capacity(crate::wire::LENGTH_BYTES);
         head.extend_from_slice(&left.to_be_bytes());
-        let mut written = stream.write_chunk(head.freeze()).await;
+        let mut written = stream.stream.write_chunk(head.freeze()).await;
         let mut file = transfer.file;
         for chunk in transfer.chunks {
             // What the peer lacks of bundles before does not wait for all of a long
             // one.
             self.send_symbols(line).await?;
             if written.is_ok() {
-                written = self.write(&mut stream, chunk, line, &mut left).await;
+                written = self.write(&mut stream.stream, chunk, line, &mut left).await;
             }
             // A payload on disk is behind the first piece.
             let Some(file) = file.take() else {
@@ -109,12 +140,11 @@ impl Link {
                 let part = part
                     .map_err(|error| Down::Broken(format!("a payload cannot be read: {error}")))?;
                 offset += part.len() as u64;
-                written = self.write(&mut stream, part, line, &mut left).await;
+                written = self.write(&mut stream.stream, part, line, &mut left).await;
             }
         }
         match written {
-            // Whether the peer can be told is another's concern.
-            Ok(()) => drop(stream.finish()),
+            Ok(()) => stream.finish(),
             // The peer says on the control stream why it wants no more.
             Err(WriteError::Stopped(_)) => {
                 self.outgoing().wrote(left);

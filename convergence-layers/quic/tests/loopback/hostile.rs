@@ -215,6 +215,27 @@ async fn a_verdict_on_symbols_that_were_not_sent_ends_the_session() {
 }
 
 #[tokio::test]
+async fn a_bundle_that_is_given_up_with_its_session_does_not_end_as_if_it_were_whole() {
+    let mut scene = Scene::new().await;
+    // The session's end waits for whoever reads this.
+    let _stalled = scene.begin(1 << 20, b"and no more").await;
+    scene.session.set_rate(Some(1_000_000));
+    scene.session.offer(transfer(1, 1 << 20).0);
+    let mut stream = scene.connection.accept_uni().await.expect("a bundle");
+    let first = stream.read_chunk(4096, true).await;
+    assert!(first.expect("a bundle").is_some());
+    let taken = underpass_coded::Message::Taken { bundle: 7 };
+    scene.say(Message::Coded(taken)).await;
+    let last = loop {
+        match stream.read_chunk(4096, true).await {
+            Ok(Some(_)) => {}
+            ended => break ended,
+        }
+    };
+    assert!(last.is_err(), "it ends in order");
+}
+
+#[tokio::test]
 async fn the_end_of_a_block_does_not_wait_for_all_of_a_long_bundle_behind_it() {
     let mut scene = Scene::of(Some(Class(0)), Coding::Tail).await;
     let open = underpass_coded::Message::Open {

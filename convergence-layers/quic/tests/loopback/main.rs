@@ -2,6 +2,7 @@
 
 mod bundles;
 mod coded;
+mod dialling;
 mod hostile;
 mod trust;
 

@@ -297,6 +297,9 @@ impl<T: Transport> Driver<T> {
         let (mptcp, lowat_bytes) = (self.around.wants_mptcp, self.around.unlimited_lowat_bytes);
         match self.transport.socket(mptcp, lowat_bytes) {
             Ok((socket, remote)) => {
+                if established.keepalive_s == 0 {
+                    socket.keep_alive();
+                }
                 if let Some(incarnation) = established.incarnation {
                     let peer = established.peer_node_id.clone();
                     self.around.partial.enter(&peer, incarnation);

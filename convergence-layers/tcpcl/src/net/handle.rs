@@ -252,6 +252,15 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_finds_out_that_a_peer_without_keepalives_is_gone() {
+        let (stream, _peer) = connection();
+        let kept_alive = || SockRef::from(&stream).keepalive().expect("readable");
+        assert!(!kept_alive());
+        KernelSocket::new(stream.as_fd(), false, false, 128 << 10).keep_alive();
+        assert!(kept_alive());
+    }
+
+    #[test]
     fn a_session_that_is_over_has_no_figures_and_takes_no_rate() {
         let (stream, _peer) = connection();
         let session = handle(&stream);

@@ -37,6 +37,10 @@ pub trait Socket: Debug + Send + 'static {
 
     /// The congestion control in use.
     fn congestion_control(&self) -> String;
+
+    /// Has the transport find out by itself that the peer is gone, where it can:
+    /// the two sides of the session have agreed on no keepalives.
+    fn keep_alive(&self) {}
 }
 
 /// A socket of the kernel. It is the driver's, which closes it only after the
@@ -172,5 +176,11 @@ impl Socket for KernelSocket {
 
     fn congestion_control(&self) -> String {
         congestion_control(self.as_fd())
+    }
+
+    fn keep_alive(&self) {
+        // After two hours of silence, where the system says nothing else. Without it
+        // the session is no worse than it was.
+        let _ = SockRef::from(self).set_keepalive(true);
     }
 }

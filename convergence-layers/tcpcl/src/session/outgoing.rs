@@ -1,6 +1,6 @@
 //! Transfers that we send (RFC 9174, 5.2).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -45,10 +45,10 @@ pub(super) struct Outgoing {
     waiting: VecDeque<Transfer>,
     /// The transfer whose bytes go out now.
     sending: Option<Sending>,
-    /// Begun and not ended, by consecutive ids from `first_id`; ended ones
-    /// stay as `None` until all before them have ended.
-    begun: VecDeque<Option<Begun>>,
-    first_id: u64,
+    /// Begun and not ended, by their ids: what has ended takes no room, whatever the peer
+    /// leaves without an answer before it.
+    begun: BTreeMap<u64, Begun>,
+    next_id: u64,
 }
 
 #[derive(Debug)]
@@ -105,8 +105,8 @@ impl Outgoing {
             resumes,
             waiting: VecDeque::new(),
             sending: None,
-            begun: VecDeque::new(),
-            first_id: 0,
+            begun: BTreeMap::new(),
+            next_id: 0,
         }
     }
 
@@ -186,8 +186,10 @@ impl Outgoing {
             });
         }
         skip(&mut transfer.chunks, left_out);
+        let id = self.next_id;
+        self.next_id += 1;
         let mut sending = Sending {
-            id: self.first_id + self.begun.len() as u64,
+            id,
             resumption,
             first,
             reading,
@@ -198,13 +200,14 @@ impl Outgoing {
         };
         sending.frame_segment(self.segment_bytes, head);
         self.sending = Some(sending);
-        self.begun.push_back(Some(Begun {
+        let begun = Begun {
             key: transfer.key,
             offset,
             length,
             acknowledged: 0,
             whole,
-        }));
+        };
+        self.begun.insert(id, begun);
     }
 
     /// The part of a payload on disk that is to be read next.
@@ -241,14 +244,11 @@ impl Outgoing {
             return false;
         }
         // The peer may have refused it meanwhile.
-        if let Some(index) = self.slot(wanted.transfer)
-            && let Some(begun) = &self.begun[index]
-        {
+        if let Some(begun) = self.begun.remove(&wanted.transfer) {
             events.push_back(Event::Finished {
                 key: begun.key,
                 outcome: Outcome::Refused(Refusal::NotAcceptable),
             });
-            self.end(index);
         }
         true
     }
@@ -260,19 +260,6 @@ impl Outgoing {
         }
     }
 
-    fn slot(&self, id: u64) -> Option<usize> {
-        let index = usize::try_from(id.checked_sub(self.first_id)?).ok()?;
-        self.begun.get(index)?.as_ref().map(|_| index)
-    }
-
-    fn end(&mut self, index: usize) {
-        self.begun[index] = None;
-        while let Some(None) = self.begun.front() {
-            self.begun.pop_front();
-            self.first_id += 1;
-        }
-    }
-
     /// Takes an XFER_ACK. Its flags are not compared with the segment's: some
     /// peers leave them out.
     pub(super) fn acknowledged(
@@ -280,8 +267,7 @@ impl Outgoing {
         ack: &XferAck,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Unexpected> {
-        let index = self.slot(ack.transfer_id).ok_or(Unexpected)?;
-        let begun = self.begun[index].as_ref().ok_or(Unexpected)?;
+        let begun = self.begun.get(&ack.transfer_id).ok_or(Unexpected)?;
         let (key, length, before) = (begun.key, begun.length, begun.acknowledged);
         let sent = self.framed(ack.transfer_id, length);
         if ack.acknowledged > sent || ack.acknowledged < before {
@@ -292,8 +278,8 @@ impl Outgoing {
                 key,
                 outcome: Outcome::Acknowledged,
             });
-            self.end(index);
-        } else if let Some(begun) = &mut self.begun[index] {
+            self.begun.remove(&ack.transfer_id);
+        } else if let Some(begun) = self.begun.get_mut(&ack.transfer_id) {
             begun.acknowledged = ack.acknowledged;
             events.push_back(Event::Progress {
                 key,
@@ -314,8 +300,7 @@ impl Outgoing {
         ending: bool,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Unexpected> {
-        let index = self.slot(id).ok_or(Unexpected)?;
-        let begun = self.begun[index].as_mut().ok_or(Unexpected)?;
+        let mut begun = self.begun.remove(&id).ok_or(Unexpected)?;
         match (reason, begun.whole.take()) {
             (RefuseReason::Retransmit, Some(whole)) if !ending => {
                 let resume = whole.resume.map(|r| Resume { offset: 0, ..r });
@@ -330,7 +315,6 @@ impl Outgoing {
                 outcome: outcome_of(reason, begun.acknowledged_of_bundle()),
             }),
         }
-        self.end(index);
         if let Some(sending) = &mut self.sending
             && sending.id == id
         {
@@ -351,7 +335,7 @@ impl Outgoing {
 
     /// Gives up everything.
     pub(super) fn fail(&mut self, events: &mut VecDeque<Event>) {
-        for begun in self.begun.drain(..).flatten() {
+        for begun in std::mem::take(&mut self.begun).into_values() {
             events.push_back(Event::Finished {
                 key: begun.key,
                 outcome: Outcome::Broken {
@@ -436,5 +420,31 @@ fn outcome_of(reason: RefuseReason, acknowledged: u64) -> Outcome {
         | RefuseReason::NoResources
         | RefuseReason::Retransmit
         | RefuseReason::Other(_) => Outcome::Refused(Refusal::NoResources),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_without_an_answer_keeps_no_room_for_those_behind_it() {
+        let mut outgoing = Outgoing::new(1_000, 1_000, false);
+        let (mut events, mut head) = (VecDeque::new(), BytesMut::new());
+        for id in 0..1_000 {
+            let transfer = Transfer::new(id, vec![Bytes::from_static(b"x")]);
+            outgoing.offer(transfer, &mut events);
+            while outgoing.poll(&mut head).is_some() {}
+            let ack = XferAck {
+                flags: 0,
+                transfer_id: id,
+                acknowledged: 1,
+            };
+            if id > 0 {
+                assert_eq!(outgoing.acknowledged(&ack, &mut events), Ok(()));
+            }
+        }
+        assert_eq!(outgoing.begun.len(), 1);
+        assert_eq!(events.len(), 999);
     }
 }

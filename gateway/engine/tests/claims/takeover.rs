@@ -300,6 +300,30 @@ fn a_session_that_cannot_resume_gets_the_bundle_with_its_present_age() {
 }
 
 #[test]
+fn what_a_session_keeps_no_part_of_goes_whole_to_one_that_resumes() {
+    let other = SessionId(300);
+    for tells_the_end in [false, true] {
+        let (mut terminal, _hub) = pair();
+        terminal.engine.session_down(terminal.now, ACTIVE);
+        terminal.session_with(0, other.0, Some(BULK), |info| info.resumes = false);
+        let key = terminal.open(1, BULK);
+        terminal.write(key, 20_000);
+        let mut offers = terminal.offers().into_iter();
+        let before = offers.find(|(session, _)| *session == other);
+        let key = before.expect("it is offered").1.key;
+        let acknowledged = 1_000;
+        terminal.engine.transfer_progress(key, acknowledged);
+        if tells_the_end {
+            terminal.finish(key, Outcome::Broken { acknowledged });
+        }
+        terminal.engine.session_down(terminal.now, other);
+        terminal.session(0, STANDBY.0, Some(BULK), MRU);
+        let again = terminal.offers().remove(0);
+        assert_eq!((again.0, again.1.resume), (STANDBY, None));
+    }
+}
+
+#[test]
 fn an_age_too_old_for_the_lifetime_is_not_sent_again() {
     let (mut terminal, _hub) = with_standby();
     let before = lost(&mut terminal, 1, 4_000);

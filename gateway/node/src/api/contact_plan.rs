@@ -135,15 +135,20 @@ pub async fn route(
     State(state): State<Arc<ApiState>>,
     Path(node): Path<String>,
 ) -> Result<Json<RouteView>, Problem> {
-    match node.parse() {
-        Ok(0) => Err(Problem::invalid("node number 0 is no node's")),
-        Ok(number) => Ok(Json(state.route(number))),
-        Err(_) => match is_node_name(&node) {
-            true => Ok(Json(state.route_by_name(&node))),
-            false => Err(Problem::invalid(
-                "a node is its number, or its name in the dtn scheme",
-            )),
+    // A name of digits alone is taken for a number without its scheme.
+    let name = match node.strip_prefix("dtn:") {
+        Some(name) => name,
+        None => match node.parse() {
+            Ok(0) => return Err(Problem::invalid("node number 0 is no node's")),
+            Ok(number) => return Ok(Json(state.route(number))),
+            Err(_) => node.as_str(),
         },
+    };
+    match is_node_name(name) {
+        true => Ok(Json(state.route_by_name(name))),
+        false => Err(Problem::invalid(
+            "a node is its number, or its name in the dtn scheme",
+        )),
     }
 }
 

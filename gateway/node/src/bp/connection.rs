@@ -35,10 +35,22 @@ pub struct Connection {
     pub max_payload_bytes: u64,
     /// The largest payload that it takes in parts; 0 for none.
     pub max_file_bytes: u64,
+    /// Whether the node may have all of the payload that was given in parts last.
+    pub gave_all: bool,
     /// The service.
     pub service: u64,
     /// Its endpoint.
     pub endpoint: String,
+}
+
+/// The longest that a user waits: about 34 years, which can be added to any time, and
+/// multiplied by any number of pings.
+const MOST_WAIT: Duration = Duration::from_secs(1 << 30);
+
+/// A time to wait of so many seconds; for ever, as far as a user can tell, if they are
+/// very many.
+pub fn waiting(name: &str, seconds: f64) -> Result<Duration, BpError> {
+    Ok(self::seconds(name, seconds)?.min(MOST_WAIT))
 }
 
 /// A duration of so many seconds.
@@ -66,6 +78,7 @@ impl Connection {
             json: common.json,
             max_payload_bytes: 0,
             max_file_bytes: 0,
+            gave_all: false,
             service: 0,
             endpoint: String::new(),
         };
@@ -114,7 +127,7 @@ impl Connection {
         payload: &[u8],
     ) -> Result<Option<(u64, u64)>, BpError> {
         let lifetime = seconds("lifetime", sending.lifetime.unwrap_or(LIFETIME_S))?;
-        let until = Instant::now() + seconds("wait", sending.wait)?;
+        let until = Instant::now() + waiting("wait", sending.wait)?;
         self.check_size(payload.len() as u64)?;
         loop {
             let id = self.id();
@@ -306,4 +319,22 @@ impl Connection {
 pub(super) fn unexpected(event: Event) -> BpError {
     use underpass_applications::wire::FrameError;
     FrameError::Malformed(format!("{event:?} is not due")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_very_long_wait_has_an_end_that_is_a_time() {
+        for long in [1e12, 1e19] {
+            let wait = waiting("wait", long).unwrap();
+            assert!(Instant::now().checked_add(wait).is_some(), "{long}");
+            assert!(wait.checked_mul(u32::MAX).is_some(), "{long}");
+        }
+        assert_eq!(waiting("wait", 1.5).unwrap(), Duration::from_millis(1500));
+        for none in [-1.0, f64::NAN, 1e20] {
+            assert!(waiting("wait", none).is_err(), "{none}");
+        }
+    }
 }

@@ -58,6 +58,9 @@ pub enum BpError {
     /// The user has ended it before a payload was sent.
     #[error("interrupted; nothing was sent")]
     Interrupted,
+    /// The user has ended it before the node had answered.
+    #[error("interrupted before the node's answer; it may have been sent")]
+    Unanswered,
     /// The user has ended it.
     #[error("interrupted; what was not received as a whole waits at the node")]
     Stopped,

@@ -9,15 +9,15 @@ use tokio::time::Instant;
 use underpass_applications::wire::Event;
 
 use super::command::PingCommand;
-use super::connection::{Connection, seconds};
+use super::connection::{Connection, waiting};
 use super::error::BpError;
 
 /// The run and the number in front of each payload.
 const HEAD_BYTES: usize = 16;
 
 pub async fn execute(mut command: PingCommand) -> Result<(), BpError> {
-    let interval = seconds("interval", command.interval)?;
-    let timeout = seconds("timeout", command.timeout)?;
+    let interval = waiting("interval", command.interval)?;
+    let timeout = waiting("timeout", command.timeout)?;
     // Nobody waits for it any longer.
     command.sending.lifetime.get_or_insert(command.timeout);
     if command.size < HEAD_BYTES {

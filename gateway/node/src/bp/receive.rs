@@ -12,9 +12,10 @@ use tokio::time::Instant;
 use underpass_applications::wire::Event;
 
 use super::command::ReceiveCommand;
-use super::connection::{Connection, seconds};
+use super::connection::{Connection, waiting};
 use super::error::BpError;
 use super::upload;
+use crate::client;
 
 pub async fn execute(command: ReceiveCommand) -> Result<(), BpError> {
     tokio::select! {
@@ -32,7 +33,7 @@ async fn interrupted(command: &ReceiveCommand) {
 }
 
 async fn receive(command: &ReceiveCommand) -> Result<(), BpError> {
-    let timeout = command.timeout.map(|s| seconds("timeout", s)).transpose()?;
+    let timeout = command.timeout.map(|s| waiting("timeout", s)).transpose()?;
     let mut connection = Connection::open(&command.common, Some(&command.service)).await?;
     let mut left = command.count.unwrap_or(u64::MAX);
     while left > 0 {
@@ -62,8 +63,11 @@ async fn receive(command: &ReceiveCommand) -> Result<(), BpError> {
             "bytes": bytes, "file": file,
         });
         let at = file.map_or_else(String::new, |file| format!(": {}", file.display()));
-        if connection.tells_json() || command.folder.is_some() {
+        if command.folder.is_some() {
             connection.tell(&received, &format!("{bytes} bytes from {source}{at}"))?;
+        } else if connection.tells_json() {
+            // Nothing else is left of it.
+            client::print_or_fail(&format!("{received}\n"))?;
         }
         // Only what is safe is done with.
         connection.acknowledge(delivery).await?;

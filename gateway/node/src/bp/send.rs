@@ -42,7 +42,10 @@ pub async fn execute(command: SendCommand) -> Result<(), BpError> {
         let upload = upload::send(&mut connection, &destination, &sending, reports, long);
         tokio::select! {
             sent = upload => sent?,
-            _ = tokio::signal::ctrl_c() => return Err(BpError::Interrupted),
+            _ = tokio::signal::ctrl_c() => return Err(match connection.gave_all {
+                true => BpError::Unanswered,
+                false => BpError::Interrupted,
+            }),
         }
     } else {
         // A file may have grown since.

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use underpass_applications::wire::{Event, Reported};
 
 use super::command::TraceCommand;
-use super::connection::{Connection, seconds};
+use super::connection::{Connection, waiting};
 use super::error::BpError;
 
 /// What a trace says.
@@ -19,7 +19,7 @@ const ALL: [Reported; 4] = [
 ];
 
 pub async fn execute(mut command: TraceCommand) -> Result<(), BpError> {
-    let timeout = seconds("timeout", command.timeout)?;
+    let timeout = waiting("timeout", command.timeout)?;
     // Nobody waits for it any longer.
     command.sending.lifetime.get_or_insert(command.timeout);
     let mut connection =
@@ -27,7 +27,17 @@ pub async fn execute(mut command: TraceCommand) -> Result<(), BpError> {
     let begun = Instant::now();
     let destination = &command.destination;
     let sent = connection.send(destination, &command.sending, &ALL, PAYLOAD);
-    let created = sent.await?;
+    let Some(created) = sent.await? else {
+        // It was for this node, which delivers such a bundle as it takes it, and
+        // reports nothing of it.
+        let after_ms = begun.elapsed().as_secs_f64() * 1e3;
+        let report = json!({
+            "reporter": connection.endpoint, "events": [Reported::Delivered], "at_ms": null,
+            "reason": 0, "heard_after_ms": after_ms,
+        });
+        let text = format!("{destination}: delivered at this node, after {after_ms:.1} ms");
+        return connection.tell(&report, &text);
+    };
     let until = begun + timeout;
     while let Some((event, _)) = connection.next(Some(until)).await? {
         let Event::Report {
@@ -42,7 +52,7 @@ pub async fn execute(mut command: TraceCommand) -> Result<(), BpError> {
         else {
             continue;
         };
-        if created != Some((time_ms, sequence)) {
+        if created != (time_ms, sequence) {
             continue;
         }
         let after_ms = begun.elapsed().as_secs_f64() * 1e3;

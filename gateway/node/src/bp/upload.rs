@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use underpass_applications::wire::{ErrorCode, Event, Reported, Request};
 
 use super::command::Sending;
-use super::connection::{Connection, LIFETIME_S, ROOM_PAUSE, seconds, unexpected};
+use super::connection::{Connection, LIFETIME_S, ROOM_PAUSE, seconds, unexpected, waiting};
 use super::error::BpError;
 use super::progress::Progress;
 
@@ -30,6 +30,7 @@ pub async fn send(
     if bytes > most {
         return Err(BpError::TooLong { bytes, most });
     }
+    connection.gave_all = false;
     let id = begin(connection, destination, sending, reports, bytes).await?;
     let mut progress = Progress::new("sent to the node", bytes);
     let part_bytes = PART_BYTES.min(connection.max_payload_bytes.max(1));
@@ -42,8 +43,9 @@ pub async fn send(
             path: path.to_owned(),
             source,
         })?;
-        connection.say(&Request::Part { id }, part).await?;
         left -= length as u64;
+        connection.gave_all = left == 0;
+        connection.say(&Request::Part { id }, part).await?;
         progress.reached(bytes - left);
         if left > 0 {
             connection.check(id)?;
@@ -66,7 +68,7 @@ async fn begin(
     bytes: u64,
 ) -> Result<u64, BpError> {
     let lifetime = seconds("lifetime", sending.lifetime.unwrap_or(LIFETIME_S))?;
-    let until = Instant::now() + seconds("wait", sending.wait)?;
+    let until = Instant::now() + waiting("wait", sending.wait)?;
     loop {
         let id = connection.id();
         let request = Request::Begin {
@@ -196,15 +198,23 @@ mod tests {
         }
     }
 
-    async fn upload(socket: PathBuf, bytes: u64) -> Result<(), BpError> {
-        let common = Common { socket, json: true };
-        let mut connection = Connection::open(&common, Some(&ServiceName::Number(40))).await?;
-        let sending = Sending {
+    fn sending() -> Sending {
+        Sending {
             service: None,
             lifetime: None,
             no_custody: true,
             wait: 1.0,
-        };
+        }
+    }
+
+    async fn connect(socket: PathBuf) -> Result<Connection, BpError> {
+        let common = Common { socket, json: true };
+        Connection::open(&common, Some(&ServiceName::Number(40))).await
+    }
+
+    async fn upload(socket: PathBuf, bytes: u64) -> Result<(), BpError> {
+        let mut connection = connect(socket).await?;
+        let sending = sending();
         let mut file = std::io::repeat(7);
         let long: (&mut (dyn Read + Send), _, _) = (&mut file, Path::new("long"), bytes);
         let sent = send(&mut connection, "ipn:2.40", &sending, Vec::new(), long);
@@ -248,6 +258,33 @@ mod tests {
         };
         node.tell(&sent, b"").await;
         client.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_the_node_may_have_as_a_whole_is_known_before_its_answer() {
+        const BYTES: u64 = 2 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let node = tokio::spawn(async move {
+            let (mut node, _) = Node::serve(listener, BYTES).await;
+            let mut come = 0;
+            while come < BYTES {
+                come += node.hear().await.1.len() as u64;
+            }
+            node
+        });
+        let mut connection = connect(path).await.unwrap();
+        assert!(!connection.gave_all);
+        let sending = sending();
+        let mut file = std::io::repeat(7);
+        let long: (&mut (dyn Read + Send), _, _) = (&mut file, Path::new("long"), BYTES);
+        let sent = send(&mut connection, "ipn:2.40", &sending, Vec::new(), long);
+        let _node = tokio::select! {
+            sent = sent => panic!("it does not wait for the answer: {sent:?}"),
+            node = node => node.unwrap(),
+        };
+        assert!(connection.gave_all);
     }
 
     #[tokio::test]

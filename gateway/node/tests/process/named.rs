@@ -116,6 +116,10 @@ fn applications_of_two_nodes_reach_each_other_by_name() {
     let name = told.trim().rsplit(": ").next().unwrap();
     assert_eq!(fs::read(name).unwrap(), b"underpass bp trace");
 
+    // What is for the node itself is delivered without a report.
+    let shown = bp(&terminal, "trace --service incoming --timeout 5 ipn:10.41");
+    assert!(shown.contains("ipn:10.41: delivered"), "{shown}");
+
     // Nobody has this service, and the node says so.
     let refused = command(&terminal, "receive --service other --timeout 1").output();
     let refused = text(&refused.unwrap());

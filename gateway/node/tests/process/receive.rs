@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +20,22 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Desk(UnixStream);
 
 impl Desk {
+    /// Gives a client its service.
+    fn open(listener: &UnixListener) -> Desk {
+        let mut desk = Desk(listener.accept().unwrap().0);
+        let hello = json!({
+            "type": "hello", "version": 1, "node": 1,
+            "max_payload_bytes": 1_000, "max_file_bytes": 1_000_000,
+        });
+        desk.tell(&hello, b"");
+        let id = desk.hear("register");
+        let registered = json!({
+            "type": "registered", "id": id, "service": 40, "endpoint": "ipn:1.40",
+        });
+        desk.tell(&registered, b"");
+        desk
+    }
+
     fn tell(&mut self, head: &Value, payload: &[u8]) {
         let head = head.to_string();
         let length = |bytes: usize| u32::try_from(bytes).unwrap().to_be_bytes();
@@ -39,6 +56,13 @@ impl Desk {
         assert_eq!(head["type"], kind);
         head["id"].clone()
     }
+}
+
+fn receiving(socket: &Path) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(["bp", "receive", "--service", "40", "--socket"]);
+    command.arg(socket).stderr(Stdio::null());
+    command
 }
 
 /// Waits for its end.
@@ -63,22 +87,11 @@ fn control_c_ends_it_in_and_behind_a_long_payload_and_leaves_no_part() {
         let socket = folder.path().join("applications.sock");
         let received = folder.path().join("received");
         let listener = UnixListener::bind(&socket).unwrap();
-        let mut command = Command::new(PROGRAM);
-        command.args(["bp", "receive", "--service", "40", "--socket"]);
-        command.arg(&socket).arg("--folder").arg(&received);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = receiving(&socket);
+        command.arg("--folder").arg(&received);
+        command.stdout(Stdio::null());
         let child = command.spawn().unwrap();
-        let mut desk = Desk(listener.accept().unwrap().0);
-        let hello = json!({
-            "type": "hello", "version": 1, "node": 1,
-            "max_payload_bytes": 1_000, "max_file_bytes": 1_000_000,
-        });
-        desk.tell(&hello, b"");
-        let id = desk.hear("register");
-        let registered = json!({
-            "type": "registered", "id": id, "service": 40, "endpoint": "ipn:1.40",
-        });
-        desk.tell(&registered, b"");
+        let mut desk = Desk::open(&listener);
         let bundle = json!({
             "type": "bundle", "delivery": 9, "service": 40, "source": "ipn:2.40",
             "time_ms": 1, "sequence": 2, "age_ms": 3, "file_bytes": 4,
@@ -97,4 +110,26 @@ fn control_c_ends_it_in_and_behind_a_long_payload_and_leaves_no_part() {
         let expected: &[&str] = if whole { &["bundle-9"] } else { &[] };
         assert_eq!(files, expected);
     }
+}
+
+#[test]
+fn a_bundle_that_nobody_is_told_of_is_not_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("applications.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let mut command = receiving(&socket);
+    command.arg("--json").stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut desk = Desk::open(&listener);
+    drop(child.stdout.take());
+    let bundle = json!({
+        "type": "bundle", "delivery": 9, "service": 40, "source": "ipn:2.40",
+        "time_ms": 1, "sequence": 2, "age_ms": 3,
+    });
+    desk.tell(&bundle, b"short");
+    desk.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut said = Vec::new();
+    desk.0.read_to_end(&mut said).unwrap();
+    assert_eq!(String::from_utf8_lossy(&said), "");
+    assert_eq!(ended(child).code(), Some(1));
 }

@@ -16,6 +16,8 @@ async fn ways_to_nodes_of_both_schemes_are_told() {
             "dtn://other/",
         ),
         ("", "rover", "nobody", json!(null), "dtn://rover/"),
+        (routes, "dtn:rover", "route", json!(1), "dtn://rover/"),
+        (routes, "dtn:1", "route-to-several", json!(1), "dtn://1/"),
         (routes, "1", "neighbour", json!(1), "ipn:1.0"),
         (routes, "10", "this-node", json!(null), "ipn:10.0"),
     ] {
@@ -30,7 +32,7 @@ async fn ways_to_nodes_of_both_schemes_are_told() {
 #[tokio::test]
 async fn what_is_no_node_is_told() {
     let world = World::new();
-    for path in ["0", "none", "a%20b", "dtn%3A%2F%2Frover%2F"] {
+    for path in ["0", "none", "dtn:none", "a%20b", "dtn%3A%2F%2Frover%2F"] {
         let path = format!("/v1/routes/{path}");
         let answer = world.ask("GET", &path, Body::empty()).await;
         answer.is_problem(422);
