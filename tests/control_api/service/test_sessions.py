@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from http.cookies import SimpleCookie
@@ -121,6 +122,26 @@ def test_a_cookie_alone_changes_nothing(api: Api) -> None:
             assert (refused.status, "X-CSRF-Token" in refused.problem) == (403, True)
     assert api.get("/v1/beams/ka").status == 404
     assert browser.call("GET", "/v1/terminals", csrf=False).status == 200
+
+
+async def _status(api: Api, method: str, path: str, head: bytes, body: bytes = b"") -> int:
+    """Make a request with headers as no client's library sends them; return its status."""
+    reader, writer = await asyncio.open_connection(api.client.host, api.client.port)
+    rest = b"Host: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    length = f"Content-Length: {len(body)}\r\n\r\n".encode()
+    writer.write(f"{method} {path} HTTP/1.1\r\n".encode() + head + rest + length + body)
+    answer = await reader.read()
+    writer.close()
+    return int(answer.split()[1])
+
+
+def test_headers_that_are_no_utf_8_are_wrong_and_no_failure(api: Api) -> None:
+    cookie = f"Cookie: {signed_in(api).cookie}\r\n".encode()
+    forged = cookie + b"X-CSRF-Token: \xff\r\n"
+    assert api.run(_status(api, "DELETE", "/v1/sessions", forged)) == 403
+    body = json.dumps({"name": "ada", "password": PASSWORD}).encode()
+    other = b"Cookie: underpass-session=\xff\r\n"
+    assert api.run(_status(api, "POST", "/v1/session", other, body)) == 201
 
 
 def test_a_form_of_another_site_cannot_sign_anybody_in(api: Api) -> None:
