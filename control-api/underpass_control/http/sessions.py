@@ -14,7 +14,7 @@ from underpass_control.access import sessions
 from underpass_control.access.audit import Actor, Changed
 from underpass_control.access.caller import Caller, Credential, Kind
 from underpass_control.access.passwords import BusyError, PasswordError, Passwords
-from underpass_control.access.users import USER_NAME, change_user, password_hash_of
+from underpass_control.access.users import USER_NAME, change_user, lock_user, password_hash_of
 from underpass_control.http import account_models as models
 from underpass_control.http.callers import Callers
 from underpass_control.http.endpoint import EVERYBODY, Answer, Call, Endpoint
@@ -124,6 +124,7 @@ class Sessions:
         left = None
         async with self._database.transaction() as connection:
             now_ms = time.time_ns() // 1_000_000
+            await lock_user(connection, name)
             known = await password_hash_of(connection, name)
             if known is None or known != hashed:
                 # Removed, or another password, since it was verified.
@@ -176,6 +177,7 @@ class Sessions:
         except PasswordError as error:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
         async with self._database.transaction() as connection:
+            await lock_user(connection, caller.name)
             if await password_hash_of(connection, caller.name) != verified:
                 raise Problem(HTTPStatus.CONFLICT, "the user has been changed meanwhile")
             now_ms = time.time_ns() // 1_000_000

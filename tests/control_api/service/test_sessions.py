@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.access import passwords
+from underpass_control.access.users import password_hash_of
 from underpass_control.http.sign_in import SignInLimits
 from underpass_control.settings import Settings
 
@@ -233,6 +236,33 @@ def test_sessions_and_streams_end_when_the_account_changes(
 
     _, last = _stream_ends(api, browser, change)
     assert "sign in again" in last
+    assert browser.call("GET", "/v1/session").status == 401
+
+
+def test_a_session_that_begins_while_the_account_changes_ends_too(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes: list[asyncio.Task[Reply]] = []
+    reads = itertools.count(1)
+    read = password_hash_of
+
+    async def read_and_change(connection: AsyncConnection, name: str) -> tuple[int, str] | None:
+        found = await read(connection, name)
+        if next(reads) == 2:
+            # Once more, in the transaction that begins the session.
+            role = {"role": "viewer"}
+            change = api.ask("PUT", "/v1/users/ada", role, caller="administrator")
+            changes.append(asyncio.create_task(change))
+            await asyncio.sleep(0.5)
+        return found
+
+    monkeypatch.setattr("underpass_control.http.sessions.password_hash_of", read_and_change)
+    browser = signed_in(api)
+
+    async def changed() -> int:
+        return (await changes[0]).status
+
+    assert api.run(changed()) == 200
     assert browser.call("GET", "/v1/session").status == 401
 
 
