@@ -24,7 +24,7 @@ from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
 from underpass_control.metrics import Metrics
 from underpass_control.settings import Settings
-from underpass_control.storage.database import Database
+from underpass_control.storage.database import Database, DatabaseLostError
 
 _WRONG = "there is no user of that name with that password"
 # No user's name.
@@ -204,10 +204,15 @@ class Sessions:
             later = {"Retry-After": str(math.ceil(wait_s))}
             detail = "too many tries to sign in have failed: try again later"
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
-        async with self._database.reading() as connection:
-            known = await password_hash_of(connection, name)
-        hashed = None if known is None else known[1]
-        right = await or_busy(self._passwords.is_right(password, hashed))
+        try:
+            async with self._database.reading() as connection:
+                known = await password_hash_of(connection, name)
+            hashed = None if known is None else known[1]
+            right = await or_busy(self._passwords.is_right(password, hashed))
+        except (DatabaseLostError, Problem):
+            # It may have been right, and is asked to be made again.
+            self._limits.take_back(name, call.address, time.monotonic())
+            raise
         if not right or known is None:
             self._metrics.sign_ins.labels("failed").inc()
             raise (
@@ -215,7 +220,7 @@ class Sessions:
                 if refusal is HTTPStatus.UNAUTHORIZED
                 else Problem(refusal, "the present password is another")
             )
-        self._limits.succeeded(name, call.address, time.monotonic())
+        self._limits.take_back(name, call.address, time.monotonic())
         return known
 
     async def _begin(self, connection: AsyncConnection, user_id: int, now_ms: int) -> str:

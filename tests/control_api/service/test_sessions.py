@@ -362,6 +362,19 @@ def test_failed_tries_are_slowed_and_say_for_how_long(api: Api) -> None:
     assert Browser(api).sign_in("bob").status == 201
 
 
+def test_tries_that_nobody_has_judged_are_not_counted(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(*_: object) -> bool:
+        raise passwords.BusyError("too many")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(passwords.Passwords, "is_right", busy)
+        for _ in range(9):
+            assert Browser(api).sign_in().status == 503
+    assert Browser(api).sign_in().status == 201
+
+
 def test_limits_of_sign_in_are_by_account_and_by_address() -> None:
     limits = SignInLimits()
     taken = [limits.take("ada", "a", 0.0) for _ in range(9)]
@@ -383,7 +396,7 @@ def test_right_tries_are_not_counted() -> None:
     limits = SignInLimits()
     for _ in range(100):
         assert limits.take("ada", "a", 0.0) == 0.0
-        limits.succeeded("ada", "a", 0.0)
+        limits.take_back("ada", "a", 0.0)
 
 
 def test_passwords_wait_for_each_other_and_too_many_are_refused() -> None:
