@@ -65,9 +65,10 @@ class _Event:
         if self.kind in _SHARED:
             return self.frame if terminal is None else None
         if terminal is not None:
-            if self.tenants.get(terminal) != tenant:
+            if self.tenants.get(terminal) == tenant:
+                return self.frame_for(Filter(terminal=terminal))
+            if self.left != tenant or self.data["terminal"] != terminal:
                 return None
-            return self.frame_for(Filter(terminal=terminal))
         if self._of_tenant is None:
             self._of_tenant = self._split_by_tenant()
         return self._of_tenant.get(tenant)

@@ -17,4 +17,5 @@ def new_secret(prefix: str) -> str:
 
 def digest_of(text: str) -> bytes:
     """Return what is kept of a secret: its SHA-256, which is enough for 256 random bits."""
-    return hashlib.sha256(text.encode()).digest()
+    # A cookie may have bytes that are no UTF-8.
+    return hashlib.sha256(text.encode(errors="surrogateescape")).digest()

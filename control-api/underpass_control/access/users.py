@@ -41,6 +41,16 @@ async def password_hash_of(connection: AsyncConnection, name: str) -> tuple[int,
     return None if row is None else (row.id, row.password_hash)
 
 
+async def lock_user(connection: AsyncConnection, name: str) -> None:
+    """Have others who change a user wait until the transaction ends.
+
+    What they change ends the sessions that they see: one that begins meanwhile would go on.
+    """
+    # SQLite has no other way to lock than to write.
+    same = update(User).where(User.name == name).values(revision=User.revision)
+    await connection.execute(same)
+
+
 async def page_of_users(
     connection: AsyncConnection, *, after: str | None, limit: int | None
 ) -> Sequence[Row[Any]]:

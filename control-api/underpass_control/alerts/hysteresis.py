@@ -30,9 +30,9 @@ class Verdict:
     """What a look changes.
 
     Attributes:
-        fire: alerts that begin, with what is wrong.
+        fire: alerts that begin, with what is wrong; their conditions pend no longer.
         pend: conditions that hold from now on, and do not fire yet.
-        forget: conditions that pend no longer.
+        forget: other conditions that pend no longer.
         back: alerts whose condition holds again before they were resolved.
         gone: alerts whose condition does not hold from now on.
         resolve: alerts that are over.
@@ -74,9 +74,7 @@ def judge(
             verdict.fire[subject] = text
         elif subject not in pending:
             verdict.pend.append(subject)
-    verdict.forget = [
-        one for one in pending if one not in found or one in known or one in verdict.fire
-    ]
+    verdict.forget = [one for one in pending if one not in found or one in known]
     for number, alert in firing.items():
         if alert.subject in found:
             if alert.gone_ms is not None:

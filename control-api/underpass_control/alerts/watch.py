@@ -55,9 +55,12 @@ async def look(database: Database, changes: Changes, metrics: Metrics) -> None:
     verdict = judge({rule.id: rule for rule in rules}, found, pending, firing, quiet, now_ms)
     metrics.alerts_firing.set(len(firing) + len(verdict.fire) - len(verdict.resolve))
     await _remember(changes, verdict, now_ms)
-    for some in _portions(list(verdict.fire.items())):
+    # In order: processes that look at the same time would otherwise lock each other out.
+    for some in _portions(sorted(verdict.fire.items())):
         async with _turn(changes) as (connection, publish):
             fired = await alerts.fire(connection, dict(some), rules, now_ms)
+            # With it: what could not fire has held no less long.
+            await alerts.forget(connection, [one for one, _ in some if one in pending])
             await _tell(connection, publish, metrics, "firing", fired, now_ms)
         metrics.alerts_fired.inc(len(fired))
     for numbers in _portions(verdict.resolve):

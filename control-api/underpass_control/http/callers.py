@@ -131,7 +131,9 @@ class Callers:
         caller = await self._caller(request, text)
         if is_session and request.method not in _CHANGES_NOTHING:
             shown = request.headers.get(CSRF_HEADER, "")
-            if not hmac.compare_digest(shown.encode(), sessions.csrf_token_of(text).encode()):
+            # A header may have bytes that are no UTF-8.
+            given = shown.encode(errors="surrogateescape")
+            if not hmac.compare_digest(given, sessions.csrf_token_of(text).encode()):
                 detail = f"with a cookie, this needs the header {CSRF_HEADER} of the session"
                 raise Problem(HTTPStatus.FORBIDDEN, detail)
         return caller

@@ -14,7 +14,7 @@ from underpass_control.access import sessions
 from underpass_control.access.audit import Actor, Changed
 from underpass_control.access.caller import Caller, Credential, Kind
 from underpass_control.access.passwords import BusyError, PasswordError, Passwords
-from underpass_control.access.users import USER_NAME, change_user, password_hash_of
+from underpass_control.access.users import USER_NAME, change_user, lock_user, password_hash_of
 from underpass_control.http import account_models as models
 from underpass_control.http.callers import Callers
 from underpass_control.http.endpoint import EVERYBODY, Answer, Call, Endpoint
@@ -24,7 +24,7 @@ from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
 from underpass_control.metrics import Metrics
 from underpass_control.settings import Settings
-from underpass_control.storage.database import Database
+from underpass_control.storage.database import Database, DatabaseLostError
 
 _WRONG = "there is no user of that name with that password"
 # No user's name.
@@ -124,6 +124,7 @@ class Sessions:
         left = None
         async with self._database.transaction() as connection:
             now_ms = time.time_ns() // 1_000_000
+            await lock_user(connection, name)
             known = await password_hash_of(connection, name)
             if known is None or known != hashed:
                 # Removed, or another password, since it was verified.
@@ -176,6 +177,7 @@ class Sessions:
         except PasswordError as error:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
         async with self._database.transaction() as connection:
+            await lock_user(connection, caller.name)
             if await password_hash_of(connection, caller.name) != verified:
                 raise Problem(HTTPStatus.CONFLICT, "the user has been changed meanwhile")
             now_ms = time.time_ns() // 1_000_000
@@ -202,10 +204,15 @@ class Sessions:
             later = {"Retry-After": str(math.ceil(wait_s))}
             detail = "too many tries to sign in have failed: try again later"
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
-        async with self._database.reading() as connection:
-            known = await password_hash_of(connection, name)
-        hashed = None if known is None else known[1]
-        right = await or_busy(self._passwords.is_right(password, hashed))
+        try:
+            async with self._database.reading() as connection:
+                known = await password_hash_of(connection, name)
+            hashed = None if known is None else known[1]
+            right = await or_busy(self._passwords.is_right(password, hashed))
+        except (DatabaseLostError, Problem):
+            # It may have been right, and is asked to be made again.
+            self._limits.take_back(name, call.address, time.monotonic())
+            raise
         if not right or known is None:
             self._metrics.sign_ins.labels("failed").inc()
             raise (
@@ -213,7 +220,7 @@ class Sessions:
                 if refusal is HTTPStatus.UNAUTHORIZED
                 else Problem(refusal, "the present password is another")
             )
-        self._limits.succeeded(name, call.address, time.monotonic())
+        self._limits.take_back(name, call.address, time.monotonic())
         return known
 
     async def _begin(self, connection: AsyncConnection, user_id: int, now_ms: int) -> str:

@@ -37,8 +37,8 @@ class SignInLimits:
             taken.append((buckets, key))
         return 0.0
 
-    def succeeded(self, account: str, address: str, now_s: float) -> None:
-        """Take back the count of a try that was right."""
+    def take_back(self, account: str, address: str, now_s: float) -> None:
+        """Take back the count of a try that was right, or that nobody has judged."""
         for buckets, key in self._keyed(account, address):
             buckets.give_back(key, now_s)
 

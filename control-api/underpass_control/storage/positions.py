@@ -19,6 +19,8 @@ from underpass_control.storage.models import PositionReport, Terminal
 
 # Reports in one transaction at most: a commit costs the same for many as for one.
 _MOST_AT_ONCE = 5000
+# No report has a time that is further off.
+_BEYOND_MS = 2**60
 
 
 class Position(NamedTuple):
@@ -248,6 +250,8 @@ async def track(
         if apart_ms is not None:
             start_ms = after_ms // apart_ms * apart_ms
             after_ms = start_ms if newest_first else start_ms + apart_ms - 1
+            # A cursor may be anybody's making.
+            after_ms = max(-_BEYOND_MS, min(after_ms, _BEYOND_MS))
         wanted.append(time_ms < after_ms if newest_first else time_ms > after_ms)
     if apart_ms is not None:
         wanted = [

@@ -51,6 +51,7 @@ class Kept:
                 gone_ms = at_ms if number in verdict.gone else None
                 self.firing[number] = Firing(self.firing[number].subject, gone_ms)
         for subject in verdict.fire:
+            self.pending.pop(subject, None)
             if subject not in {one.subject for one in self.firing.values()}:
                 self.firing[len(self.told) + 1] = Firing(subject, None)
                 self.told.append(("firing", at_ms))

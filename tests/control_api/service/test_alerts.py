@@ -24,6 +24,7 @@ from underpass_control.pruning import prune
 from underpass_control.roles import Role
 from underpass_control.settings import Settings
 from underpass_control.storage import alerts
+from underpass_control.storage.database import DatabaseLostError
 from underpass_control.storage.models import (
     Alert,
     AlertMessage,
@@ -248,6 +249,24 @@ def test_what_has_not_held_for_its_time_does_not_fire_and_restarts_do_not_begin_
     assert looked(quiet) == []
     earlier(quiet, AlertPending.since_ms, 600_000)
     # Nothing that looks has a memory of its own.
+    assert len(looked(quiet)) == 1
+    assert quiet.run(_pending(quiet)) == {}
+
+
+def test_what_could_not_fire_has_held_no_less_long(
+    quiet: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object) -> None:
+        raise DatabaseLostError("it has given way to another process")
+
+    rule(quiet, for_s=600)
+    silent_since(quiet, 0)
+    assert looked(quiet) == []
+    earlier(quiet, AlertPending.since_ms, 600_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(alerts, "fire", lost)
+        with pytest.raises(DatabaseLostError):
+            looked(quiet)
     assert len(looked(quiet)) == 1
     assert quiet.run(_pending(quiet)) == {}
 

@@ -319,6 +319,8 @@ def test_a_configuration_is_for_its_node(api: Api) -> None:
         assert why in refused.problem
     deep = api.call("POST", "/v1/enrolments", body(configuration="x = " + "[" * 60_000))
     assert deep.status == 422
+    long = api.call("POST", "/v1/enrolments", body(configuration="x = " + "9" * 5_000))
+    assert (long.status, "no TOML" in long.problem) == (422, True)
 
 
 def test_a_template_takes_values_that_cannot_break_out_of_a_string() -> None:

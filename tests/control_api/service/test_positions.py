@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from underpass_control.http.cursor import cursor_of
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.positions import BusyError, Position, PositionWriter, track
 from underpass_control.storage.scope import within
@@ -105,6 +106,8 @@ def test_a_long_track_is_read_with_one_report_of_each_interval(api: Api, order: 
     )
     for wrong in ("0", "-1", "1.5", "86401"):
         assert api.get(f"{TRACK}?apart_s={wrong}").status == 400
+    for far in (2**63 - 1, 1 - 2**63):
+        assert api.get(f"{TRACK}?{query}&cursor={cursor_of(far)}").status == 200
 
 
 def test_a_thinned_track_is_shown_to_its_own_tenant_alone(api: Api) -> None:

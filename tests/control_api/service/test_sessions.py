@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import time
 from collections.abc import Iterator
 from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.access import passwords
+from underpass_control.access.users import password_hash_of
 from underpass_control.http.sign_in import SignInLimits
 from underpass_control.settings import Settings
 
@@ -123,6 +127,26 @@ def test_a_cookie_alone_changes_nothing(api: Api) -> None:
     assert browser.call("GET", "/v1/terminals", csrf=False).status == 200
 
 
+async def _status(api: Api, method: str, path: str, head: bytes, body: bytes = b"") -> int:
+    """Make a request with headers as no client's library sends them; return its status."""
+    reader, writer = await asyncio.open_connection(api.client.host, api.client.port)
+    rest = b"Host: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    length = f"Content-Length: {len(body)}\r\n\r\n".encode()
+    writer.write(f"{method} {path} HTTP/1.1\r\n".encode() + head + rest + length + body)
+    answer = await reader.read()
+    writer.close()
+    return int(answer.split()[1])
+
+
+def test_headers_that_are_no_utf_8_are_wrong_and_no_failure(api: Api) -> None:
+    cookie = f"Cookie: {signed_in(api).cookie}\r\n".encode()
+    forged = cookie + b"X-CSRF-Token: \xff\r\n"
+    assert api.run(_status(api, "DELETE", "/v1/sessions", forged)) == 403
+    body = json.dumps({"name": "ada", "password": PASSWORD}).encode()
+    other = b"Cookie: underpass-session=\xff\r\n"
+    assert api.run(_status(api, "POST", "/v1/session", other, body)) == 201
+
+
 def test_a_form_of_another_site_cannot_sign_anybody_in(api: Api) -> None:
     body = f'{{"name": "ada", "password": "{PASSWORD}"}}'
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
@@ -212,6 +236,33 @@ def test_sessions_and_streams_end_when_the_account_changes(
 
     _, last = _stream_ends(api, browser, change)
     assert "sign in again" in last
+    assert browser.call("GET", "/v1/session").status == 401
+
+
+def test_a_session_that_begins_while_the_account_changes_ends_too(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes: list[asyncio.Task[Reply]] = []
+    reads = itertools.count(1)
+    read = password_hash_of
+
+    async def read_and_change(connection: AsyncConnection, name: str) -> tuple[int, str] | None:
+        found = await read(connection, name)
+        if next(reads) == 2:
+            # Once more, in the transaction that begins the session.
+            role = {"role": "viewer"}
+            change = api.ask("PUT", "/v1/users/ada", role, caller="administrator")
+            changes.append(asyncio.create_task(change))
+            await asyncio.sleep(0.5)
+        return found
+
+    monkeypatch.setattr("underpass_control.http.sessions.password_hash_of", read_and_change)
+    browser = signed_in(api)
+
+    async def changed() -> int:
+        return (await changes[0]).status
+
+    assert api.run(changed()) == 200
     assert browser.call("GET", "/v1/session").status == 401
 
 
@@ -311,6 +362,19 @@ def test_failed_tries_are_slowed_and_say_for_how_long(api: Api) -> None:
     assert Browser(api).sign_in("bob").status == 201
 
 
+def test_tries_that_nobody_has_judged_are_not_counted(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(*_: object) -> bool:
+        raise passwords.BusyError("too many")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(passwords.Passwords, "is_right", busy)
+        for _ in range(9):
+            assert Browser(api).sign_in().status == 503
+    assert Browser(api).sign_in().status == 201
+
+
 def test_limits_of_sign_in_are_by_account_and_by_address() -> None:
     limits = SignInLimits()
     taken = [limits.take("ada", "a", 0.0) for _ in range(9)]
@@ -332,7 +396,7 @@ def test_right_tries_are_not_counted() -> None:
     limits = SignInLimits()
     for _ in range(100):
         assert limits.take("ada", "a", 0.0) == 0.0
-        limits.succeeded("ada", "a", 0.0)
+        limits.take_back("ada", "a", 0.0)
 
 
 def test_passwords_wait_for_each_other_and_too_many_are_refused() -> None:

@@ -199,6 +199,21 @@ def test_what_is_read_late_goes_to_whose_it_was_when_it_was_told() -> None:
     assert b"before" in told and b"back" in told and b"guest" not in told
 
 
+def test_who_follows_one_vehicle_of_a_tenant_is_told_that_it_is_gone() -> None:
+    events = Events()
+    events.know_tenants({1: "north", 2: "north", 3: "south"})
+    one = events.follow(Filter(tenant="north", terminal=1))
+    other, stranger = (events.follow(Filter(tenant="north", terminal=node)) for node in (2, 3))
+    _told(events, "terminal", terminal=1, action="set", state={"tenant": "south", "name": "x"})
+    _told(events, "terminal", terminal=2, action="deleted")
+    _told(events, "terminal", terminal=3, action="deleted")
+    for node, follower in ((1, one), (2, other)):
+        told = follower.pending(10_000)
+        assert told.count(b"data:") == 1
+        assert f'{{"terminal":{node},"action":"deleted"}}'.encode() in told
+    assert stranger.pending(10_000) == b""
+
+
 @pytest.fixture(scope="module")
 def counted(unchanged: Api) -> Api:
     """What both tenants have, for tests that only read it."""
