@@ -183,7 +183,7 @@ def test_those_who_have_left_are_forgiven_once_the_period_is_settled() -> None:
     assert [(entry.rule, entry.to_ms) for entry in entries] == [(Rule.LEFT, 110_000)]
     assert ledger.balances() == {}
     both = Ledger(OWED.lots())
-    # The second of them has nothing left to forgive.
+    # Each is the other side of the other.
     assert len(enter(both, replace(known, members={C}), [], None)) == 1
 
 

@@ -242,13 +242,14 @@ def enter(
         for one in counted
     ]
     entries = settle(ledger, known.start_ms, known.end_ms, usages)
-    for account in ledger.balances():
-        if int(account) not in known.members:
-            entry = ledger.forgive(account, Rule.LEFT, known.end_ms)
-            # The balance may be zero by now: others that have left were on its other side.
-            if entry.postings:
-                ledger.apply(entry)
-                entries.append(entry)
+    gone = {
+        account: abs(bits)
+        for account, bits in ledger.balances().items()
+        if int(account) not in known.members
+    }
+    if gone:
+        entries.append(ledger.forgive_all(gone, Rule.LEFT, known.end_ms))
+        ledger.apply(entries[-1])
     if forgive_after_ms is not None:
         entries += ledger.expire(known.end_ms - forgive_after_ms, known.end_ms)
     return entries
