@@ -73,31 +73,57 @@ class Ledger:
         Raises:
             LedgerError: if its balance is less than that.
         """
-        balance = self.balance(account)
-        bits = abs(balance) if bits is None else bits
-        if not 0 <= bits <= abs(balance):
-            raise LedgerError(f"{bits} bits of a balance of {balance} cannot be forgiven")
-        sign = 1 if balance < 0 else -1
-        others = {name: abs(other) for name, other in self.balances().items() if other * sign > 0}
-        shares = apportion(list(others.values()), bits)
-        postings = [Posting(account, sign * bits)]
-        postings += [
-            Posting(name, -sign * share) for name, share in zip(others, shares, strict=True)
+        return self.forgive_all(
+            {account: abs(self.balance(account)) if bits is None else bits}, rule, at_ms
+        )
+
+    def forgive_all(self, amounts: Mapping[str, int], rule: Rule, at_ms: int) -> Entry:
+        """Return the entry, to be applied, that forgives several accounts at once.
+
+        What is forgiven on one side is the other side of what is forgiven on the other; the rest
+        of the larger sum falls on all that have the opposite balance, in proportion to what they
+        have left. One entry for each account would have postings for all on the other side: of a
+        beam of thousands, millions.
+
+        Args:
+            amounts: by account, how much its balance goes towards zero.
+            rule: by which.
+            at_ms: UTC, ms since the Unix epoch.
+
+        Raises:
+            LedgerError: if a balance is less than that.
+        """
+        balances = self.balances()
+        for account, bits in amounts.items():
+            balance = balances.get(account, 0)
+            if not 0 <= bits <= abs(balance):
+                raise LedgerError(f"{bits} bits of a balance of {balance} cannot be forgiven")
+        sides = [
+            (sign, {name: amounts.get(name, 0) for name, of in balances.items() if of * sign < 0})
+            for sign in (1, -1)
         ]
+        most = max(sum(side.values()) for _, side in sides)
+        postings = []
+        for sign, side in sides:
+            left = [abs(balances[name]) - bits for name, bits in side.items()]
+            shares = apportion(left, most - sum(side.values()))
+            postings += [
+                Posting(name, sign * (bits + share))
+                for (name, bits), share in zip(side.items(), shares, strict=True)
+            ]
         return Entry(at_ms, at_ms, Kind.FORGIVEN, tuple(one for one in postings if one.bits), rule)
 
     def expire(self, before_ms: int, at_ms: int) -> list[Entry]:
         """Forgive, and apply, all that arose before a time; return the entries."""
-        entries = []
-        for account in list(self._lots):
-            # Those before may have taken all of it with them.
-            lots = self._lots.get(account, ())
-            old = sum(abs(lot.bits) for lot in lots if lot.since_ms < before_ms)
-            if old:
-                entry = self.forgive(account, Rule.EXPIRED, at_ms, old)
-                self.apply(entry)
-                entries.append(entry)
-        return entries
+        old = {
+            account: sum(abs(lot.bits) for lot in lots if lot.since_ms < before_ms)
+            for account, lots in self._lots.items()
+        }
+        if not any(old.values()):
+            return []
+        entry = self.forgive_all(old, Rule.EXPIRED, at_ms)
+        self.apply(entry)
+        return [entry]
 
     def _post(self, posting: Posting, at_ms: int) -> tuple[Lot, ...]:
         account = self._lots.setdefault(posting.account, deque())

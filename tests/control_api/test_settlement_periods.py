@@ -25,7 +25,7 @@ from underpass_control.settlement.period import (
 )
 
 from dama.ledger import Ledger, Lot, Rule
-from dama.planner import Plan, Request, plan
+from dama.planner import CapacityStep, Link, Plan, Request, Terminal, plan
 from tests.dama.requests import requests
 
 A, B, C = 1, 2, 3
@@ -151,6 +151,26 @@ def test_what_is_presumed_counts_as_sent_beside_what_is_reported() -> None:
     ]
 
 
+def test_a_beam_that_carries_next_to_nothing_for_a_while_is_settled() -> None:
+    owed = {node: node - 100 for node in range(200)}
+    owed[0] -= sum(owed.values())
+    terminals = tuple(Terminal(str(node), owed_bits=bits) for node, bits in owed.items())
+    steps = (CapacityStep(0, 2_000_000), CapacityStep(60_000, 1), CapacityStep(120_000, 2_000_000))
+    made = plan(Request("beam", Link.FORWARD, 0, 180_000, steps, terminals))
+    known = Numbered(made, {str(node): node for node in owed})
+    for start_ms in range(0, 180_000, 10_000):
+        shares = shares_of([Piece(start_ms, start_ms + 10_000, known)])
+        assert min(share.planned_bits for share in shares.values()) >= 0
+        evidence = replace(NOTHING_YET, shares=shares, members=set(owed))
+        bits = {
+            int(name): given
+            for name, (given, _) in made.amounts(start_ms, start_ms + 10_000).items()
+        }
+        counted = count(Ledger(), evidence, bits)
+        assert min(one.sent_bits for one in counted) >= 0
+        enter(Ledger(), evidence, counted, None)
+
+
 def test_who_owes_is_counted_whether_or_not_a_plan_knew_it() -> None:
     counted = count(OWED, replace(NOTHING_YET, shares={C: SQUARE}), {})
     assert [one.terminal for one in counted] == [A, B, C]
@@ -163,7 +183,7 @@ def test_those_who_have_left_are_forgiven_once_the_period_is_settled() -> None:
     assert [(entry.rule, entry.to_ms) for entry in entries] == [(Rule.LEFT, 110_000)]
     assert ledger.balances() == {}
     both = Ledger(OWED.lots())
-    # The second of them has nothing left to forgive.
+    # Each is the other side of the other.
     assert len(enter(both, replace(known, members={C}), [], None)) == 1
 
 

@@ -147,6 +147,37 @@ def test_when_all_is_old_all_expires() -> None:
     assert ledger.lots() == {}
 
 
+def test_debts_of_a_whole_fleet_expire_in_one_entry_of_a_posting_for_each() -> None:
+    lots = {str(node): [Lot(0, 100)] for node in range(900)}
+    lots |= {str(node): [Lot(0, -600), Lot(100_000, -300)] for node in range(900, 1_000)}
+    ledger = Ledger(lots)
+    entries = ledger.expire(50_000, 200_000)
+    assert [len(entry.postings) for entry in entries] == [1_000]
+    assert ledger.lots() == {}
+
+
+@given(
+    lots=st.lists(st.tuples(st.integers(1, 500), st.integers(1, 500)), max_size=6), data=st.data()
+)
+def test_what_expires_is_all_that_is_old_and_no_more_than_that_of_the_side_with_more(
+    lots: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    sums = [old + young for old, young in lots]
+    debts = data.draw(st.permutations(sums))
+    split = [(data.draw(st.integers(0, bits)), bits) for bits in debts]
+    ledger = Ledger(
+        {f"C{n}": [Lot(0, old), Lot(100_000, young)] for n, (old, young) in enumerate(lots)}
+        | {
+            f"D{n}": [Lot(at, -bits) for at, bits in ((0, old), (100_000, whole - old)) if bits]
+            for n, (old, whole) in enumerate(split)
+        }
+    )
+    entries = ledger.expire(50_000, 200_000)
+    assert all(lot.since_ms == 100_000 for of in ledger.lots().values() for lot in of)
+    forgiven = sum(one.bits for entry in entries for one in entry.postings if one.bits > 0)
+    assert forgiven == max(sum(old for old, _ in lots), sum(old for old, _ in split))
+
+
 def test_what_does_not_balance_is_refused() -> None:
     with pytest.raises(LedgerError, match="sum to zero"):
         Entry(0, 1, Kind.SETTLED, (Posting("A", 1),))

@@ -114,7 +114,8 @@ class Expectations:
             for place, one in enumerate(known)
             if place not in same.values()
             and one.entry_ms > now_ms
-            and now_ms - one.seen_ms <= _MISSING_MS
+            # The clock may have been set back since.
+            and abs(now_ms - one.seen_ms) <= _MISSING_MS
         ]
         if kept:
             self._of[terminal] = kept

@@ -134,7 +134,7 @@ def applied(terminal: Terminal, effect: Effect | None) -> Terminal:
     One that is away wants nothing, and keeps its guaranteed rate for the case that it is heard all
     the same. A rate is a ceiling and a floor, never a guarantee: that would outlast it where the
     control service is away. As a guaranteed rate does by symbols, it takes no more capacity in a
-    fade than without.
+    fade than without: what it has then is less than its ceiling, and all that it wants.
     """
     if effect is None:
         return terminal
@@ -149,5 +149,5 @@ def applied(terminal: Terminal, effect: Effect | None) -> Terminal:
         minimum_bps=min(terminal.minimum_bps, rate_bps),
         floor_bps=floor_bps,
         maximum_bps=rate_bps,
-        demand_bps=None,
+        demand_bps=floor_bps,
     )

@@ -24,6 +24,8 @@ from underpass_control.fades import Grant
 
 _STATES = ("fair", "borrowing", "lending", "repaying", "repaid", "blocked")
 _FAIR, _BORROWING, _LENDING, _REPAYING, _REPAID, _BLOCKED = range(len(_STATES))
+# The most that the protocol can say. By an efficiency far above 1, a large beam may give more.
+_MOST_BPS = 10**12
 # Less than this, in bits of an interval, is rounding.
 _ROUNDING_BITS = 3
 Rates = npt.NDArray[np.float64]
@@ -121,7 +123,7 @@ class WirePlan:
         if self._spread is not None:
             per_s += self._spread.part_of(first, per_s, shared.blocked)
         # Every such rate fits a double; the addend makes up for rounding below a whole number.
-        rates = np.floor(per_s * efficiency + 1e-6).astype(np.int64)
+        rates = np.floor(np.minimum(per_s * efficiency + 1e-6, _MOST_BPS)).astype(np.int64)
         rates[shared.blocked] = 0
         states = _states(shared, first.owed_bits)
         tolerated = 2 * _ROUNDING_BITS * MS_PER_S * max(1.0, efficiency) / self._durations + 1
@@ -141,7 +143,8 @@ class WirePlan:
             mine = sum((weights[node] for node in weights if node in terminals), Fraction())
             part = 1.0 if alone else float(mine / whole) if whole else 0.0
             spare = 0.0 if self._spread is not None else self._spare.bps * part
-            whole_bps: list[int] = np.floor(rates + spare).astype(np.int64).tolist()
+            most = np.minimum(rates + spare, _MOST_BPS)
+            whole_bps: list[int] = np.floor(most).astype(np.int64).tolist()
             return _steps(plan.times_ms, whole_bps)
         return self.beam_capacity()
 
@@ -208,7 +211,7 @@ def guaranteed_rates(plan: Plan) -> dict[int, int]:
             capacity_bps = one.minimum_capacity_bps * shrunk
         else:
             capacity_bps = left * one.capacity_weight / weights
-        whole = int(capacity_bps * Fraction(one.efficiency))
+        whole = min(int(capacity_bps * Fraction(one.efficiency)), _MOST_BPS)
         if one.maximum_bps is not None:
             whole = min(whole, one.maximum_bps)
         rates |= dict.fromkeys((int(terminal.id) for terminal in of), whole)

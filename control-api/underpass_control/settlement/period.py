@@ -124,13 +124,19 @@ class Evidence:
 
 def shares_of(pieces: Iterable[Piece]) -> dict[int, Share]:
     """Return what plans that follow each other gave each terminal, together."""
-    return together(
+    whole = together(
         {
             int(name): Share(planned, fair)
             for name, (planned, fair) in piece.plan.amounts(piece.from_ms, piece.to_ms).items()
         }
         for piece in pieces
     )
+    # Amounts are right to a bit up to any time. So in a time in which a terminal is given less
+    # than a bit, rounding may leave it a bit below nothing.
+    return {
+        terminal: share._replace(planned_bits=max(0, share.planned_bits))
+        for terminal, share in whole.items()
+    }
 
 
 def efficiencies_of(pieces: Iterable[PieceOfModcods]) -> dict[int, Fraction]:
@@ -217,7 +223,8 @@ def count(ledger: Ledger, known: Evidence, presumed: Mapping[int, int]) -> list[
     for terminal in sorted(known.shares.keys() | _with_stake(ledger, {})):
         planned, fair = known.shares.get(terminal, _NOTHING)
         report = known.reports.get(terminal, _NO_REPORT)
-        sent = report.sent_bits + presumed.get(terminal, 0)
+        # Rounding may leave what a plan gave in a short time a bit below nothing.
+        sent = report.sent_bits + max(0, presumed.get(terminal, 0))
         blocked = report.blocked or bool(known.blocked.get(terminal))
         counted.append(Counted(terminal, fair, planned, sent, blocked, terminal in presumed))
     return counted
@@ -235,13 +242,14 @@ def enter(
         for one in counted
     ]
     entries = settle(ledger, known.start_ms, known.end_ms, usages)
-    for account in ledger.balances():
-        if int(account) not in known.members:
-            entry = ledger.forgive(account, Rule.LEFT, known.end_ms)
-            # The balance may be zero by now: others that have left were on its other side.
-            if entry.postings:
-                ledger.apply(entry)
-                entries.append(entry)
+    gone = {
+        account: abs(bits)
+        for account, bits in ledger.balances().items()
+        if int(account) not in known.members
+    }
+    if gone:
+        entries.append(ledger.forgive_all(gone, Rule.LEFT, known.end_ms))
+        ledger.apply(entries[-1])
     if forgive_after_ms is not None:
         entries += ledger.expire(known.end_ms - forgive_after_ms, known.end_ms)
     return entries

@@ -55,6 +55,13 @@ def test_what_is_said_without_quantiles_is_planned_with_as_it_is() -> None:
     ]
 
 
+def test_what_is_missing_once_the_clock_was_set_back_is_gone() -> None:
+    expectations = Expectations()
+    expectations.take(1, [Blockage("tunnel", 130_000, 150_000, 0.9, NOW_MS)], NOW_MS)
+    assert expectations.take(1, [], NOW_MS - 20)
+    assert not expectations.take(1, [], NOW_MS - 60_000)
+
+
 def test_two_passages_of_one_obstruction_stay_apart_from_fix_to_fix() -> None:
     expectations = Expectations()
     for now_ms in range(NOW_MS, NOW_MS + 45_000, 1_000):

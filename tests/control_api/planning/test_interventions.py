@@ -94,6 +94,16 @@ def test_in_a_fade_a_rate_takes_more_capacity_by_bits_only(
     assert rates(make(made, 0), 0)[1] == symbols
 
 
+@pytest.mark.parametrize("owed_bits", [0, 60_000_000, -60_000_000])
+def test_in_a_fade_a_rate_below_the_fair_share_takes_no_more_capacity_either(
+    owed_bits: int,
+) -> None:
+    made = planner(rate(1, 1_000_000))
+    made.set_demands(LINK, {1: Demand(None, Fraction(1, 2))}, 0)
+    of = make(made, 0, {1: owed_bits, 2: -owed_bits, 3: 0, 4: 0})
+    assert all(rates(of, at_ms)[1] == 1_000_000 for at_ms in range(0, 180_000, 1_000))
+
+
 def test_rates_beyond_the_capacity_shrink_in_proportion() -> None:
     set_ones = [rate(1, 8_000_000), rate(2, 8_000_000)]
     assert rates(make(planner(*set_ones), 0), 0) == {1: 4_000_000, 2: 4_000_000, 3: 0, 4: 0}

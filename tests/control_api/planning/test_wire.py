@@ -117,6 +117,17 @@ def test_guaranteed_rates_never_sum_to_more_than_the_capacity(given_request: Req
     assert sum(rate / efficiencies[node] for node, rate in rates.items()) <= made.capacity_bps[-1]
 
 
+def test_no_rate_is_above_what_the_protocol_can_say() -> None:
+    terminals = tuple(Terminal(str(node), efficiency=Fraction(1_000)) for node in (10, 11))
+    steps = (CapacityStep(0, 10_000_000_000),)
+    made = WirePlan(plan(Request("east", Link.FORWARD, 0, 180_000, steps, terminals)))
+    document = json.loads(made.document(42, {10, 11}, alone=True))
+    (line,) = document["lines"]
+    assert line["guaranteed_bps"] == 10**12
+    assert [one["rate_bps"] for one in line["segments"]] == [10**12]
+    assert [step["rate_bps"] for step in document["capacity"]] == [10**12]
+
+
 def test_spare_capacity_of_the_return_link_is_given_out() -> None:
     def rates(link: Link) -> dict[int, int]:
         request = Request(
