@@ -176,14 +176,14 @@ impl Sessions {
 
     /// Notes how many bytes of a transfer have been acknowledged.
     pub fn progress(&mut self, key: u64, acknowledged: u64) {
-        if let Some(transfer) = self.transfers.get_mut(&key) {
-            if let Some(session) = self.known.get_mut(&transfer.session) {
-                if session.info.resumes {
-                    transfer.acknowledged = acknowledged;
-                }
-                session.stale = false;
-                session.moves += 1;
+        if let Some(transfer) = self.transfers.get_mut(&key)
+            && let Some(session) = self.known.get_mut(&transfer.session)
+        {
+            if session.info.resumes {
+                transfer.acknowledged = acknowledged;
             }
+            session.stale = false;
+            session.moves += 1;
         }
     }
 
