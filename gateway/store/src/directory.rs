@@ -252,7 +252,7 @@ mod tests {
         let mut directory = Directory::open(folder.path()).unwrap();
         directory.create(7).unwrap();
         let path = directory.path_of(7);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o0)).unwrap();
         if File::open(&path).is_ok() {
             // The superuser may open all files.
             return;
