@@ -65,8 +65,11 @@ function OfWhole() {
             type="number"
             min={1}
             max={MOST_NODE}
-            value={node}
-            onChange={({ currentTarget: { validity, value } }) => setNode(validity.valid && value ? String(Number(value)) : "")}
+            onChange={({ currentTarget: field }) => {
+              // Set here and not with each drawing: what is being typed would be lost.
+              field.value = field.validity.valid && field.value ? String(Number(field.value)) : "";
+              setNode(field.value);
+            }}
           />
         </label>
       </p>
