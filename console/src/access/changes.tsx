@@ -23,12 +23,8 @@ export function Changes() {
       <p class="filters">
         <label>
           Of what begins with{" "}
-          <input
-            value={target}
-            placeholder="/v1/terminals/"
-            maxLength={200}
-            onChange={(event) => setTarget(event.currentTarget.value)}
-          />
+          {/* Without a value: the page is drawn again with each reading, and what is being typed stays. */}
+          <input placeholder="/v1/terminals/" maxLength={200} onChange={(event) => setTarget(event.currentTarget.value)} />
         </label>
       </p>
       <Failure of={read} />
