@@ -5,9 +5,10 @@ import { filled, textOf, useListed } from "../access/listed";
 import type { Client } from "../api/client";
 import type { Beam, Footprint } from "../api/types";
 import { useLive } from "../shell/context";
-import { Field, Form } from "../shell/form";
+import { Field } from "../shell/form";
 import { bps } from "../shell/format";
 import { useMayOperate } from "../shell/may-operate";
+import { NamedForm } from "../shell/named-form";
 import { hashOf } from "../shell/route";
 import { Table, type Column } from "../shell/table";
 import { areaOf, positionsOf } from "./features";
@@ -118,13 +119,8 @@ interface FormProps {
 
 function BeamForm({ edited, members, isThere, put, leave }: FormProps) {
   const [wrong, setWrong] = useState<string>();
-  const [taken, setTaken] = useState<string>();
-  const submit = async (form: HTMLFormElement) => {
-    const { id = edited?.id ?? "", name, forward, back, delay, share, opensand } = filled(form);
-    // The service would change the one that is there.
-    const isTaken = !edited && isThere?.(id) === true;
-    setTaken(isTaken ? `there is a beam ${id} already` : undefined);
-    if (isTaken) return false;
+  const send = async (id: string, form: HTMLFormElement) => {
+    const { name, forward, back, delay, share, opensand } = filled(form);
     try {
       const body = {
         name,
@@ -157,22 +153,7 @@ function BeamForm({ edited, members, isThere, put, leave }: FormProps) {
     />
   );
   return (
-    <Form
-      label={edited ? `Change the beam ${edited.id}` : "Make a beam"}
-      action={edited ? "Change" : "Make"}
-      send={submit}
-      wrong={taken === undefined ? members : { id: taken }}
-      disabled={!edited && !isThere}
-      after={
-        edited && (
-          <button type="button" onClick={leave}>
-            Leave it
-          </button>
-        )
-      }
-    >
-      {!edited && <Field label="Id" name="id" required maxLength={64} pattern="[a-z0-9][a-z0-9_\-]*" autocomplete="off" autocapitalize="none" />}
-      <Field label="Name" name="name" required maxLength={200} autocomplete="off" defaultValue={edited?.name ?? ""} />
+    <NamedForm what="beam" verb="Change" changed={edited} isThere={isThere} members={members} send={send} leave={leave}>
       {mbps("Forward", "forward", "forward_capacity_bps", edited?.forward_capacity_bps)}
       {mbps("Return", "back", "return_capacity_bps", edited?.return_capacity_bps)}
       <Field
@@ -208,7 +189,7 @@ function BeamForm({ edited, members, isThere, put, leave }: FormProps) {
           {wrong}
         </p>
       )}
-    </Form>
+    </NamedForm>
   );
 }
 
