@@ -157,8 +157,13 @@ def test_tenants_are_made_renamed_and_removed_by_administrators(
     page.get_by_role("button", name="Remove West Coaches").click()
     expect(page.get_by_role("alert")).to_contain_text("still has vehicles", timeout=PATIENCE_MS)
     service.call("DELETE", "/v1/terminals/4010")
+    page.get_by_role("button", name="Rename West Coaches").click()
+    expect(renaming).to_be_visible(timeout=PATIENCE_MS)
     page.get_by_role("button", name="Remove West Coaches").click()
     expect(page.get_by_role("row", name="West Coaches")).to_have_count(0, timeout=PATIENCE_MS)
+    # What is gone cannot be renamed: the service would make it anew.
+    expect(form).to_be_visible()
+    expect(renaming).to_have_count(0)
     assert page.locator("img").count() == 0
 
 

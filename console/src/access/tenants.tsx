@@ -17,10 +17,12 @@ export function Tenants() {
   const { client } = useLive();
   const { entries, flaw, members, change } = useListed<Tenant>("v1/tenants", "tenants");
   const mayChange = useMay(administratesWhole);
-  const [renamed, setRenamed] = useState<Tenant>();
+  const [renaming, setRenaming] = useState<string>();
+  // One that has been removed meanwhile would be made again.
+  const renamed = entries?.find(({ id }) => id === renaming);
   const send = async (id: string, form: HTMLFormElement) => {
     const done = await change(() => client.send("PUT", pathOf(id), { name: filled(form).name }));
-    if (done && renamed) setRenamed(undefined);
+    if (done && renamed) setRenaming(undefined);
     return done;
   };
   const remove = ({ id, name }: Tenant) => {
@@ -39,7 +41,7 @@ export function Tenants() {
           isThere={entries && ((id) => entries.some((one) => one.id === id))}
           members={members}
           send={send}
-          leave={() => setRenamed(undefined)}
+          leave={() => setRenaming(undefined)}
         />
       </Only>
       <p class="flaw" role="alert">
@@ -52,7 +54,7 @@ export function Tenants() {
             <td>{one.id}</td>
             {mayChange && (
               <td>
-                <button type="button" aria-label={`Rename ${one.name}`} onClick={() => setRenamed(one)}>
+                <button type="button" aria-label={`Rename ${one.name}`} onClick={() => setRenaming(one.id)}>
                   Rename
                 </button>{" "}
                 {one.id !== DEFAULT && (
