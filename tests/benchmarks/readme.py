@@ -122,11 +122,14 @@ def _way_of_the_data(records: Records) -> str:
 
 
 def _blockages(records: Records) -> str:
-    alive = records.median("survival.v")
+    names = [
+        "survival.v",
+        "resumption-p95.v",
+        "kill-9.violations",
+        "after-blockage.up.download",
+    ]
+    alive, p95, lost, small = map(records.median, names)
     resumed = records.of.get(("resumption.v", "underpass"))
-    p95 = records.median("resumption-p95.v")
-    lost = records.median("kill-9.violations")
-    small = records.median("after-blockage.up.download")
     sentences = []
     if alive is not None:
         sentences.append(
@@ -147,7 +150,7 @@ def _blockages(records: Records) -> str:
             "Behind 30 s without a link, with what twelve uploads had read on still waiting, a "
             f"new exchange of 10 kB takes a round trip and {small / 1000:.2f} s (p95)."
         )
-    return " ".join(sentences)
+    return f"{records.origin(names)}\n\n{' '.join(sentences)}"
 
 
 def _allocation(records: Records) -> str:
@@ -157,7 +160,9 @@ def _allocation(records: Records) -> str:
         ("blockage, Underpass without lending", "blocked", "underpass"),
         ("blockage, Underpass with borrow/repay", "lent", "underpass"),
     ]
+    origin = records.origin(name for name in records.origins if name.startswith("allocation-down."))
     lines = [
+        f"{origin}\n",
         _line(
             [
                 "transmitted, Mbit",

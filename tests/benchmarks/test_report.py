@@ -147,6 +147,13 @@ def test_a_page_without_its_markers_is_refused(tmp_path: Path, page: str) -> Non
         rewritten(page, collect(tmp_path))
 
 
+def test_all_figures_of_the_readme_say_where_they_come_from() -> None:
+    blocks = README.read_text().split("<!-- figures: ")[1:]
+    assert blocks
+    for block in blocks:
+        assert block.splitlines()[1].startswith("Measured "), block.partition(" ")[0]
+
+
 def test_the_readme_shows_what_the_records_say() -> None:
     page = README.read_text()
     assert rewritten(page, collect()) == page, "make bench ARGS=report"
