@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { Client } from "../src/api/client";
+import { readToChange } from "../src/api/revised";
 import { ServerClock } from "../src/clock/server-clock";
-import { readToChange } from "../src/settings/beams";
 import { commandOf, filledIn, namesIn, stateOf } from "../src/settings/enrolment-text";
 import { areaOf, featureLines, positionsOf } from "../src/settings/features";
 import { tagsOf } from "../src/terminal/tags";
@@ -13,7 +13,7 @@ describe("settings", () => {
     const client = new Client({ token: "upc_x" }, new ServerClock(), "https://noc.example/");
     for (const etag of ['"5"', 'W/"5"']) {
       vi.stubGlobal("fetch", async () => Response.json({ id: "west" }, { headers: { ETag: etag } }));
-      expect(await readToChange(client, "west")).toEqual({ beam: { id: "west" }, revision: 5 });
+      expect(await readToChange(client, "v1/beams/west")).toEqual({ value: { id: "west" }, revision: 5 });
     }
   });
 

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { filled, textOf, useListed } from "../access/listed";
-import type { Client } from "../api/client";
+import { readToChange, type Revised } from "../api/revised";
 import type { Beam, Footprint } from "../api/types";
 import { useLive } from "../shell/context";
 import { Field } from "../shell/form";
@@ -23,31 +23,17 @@ const COLUMNS: Column[] = [
 /** Of a new one. */
 const DELAY_MS = 300;
 
-/** A beam as it was read to be changed; it is changed only if it is still that. */
-export interface Edited {
-  beam: Beam;
-  revision: number;
-}
-
-/** Reads a beam that is to be changed. */
-export async function readToChange(client: Client, id: string): Promise<Edited> {
-  const answer = await client.open(pathOf(id), {}, AbortSignal.timeout(30_000));
-  // A proxy that packs the answer has made it a weak one.
-  const revision = Number((answer.headers.get("ETag") ?? "").replace(/\D/g, ""));
-  return { beam: (await answer.json()) as Beam, revision };
-}
-
 export function Beams() {
   const { client, fleet } = useLive();
   const mayOperate = useMayOperate();
   const { entries, flaw, members, change } = useListed<Beam>("v1/beams", "beams");
-  const [edited, setEdited] = useState<Edited>();
+  const [edited, setEdited] = useState<Revised<Beam>>();
   const [said, setSaid] = useState<string>();
 
   const edit = (id: string) =>
     change(async () => {
       setSaid(undefined);
-      setEdited(await readToChange(client, id));
+      setEdited(await readToChange<Beam>(client, pathOf(id)));
     });
   const put = async (id: string, body: unknown) => {
     const done = await change(() => client.send("PUT", pathOf(id), body, edited?.revision));
@@ -65,8 +51,8 @@ export function Beams() {
     <>
       {mayOperate && (
         <BeamForm
-          key={edited?.beam.id ?? ""}
-          edited={edited?.beam}
+          key={edited?.value.id ?? ""}
+          edited={edited?.value}
           members={members}
           // Others may have made one since the list was read.
           isThere={entries && ((id) => fleet.beams.has(id) || entries.some((one) => one.id === id))}

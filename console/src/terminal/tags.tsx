@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { textOf } from "../access/listed";
 import type { Client } from "../api/client";
+import { readToChange } from "../api/revised";
 import type { Terminal } from "../api/types";
 import { useLive } from "../shell/context";
 import { Field, Form } from "../shell/form";
@@ -14,8 +15,6 @@ export function tagsOf(text: string): string[] {
   return [...new Set(text.split(/[;,]/).map((tag) => tag.trim()))].filter((tag) => tag !== "");
 }
 
-const WITHIN_MS = 30_000;
-
 /** What somebody else has made of the tags meanwhile. */
 class OthersTags extends Error {
   constructor(readonly tags: string[]) {
@@ -26,10 +25,8 @@ class OthersTags extends Error {
 /** Sets a terminal's tags, only if they still are as they were seen. */
 export async function setTags(client: Client, node: number, seen: string[], wanted: string[]): Promise<void> {
   const path = `v1/terminals/${node}`;
-  const answer = await client.open(path, {}, AbortSignal.timeout(WITHIN_MS));
-  // A proxy that packs the answer has made it a weak one.
-  const revision = Number((answer.headers.get("ETag") ?? "").replace(/\D/g, ""));
-  const { tags = [] } = (await answer.json()) as Terminal;
+  const { value, revision } = await readToChange<Terminal>(client, path);
+  const { tags = [] } = value;
   // What else has been changed of the terminal is no matter of these.
   if (!areSame(tags, seen)) throw new OthersTags(tags);
   await client.send("PUT", `${path}/tags`, { tags: wanted }, revision);
