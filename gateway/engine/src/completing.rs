@@ -21,7 +21,6 @@ use crate::hop::HopId;
 use crate::paths::Way;
 use crate::policy::PathUse;
 use crate::streams::StreamKey;
-use crate::trying::MOST_LATER;
 
 /// A smoothed round trip counts for so long.
 const SMOOTHED_COUNTS: Duration = Duration::from_secs(1);
@@ -51,7 +50,7 @@ pub struct ComparedPath {
 
 impl ComparedPath {
     /// What completion times grow by in all if the flow goes by this path.
-    fn costs(&self) -> Option<Duration> {
+    pub(crate) fn costs(&self) -> Option<Duration> {
         Some(self.completes?.saturating_add(self.others_wait))
     }
 }
@@ -303,54 +302,6 @@ impl Engine {
             });
         }
         compared
-    }
-
-    /// Has a path count as if it carried again what it did before, where that is to be
-    /// tried and the flow is little later if it does not.
-    fn try_again(
-        &mut self,
-        now: Instant,
-        class: Class,
-        size_bytes: u64,
-        compared: &mut [ComparedPath],
-    ) {
-        let estimate = self.policy(class).estimate;
-        let Some(first) = compared.iter().filter_map(ComparedPath::costs).min() else {
-            return;
-        };
-        // One at a time.
-        let mut tried: Option<(Duration, usize, ComparedPath)> = None;
-        for (place, one) in compared.iter().enumerate() {
-            let (Some(bps), Some(costs)) = (one.path.capacity_bps, one.costs()) else {
-                continue;
-            };
-            let Some(hop) = self.hops.get_mut(&one.hop) else {
-                continue;
-            };
-            let loaded = one.others.flows > 0 || !hop.ready.is_empty();
-            let (best_bps, rtt) = (hop.best_bps(), hop.round_trip());
-            let due = hop.trial.is_due(now, bps, best_bps, rtt, loaded);
-            if !due || costs <= first || costs > first.saturating_add(MOST_LATER) {
-                continue;
-            }
-            let mut again = one.clone();
-            again.path.capacity_bps = Some(best_bps);
-            again.completes = Some(estimate.of(&again.path, &one.others, size_bytes));
-            again.others_wait = estimate.others_wait(&again.path, &one.others);
-            let Some(costs) = again.costs().filter(|costs| *costs < first) else {
-                continue;
-            };
-            if tried.as_ref().is_none_or(|(least, ..)| costs < *least) {
-                tried = Some((costs, place, again));
-            }
-        }
-        let Some((_, place, again)) = tried else {
-            return;
-        };
-        let before = std::mem::replace(&mut compared[place], again);
-        if let (Some(hop), Some(bps)) = (self.hops.get_mut(&before.hop), before.path.capacity_bps) {
-            hop.trial.begin(now, bps);
-        }
     }
 
     fn lane_of(&self, neighbour: u64, class: Class, id: HopId) -> Option<Class> {
