@@ -114,6 +114,35 @@ impl Estimator {
         behind >= READ_LATE && sent > OWN_PACE * flight.then_bps as f64 * behind.as_secs_f64()
     }
 
+    /// Whether what left in small pieces shows too little, so that another flight is tried
+    /// or about to be.
+    fn tries_another(
+        &mut self,
+        now: Instant,
+        base: Duration,
+        began: Instant,
+        flight: FirstFlight,
+        sent_bits: u64,
+    ) -> bool {
+        let busy = self.history.waits(began, now);
+        if busy && self.goes_on(began, now, flight) {
+            return false;
+        }
+        if now < began + base + LONGEST_SPAN {
+            return true;
+        }
+        // Transports that had enough to send and cannot send it at once are asked only
+        // once.
+        if busy && self.flights.busy {
+            return false;
+        }
+        // The link has carried that, so a whole flight can be tried.
+        self.flights.busy = busy;
+        self.flight = None;
+        self.fly_again(sent_bits);
+        true
+    }
+
     /// How fast the first flight has arrived is the first estimate. What left in small
     /// pieces, since more was not there or not allowed behind others, arrives as it was
     /// sent, and is none.
@@ -163,19 +192,9 @@ impl Estimator {
         let sent = sent_before(now, base + ON_ITS_WAY) - sent_before(from, base);
         let slower = !all && bits < SLOWER * sent;
         let long = to.saturating_duration_since(from) > time_to_leave(flight);
-        let busy = self.history.waits(began, now);
-        if long && left.is_none() && !slower && !(busy && self.goes_on(began, now, flight)) {
-            if now < began + base + LONGEST_SPAN {
-                return;
-            }
-            // The link has carried that, so a whole flight can be tried. Transports that
-            // had enough to send and cannot send it at once are asked only once.
-            if !busy || !self.flights.busy {
-                self.flights.busy = busy;
-                self.flight = None;
-                self.fly_again(reading.sent_bits);
-                return;
-            }
+        let in_pieces = long && left.is_none() && !slower;
+        if in_pieces && self.tries_another(now, base, began, flight, reading.sent_bits) {
+            return;
         }
         if !all && !slower && !waited {
             // Little was sent, and shows nothing.
