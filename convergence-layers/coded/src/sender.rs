@@ -300,16 +300,8 @@ impl Sender {
         if self.body_bytes == 0 {
             return None;
         }
-        let piece = loop {
-            let bundle = self.blocks.waiting_bundle()?;
-            match self.bundles.get_mut(&bundle) {
-                Some(of) => break (bundle, of),
-                None => {
-                    self.blocks.drop_waiting(bundle);
-                }
-            }
-        };
-        let (bundle, of) = piece;
+        let bundle = self.blocks.waiting_bundle()?;
+        let of = self.bundles.get_mut(&bundle)?;
         let filling = self.blocks.filling(self.body_bytes);
         let (offset, bytes) = self.blocks.take(filling);
         let mut body = BytesMut::with_capacity(crate::symbol::BODY_HEADER_BYTES + bytes.len());
