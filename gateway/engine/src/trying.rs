@@ -13,15 +13,15 @@ use underpass_cla::Class;
 use crate::completing::ComparedPath;
 use crate::engine::Engine;
 
-/// A path is tried after so long at the least, and at the most.
+/// A path is left alone between trials for so long at the least, and at the most.
 const RESTS: Duration = Duration::from_secs(5);
 const LONGEST_REST: Duration = Duration::from_secs(320);
 /// A trial lasts so long, and so many round trips.
 const LASTS: Duration = Duration::from_secs(2);
 const ROUND_TRIPS: u32 = 4;
-/// What has had something to send for so long is tested by that.
+/// A path that has had something to send for so long has been tested by that.
 const TESTED: Duration = Duration::from_secs(1);
-/// A flow that is later than this by an estimate that proves right tries nothing.
+/// A flow tries a path only if it is no later than this should the estimate prove right.
 const MOST_LATER: Duration = Duration::from_secs(1);
 
 /// What is remembered of a path for that.

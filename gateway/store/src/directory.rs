@@ -89,8 +89,8 @@ impl Directory {
     }
 }
 
-/// Whether it is this process that cannot open a file, which is whole: taken for
-/// lost, its bundles' ids would be given to others.
+/// Whether it is this process that cannot open a file, which may be whole. If it
+/// were taken for lost, its bundles' ids would be given to others.
 fn is_of_process(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     errno.is_some_and(|errno| {
