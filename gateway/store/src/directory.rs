@@ -247,6 +247,15 @@ mod tests {
     }
 
     #[test]
+    fn what_a_process_lacks_is_told_apart_from_what_a_disk_has_lost() {
+        let of_process = |errno: Errno| is_of_process(&io::Error::from_raw_os_error(errno as i32));
+        let lacked = [Errno::EACCES, Errno::EPERM, Errno::EMFILE, Errno::ENFILE];
+        assert!(lacked.into_iter().all(of_process));
+        let lost = [Errno::EIO, Errno::ENOENT];
+        assert!(!lost.into_iter().any(of_process));
+    }
+
+    #[test]
     fn a_segment_that_the_process_may_not_open_is_not_taken_for_lost() {
         let folder = tempfile::tempdir().unwrap();
         let mut directory = Directory::open(folder.path()).unwrap();
