@@ -104,7 +104,7 @@ impl Engine {
 
     /// A transfer ended.
     pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
-        let session = self.sessions.session_of(key);
+        let session = self.sessions.offer_of(key).map(|(id, _)| id);
         let taken = session.filter(|_| outcome == Outcome::Acknowledged);
         if taken.is_some() {
             self.peer_has_heard(key);
