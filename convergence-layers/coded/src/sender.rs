@@ -26,9 +26,9 @@ const TAIL_PART: f64 = 0.14;
 const LEAST_REPAIR: u16 = 2;
 /// How often a block may be asked for.
 const MOST_ASKED: u16 = 100;
-/// Messages that may wait when the peer asks for a block that is judged, which
-/// is answered by one more: an honest peer does so once for each time that it
-/// was told of the block.
+/// A request for a block that is judged is answered by a message, unless so many
+/// wait already: an honest peer asks once for each time that it was told of the
+/// block.
 const MOST_MESSAGES: usize = 8192;
 
 /// Which blocks get repair ahead of any request.
@@ -300,16 +300,8 @@ impl Sender {
         if self.body_bytes == 0 {
             return None;
         }
-        let piece = loop {
-            let bundle = self.blocks.waiting_bundle()?;
-            match self.bundles.get_mut(&bundle) {
-                Some(of) => break (bundle, of),
-                None => {
-                    self.blocks.drop_waiting(bundle);
-                }
-            }
-        };
-        let (bundle, of) = piece;
+        let bundle = self.blocks.waiting_bundle()?;
+        let of = self.bundles.get_mut(&bundle)?;
         let filling = self.blocks.filling(self.body_bytes);
         let (offset, bytes) = self.blocks.take(filling);
         let mut body = BytesMut::with_capacity(crate::symbol::BODY_HEADER_BYTES + bytes.len());

@@ -15,8 +15,8 @@ const DISBELIEVED: Duration = Duration::from_secs(60);
 /// What is older than this tells of another moment.
 const MOST_EACH: Duration = Duration::from_secs(2);
 
-/// What is told is older than round trips are. A queue that is longer by a round trip, and
-/// so many times one that is noticed, has come to stand since.
+/// What is told is older than the latest round trip. A queue in this that is longer than
+/// told by a base round trip, and by so many times the least that is noticed, is newer.
 const OVERTAKEN_BY: u32 = 4;
 
 /// Whether round trips show that what is told is of before a queue came to stand.

@@ -243,11 +243,12 @@ impl Engine {
             if self.place_on(other, class).is_none() {
                 continue;
             }
-            let way = self.way(now, other, class);
+            // How little is allowed behind a first flight is no limit of the path.
+            let way = self.way(now, other, class).map(|_| other.usable_bps());
             sum = match (sum, way) {
-                (Others::Forbidden | Others::Unable, Some(way)) => Others::Able(way.rate_bps),
-                (Others::Able(sum), Some(way)) => {
-                    let rates = sum.zip(way.rate_bps);
+                (Others::Forbidden | Others::Unable, Some(rate)) => Others::Able(rate),
+                (Others::Able(sum), Some(rate)) => {
+                    let rates = sum.zip(rate);
                     Others::Able(rates.map(|(sum, rate)| sum.saturating_add(rate)))
                 }
                 (Others::Able(sum), None) => Others::Able(sum),

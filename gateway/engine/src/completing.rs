@@ -1,27 +1,22 @@
 //! The policy *minfct*: each flow goes by the path on which it is estimated to
 //! be complete first (Bouttier et al., *Improving content delivery with
 //! size-aware routing in hybrid satellite / terrestrial networks*).
-//!
-//! Flows of such a class wait in lanes, one for each hop to the neighbour. A hop
-//! seals from its own lane, and, as the hops of a bonded class do, from the lanes
-//! of hops that cannot carry at present and from the class' own queue. That has
-//! the streams of which nobody has said what flow they begin.
+//! Flows wait in lanes until they leave.
 
 use std::time::{Duration, Instant};
 
 use underpass_bundle::NeighbourId;
 use underpass_cla::Class;
 use underpass_completion::{Competition, Estimate, PathState};
-use underpass_streams::{class_of, lane, lanes};
+use underpass_streams::class_of;
 use underpass_work::FastMap;
 
-use crate::choosing::{ASKED_WITHIN, COUNTED_PEERS};
+use crate::choosing::COUNTED_PEERS;
 use crate::engine::Engine;
 use crate::hop::HopId;
 use crate::paths::Way;
 use crate::policy::PathUse;
 use crate::streams::StreamKey;
-use crate::trying::MOST_LATER;
 
 /// A smoothed round trip counts for so long.
 const SMOOTHED_COUNTS: Duration = Duration::from_secs(1);
@@ -51,7 +46,7 @@ pub struct ComparedPath {
 
 impl ComparedPath {
     /// What completion times grow by in all if the flow goes by this path.
-    fn costs(&self) -> Option<Duration> {
+    pub(crate) fn costs(&self) -> Option<Duration> {
         Some(self.completes?.saturating_add(self.others_wait))
     }
 }
@@ -86,42 +81,7 @@ pub(crate) struct Completing {
     /// how many there were.
     unacknowledged: FastMap<(u64, Class), (Instant, u64)>,
     /// From which queue each leaf was sealed last.
-    last: FastMap<(HopId, Class), Class>,
-}
-
-/// The queues of a class that a hop may seal from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Queues {
-    class: Class,
-    /// The class' own, and bundles that were sealed before.
-    pub of_class: bool,
-    /// Lanes, as bits by their places.
-    lanes: u8,
-}
-
-impl Queues {
-    pub fn of_class(class: Class, open: bool) -> Queues {
-        Queues {
-            class,
-            of_class: open,
-            lanes: 0,
-        }
-    }
-
-    pub fn any(&self) -> bool {
-        self.of_class || self.lanes != 0
-    }
-
-    /// All of them; those behind `last` first.
-    fn behind(self, last: Option<Class>) -> impl Iterator<Item = Class> {
-        let own = self.of_class.then_some(self.class);
-        let open = move |place: &usize| self.lanes & 1 << place != 0;
-        let of_lanes = move || (0..8).filter(open).filter_map(move |p| lane(self.class, p));
-        let all = move || own.into_iter().chain(of_lanes());
-        let is_behind = move |queue: &Class| last.is_some_and(|last| queue.0 > last.0);
-        let first = all().filter(is_behind);
-        first.chain(all().filter(move |queue| !is_behind(queue)))
-    }
+    pub last: FastMap<(HopId, Class), Class>,
 }
 
 impl Completing {
@@ -262,17 +222,6 @@ impl Engine {
         first_of(&compared).map(|(_, lane)| lane)
     }
 
-    /// Has a class have lanes whose policy wants them.
-    pub(crate) fn lay_lanes(&mut self) {
-        let policies = self.config.policies.iter();
-        let wants = policies.filter(|(_, policy)| policy.uses == PathUse::MinFct);
-        let wants: Vec<Class> = wants.map(|(class, _)| *class).collect();
-        for class in wants {
-            self.peers.add_lanes(class);
-        }
-        self.completing = Completing::default();
-    }
-
     /// When a flow would be complete by each path that it may go by.
     fn compare(
         &mut self,
@@ -303,69 +252,6 @@ impl Engine {
             });
         }
         compared
-    }
-
-    /// Has a path count as if it carried again what it did before, where that is to be
-    /// tried and the flow is little later if it does not.
-    fn try_again(
-        &mut self,
-        now: Instant,
-        class: Class,
-        size_bytes: u64,
-        compared: &mut [ComparedPath],
-    ) {
-        let estimate = self.policy(class).estimate;
-        let Some(first) = compared.iter().filter_map(ComparedPath::costs).min() else {
-            return;
-        };
-        // One at a time.
-        let mut tried: Option<(Duration, usize, ComparedPath)> = None;
-        for (place, one) in compared.iter().enumerate() {
-            let (Some(bps), Some(costs)) = (one.path.capacity_bps, one.costs()) else {
-                continue;
-            };
-            let Some(hop) = self.hops.get_mut(&one.hop) else {
-                continue;
-            };
-            let loaded = one.others.flows > 0 || !hop.ready.is_empty();
-            let (best_bps, rtt) = (hop.best_bps(), hop.round_trip());
-            let due = hop.trial.is_due(now, bps, best_bps, rtt, loaded);
-            if !due || costs <= first || costs > first.saturating_add(MOST_LATER) {
-                continue;
-            }
-            let mut again = one.clone();
-            again.path.capacity_bps = Some(best_bps);
-            again.completes = Some(estimate.of(&again.path, &one.others, size_bytes));
-            again.others_wait = estimate.others_wait(&again.path, &one.others);
-            let Some(costs) = again.costs().filter(|costs| *costs < first) else {
-                continue;
-            };
-            if tried.as_ref().is_none_or(|(least, ..)| costs < *least) {
-                tried = Some((costs, place, again));
-            }
-        }
-        let Some((_, place, again)) = tried else {
-            return;
-        };
-        let before = std::mem::replace(&mut compared[place], again);
-        if let (Some(hop), Some(bps)) = (self.hops.get_mut(&before.hop), before.path.capacity_bps) {
-            hop.trial.begin(now, bps);
-        }
-    }
-
-    fn lane_of(&self, neighbour: u64, class: Class, id: HopId) -> Option<Class> {
-        let mut hops = self.hops_with_lanes(neighbour, class);
-        lane(class, hops.position(|hop| hop == id)?)
-    }
-
-    /// The hops that the policy of a class names, in their order: lanes are theirs. What is
-    /// spent on one, and whether it can carry, changes nothing.
-    fn hops_with_lanes(&self, neighbour: u64, class: Class) -> impl Iterator<Item = HopId> {
-        let hops = self.ways.hops_to(neighbour).iter().copied();
-        hops.filter(move |id| {
-            let hop = self.hops.get(id);
-            hop.is_some_and(|hop| self.place_by_policy(hop, class).is_some())
-        })
     }
 
     fn path_state(&self, now: Instant, id: HopId, way: Way) -> Option<PathState> {
@@ -433,58 +319,6 @@ impl Engine {
             .insert((neighbour, lane), counted);
         flows
     }
-
-    /// The queues of a class with lanes that a hop may seal from now.
-    pub(crate) fn queues_with_lanes(&mut self, now: Instant, id: HopId, class: Class) -> Queues {
-        let mut queues = Queues::of_class(class, false);
-        let Some(neighbour) = self.neighbour_of(id) else {
-            return queues;
-        };
-        let to = NeighbourId(neighbour);
-        let paused = self.agent.is_paused(to) || self.agent.is_loading(to, class);
-        let candidates = self.candidates(now, neighbour, class);
-        let is_candidate = |hop: &HopId| candidates.iter().any(|one| one.id == *hop);
-        let keeps = self.policy(class).uses == PathUse::MinFct && is_candidate(&id);
-        let hops: Vec<HopId> = self.hops_with_lanes(neighbour, class).collect();
-        let (mut free, mut elsewhere) = (0, false);
-        for (place, lane) in lanes(class).enumerate() {
-            if paused || !self.peers.waits(neighbour, lane) {
-                continue;
-            }
-            let of_lane = hops.get(place);
-            if keeps && of_lane == Some(&id) {
-                queues.lanes |= 1 << place;
-            } else if !keeps || of_lane.is_none_or(|hop| !is_candidate(hop)) {
-                free |= 1 << place;
-            } else {
-                elsewhere = true;
-            }
-        }
-        if elsewhere {
-            // The hop of that lane may be about to carry nothing more.
-            self.ask_again(now, id, ASKED_WITHIN);
-        }
-        let of_class = self.peers.waits(neighbour, class) && !paused;
-        let shared = self.agent.has_pending(to, class) || of_class || free != 0;
-        if shared && self.takes_turn(now, id, class) {
-            queues.of_class = true;
-            queues.lanes |= free;
-        }
-        queues
-    }
-
-    /// The queues that a leaf seals from, in their turn.
-    pub(crate) fn in_turn(&self, id: HopId, queues: Queues) -> impl Iterator<Item = Class> + use<> {
-        let last = self.completing.last.get(&(id, queues.class)).copied();
-        queues.behind(last)
-    }
-
-    /// A leaf has sealed from a queue of a class with lanes.
-    pub(crate) fn note_turn(&mut self, id: HopId, class: Class, queue: Class) {
-        if self.peers.has_lanes(class) {
-            self.completing.last.insert((id, class), queue);
-        }
-    }
 }
 
 /// The path by which a flow is complete first, what others wait for it counted in;
@@ -492,25 +326,4 @@ impl Engine {
 fn first_of(compared: &[ComparedPath]) -> Option<(HopId, Class)> {
     let first = compared.iter().min_by_key(|path| path.costs())?;
     Some((first.hop, first.lane?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queues_take_turns() {
-        let queues = Queues {
-            class: Class(2),
-            of_class: true,
-            lanes: 0b101,
-        };
-        let (near, far) = (lane(Class(2), 0), lane(Class(2), 2));
-        let order = |last| queues.behind(last).map(Some).collect::<Vec<_>>();
-        let own = Some(Class(2));
-        assert_eq!(order(None), [own, near, far]);
-        assert_eq!(order(own), [near, far, own]);
-        assert_eq!(order(near), [far, own, near]);
-        assert_eq!(order(far), [own, near, far]);
-    }
 }

@@ -10,9 +10,9 @@ use underpass_bundle::{Agent, NeighbourId};
 use underpass_cla::{Class, SessionId};
 use underpass_scheduler::{Leaf, LinkScheduler};
 
-use crate::completing::Queues;
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId};
+use crate::lanes::Queues;
 use crate::paths::Turn;
 use crate::peers::Peers;
 use crate::transfers::Session;

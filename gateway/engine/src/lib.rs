@@ -27,6 +27,7 @@ mod footprint;
 mod handover;
 mod hop;
 mod ingress;
+mod lanes;
 mod leaves;
 mod link;
 mod links;

@@ -32,9 +32,9 @@ const SAME_SIGN: Duration = Duration::from_millis(50);
 /// A deaf peer says so every 0.15 s: one that has not for so long is not deaf any more.
 const DEAF: Duration = Duration::from_secs(1);
 
-/// One that is deaf once its time is over has said so this shortly before, or says so behind
-/// it. An earlier word is of when it had yet to hear something: then it may have heard, and
-/// beacons are scarce beside data.
+/// Once its time is over, a peer is deaf only if it has said so within this time before, or
+/// says so again. What it said earlier may have changed: it may have heard something since,
+/// and sends few beacons beside data.
 const STILL_DEAF: Duration = Duration::from_millis(200);
 
 /// Planned blockages kept of a hop.

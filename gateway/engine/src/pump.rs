@@ -13,9 +13,9 @@ use underpass_streams::{Peer, Sealed, StreamId};
 use underpass_work::each;
 
 use crate::choosing::ASKED_WITHIN;
-use crate::completing::Queues;
 use crate::engine::{Action, Carried, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
+use crate::lanes::Queues;
 
 /// Streams seal no less than this where they have more: a session with a
 /// smaller MRU gets nothing.

@@ -104,7 +104,7 @@ impl Engine {
 
     /// A transfer ended.
     pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
-        let session = self.sessions.session_of(key);
+        let session = self.sessions.offer_of(key).map(|(id, _)| id);
         let taken = session.filter(|_| outcome == Outcome::Acknowledged);
         if taken.is_some() {
             self.peer_has_heard(key);
@@ -112,7 +112,7 @@ impl Engine {
         let kept = session.and_then(|id| self.sessions.get(id));
         let kept = kept.is_some_and(|session| session.info.resumes);
         let outcome = match outcome {
-            // No session goes on behind what the peer does not keep.
+            // A peer that resumes nothing keeps no part of a broken transfer.
             Outcome::Broken { .. } if !kept => Outcome::Broken { acknowledged: 0 },
             told => told,
         };

@@ -207,11 +207,6 @@ impl Sessions {
         Some((transfer.session, transfer.offered))
     }
 
-    /// The session that a transfer is on.
-    pub fn session_of(&self, key: u64) -> Option<SessionId> {
-        Some(self.transfers.get(&key)?.session)
-    }
-
     /// Whether a session has moved nothing for so long, though something has left it; as
     /// far as it was looked at again and again, with no pause longer than `pause`.
     pub fn stands_still(

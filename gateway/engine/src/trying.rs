@@ -8,16 +8,21 @@
 
 use std::time::{Duration, Instant};
 
-/// A path is tried after so long at the least, and at the most.
+use underpass_cla::Class;
+
+use crate::completing::ComparedPath;
+use crate::engine::Engine;
+
+/// A path is left alone between trials for so long at the least, and at the most.
 const RESTS: Duration = Duration::from_secs(5);
 const LONGEST_REST: Duration = Duration::from_secs(320);
 /// A trial lasts so long, and so many round trips.
 const LASTS: Duration = Duration::from_secs(2);
 const ROUND_TRIPS: u32 = 4;
-/// What has had something to send for so long is tested by that.
+/// A path that has had something to send for so long has been tested by that.
 const TESTED: Duration = Duration::from_secs(1);
-/// A flow that is later than this by an estimate that proves right tries nothing.
-pub(crate) const MOST_LATER: Duration = Duration::from_secs(1);
+/// A flow tries a path only if it is no later than this should the estimate prove right.
+const MOST_LATER: Duration = Duration::from_secs(1);
 
 /// What is remembered of a path for that.
 #[derive(Debug)]
@@ -69,7 +74,7 @@ impl Trial {
 
     /// Whether a path of this estimate, bit/s, and round trip may be tried, which carried
     /// `before_bps`. `loaded`: it has something to send.
-    pub fn is_due(
+    fn is_due(
         &mut self,
         now: Instant,
         bps: u64,
@@ -99,8 +104,58 @@ impl Trial {
     }
 
     /// A flow tries the path.
-    pub fn begin(&mut self, now: Instant, bps: u64) {
+    fn begin(&mut self, now: Instant, bps: u64) {
         self.began = self.began.or(Some((now, bps)));
+    }
+}
+
+impl Engine {
+    /// Has a path count as if it carried again what it did before, where that is to be
+    /// tried and the flow is little later if it does not.
+    pub(crate) fn try_again(
+        &mut self,
+        now: Instant,
+        class: Class,
+        size_bytes: u64,
+        compared: &mut [ComparedPath],
+    ) {
+        let estimate = self.policy(class).estimate;
+        let Some(first) = compared.iter().filter_map(ComparedPath::costs).min() else {
+            return;
+        };
+        // One at a time.
+        let mut tried: Option<(Duration, usize, ComparedPath)> = None;
+        for (place, one) in compared.iter().enumerate() {
+            let (Some(bps), Some(costs)) = (one.path.capacity_bps, one.costs()) else {
+                continue;
+            };
+            let Some(hop) = self.hops.get_mut(&one.hop) else {
+                continue;
+            };
+            let loaded = one.others.flows > 0 || !hop.ready.is_empty();
+            let (best_bps, rtt) = (hop.best_bps(), hop.round_trip());
+            let due = hop.trial.is_due(now, bps, best_bps, rtt, loaded);
+            if !due || costs <= first || costs > first.saturating_add(MOST_LATER) {
+                continue;
+            }
+            let mut again = one.clone();
+            again.path.capacity_bps = Some(best_bps);
+            again.completes = Some(estimate.of(&again.path, &one.others, size_bytes));
+            again.others_wait = estimate.others_wait(&again.path, &one.others);
+            let Some(costs) = again.costs().filter(|costs| *costs < first) else {
+                continue;
+            };
+            if tried.as_ref().is_none_or(|(least, ..)| costs < *least) {
+                tried = Some((costs, place, again));
+            }
+        }
+        let Some((_, place, again)) = tried else {
+            return;
+        };
+        let before = std::mem::replace(&mut compared[place], again);
+        if let (Some(hop), Some(bps)) = (self.hops.get_mut(&before.hop), before.path.capacity_bps) {
+            hop.trial.begin(now, bps);
+        }
     }
 }
 

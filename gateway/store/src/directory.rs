@@ -89,8 +89,8 @@ impl Directory {
     }
 }
 
-/// Whether it is this process that cannot open a file, which is whole: taken for
-/// lost, its bundles' ids would be given to others.
+/// Whether it is this process that cannot open a file, which may be whole. If it
+/// were taken for lost, its bundles' ids would be given to others.
 fn is_of_process(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     errno.is_some_and(|errno| {
@@ -244,6 +244,15 @@ mod tests {
         let mut next = Directory::open(folder.path()).unwrap();
         assert_eq!(next.segments().unwrap(), [(10, 9)]);
         assert_eq!(next.read(10, 0, 100).unwrap(), "a segment");
+    }
+
+    #[test]
+    fn what_a_process_lacks_is_told_apart_from_what_a_disk_has_lost() {
+        let of_process = |errno: Errno| is_of_process(&io::Error::from_raw_os_error(errno as i32));
+        let lacked = [Errno::EACCES, Errno::EPERM, Errno::EMFILE, Errno::ENFILE];
+        assert!(lacked.into_iter().all(of_process));
+        let lost = [Errno::EIO, Errno::ENOENT];
+        assert!(!lost.into_iter().any(of_process));
     }
 
     #[test]

@@ -25,13 +25,13 @@ const COUNTED: f64 = 0.97;
 /// times as fast as with what trickles in before it.
 const GRANTED: f64 = 0.5;
 const GRANTED_BY: f64 = 1.5;
-/// A link from which so much less arrives than was sent is slower than that. What was sent
-/// less than this before is not counted: it may be on its way by itself.
+/// A link is slower than what was sent if less than this part of that arrives. What was sent
+/// less than a round trip and so long ago is not counted: it may be on its way without a queue.
 const SLOWER: f64 = 0.8;
 const ON_ITS_WAY: Duration = Duration::from_millis(75);
-/// What is sent so many times as fast as is allowed behind a flight is not behind one.
+/// A transport that sends so many times what is allowed behind a flight has a pace of its own.
 const OWN_PACE: f64 = 2.0;
-/// Between readings, what leaves at once seems to take so much longer.
+/// Readings are some time apart, so what leaves at once seems to take so much longer.
 const READ_LATE: Duration = Duration::from_millis(75);
 /// A queue of this part (1/n) of the base round trip on the way back holds up most
 /// acknowledgements of a first flight, which wait for it, but not longer than this.
@@ -39,15 +39,15 @@ const READ_LATE: Duration = Duration::from_millis(75);
 const HELD_UP_PART: u32 = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// The flights that a link was tried with whose rate is not known yet.
+/// The first flights of a link whose rate is not known yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flights {
     /// How many there were before the present one.
     number: u64,
     /// What had been sent before it, bits.
     sent_bits: u64,
-    /// What there was to send in the one before left in small pieces, though there was
-    /// something nearly all the time.
+    /// In the one before, something waited nearly all the time, and left in small pieces
+    /// all the same.
     busy: bool,
 }
 
@@ -114,6 +114,35 @@ impl Estimator {
         behind >= READ_LATE && sent > OWN_PACE * flight.then_bps as f64 * behind.as_secs_f64()
     }
 
+    /// Whether what left in small pieces shows too little, so that another flight is tried
+    /// or about to be.
+    fn tries_another(
+        &mut self,
+        now: Instant,
+        base: Duration,
+        began: Instant,
+        flight: FirstFlight,
+        sent_bits: u64,
+    ) -> bool {
+        let busy = self.history.waits(began, now);
+        if busy && self.goes_on(began, now, flight) {
+            return false;
+        }
+        if now < began + base + LONGEST_SPAN {
+            return true;
+        }
+        // Transports that had enough to send and cannot send it at once are asked only
+        // once.
+        if busy && self.flights.busy {
+            return false;
+        }
+        // The link has carried that, so a whole flight can be tried.
+        self.flights.busy = busy;
+        self.flight = None;
+        self.fly_again(sent_bits);
+        true
+    }
+
     /// How fast the first flight has arrived is the first estimate. What left in small
     /// pieces, since more was not there or not allowed behind others, arrives as it was
     /// sent, and is none.
@@ -163,19 +192,9 @@ impl Estimator {
         let sent = sent_before(now, base + ON_ITS_WAY) - sent_before(from, base);
         let slower = !all && bits < SLOWER * sent;
         let long = to.saturating_duration_since(from) > time_to_leave(flight);
-        let busy = self.history.waits(began, now);
-        if long && left.is_none() && !slower && !(busy && self.goes_on(began, now, flight)) {
-            if now < began + base + LONGEST_SPAN {
-                return;
-            }
-            // The link has carried that, so a whole flight can be tried. Transports that
-            // had enough to send and cannot send it at once are asked only once.
-            if !busy || !self.flights.busy {
-                self.flights.busy = busy;
-                self.flight = None;
-                self.fly_again(reading.sent_bits);
-                return;
-            }
+        let in_pieces = long && left.is_none() && !slower;
+        if in_pieces && self.tries_another(now, base, began, flight, reading.sent_bits) {
+            return;
         }
         if !all && !slower && !waited {
             // Little was sent, and shows nothing.

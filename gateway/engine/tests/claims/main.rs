@@ -12,6 +12,7 @@ mod lines;
 mod links;
 mod measured;
 mod metered;
+mod migrating;
 mod on_demand;
 mod paths;
 mod plans;

@@ -10,7 +10,7 @@ use crate::paths::{FAR, NEAR, drain, two_hops};
 
 const HOP: HopId = HopId(0);
 
-const FLIGHT: FirstFlight = FirstFlight {
+pub const FLIGHT: FirstFlight = FirstFlight {
     number: 0,
     bits: 768_000,
     bps: 19_200_000,

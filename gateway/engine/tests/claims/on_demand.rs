@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use underpass_cla::Class;
 use underpass_engine::{
-    Message, Need, ON_DEMAND_SERVICE, OnDemand, PathChange, PathUse, Policy, Released,
+    MeasuredLink, Message, Need, ON_DEMAND_SERVICE, OnDemand, PathChange, PathUse, Policy, Released,
 };
 use underpass_streams::Event;
 
 use crate::bench::{BULK, MRU, Node, URGENT, config, pair_of, route};
 use crate::lines::Lines;
+use crate::measured::FLIGHT;
 use crate::paths::{FAR, MS, NEAR, both_lines, two_hops};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -225,6 +226,28 @@ fn a_size_that_is_told_brings_it_up_before_there_is_a_backlog() {
     engine.begin_flow(now, key, 100_000_000, false);
     world.live(300 * MS, |_| ());
     assert_eq!(world.needs(), [Need::Backlog]);
+}
+
+/// Until that is answered, little is sent by the other path, whatever it carries.
+#[test]
+fn what_begins_behind_the_other_paths_first_flight_does_not_bring_it_up() {
+    let mut world = World::new(&[]);
+    let terminal = &mut world.lines.nodes[0];
+    let now = terminal.now;
+    terminal.engine.set_rate(now, NEAR, None);
+    let unknown = MeasuredLink {
+        first: Some(FLIGHT),
+        ..MeasuredLink::default()
+    };
+    terminal.engine.measured(now, NEAR, unknown, 0);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 200_000);
+    world.live(300 * MS, |_| ());
+    let now = world.lines.now();
+    let engine = &mut world.lines.nodes[0].engine;
+    engine.begin_flow(now, key, 1_000_000, false);
+    world.live(300 * MS, |_| ());
+    assert_eq!(world.needs(), []);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use underpass_cla::Class;
 use underpass_engine::{
-    EngineConfig, HopId, LinkChange, MeasuredLink, MigrateError, MoveReason, PathUse,
-    PlannedBlockage, Policy, SILENCE, Sign, Source,
+    EngineConfig, HopId, LinkChange, MeasuredLink, PathUse, PlannedBlockage, Policy, SILENCE, Sign,
+    Source,
 };
 use underpass_streams::Event;
 
@@ -29,7 +29,7 @@ pub fn two_hops(node: u64, neighbour: u64) -> EngineConfig {
 }
 
 /// A terminal, 10, and a hub, 1, with both hops up.
-fn two_paths(policies: &[(Class, PathUse, &[&str])]) -> (Node, Node) {
+pub fn two_paths(policies: &[(Class, PathUse, &[&str])]) -> (Node, Node) {
     let with = |mut config: EngineConfig| {
         for (class, uses, paths) in policies {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();
@@ -368,7 +368,7 @@ pub fn both_lines(terminal: Node, hub: Node) -> Lines {
 
 /// A long transfer to the hub from now on: since its beginning, when new bytes
 /// could be read.
-fn transfer(lines: &mut Lines, time: Duration) -> Vec<Duration> {
+pub fn transfer(lines: &mut Lines, time: Duration) -> Vec<Duration> {
     let key = lines.nodes[0].open(1, BULK);
     let begin = lines.now();
     let mut readable = Vec::new();
@@ -390,7 +390,7 @@ fn transfer(lines: &mut Lines, time: Duration) -> Vec<Duration> {
 }
 
 /// The longest time without new bytes that ends within a span.
-fn longest_gap(readable: &[Duration], begin_s: u64, end_s: u64) -> Duration {
+pub fn longest_gap(readable: &[Duration], begin_s: u64, end_s: u64) -> Duration {
     let span = Duration::from_secs(begin_s)..Duration::from_secs(end_s);
     let gaps = readable.windows(2).filter(|pair| span.contains(&pair[1]));
     let gaps = gaps.map(|pair| pair[1] - pair[0]);
@@ -458,150 +458,4 @@ fn by_a_path_that_only_receives_nothing_is_sent_and_the_other_direction_goes_the
     lines.nodes[0].engine.block(lines.now(), NEAR, true);
     transfer(&mut lines, Duration::from_secs(2));
     assert_eq!(sent(&lines, 0)[1], before[0][1]);
-}
-
-/// What each hop of the terminal has sent, bytes of bundles.
-fn sent_by(lines: &Lines) -> [u64; 2] {
-    let hops = lines.nodes[0].engine.hops();
-    [0, 1].map(|hop| hops[hop].traffic.iter().map(|of| of.sent_bytes).sum())
-}
-
-/// Both hops, with a class that moves from the near one to the far one.
-fn moving() -> Lines {
-    let (terminal, hub) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
-    both_lines(terminal, hub)
-}
-
-#[test]
-fn a_class_that_fills_its_path_moves_by_rule_and_stays_where_there_is_room() {
-    let mut lines = moving();
-    let readable = transfer(&mut lines, Duration::from_secs(40));
-    let moves = &lines.nodes[0].migrations;
-    let [only] = moves[..] else {
-        panic!("{moves:?}");
-    };
-    assert_eq!((only.from, only.to), (NEAR, FAR));
-    assert_eq!(only.reason, MoveReason::Delay);
-    let [tunnel] = &lines.nodes[0].engine.tunnels()[..] else {
-        panic!("one class moves");
-    };
-    assert_eq!((tunnel.path.as_str(), tunnel.held), ("hop1", false));
-    // Nothing new comes for the difference of the delays, and no longer.
-    let gap = longest_gap(&readable, 4, 40);
-    assert!(gap < 330 * MS, "{gap:?}");
-}
-
-#[test]
-fn what_waits_of_a_class_that_moves_is_told() {
-    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
-    for hop in [NEAR, FAR] {
-        terminal.engine.block(terminal.now, hop, true);
-    }
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
-    let [tunnel] = &terminal.engine.tunnels()[..] else {
-        panic!("one class moves");
-    };
-    let waits = (tunnel.backlog_bytes, tunnel.backlogged_streams);
-    assert_eq!(waits, (5_000, 1));
-}
-
-#[test]
-fn a_class_moves_by_an_operators_word_and_its_streams_live_on() {
-    let mut lines = moving();
-    transfer(&mut lines, Duration::from_secs(2));
-    let [near, far] = sent_by(&lines);
-    let now = lines.now();
-    let order = |lines: &mut Lines, class, to| {
-        let engine = &mut lines.nodes[0].engine;
-        engine.migrate(now, class, to, true)
-    };
-    assert_eq!(order(&mut lines, URGENT, FAR), Err(MigrateError::Policy));
-    assert_eq!(order(&mut lines, BULK, HopId(7)), Err(MigrateError::Path));
-    assert_eq!(order(&mut lines, BULK, FAR), Ok(()));
-    let readable = transfer(&mut lines, Duration::from_secs(5));
-    assert!(readable.len() > 50, "{}", readable.len());
-    let after = sent_by(&lines);
-    assert!(after[0] - near < 200_000, "{after:?} {near}");
-    assert!(after[1] - far > 10_000_000, "{after:?} {far}");
-    lines.nodes[0].engine.block(lines.now(), NEAR, true);
-    let now = lines.now();
-    let dead = lines.nodes[0].engine.migrate(now, BULK, NEAR, true);
-    assert_eq!(dead, Err(MigrateError::CannotCarry));
-}
-
-#[test]
-fn what_an_operator_kept_before_a_restart_is_kept_before_any_session_is_up() {
-    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
-    let now = terminal.now;
-    let engine = &mut terminal.engine;
-    assert_eq!(
-        engine.keep_class(now, URGENT, FAR),
-        Err(MigrateError::Policy)
-    );
-    assert_eq!(
-        engine.keep_class(now, BULK, HopId(7)),
-        Err(MigrateError::Path)
-    );
-    // The path cannot carry anything now, and that is no obstacle.
-    engine.block(now, FAR, true);
-    assert_eq!(engine.keep_class(now, BULK, FAR), Ok(()));
-    assert_eq!(engine.kept_on(BULK, 1), Some(FAR));
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
-    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
-    terminal.engine.block(terminal.now, FAR, false);
-    terminal.write(key, 5_000);
-    assert_eq!(by_hop(&drain(&mut terminal, 600 * MS))[0], 0);
-    let [tunnel] = &terminal.engine.tunnels()[..] else {
-        panic!("one class moves");
-    };
-    assert_eq!((tunnel.path.as_str(), tunnel.held), ("hop1", true));
-    terminal.engine.release_class(terminal.now, BULK, 1);
-    assert_eq!(terminal.engine.kept_on(BULK, 1), None);
-}
-
-#[test]
-fn a_class_leaves_a_path_that_dies_at_once_and_one_that_flaps_once() {
-    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
-    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
-    for flap in 0..20 {
-        terminal.engine.block(terminal.now, NEAR, true);
-        let first = drain(&mut terminal, 500 * MS);
-        assert_eq!(by_hop(&first)[0], 0);
-        assert!(flap > 0 || by_hop(&first)[1] > 0);
-        terminal.engine.block(terminal.now, NEAR, false);
-        terminal.session(0, 1_000 + flap, Some(BULK), MRU);
-        terminal.write(key, 5_000);
-        drain(&mut terminal, 500 * MS);
-    }
-    let reasons: Vec<_> = terminal.migrations.iter().map(|one| one.reason).collect();
-    assert_eq!(reasons, [MoveReason::Down]);
-    // What stays for long is gone back to.
-    terminal.pass(terminal.now + Duration::from_secs(15));
-    terminal.write(key, 5_000);
-    assert_eq!(
-        terminal.migrations.last().map(|one| one.reason),
-        Some(MoveReason::Down)
-    );
-    drain(&mut terminal, Duration::from_secs(1));
-    assert_eq!(
-        terminal.migrations.last().map(|one| one.reason),
-        Some(MoveReason::Back)
-    );
-}
-
-#[test]
-fn another_policy_ends_what_was_known_of_the_moves() {
-    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
-    assert_eq!(terminal.engine.tunnels().len(), 1);
-    let now = terminal.now;
-    let bonded = two_hops(10, 1);
-    terminal
-        .engine
-        .reconfigure(now, bonded)
-        .expect("the same classes");
-    assert_eq!(terminal.engine.tunnels(), []);
 }

@@ -1,13 +1,15 @@
 //! What happens in one run, drawn from its seed before it begins.
 
+mod faults;
+
 use std::time::Duration;
 
 use underpass_cla::Class;
 use underpass_engine::{Estimate, MeteredUse, MigrationRule, PathUse, Policy};
-use underpass_store::simulated::Crash;
 
 use crate::plans::{self, Push};
 use crate::random::Random;
+pub use faults::{Fault, HowStopped};
 
 /// Faults cease and everything is mended at this time.
 pub const CALM: Duration = Duration::from_secs(20);
@@ -55,20 +57,6 @@ pub struct DiskPlan {
     pub latency: Duration,
     pub segment_bytes: u64,
     pub memory_bytes: u64,
-}
-
-/// How a node ends.
-#[derive(Clone, Copy, Debug)]
-pub enum HowStopped {
-    /// It writes what is to be written first.
-    InOrder,
-    Crash {
-        crash: Crash,
-        /// In the midst of a write.
-        torn: bool,
-        /// A bit on the disk is another one afterwards.
-        flip: bool,
-    },
 }
 
 /// A link between two nodes; the first is the hub's side.
@@ -129,61 +117,6 @@ pub struct EndPlan {
     pub reset_after: Option<u64>,
 }
 
-#[derive(Clone, Debug)]
-pub enum Fault {
-    /// The sessions of a class break, the standby too where `all`.
-    Break {
-        link: usize,
-        class: u8,
-        all: bool,
-    },
-    /// Both directions fall silent.
-    Block {
-        link: usize,
-        /// The engines are told, as by a plan.
-        told: bool,
-        /// Sessions break meanwhile.
-        breaks: bool,
-    },
-    Unblock {
-        link: usize,
-    },
-    /// A receiver refuses this part of transfers, percent.
-    Refuse {
-        link: usize,
-        side: usize,
-        percent: u64,
-    },
-    /// The link's rate changes, and both engines are told.
-    Rate {
-        link: usize,
-        rate_bps: Option<u64>,
-    },
-    Stop {
-        node: usize,
-        how: HowStopped,
-        dice: u64,
-    },
-    /// A disk takes no more than so many bytes beyond what it has, or
-    /// nothing at all.
-    DiskFails {
-        node: usize,
-        room_bytes: Option<u64>,
-    },
-    DiskMended {
-        node: usize,
-    },
-    Start {
-        node: usize,
-    },
-    /// Another process goes on for a node, and another for that one, so many
-    /// times at once.
-    Upgrade {
-        node: usize,
-        times: u32,
-    },
-}
-
 impl Schedule {
     pub fn of(seed: u64) -> Schedule {
         let mut random = Random::new(seed);
@@ -238,16 +171,16 @@ impl Schedule {
             .collect();
         let mut faults = Vec::new();
         for number in 0..links.len() {
-            link_faults(random, number, &mut faults);
+            faults::link_faults(random, number, &mut faults);
         }
         for (number, link) in links.iter_mut().enumerate() {
             if random.chance(40) {
-                link.planned = plan(random, number, &faults);
+                link.planned = faults::planned(random, number, &faults);
             }
         }
         for (place, plan) in nodes.iter().enumerate() {
             if plan.disk.is_some() && random.chance(15) {
-                disk_fails(random, place, &mut faults);
+                faults::disk_fails(random, place, &mut faults);
             }
         }
         // A relay that holds custody in memory alone loses it when it stops:
@@ -256,19 +189,19 @@ impl Schedule {
         for (place, plan) in nodes.iter().enumerate() {
             if restarts && random.chance(40) && (plan.edge || !relay_custody || plan.disk.is_some())
             {
-                restarts_of(random, place, &mut faults);
+                faults::restarts_of(random, place, &mut faults);
             }
         }
         // Another source than that of the rest, as for the shards below.
         let absences = &mut Random::new(seed ^ 0x6177_6179_0000_0000);
         if terminals > 1 && absences.chance(15) {
-            switched_off(absences, nodes.len() - 1, &mut faults);
+            faults::switched_off(absences, nodes.len() - 1, &mut faults);
         }
         // As above.
         let upgrades = &mut Random::new(seed ^ 0x7570_6772_6164_0000);
         for place in 0..nodes.len() {
             if upgrades.chance(25) {
-                upgrades_of(upgrades, place, &mut faults);
+                faults::upgrades_of(upgrades, place, &mut faults);
             }
         }
         let pushes = plans::draw(seed, &nodes, &links, &faults);
@@ -289,7 +222,7 @@ impl Schedule {
             for link in &mut links {
                 link.mru_bytes = link.mru_bytes.min(least.unwrap_or(link.mru_bytes));
             }
-            link_faults(paths, links.len() - 1, &mut faults);
+            faults::link_faults(paths, links.len() - 1, &mut faults);
             policies = policies_of(paths, [beside, links.len() - 1]);
         }
         // Another source than that of the rest, which has its own seeds.
@@ -464,150 +397,5 @@ fn end(random: &mut Random) -> EndPlan {
         read_bytes: random.between(2_000, 200_000) as usize,
         read_pause: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_millis(50)]),
         reset_after: None,
-    }
-}
-
-/// A node stops and comes back, once or some times in a row.
-fn restarts_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
-    let times = random.pick(&[1, 1, 3]);
-    let flips = random.chance(10);
-    let mut back = Duration::ZERO;
-    for _ in 0..times {
-        // The last stop is before the calm.
-        let at = back + random.ms(100, 14_000 / times);
-        let how = match random.chance(25) {
-            true => HowStopped::InOrder,
-            false => HowStopped::Crash {
-                crash: random.pick(&[Crash::Kill, Crash::PowerInOrder, Crash::PowerInAnyOrder]),
-                torn: random.chance(40),
-                flip: flips && random.chance(50),
-            },
-        };
-        let dice = random.next();
-        faults.push((at, Fault::Stop { node, how, dice }));
-        back = at + random.ms(0, 4_000 / times);
-        faults.push((back, Fault::Start { node }));
-    }
-}
-
-/// A node is upgraded in place once or some times.
-fn upgrades_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
-    for _ in 0..random.pick(&[1, 2, 5]) {
-        let times = random.pick(&[1, 1, 2]);
-        let at = random.ms(50, 16_000);
-        faults.push((at, Fault::Upgrade { node, times }));
-    }
-}
-
-/// A vehicle is switched off for most of the time, unless it restarts anyway.
-fn switched_off(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
-    let of_node = |(_, fault): &(Duration, Fault)| {
-        let at = match fault {
-            Fault::Stop { node, .. } | Fault::Start { node } => Some(*node),
-            Fault::DiskFails { node, .. } | Fault::DiskMended { node } => Some(*node),
-            _ => None,
-        };
-        at == Some(node)
-    };
-    if faults.iter().any(of_node) {
-        return;
-    }
-    let how = HowStopped::InOrder;
-    let dice = random.next();
-    faults.push((random.ms(0, 3_000), Fault::Stop { node, how, dice }));
-    faults.push((random.ms(15_000, 19_000), Fault::Start { node }));
-}
-
-/// A disk is full, or broken, for a time.
-fn disk_fails(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
-    let at = random.ms(0, 8_000);
-    let room_bytes = random.chance(70).then(|| random.between(0, 100_000));
-    faults.push((at, Fault::DiskFails { node, room_bytes }));
-    let mended = at + random.ms(100, 8_000);
-    faults.push((mended, Fault::DiskMended { node }));
-}
-
-/// What is planned of a link's blockages: some are foreseen as they will be,
-/// some early, late or not at all, and some never come.
-fn plan(
-    random: &mut Random,
-    number: usize,
-    faults: &[(Duration, Fault)],
-) -> Vec<(Duration, Duration)> {
-    let times = |begin: bool| {
-        let of_link = faults.iter().filter(move |(_, fault)| match fault {
-            Fault::Block { link, .. } => begin && *link == number,
-            Fault::Unblock { link } => !begin && *link == number,
-            _ => false,
-        });
-        of_link.map(|(at, _)| *at)
-    };
-    let mut planned = Vec::new();
-    for (entry, exit) in times(true).zip(times(false)) {
-        match random.pick(&[0, 0, 1, 2]) {
-            0 => planned.push((entry, exit)),
-            1 => {
-                let wrong = random.ms(0, 3_000);
-                let early = random.chance(50);
-                let shift = |at: Duration| match early {
-                    true => at.saturating_sub(wrong),
-                    false => at + wrong,
-                };
-                planned.push((shift(entry), shift(exit)));
-            }
-            _ => {}
-        }
-    }
-    if random.chance(30) {
-        let entry = random.ms(0, 12_000);
-        planned.push((entry, entry + random.ms(10, 5_000)));
-    }
-    planned
-}
-
-fn link_faults(random: &mut Random, link: usize, faults: &mut Vec<(Duration, Fault)>) {
-    if random.chance(60) {
-        for _ in 0..random.between(1, 6) {
-            let class = random.between(0, u64::from(CLASSES) - 1) as u8;
-            let all = random.chance(30);
-            faults.push((random.ms(50, 15_000), Fault::Break { link, class, all }));
-        }
-    }
-    if random.chance(50) {
-        let mut at = Duration::ZERO;
-        for _ in 0..random.between(1, 3) {
-            at += random.ms(50, 4_000);
-            let (told, breaks) = (random.chance(50), random.chance(50));
-            faults.push((at, Fault::Block { link, told, breaks }));
-            at += random.ms(10, 6_000);
-            faults.push((at, Fault::Unblock { link }));
-        }
-    }
-    for side in 0..2 {
-        if random.chance(25) {
-            let at = random.ms(0, 5_000);
-            let percent = random.pick(&[10, 50, 100]);
-            faults.push((
-                at,
-                Fault::Refuse {
-                    link,
-                    side,
-                    percent,
-                },
-            ));
-            let end = at + random.ms(100, 3_000);
-            faults.push((
-                end,
-                Fault::Refuse {
-                    link,
-                    side,
-                    percent: 0,
-                },
-            ));
-        }
-    }
-    if random.chance(20) {
-        let rate_bps = random.pick(&[None, Some(100_000), Some(5_000_000)]);
-        faults.push((random.ms(0, 9_000), Fault::Rate { link, rate_bps }));
     }
 }

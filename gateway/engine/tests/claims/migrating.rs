@@ -1,0 +1,158 @@
+//! A class that moves between paths as one: by rule, by an operator's word, and
+//! from a path that dies.
+
+use std::time::Duration;
+
+use underpass_engine::{HopId, MigrateError, MoveReason, PathUse};
+
+use crate::bench::{BULK, MRU, URGENT};
+use crate::lines::Lines;
+use crate::paths::{
+    FAR, MS, NEAR, both_lines, by_hop, drain, longest_gap, transfer, two_hops, two_paths,
+};
+
+/// What each hop of the terminal has sent, bytes of bundles.
+fn sent_by(lines: &Lines) -> [u64; 2] {
+    let hops = lines.nodes[0].engine.hops();
+    [0, 1].map(|hop| hops[hop].traffic.iter().map(|of| of.sent_bytes).sum())
+}
+
+/// Both hops, with a class that moves from the near one to the far one.
+fn moving() -> Lines {
+    let (terminal, hub) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    both_lines(terminal, hub)
+}
+
+#[test]
+fn a_class_that_fills_its_path_moves_by_rule_and_stays_where_there_is_room() {
+    let mut lines = moving();
+    let readable = transfer(&mut lines, Duration::from_secs(40));
+    let moves = &lines.nodes[0].migrations;
+    let [only] = moves[..] else {
+        panic!("{moves:?}");
+    };
+    assert_eq!((only.from, only.to), (NEAR, FAR));
+    assert_eq!(only.reason, MoveReason::Delay);
+    let [tunnel] = &lines.nodes[0].engine.tunnels()[..] else {
+        panic!("one class moves");
+    };
+    assert_eq!((tunnel.path.as_str(), tunnel.held), ("hop1", false));
+    // Nothing new comes for the difference of the delays, and no longer.
+    let gap = longest_gap(&readable, 4, 40);
+    assert!(gap < 330 * MS, "{gap:?}");
+}
+
+#[test]
+fn what_waits_of_a_class_that_moves_is_told() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    for hop in [NEAR, FAR] {
+        terminal.engine.block(terminal.now, hop, true);
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    let [tunnel] = &terminal.engine.tunnels()[..] else {
+        panic!("one class moves");
+    };
+    let waits = (tunnel.backlog_bytes, tunnel.backlogged_streams);
+    assert_eq!(waits, (5_000, 1));
+}
+
+#[test]
+fn a_class_moves_by_an_operators_word_and_its_streams_live_on() {
+    let mut lines = moving();
+    transfer(&mut lines, Duration::from_secs(2));
+    let [near, far] = sent_by(&lines);
+    let now = lines.now();
+    let order = |lines: &mut Lines, class, to| {
+        let engine = &mut lines.nodes[0].engine;
+        engine.migrate(now, class, to, true)
+    };
+    assert_eq!(order(&mut lines, URGENT, FAR), Err(MigrateError::Policy));
+    assert_eq!(order(&mut lines, BULK, HopId(7)), Err(MigrateError::Path));
+    assert_eq!(order(&mut lines, BULK, FAR), Ok(()));
+    let readable = transfer(&mut lines, Duration::from_secs(5));
+    assert!(readable.len() > 50, "{}", readable.len());
+    let after = sent_by(&lines);
+    assert!(after[0] - near < 200_000, "{after:?} {near}");
+    assert!(after[1] - far > 10_000_000, "{after:?} {far}");
+    lines.nodes[0].engine.block(lines.now(), NEAR, true);
+    let now = lines.now();
+    let dead = lines.nodes[0].engine.migrate(now, BULK, NEAR, true);
+    assert_eq!(dead, Err(MigrateError::CannotCarry));
+}
+
+#[test]
+fn what_an_operator_kept_before_a_restart_is_kept_before_any_session_is_up() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    let now = terminal.now;
+    let engine = &mut terminal.engine;
+    assert_eq!(
+        engine.keep_class(now, URGENT, FAR),
+        Err(MigrateError::Policy)
+    );
+    assert_eq!(
+        engine.keep_class(now, BULK, HopId(7)),
+        Err(MigrateError::Path)
+    );
+    // The path cannot carry anything now, and that is no obstacle.
+    engine.block(now, FAR, true);
+    assert_eq!(engine.keep_class(now, BULK, FAR), Ok(()));
+    assert_eq!(engine.kept_on(BULK, 1), Some(FAR));
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
+    terminal.engine.block(terminal.now, FAR, false);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 600 * MS))[0], 0);
+    let [tunnel] = &terminal.engine.tunnels()[..] else {
+        panic!("one class moves");
+    };
+    assert_eq!((tunnel.path.as_str(), tunnel.held), ("hop1", true));
+    terminal.engine.release_class(terminal.now, BULK, 1);
+    assert_eq!(terminal.engine.kept_on(BULK, 1), None);
+}
+
+#[test]
+fn a_class_leaves_a_path_that_dies_at_once_and_one_that_flaps_once() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
+    for flap in 0..20 {
+        terminal.engine.block(terminal.now, NEAR, true);
+        let first = drain(&mut terminal, 500 * MS);
+        assert_eq!(by_hop(&first)[0], 0);
+        assert!(flap > 0 || by_hop(&first)[1] > 0);
+        terminal.engine.block(terminal.now, NEAR, false);
+        terminal.session(0, 1_000 + flap, Some(BULK), MRU);
+        terminal.write(key, 5_000);
+        drain(&mut terminal, 500 * MS);
+    }
+    let reasons: Vec<_> = terminal.migrations.iter().map(|one| one.reason).collect();
+    assert_eq!(reasons, [MoveReason::Down]);
+    // What stays for long is gone back to.
+    terminal.pass(terminal.now + Duration::from_secs(15));
+    terminal.write(key, 5_000);
+    assert_eq!(
+        terminal.migrations.last().map(|one| one.reason),
+        Some(MoveReason::Down)
+    );
+    drain(&mut terminal, Duration::from_secs(1));
+    assert_eq!(
+        terminal.migrations.last().map(|one| one.reason),
+        Some(MoveReason::Back)
+    );
+}
+
+#[test]
+fn another_policy_ends_what_was_known_of_the_moves() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    assert_eq!(terminal.engine.tunnels().len(), 1);
+    let now = terminal.now;
+    let bonded = two_hops(10, 1);
+    terminal
+        .engine
+        .reconfigure(now, bonded)
+        .expect("the same classes");
+    assert_eq!(terminal.engine.tunnels(), []);
+}
