@@ -13,19 +13,16 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::interim::Outbox;
-use crate::relay::{Socket, poll_read_bytes};
+use crate::relay::{Glances, Socket, poll_read_bytes};
 
 /// How long a client that has been answered may be silent, and how long it may
 /// send, before its connection is closed whether or not it has ended its side.
 const SILENCE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(30);
-
-/// How often it is looked whether a client of which nothing is read is there.
-const GLANCE: Duration = Duration::from_secs(5);
 
 /// A client's socket that hyper has done with, for [`leave`].
 pub(super) type Left = Arc<Mutex<Option<TcpStream>>>;
@@ -39,7 +36,7 @@ pub(super) struct ClientIo {
     cut: Arc<AtomicBool>,
     outbox: Arc<Outbox>,
     left: Left,
-    glances: Interval,
+    glances: Glances,
 }
 
 impl ClientIo {
@@ -50,26 +47,22 @@ impl ClientIo {
         left: Left,
     ) -> ClientIo {
         socket.end_by_reset();
-        let mut glances = interval_at(Instant::now() + GLANCE, GLANCE);
-        glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ClientIo {
             socket: Some(TokioIo::new(socket)),
             cut,
             outbox,
             left,
-            glances,
+            glances: Glances::default(),
         }
     }
 
     /// Fails once the client has reset the connection. hyper reads nothing while
     /// it waits for an answer, and flushes each time that it is woken.
     fn glance(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while self.glances.poll_tick(cx).is_ready() {
-            if let Some(socket) = &self.socket {
-                socket.inner().unacknowledged()?;
-            }
+        match &self.socket {
+            Some(socket) => self.glances.poll(cx, socket.inner()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn poll_outbox(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
