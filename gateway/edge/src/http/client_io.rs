@@ -36,6 +36,8 @@ pub(super) struct ClientIo {
     cut: Arc<AtomicBool>,
     outbox: Arc<Outbox>,
     left: Left,
+    /// Whether a read waits for the client, and would tell of its reset.
+    reads: bool,
     glances: Glances,
 }
 
@@ -52,16 +54,19 @@ impl ClientIo {
             cut,
             outbox,
             left,
+            reads: false,
             glances: Glances::default(),
         }
     }
 
-    /// Fails once the client has reset the connection. hyper reads nothing while
-    /// it waits for an answer, and flushes each time that it is woken.
+    /// Fails once the client has reset the connection, where no read would tell. hyper
+    /// reads nothing while it waits for an answer, and flushes each time that it is
+    /// woken, behind its reads. An idle connection is read from, and is not woken.
     fn glance(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let reads = std::mem::take(&mut self.reads);
         match &self.socket {
-            Some(socket) => self.glances.poll(cx, socket.inner()),
-            None => Ok(()),
+            Some(socket) if !reads => self.glances.poll(cx, socket.inner()),
+            _ => Ok(()),
         }
     }
 
@@ -96,11 +101,13 @@ impl ClientIo {
 
 impl Read for ClientIo {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.socket()?.poll_read(cx, buffer)
+        let read = self.as_mut().socket()?.poll_read(cx, buffer);
+        self.reads = read.is_pending();
+        read
     }
 }
 
@@ -187,5 +194,39 @@ pub(super) fn mark_cut(cut: &Arc<AtomicBool>) -> impl Fn(hyper::Error) -> hyper:
     move |error| {
         cut.store(true, Ordering::Relaxed);
         error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::rt::ReadBuf;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_woken_now_and_then_only_while_nothing_is_read_from_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let socket = TcpStream::connect(address).await.unwrap();
+        let (_client, _) = listener.accept().await.unwrap();
+        let mut io = ClientIo::new(socket, Arc::default(), Arc::default(), Left::default());
+        for reads in [true, false] {
+            let mut polls = 0;
+            let waits = poll_fn(|cx| {
+                polls += 1;
+                if reads {
+                    let mut memory = [0u8; 8];
+                    let mut buffer = ReadBuf::new(&mut memory);
+                    let read = Pin::new(&mut io).poll_read(cx, buffer.unfilled());
+                    assert!(read.is_pending());
+                }
+                assert!(Pin::new(&mut io).poll_flush(cx).is_ready());
+                Poll::<()>::Pending
+            });
+            assert!(timeout(Duration::from_secs(60), waits).await.is_err());
+            assert_eq!(polls > 6, !reads, "{polls} polls");
+        }
     }
 }
