@@ -9,7 +9,7 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
-use underpass_bundle::wire::{Eid, MOST_NAME_BYTES, ipn, names_node};
+use underpass_bundle::wire::{Eid, ipn, is_taken, names_node};
 use underpass_bundle::{SendError, named_service};
 use underpass_payloads::{PayloadFile, Payloads};
 
@@ -394,10 +394,8 @@ async fn write(
 /// (RFC 9758) or `dtn://NODE/SERVICE`; none if it is another or names no node.
 pub fn endpoint(text: &str) -> Option<Eid> {
     if let Some(named) = text.strip_prefix("dtn:") {
-        let is_named = named.starts_with("//")
-            && named.len() < MOST_NAME_BYTES
-            && named.bytes().all(|b| b.is_ascii_graphic());
-        return Eid::with_dtn(named).ok().filter(|_| is_named);
+        let endpoint = Eid::with_dtn(named).ok();
+        return endpoint.filter(|endpoint| named.starts_with("//") && is_taken(endpoint));
     }
     let numbers: Vec<&str> = text.strip_prefix("ipn:")?.split('.').collect();
     let short = |text: &str| text.parse::<u32>().ok().map(u64::from);

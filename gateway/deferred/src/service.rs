@@ -269,10 +269,10 @@ impl Worker {
 
     fn pause(&self) -> Duration {
         const LONGEST_MS: u64 = 60_000;
-        if self.machine.is_none() {
+        let Some(machine) = &self.machine else {
             return FAILURE_PAUSE;
-        }
-        let next = self.machine.as_ref().and_then(Node::next_timeout);
+        };
+        let next = machine.next_timeout();
         let now_ms = self.clock.now_ms();
         let wait = next.map_or(LONGEST_MS, |next| next.saturating_sub(now_ms));
         Duration::from_millis(wait.min(LONGEST_MS))

@@ -398,4 +398,11 @@ fn endpoints_of_two_and_three_numbers() {
     for text in ["dtn:none", "dtn:node1/in", "dtn:///in", "dtn://node 1/in"] {
         assert_eq!(endpoint(text), None, "{text}");
     }
+    // As long as a neighbour takes them.
+    for (length, fits) in [(252, true), (253, false)] {
+        for end in ["/", ""] {
+            let text = format!("dtn://{}{end}", "n".repeat(length));
+            assert_eq!(endpoint(&text).is_some(), fits, "{text}");
+        }
+    }
 }

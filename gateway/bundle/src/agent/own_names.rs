@@ -3,8 +3,8 @@
 //!
 //! A service that has a name has no number of the ipn scheme. Inside the node it has
 //! one all the same, made of its name: the same in every run, above all numbers of
-//! ipn services, and exact in a double. Whoever names it as a number in the ipn
-//! scheme means nothing.
+//! ipn services, and exact in a double. In the ipn scheme it is the number of no
+//! service.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,7 +20,7 @@ const NO_SERVICE: u64 = u64::MAX;
 const ADMIN: &str = "";
 
 /// The number by which a service with a name is known inside the node (FNV-1a).
-/// Names of different services may share one: whoever configures them has to look.
+/// Two names can have the same one, which a configuration must rule out.
 pub fn named_service(name: &str) -> u64 {
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)

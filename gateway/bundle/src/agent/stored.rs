@@ -321,8 +321,8 @@ impl StoredBundle {
     }
 }
 
-/// What a bundle's blocks count beside its payload. Those of this node's bundles
-/// count nothing: they are within what each bundle counts anyway, or little more.
+/// What a bundle's blocks count beside its payload: their bytes above a usual size.
+/// Blocks of bundles that this node makes have less, and count nothing.
 pub(super) fn excess_bytes(primary: &[u8], others: &[Extension]) -> u64 {
     const USUAL: usize = 2048;
     let others: usize = others.iter().map(|block| block.raw.len()).sum();

@@ -91,10 +91,10 @@ fn read_ipn(reader: &mut Reader<'_>) -> Result<Eid, CborError> {
     }
 }
 
-/// Whether an EID that a neighbour names is taken: it has only characters that a URI
-/// may have (RFC 9171 §4.2.5.1.1: VCHAR), for it is shown on terminals, too, and is
-/// not long, for it is remembered.
-pub(super) fn is_taken(eid: &Eid) -> bool {
+/// Whether an EID is taken from a neighbour or an application: it has only characters
+/// that a URI may have (RFC 9171 §4.2.5.1.1: VCHAR), for it is shown on terminals, too,
+/// and is not long, for it is remembered.
+pub fn is_taken(eid: &Eid) -> bool {
     match eid {
         Eid::Dtn(_, address) => {
             let text = address.to_string();

@@ -22,7 +22,9 @@ pub use bundle::{
 pub use cbor::{ARRAY, BYTES, CborError, Head, Reader, TEXT, UNSIGNED, write_head};
 pub use crc::CrcKind;
 pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
-pub use eid::{Eid, MOST_NAME_BYTES, ipn, ipn_parts, is_null, names_node, read_eid, write_eid};
+pub use eid::{
+    Eid, MOST_NAME_BYTES, ipn, ipn_parts, is_null, is_taken, names_node, read_eid, write_eid,
+};
 pub(crate) use extensions::whole;
 pub use inspect::{Block, Inspection, inspect};
 pub use long::{Long, LongDecoder};

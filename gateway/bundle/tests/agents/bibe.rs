@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::net::{BULK, LIFETIME, Net, SERVICE, bundle, node, payload, primary};
+use crate::net::{BULK, LIFETIME, Net, SERVICE, bundle, node, payload, primary, read};
 use bytes::Bytes;
 use skipped::recorded::{bytes_of, folder};
 use underpass_bundle::wire::{
-    ARRAY, BYTES, BibeSignal, Bundle, CborError, CodePoints, DecodeLimits, Malformed, Reader,
-    Record, UNSIGNED, decode, decode_record, ipn, write_head,
+    ARRAY, BYTES, BibeSignal, Bundle, CborError, CodePoints, Malformed, Reader, Record, UNSIGNED,
+    decode_record, ipn, write_head,
 };
 use underpass_bundle::{
     Agent, Config, CustodyTimer, Event, Forgery, NeighbourId, Offer, Reject, Route, Send,
@@ -26,10 +26,6 @@ fn by_bibe(number: u64, neighbour: u64) -> Config {
 
 fn pair() -> Net {
     Net::of([by_bibe(1, 2), node(2)])
-}
-
-fn read(raw: &Bytes) -> Bundle {
-    decode(raw, &DecodeLimits::default(), &CodePoints::default()).unwrap()
 }
 
 /// A BPDU's transmission, deadline and bundle.

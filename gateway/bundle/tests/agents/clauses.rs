@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use crate::net::{BULK, SERVICE, bundle, node, primary};
+use crate::net::{BULK, SERVICE, bundle, next, node, primary, read};
 use bp7::administrative_record::{DELETED_BUNDLE, RECEIVED_BUNDLE, StatusReport};
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_bundle::wire::{
-    Bundle, CodePoints, DecodeLimits, Eid, Extension, Malformed, Record, block_type, decode,
-    decode_record, ipn,
+    CodePoints, DecodeLimits, Eid, Extension, Malformed, Record, block_type, decode, decode_record,
+    ipn,
 };
 use underpass_bundle::{Agent, Event, NeighbourId, Reject, Route};
 
@@ -44,20 +44,10 @@ fn onward(flags: u64) -> PrimaryBlock {
     primary(flags, SOURCE, ipn(DESTINATION, SERVICE))
 }
 
-fn read(raw: &Bytes) -> Bundle {
-    decode(raw, &DecodeLimits::default(), &CodePoints::default()).unwrap()
-}
-
 fn refusal(raw: Vec<u8>) -> Malformed {
     let raw = Bytes::from(raw);
     let decoded = decode(&raw, &DecodeLimits::default(), &CodePoints::default());
     decoded.unwrap_err().reason
-}
-
-/// What the relay sends to a neighbour next.
-fn next(agent: &mut Agent, now: Instant, to: u64) -> Option<Bundle> {
-    let offer = agent.next_for(now, NeighbourId(to), BULK, u64::MAX)?;
-    Some(read(&offer.chunks.concat().into()))
 }
 
 /// The status report that goes back to the source.

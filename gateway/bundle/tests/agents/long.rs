@@ -373,18 +373,24 @@ fn in_a_bpdu(net: &mut Net, files: &Files) -> Bytes {
     raw(&offer)
 }
 
-#[test]
-fn a_long_bundle_in_a_bpdu_is_judged_written_and_signalled() {
-    let (mut net, files) = (pair(), files());
-    let raw = in_a_bpdu(&mut net, &files);
-    assert_eq!(judged(&mut net, &raw), Ok(()), "by the bundle inside");
-    arrive(&mut net, &files, &raw);
+/// A long BPDU comes to the node that it is for: it is judged by the bundle inside,
+/// which is written, and signalled.
+fn arrives_and_is_signalled(net: &mut Net, files: &Files, raw: &Bytes) {
+    assert_eq!(judged(net, raw), Ok(()), "by the bundle inside");
+    arrive(net, files, raw);
     let delivery = net.deliveries(1).pop().unwrap();
     assert_eq!(read(&delivery.file.unwrap()), content());
     let now = net.now;
     net.agents[1].confirm(now, delivery.ticket.unwrap());
     net.signal(1, 0);
     assert_eq!(net.released(0).len(), 1);
+}
+
+#[test]
+fn a_long_bundle_in_a_bpdu_is_judged_written_and_signalled() {
+    let (mut net, files) = (pair(), files());
+    let raw = in_a_bpdu(&mut net, &files);
+    arrives_and_is_signalled(&mut net, &files, &raw);
 }
 
 #[test]
@@ -404,14 +410,7 @@ fn a_long_bpdu_to_the_name_of_the_node_is_opened_as_one_to_its_number() {
     let (unopened, _) = decoder.opened().unwrap();
     assert_eq!(unopened.primary.source, ipn(1, 0), "it is another node's");
     let raw = to("//edge-2/");
-    assert_eq!(judged(&mut net, &raw), Ok(()), "by the bundle inside");
-    arrive(&mut net, &files, &raw);
-    let delivery = net.deliveries(1).pop().unwrap();
-    assert_eq!(read(&delivery.file.unwrap()), content());
-    let now = net.now;
-    net.agents[1].confirm(now, delivery.ticket.unwrap());
-    net.signal(1, 0);
-    assert_eq!(net.released(0).len(), 1);
+    arrives_and_is_signalled(&mut net, &files, &raw);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::net::{BULK, SERVICE, bundle, node, payload, primary};
-use underpass_bundle::wire::{Bundle, CodePoints, DecodeLimits, Eid, decode};
+use crate::net::{BULK, SERVICE, bundle, next, node, payload, primary};
+use underpass_bundle::wire::Eid;
 use underpass_bundle::{Agent, NamedRoutes, NeighbourId, Reject, Relaying, Send, SendError};
 
 const SOURCE: u64 = 1;
@@ -38,14 +38,6 @@ fn receive(agent: &mut Agent, now: Instant, destination: &str) -> Result<(), Rej
     let primary = primary(0, SOURCE, named(destination));
     let raw = bundle(&primary, &[], b"content");
     agent.receive(now, NeighbourId(SOURCE), BULK, raw)
-}
-
-/// What the relay sends to a neighbour next.
-fn next(agent: &mut Agent, now: Instant, to: u64) -> Option<Bundle> {
-    let offer = agent.next_for(now, NeighbourId(to), BULK, u64::MAX)?;
-    let raw = offer.chunks.concat().into();
-    let read = decode(&raw, &DecodeLimits::default(), &CodePoints::default());
-    Some(read.unwrap())
 }
 
 #[test]

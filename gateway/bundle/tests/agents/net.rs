@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use bp7::dtntime::CreationTimestamp;
 use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
 use bytes::Bytes;
-use underpass_bundle::wire::{CrcKind, Eid, Extension, block_type, encode_primary, ipn};
+use underpass_bundle::wire::{
+    Bundle, CodePoints, CrcKind, DecodeLimits, Eid, Extension, block_type, decode, encode_primary,
+    ipn,
+};
 use underpass_bundle::{
     Agent, BundleId, Config, Delivery, Event, NeighbourId, Offer, Reject, Send, SendError,
 };
@@ -47,6 +50,16 @@ pub fn bundle(primary: &PrimaryBlock, blocks: &[Extension], content: &[u8]) -> B
     raw.extend(Extension::new(block_type::PAYLOAD, 1, 0, content).raw);
     raw.push(0xFF);
     raw.into()
+}
+
+pub fn read(raw: &Bytes) -> Bundle {
+    decode(raw, &DecodeLimits::default(), &CodePoints::default()).unwrap()
+}
+
+/// What a node sends to a neighbour next.
+pub fn next(agent: &mut Agent, now: Instant, to: u64) -> Option<Bundle> {
+    let offer = agent.next_for(now, NeighbourId(to), BULK, u64::MAX)?;
+    Some(read(&offer.chunks.concat().into()))
 }
 
 pub struct Net {

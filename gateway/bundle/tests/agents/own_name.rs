@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::net::{BULK, LIFETIME, SERVICE, bundle, node, payload};
+use crate::net::{BULK, LIFETIME, SERVICE, bundle, next, node, payload};
 use bp7::administrative_record::{DELIVERED_BUNDLE, StatusReport};
 use bp7::dtntime::CreationTimestamp;
 use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
 use underpass_bundle::wire::{
-    Bundle, CodePoints, DecodeLimits, Eid, Record, decode, decode_record, encode_status_report,
-    ipn, ipn_parts,
+    CodePoints, Eid, Record, decode_record, encode_status_report, ipn, ipn_parts,
 };
 use underpass_bundle::{
     Agent, Amount, Applications, Config, DeleteReason, Delivery, Event, Forgery, NamedRoutes,
@@ -81,14 +80,6 @@ fn delivered(agent: &mut Agent) -> Vec<Delivery> {
         _ => None,
     };
     events.filter_map(delivery).collect()
-}
-
-/// What goes to a neighbour next.
-fn next(agent: &mut Agent, now: Instant, to: u64) -> Option<Bundle> {
-    let offer = agent.next_for(now, NeighbourId(to), BULK, u64::MAX)?;
-    let raw = offer.chunks.concat().into();
-    let read = decode(&raw, &DecodeLimits::default(), &CodePoints::default());
-    Some(read.unwrap())
 }
 
 #[test]

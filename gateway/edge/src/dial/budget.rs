@@ -20,7 +20,7 @@ use crate::stream::{Failure, FailureCode};
 pub enum Party {
     /// The node of this ipn number, for its clients.
     Peer(u64),
-    /// A client of this node; what is one is judged by [`customer`].
+    /// A client of this node: all addresses of one [`customer`].
     Client(IpAddr),
 }
 

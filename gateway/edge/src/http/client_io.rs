@@ -13,19 +13,16 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::interim::Outbox;
-use crate::relay::{Socket, poll_read_bytes};
+use crate::relay::{Glances, Socket, poll_read_bytes};
 
 /// How long a client that has been answered may be silent, and how long it may
 /// send, before its connection is closed whether or not it has ended its side.
 const SILENCE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(30);
-
-/// How often it is looked whether a client of which nothing is read is there.
-const GLANCE: Duration = Duration::from_secs(5);
 
 /// A client's socket that hyper has done with, for [`leave`].
 pub(super) type Left = Arc<Mutex<Option<TcpStream>>>;
@@ -39,7 +36,9 @@ pub(super) struct ClientIo {
     cut: Arc<AtomicBool>,
     outbox: Arc<Outbox>,
     left: Left,
-    glances: Interval,
+    /// Whether a read waits for the client, and would tell of its reset.
+    reads: bool,
+    glances: Glances,
 }
 
 impl ClientIo {
@@ -50,26 +49,25 @@ impl ClientIo {
         left: Left,
     ) -> ClientIo {
         socket.end_by_reset();
-        let mut glances = interval_at(Instant::now() + GLANCE, GLANCE);
-        glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ClientIo {
             socket: Some(TokioIo::new(socket)),
             cut,
             outbox,
             left,
-            glances,
+            reads: false,
+            glances: Glances::default(),
         }
     }
 
-    /// Fails once the client has reset the connection. hyper reads nothing while
-    /// it waits for an answer, and flushes each time that it is woken.
+    /// Fails once the client has reset the connection, where no read would tell. hyper
+    /// reads nothing while it waits for an answer, and flushes each time that it is
+    /// woken, behind its reads. An idle connection is read from, and is not woken.
     fn glance(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while self.glances.poll_tick(cx).is_ready() {
-            if let Some(socket) = &self.socket {
-                socket.inner().unacknowledged()?;
-            }
+        let reads = std::mem::take(&mut self.reads);
+        match &self.socket {
+            Some(socket) if !reads => self.glances.poll(cx, socket.inner()),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn poll_outbox(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -103,11 +101,13 @@ impl ClientIo {
 
 impl Read for ClientIo {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.socket()?.poll_read(cx, buffer)
+        let read = self.as_mut().socket()?.poll_read(cx, buffer);
+        self.reads = read.is_pending();
+        read
     }
 }
 
@@ -194,5 +194,39 @@ pub(super) fn mark_cut(cut: &Arc<AtomicBool>) -> impl Fn(hyper::Error) -> hyper:
     move |error| {
         cut.store(true, Ordering::Relaxed);
         error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::rt::ReadBuf;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_woken_now_and_then_only_while_nothing_is_read_from_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let socket = TcpStream::connect(address).await.unwrap();
+        let (_client, _) = listener.accept().await.unwrap();
+        let mut io = ClientIo::new(socket, Arc::default(), Arc::default(), Left::default());
+        for reads in [true, false] {
+            let mut polls = 0;
+            let waits = poll_fn(|cx| {
+                polls += 1;
+                if reads {
+                    let mut memory = [0u8; 8];
+                    let mut buffer = ReadBuf::new(&mut memory);
+                    let read = Pin::new(&mut io).poll_read(cx, buffer.unfilled());
+                    assert!(read.is_pending());
+                }
+                assert!(Pin::new(&mut io).poll_flush(cx).is_ready());
+                Poll::<()>::Pending
+            });
+            assert!(timeout(Duration::from_secs(60), waits).await.is_err());
+            assert_eq!(polls > 6, !reads, "{polls} polls");
+        }
     }
 }

@@ -19,8 +19,9 @@ use super::reply::Body;
 /// How long a client may be silent that owes its body when the answer is over.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// A body that ends the connection to its origin when it does not come. An error
-/// would do, but a body has none of its own; an end would make it look whole.
+/// A body that ends the connection to its origin when it does not come. It cannot
+/// fail instead, since hyper alone makes its errors, and a body that just ends looks
+/// whole.
 pub(super) struct LateBody {
     body: Body,
     /// `None` once the answer is over.

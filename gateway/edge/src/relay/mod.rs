@@ -6,6 +6,7 @@
 //! that waits holds none, which is what keeps ten thousand idle ones small.
 
 mod ending;
+mod glances;
 mod moving;
 mod pool;
 mod socket;
@@ -15,14 +16,14 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
+use tokio::time::timeout;
 
 use crate::stream::{Conduit, Failure};
 use ending::PATIENCE;
+pub(crate) use glances::Glances;
 pub use moving::{HeldRelay, RelayState, Relayed, Relays};
 pub(crate) use pool::poll_read_bytes;
 pub use socket::Socket;
@@ -31,8 +32,6 @@ pub use socket::Socket;
 const WRITE_BATCH: usize = 256 * 1024;
 /// Most buffers in one writev(2).
 const WRITE_SLICES: usize = 32;
-/// How often it is looked whether a socket that has half-closed is still there.
-const GLANCE: Duration = Duration::from_secs(10);
 
 /// What a relay has moved, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,8 +79,9 @@ struct Relay<S> {
     /// Why the conduit gives nothing more.
     broken: Option<Failure>,
     moved: Moved,
-    /// Looks at a socket that has half-closed.
-    glances: Option<Interval>,
+    /// At a socket that has half-closed: nothing is read from it that would tell
+    /// of its reset, and nothing is written while the conduit is silent.
+    glances: Glances,
 }
 
 impl<S: Socket> Relay<S> {
@@ -98,7 +98,7 @@ impl<S: Socket> Relay<S> {
             down_done: false,
             broken: None,
             moved: Moved::default(),
-            glances: None,
+            glances: Glances::default(),
         }
     }
 
@@ -151,23 +151,10 @@ impl<S: Socket> Relay<S> {
             return Poll::Ready(Ok(()));
         }
         if self.up_done {
-            self.glance(cx).map_err(Broken::Socket)?;
+            let there = self.glances.poll(cx, &self.socket);
+            there.map_err(Broken::Socket)?;
         }
         Poll::Pending
-    }
-
-    /// Fails once a socket that has half-closed is gone: nothing is read from it
-    /// that would tell, and nothing is written while the conduit is silent.
-    fn glance(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let glances = self.glances.get_or_insert_with(|| {
-            let mut glances = interval_at(Instant::now() + GLANCE, GLANCE);
-            glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            glances
-        });
-        while glances.poll_tick(cx).is_ready() {
-            self.socket.unacknowledged()?;
-        }
-        Ok(())
     }
 
     fn poll_up(

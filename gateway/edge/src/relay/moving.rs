@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::{Moved, Relay};
+use super::{Glances, Moved, Relay};
 use crate::stream::{Conduit, Failure, StreamName};
 
 /// Whose connection it is, for the log and for the places of its listener.
@@ -187,7 +187,7 @@ impl Relays {
                 to_peer: state.to_peer,
                 from_peer: state.from_peer,
             },
-            glances: None,
+            glances: Glances::default(),
         };
         let since = Instant::now().checked_sub(Duration::from_millis(state.age_ms));
         let since = since.unwrap_or_else(Instant::now);

@@ -19,10 +19,12 @@ use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode};
 const ADDRESS: &str = "UNDERPASS_TEST_RELAY_TO";
 const LARGE: usize = 6_000_000;
 
-/// A conduit that gives some bytes and then ends in one way or another.
+/// A conduit that gives some bytes and then ends in one way or another. It notes
+/// what is sent by it.
 struct Script {
     left: Vec<Bytes>,
     end: End,
+    sent: Arc<Mutex<Vec<u8>>>,
 }
 
 enum End {
@@ -39,7 +41,9 @@ impl Conduit for Script {
         }
     }
 
-    fn send(&mut self, _: Bytes) {}
+    fn send(&mut self, data: Bytes) {
+        self.sent.lock().unwrap().extend_from_slice(&data);
+    }
 
     fn finish(&mut self) {}
 
@@ -82,6 +86,7 @@ async fn relay_to(address: SocketAddr, bytes: usize, end: End) {
     let script = Script {
         left: vec![Bytes::from(vec![b'x'; bytes])],
         end,
+        sent: Arc::default(),
     };
     let _ = relay(socket, Box::new(script), Bytes::new()).await;
 }
@@ -204,53 +209,15 @@ impl Socket for Answered {
     }
 }
 
-/// Has a request, and notes what comes back.
-struct Asking {
-    request: Option<Bytes>,
-    sent: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Conduit for Asking {
-    fn poll_send_capacity(&mut self, _: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
-        Poll::Ready(Ok(65_536))
-    }
-
-    fn send(&mut self, data: Bytes) {
-        self.sent.lock().unwrap().extend_from_slice(&data);
-    }
-
-    fn finish(&mut self) {}
-
-    fn stop(&mut self) {}
-
-    fn reset(&mut self, _: Failure) {}
-
-    fn poll_receive(
-        &mut self,
-        _: &mut Context<'_>,
-        _: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
-        match self.request.take() {
-            Some(request) => Poll::Ready(Ok(Some(request))),
-            None => Poll::Pending,
-        }
-    }
-
-    fn poll_outcome(&mut self, _: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
-        Poll::Pending
-    }
-
-    fn connected(&mut self, _: Connected) {}
-}
-
 #[tokio::test]
 async fn what_a_socket_received_before_its_reset_is_sent_although_a_write_met_that_first() {
-    let sent = Arc::new(Mutex::new(Vec::new()));
-    let conduit = Asking {
-        request: Some(Bytes::from_static(b"request")),
+    let sent = Arc::<Mutex<Vec<u8>>>::default();
+    let script = Script {
+        left: vec![Bytes::from_static(b"request")],
+        end: End::Silence,
         sent: sent.clone(),
     };
-    let (_, ended) = relay(Answered::default(), Box::new(conduit), Bytes::new()).await;
+    let (_, ended) = relay(Answered::default(), Box::new(script), Bytes::new()).await;
     assert_eq!(ended.unwrap_err().code, FailureCode::Reset);
     assert_eq!(*sent.lock().unwrap(), b"answer");
 }

@@ -24,8 +24,9 @@ pub async fn execute(command: ReceiveCommand) -> Result<(), BpError> {
     }
 }
 
-/// Waits until the user ends it, where a part of a file would be left behind. From the
-/// first time on Ctrl-C ends nothing by itself, so this is waited for to the end.
+/// Waits for Ctrl-C where payloads go into files: no part of one may be left behind.
+/// Once this has begun, Ctrl-C no longer ends the process by itself, so it has to be
+/// waited for as long as the command runs.
 async fn interrupted(command: &ReceiveCommand) {
     if command.folder.is_none() || tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
@@ -66,7 +67,7 @@ async fn receive(command: &ReceiveCommand) -> Result<(), BpError> {
         if command.folder.is_some() {
             connection.tell(&received, &format!("{bytes} bytes from {source}{at}"))?;
         } else if connection.tells_json() {
-            // Nothing else is left of it.
+            // Without a file, this line is all that is left of the bundle.
             client::print_or_fail(&format!("{received}\n"))?;
         }
         // Only what is safe is done with.

@@ -136,10 +136,10 @@ impl ApplicationsConfig {
                             "applications.services: {text:?} is the echo's name (applications.echo)"
                         ));
                     }
-                    // Two that look the same inside the node, or the same twice.
+                    // The same name, or one with the same number inside the node.
                     if !named.insert(named_service(text)) {
                         problems.push(format!(
-                            "applications.services: {text:?} is there twice, or has to be called otherwise"
+                            "applications.services: {text:?} is given twice, or cannot be told from another name and needs a different one"
                         ));
                     }
                 }

@@ -122,8 +122,8 @@ impl Core {
         let contacts = ContactRouting::start(config, &shell);
         let counted = match predecessor {
             Some(before) => {
-                // A state folder that takes nothing has the process before go on.
-                // A count that is not used after all is only passed over.
+                // If the state folder cannot be written, the process before goes on.
+                // A count that is not used after all is skipped.
                 let counted = incarnation::next(&config.node.state_dir, SystemTime::now())?;
                 before.confirm()?;
                 counted

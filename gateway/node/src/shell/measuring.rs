@@ -68,7 +68,7 @@ impl SharedQueue {
         least
     }
 
-    /// What another hop has, at least; `None` where this one moves alone.
+    /// The least queue of the other hops; `None` where this one moves alone.
     fn beside(&self, hop: HopId) -> Option<Duration> {
         let others = self.0.iter().flatten().filter(|(_, of)| *of != hop);
         others.map(|(queue, _)| *queue).min()
@@ -252,8 +252,8 @@ impl LinkMeter {
         self.queue.filter(|_| known && self.shares && self.follows)
     }
 
-    /// What of its queue all hops have that move beside it. A hop that moves alone
-    /// shares its queue with none.
+    /// The part of its queue that all hops which move beside it have, too. A hop that
+    /// moves alone shares its queue with none.
     fn shared_queue(&self, hop: HopId, beam: &SharedQueue) -> Option<Duration> {
         let beside = beam.beside(hop).filter(|_| self.shares);
         beside.map(|others| others.min(self.queue.unwrap_or_default()))

@@ -135,8 +135,8 @@ fn serve(
     response
 }
 
-/// The Content-Length of an answer of `count` octets. The response to a HEAD has
-/// none of those that it tells of: so has the answer to a HEAD for it, alone.
+/// The Content-Length of an answer of `count` octets. A stored response to HEAD has
+/// no body; the length that it gives is given only to a HEAD for it.
 fn told_length(method: &Method, count: u64, told: Option<u64>) -> u64 {
     match told {
         Some(told) if *method == Method::HEAD && count == 0 => told,

@@ -1,6 +1,7 @@
 use super::*;
 
-/// What the last of hops with such queues, ms, that move at once shares with the others.
+/// The queue, ms, that the last of several hops shares with the others, where all move
+/// at once and have these queues.
 fn shared_ms(queues_ms: &[u64]) -> Option<u128> {
     let meters: Vec<(HopId, LinkMeter)> = (1..)
         .zip(queues_ms)
