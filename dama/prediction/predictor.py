@@ -264,7 +264,7 @@ class Predictor:
             self.habits = self.habits.after(
                 track.driven, track.last.time_ms, self.most_roads, paces
             )
-            self._ahead_of = ()
+            self._ahead, self._next = {}, None
             driven = track.driven[-keep:] if keep else ()
             kept = {road_id: paces[road_id] for road_id in driven if road_id in paces}
             stretch = track.stretch if keep else Stretch()
