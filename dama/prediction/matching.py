@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dama.prediction.places import Position, turn_deg
+from dama.prediction.places import Position, distance_m, turn_deg
 from dama.prediction.roadmap import Near, ObstructionMap
 
 # The receiver's error beside the road where it does not say, with the map's own, in metres.
@@ -50,6 +50,9 @@ _LEAVING = 0.01
 _FIRST_S = 10.0
 _MAX_HYPOTHESES = 12
 _LEAST = 1e-4
+# Roads of two drawings this near and this much in line are one road.
+_SAME_M = 15.0
+_SAME_DEG = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,3 +282,38 @@ def _log_likelihoods(
             turned = turn_deg(foot.heading_deg, heading)
             log += heading_news * max(-0.5 * (turned / _HEADING_NOISE_DEG) ** 2, _LEAST_LOG)
         yield log
+
+
+def weighed(
+    on: ObstructionMap, hypotheses: Sequence[Hypothesis]
+) -> Iterator[tuple[Hypothesis, float]]:
+    """Yield the hypotheses, each weighed against those that contradict it.
+
+    The same road drawn for two obstructions gives two hypotheses that share the weight and are both
+    true.
+    """
+    seen: dict[str, float] = {}
+    for hypothesis in hypotheses:
+        if hypothesis.road_id not in on:
+            continue
+        drawing = on.drawing(hypothesis.road_id)
+        if drawing not in seen:
+            seen[drawing] = math.fsum(
+                other.weight for other in hypotheses if _drawn_again(on, other, hypotheses, drawing)
+            )
+        yield hypothesis, hypothesis.weight / max(1.0 - seen[drawing], 0.01)
+
+
+def _drawn_again(
+    on: ObstructionMap, other: Hypothesis, hypotheses: Iterable[Hypothesis], drawing: str
+) -> bool:
+    """Tell whether a hypothesis of another drawing is where one of this drawing is."""
+    if other.road_id not in on or on.drawing(other.road_id) == drawing:
+        return False
+    there, heading = on.course(other.road_id).at(other.offset_m)
+    for hypothesis in hypotheses:
+        if hypothesis.road_id in on and on.drawing(hypothesis.road_id) == drawing:
+            here, direction = on.course(hypothesis.road_id).at(hypothesis.offset_m)
+            if turn_deg(direction, heading) < _SAME_DEG and distance_m(here, there) < _SAME_M:
+                return True
+    return False

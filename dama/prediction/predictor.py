@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
-
-import shapely
 
 from dama.prediction.arrival import arrivals, of_ways
 from dama.prediction.blockage import Blockage
 from dama.prediction.driven import driven_on, driven_since
 from dama.prediction.fix import MAX_SPEED_MPS, Fix
 from dama.prediction.forecast import JUDGED_S, MOST_S, Errors, Forecast
-from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, OVERLAP, Continuation, Habits
-from dama.prediction.matching import Expected, Hypothesis, Sighting, drift_after, match
+from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, OVERLAP, Habits
+from dama.prediction.matching import Hypothesis, Sighting, drift_after, match, weighed
 from dama.prediction.paces import LEAST_PACE, MOST_PACE, Stretch
-from dama.prediction.places import Line, Plane, distance_m, turn_deg
+from dama.prediction.places import Line, distance_m
 from dama.prediction.profile import Profile
-from dama.prediction.roadmap import Into, ObstructionMap, Passage, area_in_plane
+from dama.prediction.roadmap import Into, ObstructionMap
 from dama.prediction.route import Route, is_as_long
 from dama.prediction.speed import KNOWN_S, STANDING_MPS, Pace
+from dama.prediction.straight_ahead import straight_ahead
 from dama.prediction.track import Point, Track, direction_of, speed_of
+from dama.prediction.ways_by_habit import WaysByHabit
 
 # How long ahead is told.
 HORIZON_S = 240.0
@@ -35,8 +35,6 @@ PARKED_AFTER_S = 90.0
 # longest road tunnels take a quarter of an hour.
 ENDED_STANDING_MS = 5 * 60_000
 ENDED_SILENT_MS = 20 * 60_000
-# Where remembered drives go on, so many roads are looked at to see which one a vehicle is on.
-_NEXT_ROADS = 12
 # Sums of the same probabilities in another order differ by less.
 _ALMOST = 1.0 - 1e-9
 # A standing vehicle that is so many standard deviations from where it was last compared with the
@@ -52,15 +50,8 @@ _MOST_WAYS = 4
 _LEAST_WAY = 0.15
 # What lies ahead of a road is looked at if the vehicle is on it with this probability.
 _LEAST_WEIGHT = 0.02
-# Straight ahead where no road is known: how far, and the spread of directions with its weights.
-_BLIND_M = 1_000.0
-_BLIND_S = 40.0
-_FAN = ((0.0, 0.4), (4.0, 0.2), (-4.0, 0.2), (8.0, 0.1), (-8.0, 0.1))
 # A fix so near to the far end of a cover is one from outside, just past it.
 _AT_EXIT_M = 50.0
-# Roads of two drawings this near and this much in line are one road.
-_SAME_M = 15.0
-_SAME_DEG = 30.0
 # A terminal that stays blocked beyond the predicted exit is expected to do so for this part of the
 # time so far longer, until that is this many times the prediction and a minute: then it was
 # something else.
@@ -117,10 +108,7 @@ class Predictor:
         # How many roads are remembered at most.
         self.most_roads = MOST_DRIVES * MOST_ROADS
         self._route = Route(route, obstructions) if route else None
-        # What lies ahead of a road for a vehicle that has driven so, by its habits.
-        self._ahead: dict[str, tuple[Into, ...]] = {}
-        self._next: Expected | None = None
-        self._ahead_of: tuple[str, ...] = ()
+        self._by_habit = WaysByHabit(obstructions)
 
     def feed(self, fix: Fix) -> bool:
         """Take a fix in; False where it is not newer than the last one, and changes nothing.
@@ -159,7 +147,8 @@ class Predictor:
         drift = track.drift
         sighting = Sighting(fix.place, heading, fix.accuracy_m, moved_m, moving_s, drift)
         if not stands or moved_m > _CREPT * sighting.noise_m:
-            hypotheses = match(self.map, hypotheses, sighting, self._expected())
+            expected = self._by_habit.expected(track, self.habits)
+            hypotheses = match(self.map, hypotheses, sighting, expected)
             matched = Point(fix.time_ms, fix.lon, fix.lat)
         driven, sure = track.driven, track.sure
         if hypotheses is not track.hypotheses and hypotheses and hypotheses[0].weight >= _SURELY:
@@ -264,7 +253,6 @@ class Predictor:
             self.habits = self.habits.after(
                 track.driven, track.last.time_ms, self.most_roads, paces
             )
-            self._ahead_of = ()
             driven = track.driven[-keep:] if keep else ()
             kept = {road_id: paces[road_id] for road_id in driven if road_id in paces}
             stretch = track.stretch if keep else Stretch()
@@ -410,11 +398,11 @@ class Predictor:
         Obstructions that are less probable are left out.
         """
         found: list[tuple[float, float, Into, int]] = []
-        for hypothesis, weight in self._weighed():
+        for hypothesis, weight in weighed(self.map, self.track.hypotheses):
             if weight < _LEAST_WEIGHT:
                 continue
             road_id, offset_m = hypothesis.road_id, hypothesis.offset_m
-            ahead = self._into(road_id)
+            ahead = self._by_habit.into(road_id, self.track, self.habits)
             # Who has driven through is about to leave: its next passage is the one after that.
             here = self.map.cover(road_id)
             over = here is not None and all(
@@ -440,129 +428,8 @@ class Predictor:
                     way = _Way(name, probability, passage.profile, offset_m, number)
                     if not way.is_at_exit:
                         yield way
-        yield from self._straight_ahead()
-
-    def _into(self, road_id: str) -> tuple[Into, ...]:
-        """Return what lies ahead of a road: as remembered drives went on, else as the traffic."""
-        driven, last = self.track.driven, self.track.last
-        assert last is not None
-        if not self.habits.drives and road_id not in driven[:-1]:
-            return self.map.into(road_id)
-        self._renew()
-        known = self._ahead.get(road_id)
-        if known is None:
-            found = self.habits.continuations(driven, road_id, last.time_ms, self.map.turn)
-            known = self._ahead[road_id] = _mixed(self.map, self.map.into(road_id), found)
-        return known
-
-    def _expected(self) -> Expected | None:
-        """Return where remembered drives went on from the road that the vehicle was on last."""
-        driven, last = self.track.driven, self.track.last
-        if not driven or last is None:
-            return None
-        if not self.habits.drives and driven[-1] not in driven[:-1]:
-            return None
-        self._renew()
-        if self._next is None:
-            roads: dict[str, float] = {}
-            found = self.habits.continuations(driven, driven[-1], last.time_ms, self.map.turn)
-            for continuation in found:
-                for road_id in set(continuation.roads[:_NEXT_ROADS]):
-                    roads[road_id] = roads.get(road_id, 0.0) + continuation.probability
-            left = 1.0 - math.fsum(continuation.probability for continuation in found)
-            self._next = Expected(driven[-1], roads, left)
-        return self._next
-
-    def _renew(self) -> None:
-        """Forget what was worked out for other roads driven."""
-        if self.track.driven is not self._ahead_of:
-            self._ahead, self._next, self._ahead_of = {}, None, self.track.driven
-
-    def _weighed(self) -> Iterator[tuple[Hypothesis, float]]:
-        """Yield the hypotheses, each weighed against those that contradict it.
-
-        The same road drawn for two obstructions gives two hypotheses that share the weight and
-        are both true.
-        """
-        hypotheses = self.track.hypotheses
-        seen: dict[str, float] = {}
-        for hypothesis in hypotheses:
-            if hypothesis.road_id not in self.map:
-                continue
-            drawing = self.map.drawing(hypothesis.road_id)
-            if drawing not in seen:
-                seen[drawing] = math.fsum(
-                    other.weight
-                    for other in hypotheses
-                    if self._drawn_again(other, hypotheses, drawing)
-                )
-            yield hypothesis, hypothesis.weight / max(1.0 - seen[drawing], 0.01)
-
-    def _drawn_again(
-        self, other: Hypothesis, hypotheses: Iterable[Hypothesis], drawing: str
-    ) -> bool:
-        """Tell whether a hypothesis of another drawing is where one of this drawing is."""
-        if other.road_id not in self.map or self.map.drawing(other.road_id) == drawing:
-            return False
-        there, heading = self.map.course(other.road_id).at(other.offset_m)
-        for hypothesis in hypotheses:
-            if hypothesis.road_id in self.map and self.map.drawing(hypothesis.road_id) == drawing:
-                here, direction = self.map.course(hypothesis.road_id).at(hypothesis.offset_m)
-                if turn_deg(direction, heading) < _SAME_DEG and distance_m(here, there) < _SAME_M:
-                    return True
-        return False
-
-    def _straight_ahead(self) -> Iterator[_Way]:
-        """Yield the areas that a fan of straight lines from the last fix meets."""
-        track = self.track
-        if track.last is None or track.course_deg is None or track.pace.cruise_mps is None:
-            return
-        range_m = min(_BLIND_M, _BLIND_S * max(track.pace.now_mps, track.pace.cruise_mps))
-        plane = Plane(track.last.place)
-        for obstruction in self.map.areas_within(track.last.place, range_m):
-            area = area_in_plane(obstruction, plane)
-            probability = entry_m = through_m = 0.0
-            for turn, weight in _FAN:
-                crossing = _crossing(area, track.course_deg + turn, range_m)
-                if crossing is not None:
-                    probability += weight
-                    entry_m += weight * crossing[0]
-                    through_m += weight * crossing[1]
-            if probability > 0.0:
-                into = Profile.of_lengths(entry_m / probability, through_m / probability)
-                yield _Way(obstruction.id, probability, into, 0.0)
-
-
-def _mixed(
-    on: ObstructionMap, by_map: tuple[Into, ...], found: Iterable[Continuation]
-) -> tuple[Into, ...]:
-    """Return the passages ahead: on remembered ways, and on those of the traffic."""
-    passages: dict[tuple[str, int], dict[Profile, float]] = {}
-
-    def add(passage: Passage, part: float) -> None:
-        by_way = passages.setdefault((passage.obstruction_id, passage.number), {})
-        known = by_way.get(passage.profile, 0.0)
-        by_way[passage.profile] = known + part * passage.probability
-
-    left = 1.0
-    for roads, probability in found:
-        left -= probability
-        for passage in on.along(roads):
-            add(passage, probability)
-    if left == 1.0:
-        return by_map
-    for into in by_map:
-        for passage in into.passages:
-            add(passage, left)
-    return tuple(
-        Into(
-            name,
-            number,
-            math.fsum(by_way.values()),
-            tuple(Passage(name, part, profile, number) for profile, part in by_way.items()),
-        )
-        for (name, number), by_way in passages.items()
-    )
+        for name, probability, profile in straight_ahead(self.map, self.track):
+            yield _Way(name, probability, profile, 0.0)
 
 
 def _moving_s(before: Point | None, fix: Fix, moved_m: float) -> float:
@@ -574,22 +441,6 @@ def _moving_s(before: Point | None, fix: Fix, moved_m: float) -> float:
 
 def _is_same_way(way: _Way, obstruction_id: str, to_entry_m: float) -> bool:
     return way.obstruction_id == obstruction_id and is_as_long(way.to_entry_m, to_entry_m)
-
-
-def _crossing(area: shapely.Geometry, heading: float, range_m: float) -> tuple[float, float] | None:
-    """Return metres to the area and metres through it, straight ahead from the origin."""
-    if area.is_empty:
-        return None
-    x, y = math.sin(math.radians(heading)), math.cos(math.radians(heading))
-    origin = shapely.Point(0.0, 0.0)
-    # Through to the far side, however far: only the entry has to be within range.
-    far_m = range_m + float(area.hausdorff_distance(origin))
-    cut = area.intersection(shapely.LineString([(0.0, 0.0), (far_m * x, far_m * y)]))
-    if cut.is_empty or cut.length <= 0.0:
-        return None
-    parts = sorted(shapely.get_parts(cut), key=origin.distance)
-    entry_m = float(origin.distance(parts[0]))
-    return (entry_m, float(parts[0].length)) if entry_m <= range_m else None
 
 
 def _at(blockage: Blockage, now_ms: int) -> Blockage | None:

@@ -146,6 +146,29 @@ def test_a_service_with_a_fault_is_left_alone(answer: object) -> None:
     asyncio.run(run())
 
 
+def test_a_service_whose_pages_are_empty_and_have_no_end_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(map_of_control, "MAX_FEATURES", 10)
+    asked = 0
+
+    async def page(_request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.json_response({**PAGE, "features": [], "next": str(asked)})
+
+    service = Service()
+    monkeypatch.setattr(service, "page", page)
+
+    async def run() -> None:
+        async with asyncio.timeout(10), read(service) as control:
+            with pytest.raises(RefusedError, match="no end"):
+                await control.renew()
+
+    asyncio.run(run())
+    assert asked == 11
+
+
 def test_a_page_may_take_its_time_but_not_fall_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
     limits: list[aiohttp.ClientTimeout] = []

@@ -83,7 +83,8 @@ class MapOfControl:
 
     def _check(self) -> None:
         """Make sure that a service with a fault cannot have us read for ever."""
-        count = sum(len(page.obstructions) for page in self._read.values())
+        # An empty page counts, too.
+        count = sum(max(1, len(page.obstructions)) for page in self._read.values())
         if self._cursor in self._read or count > MAX_FEATURES:
             raise RefusedError(200, "the control service's map has no end")
 

@@ -116,8 +116,6 @@ class BeamController:
         self._demands_told = 0.0
         # The making of plans, while predictions go on.
         self._planning: asyncio.Task[None] | None = None
-        # When the oldest change came that has come while plans were made.
-        self._unplanned: float | None = None
         # When the next plan may be made.
         self._rested = 0.0
         self._expected: dict[int, tuple[Blockage, ...]] = {}
@@ -221,11 +219,8 @@ class BeamController:
         if heard is not None:
             predicted = self._tools.metrics.positions_to_predictions_seconds
             predicted.observe(time.monotonic() - heard)
-        if self._unplanned is None:
-            self._unplanned = heard
         if is_planning:
             return True
-        heard, self._unplanned = self._unplanned, None
         if time.monotonic() - self._demands_told >= _TICK_S:
             self._demands_told = time.monotonic()
             self._knowledge.tell_demands(self._planner, now_ms)

@@ -9,7 +9,6 @@ the reports.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -19,10 +18,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.planner import Link
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.models import LinkUsage, Terminal
+from underpass_control.taking_turns import Turns
 from underpass_control.usage import BUCKET_MS, YOUNG_MS, Run, Seen, Usage, usage_of
 
 _SLOT_MS = 1_000
-_ROWS_AT_ONCE, _TERMINALS_AT_ONCE = 2_000, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,23 +146,19 @@ async def usage(
         .order_by(table.terminal, table.first_uptime_ms)
     )
     runs: dict[int, dict[Run, list[Seen]]] = {}
-    for number, row in enumerate(rows):
-        await _let_others(number, _ROWS_AT_ONCE)
+    # A beam of a thousand terminals takes a tenth of a second.
+    turns = Turns()
+    for row in rows:
+        await turns.pause()
         of_terminal = runs.setdefault(row.terminal, {})
         run = Run(row.node, row.incarnation, row.path)
         of_terminal.setdefault(run, []).append(Seen.of_row(row))
     found: dict[int, list[Usage]] = {}
-    for number, (terminal, of_terminal) in enumerate(runs.items()):
-        await _let_others(number, _TERMINALS_AT_ONCE)
+    for terminal, of_terminal in runs.items():
+        await turns.pause()
         if buckets := usage_of(of_terminal.values(), since_ms, until_ms):
             found[terminal] = buckets
     return found
-
-
-async def _let_others(number: int, at_once: int) -> None:
-    """Let others work after so many: a beam of a thousand terminals takes a tenth of a second."""
-    if number % at_once == at_once - 1:
-        await asyncio.sleep(0)
 
 
 async def prune(connection: AsyncConnection, before_ms: int, *, limit: int = 5_000) -> int:

@@ -88,6 +88,16 @@ def test_where_what_is_remembered_ends_most_go_on_as_the_map_says() -> None:
     assert crossing().along("abc") == crossing().along("abcx") == []
 
 
+def test_once_a_drive_is_over_its_turns_decide_no_more_what_is_ahead() -> None:
+    predictor = Predictor(crossing(), habits=made_before())
+    for one in drive(-500.0, day=1):
+        predictor.feed(one)
+    before = now(predictor)
+    predictor.end_drive()
+    again = Predictor(crossing(), predictor.track, habits=predictor.habits)
+    assert now(predictor) == now(again) != before
+
+
 def test_who_leaves_a_remembered_drive_is_no_longer_expected_on_it() -> None:
     known = Predictor(crossing(), habits=made_before(3))
     for one in drive(-300.0, day=4):
