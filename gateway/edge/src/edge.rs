@@ -21,7 +21,7 @@ use crate::credentials::{UserError, Users};
 use crate::dial::{Dialler, resume_inbound};
 use crate::direct::DirectOutlet;
 use crate::flows::{Flows, Owner};
-use crate::listen::{Admitted, Clients, Entrance, Listener, Ways};
+use crate::listen::{self, Admitted, Clients, Entrance, Listener, Ways};
 use crate::relay::{HeldRelay, Relayed, Relays};
 use crate::stream::{Conduit, OpenRequest, Outlet, Protocol, Target};
 use crate::switch::Switch;
@@ -88,6 +88,18 @@ impl Edge {
     pub fn check_users(config: &EdgeConfig) -> Result<(), EdgeError> {
         let mut listeners = config.listener.iter();
         listeners.try_for_each(|listener| users(listener, &Arc::default()).map(drop))
+    }
+
+    /// Binds the address of a listener: a socket for [`Edge::start_on`].
+    ///
+    /// # Errors
+    /// When it is taken, or an option needs a privilege that the process lacks.
+    pub fn bind(listener: &ListenerConfig) -> Result<std::net::TcpListener, EdgeError> {
+        listen::bind(listener).map_err(|source| EdgeError::Listen {
+            listener: listener.name.clone(),
+            address: listener.address,
+            source,
+        })
     }
 
     /// Binds every listener of `config` and serves them on the current tokio

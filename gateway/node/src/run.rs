@@ -1,6 +1,7 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
 mod advice;
+mod ahead;
 mod applications;
 mod bare_sessions;
 mod beacons;

@@ -31,7 +31,7 @@ use crate::{http, socks5, transparent};
 pub(crate) use clients::Clients;
 pub(crate) use journal::{Asked, Exchange};
 use places::{Place, Places};
-pub(crate) use socket::set_keepalive;
+pub(crate) use socket::{bind, set_keepalive};
 
 /// The ways that a connection may leave by.
 #[derive(Clone)]

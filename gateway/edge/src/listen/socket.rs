@@ -25,8 +25,13 @@ sockopt_impl!(
     bool
 );
 
-/// The listening socket of `config`. Accepted sockets inherit its options.
+/// The listening socket of `config`, on this runtime.
 pub(super) fn listen(config: &ListenerConfig) -> io::Result<TcpListener> {
+    TcpListener::from_std(bind(config)?)
+}
+
+/// The listening socket of `config`. Accepted sockets inherit its options.
+pub(crate) fn bind(config: &ListenerConfig) -> io::Result<std::net::TcpListener> {
     let address = config.address;
     let socket = Socket::new(
         Domain::for_address(address),
@@ -52,7 +57,7 @@ pub(super) fn listen(config: &ListenerConfig) -> io::Result<TcpListener> {
     setsockopt(&socket, SaveSyn, &true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
 /// Lets the kernel find out within some four minutes that a silent client or

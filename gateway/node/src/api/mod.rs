@@ -79,7 +79,7 @@ pub use edge::{EdgeSwitches, SwitchView};
 pub use history::History;
 pub use holds::HoldView;
 pub use migrations::MigrationView;
-pub use server::{ApiError, Servers, check, serve, unix_socket};
+pub use server::{ApiError, Servers, bind, check, serve, unix_socket};
 pub use text::{holds as holds_table, rate, size, span};
 #[cfg(test)]
 pub use view::PlannedView;

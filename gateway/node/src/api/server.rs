@@ -122,19 +122,14 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
         ],
     };
     if let Some(address) = config.listen {
-        let failed = |source| ApiError::Listen { address, source };
         let tokens = Arc::new(Tokens::load(&config)?);
         let remote = app.layer(middleware::from_fn_with_state(tokens, auth::identify));
         // A browser asks for the page before its user could give a token.
         let remote = page::before(remote);
         let tls = Tls::load(&config)?;
-        let tcp = sockets.bind("api tcp", address, || {
-            let listener = std::net::TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        });
-        let tcp = tcp.and_then(TcpListener::from_std).map_err(failed)?;
-        servers.tcp = Some(tcp.local_addr().map_err(failed)?);
+        let tcp = tcp_socket(address, &sockets)?;
+        let local = tcp.local_addr();
+        servers.tcp = Some(local.map_err(|source| ApiError::Listen { address, source })?);
         servers
             ._tasks
             .extend(tls.clone().map(|tls| spawn(tls.watch())));
@@ -207,7 +202,31 @@ where
     }
 }
 
-/// The Unix socket: that of the process before, if it is at this path, else
+/// Binds the sockets of the API that the process before has not.
+///
+/// # Errors
+/// When one of them cannot be made.
+pub fn bind(config: &ApiConfig, sockets: &Sockets) -> Result<(), ApiError> {
+    unix_socket("api.socket", &config.socket, sockets)?;
+    config
+        .listen
+        .map_or(Ok(()), |address| tcp_socket(address, sockets).map(drop))
+}
+
+/// The TCP socket: the one that is there already, if it has this address, else
+/// another one.
+fn tcp_socket(address: SocketAddr, sockets: &Sockets) -> Result<TcpListener, ApiError> {
+    let bound = sockets.bind("api tcp", address, || {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound
+        .and_then(TcpListener::from_std)
+        .map_err(|source| ApiError::Listen { address, source })
+}
+
+/// The Unix socket: the one that is there already, if it is at this path, else
 /// another one.
 ///
 /// # Errors

@@ -1,6 +1,8 @@
 //! Beacons: a socket for each path and for each listener.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +10,7 @@ use underpass_beacon::{Beacons, Endpoint, Key, PeerConfig, PeerId, SocketConfig,
 use underpass_engine::HopId;
 
 use super::{RunError, on_demand};
-use crate::config::{AcceptedHop, Config, PathConfig};
+use crate::config::{AcceptedHop, Config, ListenerConfig, PathConfig};
 use crate::shell::{BeaconReceiver, LinkBeacons, Shell};
 use crate::upgrade::Sockets;
 
@@ -64,15 +66,7 @@ impl Opener {
             }
         }
         for listener in &config.listeners {
-            let mut local = listener.listen;
-            let beside = listener.convergence_layer.beacon_port(local.port());
-            local.set_port(config.beacons.port.unwrap_or(beside));
-            let socket = SocketConfig {
-                local,
-                interface: None,
-                mark: config.tcp.mark,
-            };
-            let beacons = self.start(config, &listener.name, &socket)?;
+            let beacons = self.start(config, &listener.name, &listening(config, listener))?;
             tracing::info!(listener = listener.name, address = %beacons.local_addr(), "hearing beacons");
             let accepted = config.accepted_hops();
             for accepted in accepted.filter(|hop| hop.comes_by(&listener.name)) {
@@ -122,15 +116,48 @@ impl Opener {
     ) -> Result<Beacons, RunError> {
         let node = number(config.node.number);
         let endpoint = Endpoint::new(node, self.incarnation, self.started);
-        let place = format!("beacons {name}");
-        let bound = self.sockets.bind(&place, socket.local, || bind(socket));
-        bound
-            .and_then(|bound| Beacons::spawn(bound, endpoint, self.receiver.clone()))
-            .map_err(|source| RunError::Beacons {
-                name: name.to_owned(),
-                address: socket.local,
-                source,
-            })
+        let bound = bound(&self.sockets, name, socket)?;
+        Beacons::spawn(bound, endpoint, self.receiver.clone())
+            .map_err(|source| unusable(name, socket, source))
+    }
+}
+
+/// Binds the sockets that the process before has not; of the paths on demand
+/// those of the ones that are `up`.
+///
+/// # Errors
+/// When the key cannot be used or an address is taken.
+pub(super) fn bind_all(
+    config: &Config,
+    up: &BTreeSet<String>,
+    sockets: &Sockets,
+) -> Result<(), RunError> {
+    if usable_key(config)?.is_none() {
+        return Ok(());
+    }
+    let paths = on_demand::dialled(config, up);
+    for path in paths.filter(|path| !path.convergence_layer.is_bare()) {
+        bound(sockets, &path.name, &dialling(config, path))?;
+    }
+    for listener in &config.listeners {
+        bound(sockets, &listener.name, &listening(config, listener))?;
+    }
+    Ok(())
+}
+
+/// The socket of a path or listener: the one that is there already, else another
+/// one.
+fn bound(sockets: &Sockets, name: &str, socket: &SocketConfig) -> Result<UdpSocket, RunError> {
+    let place = format!("beacons {name}");
+    let bound = sockets.bind(&place, socket.local, || bind(socket));
+    bound.map_err(|source| unusable(name, socket, source))
+}
+
+fn unusable(name: &str, socket: &SocketConfig, source: io::Error) -> RunError {
+    RunError::Beacons {
+        name: name.to_owned(),
+        address: socket.local,
+        source,
     }
 }
 
@@ -169,6 +196,18 @@ pub(super) fn usable_key(config: &Config) -> Result<Option<Option<Key>>, RunErro
 /// Node numbers are below 2³² as the configuration is checked.
 fn number(node: u64) -> u32 {
     u32::try_from(node).unwrap_or(u32::MAX)
+}
+
+/// Beside the address that the sessions come to.
+fn listening(config: &Config, listener: &ListenerConfig) -> SocketConfig {
+    let mut local = listener.listen;
+    let beside = listener.convergence_layer.beacon_port(local.port());
+    local.set_port(config.beacons.port.unwrap_or(beside));
+    SocketConfig {
+        local,
+        interface: None,
+        mark: config.tcp.mark,
+    }
 }
 
 /// The same way out as the path's sessions have.

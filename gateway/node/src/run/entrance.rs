@@ -127,7 +127,23 @@ fn socket_name(listener: &str) -> String {
     format!("edge {listener}")
 }
 
-/// The sockets of edge listeners that the process before has bound.
+/// Binds the addresses of edge listeners that the process before has not.
+///
+/// # Errors
+/// When one is taken.
+pub(super) fn bind(config: &Config, sockets: &Sockets) -> Result<(), RunError> {
+    for listener in &config.edge.listener {
+        let name = socket_name(&listener.name);
+        let there = sockets.bound(&name, listener.address);
+        if there.map_err(RunError::Runtime)?.is_none() {
+            let socket = Edge::bind(listener)?;
+            sockets.keep(&name, &socket).map_err(RunError::Runtime)?;
+        }
+    }
+    Ok(())
+}
+
+/// The sockets of edge listeners that are bound already.
 fn bound_sockets(
     config: &Config,
     sockets: &Sockets,

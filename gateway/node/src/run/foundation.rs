@@ -13,7 +13,7 @@ use underpass_payloads::Payloads;
 
 use super::RunError;
 use super::control::{self, ControlError};
-use super::{custody, engine, payloads};
+use super::{ahead, custody, engine, payloads};
 use crate::api;
 use crate::bpsec;
 use crate::config::{Config, Current};
@@ -120,6 +120,7 @@ impl Run {
         if let Some(control) = &config.control {
             control::service(control).map_err(ControlError::from)?;
         }
+        ahead::bind(config, &predecessor.hello.up, &sockets)?;
         let age = Duration::from_millis(predecessor.hello.age_ms);
         let run = Run {
             sockets: Arc::new(sockets),

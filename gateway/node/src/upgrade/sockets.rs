@@ -66,17 +66,17 @@ impl Sockets {
         Ok(socket)
     }
 
-    /// The socket of this name that the process before had.
+    /// The socket of this name that is there already, wherever it is bound.
     ///
     /// # Errors
     /// When there are too many open files.
     pub fn inherit(&self, name: &str) -> io::Result<Option<OwnedFd>> {
-        let Some(socket) = self.inherited().remove(name) else {
-            return Ok(None);
-        };
-        let again = socket.try_clone()?;
-        self.own().insert(name.to_owned(), socket);
-        Ok(Some(again))
+        let inherited = self.inherited().remove(name);
+        let mut own = self.own();
+        if let Some(socket) = inherited {
+            own.insert(name.to_owned(), socket);
+        }
+        own.get(name).map(OwnedFd::try_clone).transpose()
     }
 
     /// Keeps a socket that is in use.
@@ -142,6 +142,10 @@ mod tests {
             assert_eq!(TcpListener::from(socket).local_addr().unwrap(), address);
         }
         assert_eq!(next.all().unwrap().len(), 1);
+        // What was asked for ahead is there when it is asked for again.
+        for _ in 0..2 {
+            assert!(next.inherit("in").unwrap().is_some());
+        }
         // One that nobody asks for is closed.
         let next = Sockets::of(before.all().unwrap());
         next.forget_others();

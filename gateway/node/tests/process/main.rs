@@ -10,3 +10,4 @@ mod receive;
 mod state;
 mod top;
 mod upgrade;
+mod upgrade_addresses;

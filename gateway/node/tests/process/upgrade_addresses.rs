@@ -1,0 +1,67 @@
+//! Another process goes on for a node whose addresses have changed.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+
+use crate::node::{HUB, Node};
+
+/// Of a hub without sessions.
+const EDGE: &str = r#"
+[edge]
+client_networks = ["127.0.0.0/8"]
+[[edge.listener]]
+name = "in"
+protocol = "socks5"
+address = "127.0.0.1:PORT"
+"#;
+
+fn port_of(listener: &TcpListener) -> u16 {
+    listener.local_addr().unwrap().port()
+}
+
+fn reconfigure(node: &Node, from: &str, to: &str) {
+    let path = node.path().join("node.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(&path, text.replace(from, to)).unwrap();
+}
+
+#[test]
+fn an_address_that_is_taken_leaves_the_node_to_the_process_that_has_it() {
+    let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [own, other] = free.map(|listener| port_of(&listener));
+    let config = format!("{HUB}{}", EDGE.replace("PORT", &own.to_string()));
+    let mut node = Node::start(&config, |_| {});
+    let refused = |node: &Node| {
+        let before = node.id();
+        let answer = node.ask("POST", "/v1/upgrade", "");
+        assert_eq!(answer.status, 409, "{}\n{}", answer.body, node.log());
+        assert_eq!(node.ask("GET", "/v1/status", "").status, 200);
+        assert_eq!(node.id(), before);
+        TcpStream::connect(format!("127.0.0.1:{own}")).unwrap();
+        answer.body
+    };
+    // The address of a listener is somebody else's.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("127.0.0.1:{}", port_of(&taken));
+    reconfigure(&node, &format!("127.0.0.1:{own}"), &address);
+    assert!(refused(&node).contains(&address));
+    // It is the running process' own, by another name.
+    reconfigure(&node, &address, &format!("0.0.0.0:{own}"));
+    assert!(refused(&node).contains("0.0.0.0"));
+    // So is a path of the file system.
+    let socket = node.path().join("run/taken.sock");
+    let _taken = UnixListener::bind(&socket).unwrap();
+    let address = format!("127.0.0.1:{own}");
+    reconfigure(&node, &format!("0.0.0.0:{own}"), &address);
+    reconfigure(&node, "run/api.sock", "run/taken.sock");
+    assert!(refused(&node).contains("taken.sock"));
+    reconfigure(&node, "run/taken.sock", "run/api.sock");
+    // One that is free is the next process', and all others stay what they are.
+    let changed = format!("127.0.0.1:{other}");
+    reconfigure(&node, &address, &changed);
+    node.upgrade();
+    TcpStream::connect(changed).unwrap();
+    assert_eq!(node.ask("GET", "/v1/status", "").status, 200);
+}
