@@ -13,7 +13,7 @@ use nix::unistd::AccessFlags;
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 use underpass_bundle::{MemoryStore, Restored, Store, destination_of};
-use underpass_store::{Handle, Limits, Monitor, OpenError, Report};
+use underpass_store::{DirectoryError, Handle, Limits, Monitor, OpenError, Report};
 
 use crate::allocator;
 use crate::config::{Config, Durability, FILES_PER_CUSTODY, SPARE_SEGMENTS};
@@ -87,6 +87,58 @@ pub fn choose(config: &Config) -> Choice {
     }
 }
 
+/// What [`choose`] says; but what an earlier run has left on the disk stays in
+/// custody there, also where there is no room for more.
+pub fn settle(config: &Config) -> Choice {
+    let choice = choose(config);
+    let Some(because) = &choice.because else {
+        return choice;
+    };
+    if choice.durability == Durability::Disk || !has_bundles(config) {
+        return choice;
+    }
+    Choice {
+        durability: Durability::Disk,
+        quota_bytes: LEAST_QUOTA_BYTES.min(config.custody.quota_bytes),
+        because: Some(format!(
+            "bundles of an earlier run are there, though {because}"
+        )),
+    }
+}
+
+/// Whether the store has bundles, or another process has the store.
+fn has_bundles(config: &Config) -> bool {
+    let dir = config.custody.dir(&config.node.state_dir);
+    if !dir.is_dir() {
+        return false;
+    }
+    let opened = underpass_store::open(
+        &dir,
+        config.node.number,
+        limits(config),
+        Instant::now(),
+        || {},
+    );
+    match opened {
+        Ok((_, handle, report)) => {
+            handle.close();
+            report.bundles > 0
+        }
+        Err(OpenError::Directory(DirectoryError::InUse(_))) => true,
+        // Custody could not be kept there either.
+        Err(_) => false,
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    let custody = &config.custody;
+    Limits {
+        segment_bytes: custody.segment_bytes,
+        memory_bytes: custody.memory_bytes(config.node.role),
+        write_behind: Duration::from_millis(custody.write_behind_ms),
+    }
+}
+
 /// What is free for the store, with what an earlier run has there already;
 /// none if the folder is no disk's. The folder need not exist yet.
 fn free_bytes(dir: &Path) -> io::Result<Option<u64>> {
@@ -145,11 +197,7 @@ pub fn open(
         let stores = (0..shards).map(|_| Box::<MemoryStore>::default());
         return Ok((stores.map(|store| store as Box<dyn Store>).collect(), None));
     }
-    let limits = Limits {
-        segment_bytes: custody.segment_bytes,
-        memory_bytes: custody.memory_bytes(config.node.role),
-        write_behind: Duration::from_millis(custody.write_behind_ms),
-    };
+    let limits = limits(config);
     let any = Arc::new(Notify::new());
     let moved: Arc<[Moved]> = (0..shards).map(|_| Moved::default()).collect();
     let notify = {
@@ -269,6 +317,9 @@ impl OpenCustody {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use underpass_bundle::DurableRecord;
+
     use super::*;
 
     /// A terminal with a path whose store is in `dir`.
@@ -309,6 +360,43 @@ mod tests {
         assert_eq!(choice.durability, Durability::Disk, "{choice}");
         assert!(choice.quota_bytes < u64::MAX / 4);
         assert!(choice.to_string().contains("has room for"), "{choice}");
+    }
+
+    #[test]
+    fn a_full_disk_keeps_the_bundles_that_lie_there() {
+        let dir = on_disk();
+        let mut config = config(dir.path());
+        // No disk has room for these.
+        config.custody.segment_bytes = 1 << 50;
+        assert_eq!(settle(&config).durability, Durability::Memory);
+        let store = config.custody.dir(dir.path());
+        let open = || {
+            let limits = Limits {
+                segment_bytes: 1 << 20,
+                ..Limits::default()
+            };
+            underpass_store::open(&store, 10, limits, Instant::now(), || {}).expect("it opens")
+        };
+        let (_, handle, _) = open();
+        handle.close();
+        assert_eq!(settle(&config).durability, Durability::Memory, "it is empty");
+        let (mut bundles, handle, _) = open();
+        let durable = DurableRecord {
+            record: Bytes::from_static(b"a bundle"),
+            urgent: true,
+            file: None,
+        };
+        let payload = vec![Bytes::from_static(b"its payload")];
+        let id = bundles.first_free_id();
+        bundles.put(Instant::now(), id, Some(durable), payload);
+        assert_eq!(settle(&config).durability, Durability::Disk, "it is in use");
+        handle.close();
+        let choice = settle(&config);
+        assert_eq!(choice.durability, Durability::Disk, "{choice}");
+        assert_eq!(choice.quota_bytes, LEAST_QUOTA_BYTES);
+        assert!(choice.to_string().contains("earlier run"), "{choice}");
+        config.custody.durability = Some(Durability::Memory);
+        assert_eq!(settle(&config).durability, Durability::Memory);
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Foundation {
         mut config: Config,
         channel: Option<Channel>,
     ) -> Result<(Foundation, Option<Predecessor>), RunError> {
-        let choice = custody::choose(&config);
+        let choice = custody::settle(&config);
         match choice.because {
             Some(_) => tracing::warn!("{choice}"),
             None => tracing::info!("{choice}"),
