@@ -212,6 +212,10 @@ impl Conduit for FlowConduit {
         received
     }
 
+    fn peer_has_closed(&self) -> bool {
+        self.inner.peer_has_closed()
+    }
+
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
         self.inner.poll_outcome(cx)
     }

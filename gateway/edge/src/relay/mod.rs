@@ -67,6 +67,9 @@ pub fn abort(socket: TcpStream) {
 enum Broken {
     Socket(io::Error),
     Conduit(Failure),
+    /// The socket has all that the peer has sent, and the peer takes nothing
+    /// more.
+    Closed,
 }
 
 struct Relay<S> {
@@ -129,6 +132,13 @@ impl<S: Socket> Relay<S> {
                 self.deliver(conduit.as_mut()).await;
                 Err(failure)
             }
+            // Closed as well, the socket is the kernel's, which refuses what
+            // still comes: a silent origin would hold it for ever.
+            Err(Broken::Closed) => {
+                conduit.finish();
+                ending::delivered(|| self.socket.unacknowledged()).await;
+                Ok(())
+            }
         };
         if result.is_err() {
             self.socket.end_by_reset();
@@ -149,6 +159,9 @@ impl<S: Socket> Relay<S> {
         }
         if self.up_done && self.down_done {
             return Poll::Ready(Ok(()));
+        }
+        if self.down_done && conduit.peer_has_closed() {
+            return Poll::Ready(Err(Broken::Closed));
         }
         if self.up_done {
             let there = self.glances.poll(cx, &self.socket);

@@ -148,6 +148,14 @@ pub trait Conduit: Send {
         max: usize,
     ) -> Poll<Result<Option<Bytes>, Failure>>;
 
+    /// Whether the peer has closed the stream: its end has been received here,
+    /// and it takes no more bytes. As on a socket whose other end is closed, only
+    /// bytes that are sent none the less are an error. Whoever has polled the
+    /// conduit since that end is woken.
+    fn peer_has_closed(&self) -> bool {
+        false
+    }
+
     /// The outcome of the far edge's dial, for those who wait for it.
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>>;
 

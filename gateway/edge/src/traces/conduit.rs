@@ -114,6 +114,10 @@ impl Conduit for TracedConduit {
         self.failed(polled)
     }
 
+    fn peer_has_closed(&self) -> bool {
+        self.inner.peer_has_closed()
+    }
+
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
         let polled = self.inner.poll_outcome(cx);
         self.failed(polled)

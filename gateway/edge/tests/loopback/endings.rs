@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use underpass_edge::relay::{Socket, relay};
 use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode};
 
@@ -29,6 +29,7 @@ struct Script {
 
 enum End {
     Finished,
+    Closed,
     Reset,
     Silence,
 }
@@ -64,10 +65,14 @@ impl Conduit for Script {
             return Poll::Ready(Ok(Some(taken)));
         }
         match self.end {
-            End::Finished => Poll::Ready(Ok(None)),
+            End::Finished | End::Closed => Poll::Ready(Ok(None)),
             End::Reset => Poll::Ready(Err(failure())),
             End::Silence => Poll::Pending,
         }
+    }
+
+    fn peer_has_closed(&self) -> bool {
+        matches!(self.end, End::Closed) && self.left.is_empty()
     }
 
     fn poll_outcome(&mut self, _: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
@@ -145,6 +150,26 @@ async fn an_end_in_order_delivers_all_that_was_written() {
     assert_eq!(read_slowly(&mut socket).await, (LARGE, None));
     drop(socket);
     relaying.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_socket_that_is_silent_is_left_once_the_peer_has_closed() {
+    let (listener, address) = listener().await;
+    let relaying = tokio::spawn(relay_to(address, LARGE, End::Closed));
+    let (mut socket, _) = listener.accept().await.unwrap();
+    // It gets everything, in order, and says nothing.
+    assert_eq!(read_slowly(&mut socket).await, (LARGE, None));
+    let left = timeout(Duration::from_secs(60), relaying).await;
+    left.expect("it is not waited for").unwrap();
+    // What it sends now is refused, as by any socket that is closed.
+    let refused = loop {
+        match socket.write_all(b"late").await {
+            Ok(()) => sleep(Duration::from_millis(2)).await,
+            Err(error) => break error.kind(),
+        }
+    };
+    let resets = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    assert!(resets.contains(&refused), "{refused}");
 }
 
 #[tokio::test]

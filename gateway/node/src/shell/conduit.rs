@@ -96,12 +96,17 @@ impl Inner {
     }
 
     /// Remembers whom to wake.
-    fn park<T>(&mut self, key: StreamKey, cx: &Context<'_>) -> Poll<Result<T, Failure>> {
+    fn remember(&mut self, key: StreamKey, cx: &Context<'_>) -> Result<(), Failure> {
         let entry = self.entry(key)?;
         match &mut entry.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
+        Ok(())
+    }
+
+    fn park<T>(&mut self, key: StreamKey, cx: &Context<'_>) -> Poll<Result<T, Failure>> {
+        self.remember(key, cx)?;
         Poll::Pending
     }
 
@@ -122,9 +127,17 @@ impl Inner {
             }
             return Poll::Ready(Ok(UNWANTED_BYTES));
         }
+        let end_told = entry.end_told;
         match self.engine.send_capacity(key) {
             0 => self.park(key, cx),
-            capacity => Poll::Ready(Ok(capacity)),
+            capacity => {
+                // Nobody waits to receive any more, and the peer may still reset
+                // or close the stream.
+                if end_told {
+                    self.remember(key, cx)?;
+                }
+                Poll::Ready(Ok(capacity))
+            }
         }
     }
 }
@@ -220,6 +233,7 @@ impl Conduit for StreamConduit {
                     // The next poll for capacity tells of that.
                     cx.waker().wake_by_ref();
                 }
+                inner.remember(key, cx)?;
                 return Poll::Ready(Ok(None));
             }
             if let Some(failure) = &entry.failure {
@@ -227,6 +241,15 @@ impl Conduit for StreamConduit {
             }
             inner.park(key, cx)
         })
+    }
+
+    fn peer_has_closed(&self) -> bool {
+        let mut inner = self.lock();
+        if let Some(bridge) = inner.bridge(self.key) {
+            return bridge.peer_has_closed();
+        }
+        let entry = inner.streams.get_mut(self.key);
+        entry.is_some_and(|entry| entry.stopped && entry.end_told)
     }
 
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {

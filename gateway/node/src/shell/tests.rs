@@ -1,6 +1,7 @@
 //! A hub of one shard, and one of several: what reaches which shard, and what
 //! the shards show together.
 
+mod closed;
 mod concurrent;
 mod listed;
 mod long;

@@ -20,7 +20,7 @@ fn shards_with(shell: &Shell, has: impl Fn(&Engine) -> bool) -> Vec<usize> {
         .collect()
 }
 
-fn open(shell: &Arc<Shell>, peer: u64) -> Box<dyn Conduit> {
+pub(super) fn open(shell: &Arc<Shell>, peer: u64) -> Box<dyn Conduit> {
     let dialler = Arc::new(Dialler::new(DialConfig::default()));
     let outlets: [(u64, Vec<IpNet>); 1] = [(peer, Vec::new())];
     let direct = DirectOutlet::new(dialler);
