@@ -25,13 +25,11 @@ use underpass_deferred::{Answer, Dispatched, Handle, JobKey, Object, Order, Refu
 
 use super::super::reply::{self, Body};
 use super::super::{authority, fields};
-use super::message::{read_request, response_head};
+use super::message::{MOST_TAKEN, read_request, response_head};
 use crate::dial::{Dialler, Party};
 use crate::stream::{Failure, FailureCode, Target};
 
 const DEFAULT_PORT: u16 = 80;
-/// Most header fields of a response.
-const MAX_FIELDS: usize = 256;
 /// Largest head of a response, bytes.
 const MAX_HEAD: usize = 128 << 10;
 /// Parts of a request's body that wait for the origin.
@@ -177,7 +175,7 @@ impl Exchange {
     async fn ask(&self, socket: TcpStream, outgoing: Outgoing, body_bytes: u64) -> Dispatched {
         let broken = |text: String| Dispatched::Broken(text);
         let handshake = http1::Builder::new()
-            .max_headers(MAX_FIELDS)
+            .max_headers(MOST_TAKEN)
             .max_buf_size(MAX_HEAD)
             .handshake(TokioIo::new(socket));
         let (mut sender, connection) = match handshake.await {

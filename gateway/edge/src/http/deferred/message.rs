@@ -6,8 +6,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use hyper::{Method, StatusCode, Uri};
 
-/// Most header fields of either.
-const MAX_FIELDS: usize = 256;
+/// Most header fields of a response that is taken from an origin.
+pub(super) const MOST_TAKEN: usize = 256;
+/// Most header fields of either: what a node adds itself, such as Via, has room
+/// beside those.
+const MAX_FIELDS: usize = MOST_TAKEN + 16;
 
 /// A request's head.
 pub(super) fn request_head(method: &Method, target: &str, headers: &HeaderMap) -> Bytes {
@@ -106,6 +109,20 @@ mod tests {
         let read = read_response(&head).unwrap();
         assert_eq!(read, (StatusCode::NOT_FOUND, headers, None));
         assert!(read_request(b"GET / HTTP/1.1\r\n").is_none());
+    }
+
+    #[test]
+    fn what_a_node_adds_to_the_longest_head_has_room() {
+        let mut headers = HeaderMap::new();
+        for number in 0..MOST_TAKEN - 1 {
+            headers.append("x-a", HeaderValue::from(number));
+        }
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("5"));
+        headers.append("via", HeaderValue::from_static("1.1 underpass"));
+        let head = response_head(&Method::HEAD, StatusCode::OK, &headers);
+        headers.remove(CONTENT_LENGTH);
+        let read = read_response(&head).unwrap();
+        assert_eq!(read, (StatusCode::OK, headers, Some(5)));
     }
 
     #[test]
