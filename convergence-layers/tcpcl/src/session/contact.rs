@@ -12,6 +12,10 @@ use crate::wire::{
     CONTACT_HEADER_BYTES, ContactError, ContactHeader, ExtensionList, SessInit, TermReason,
 };
 
+/// Each segment costs a head, an acknowledgement, and work at both ends: a peer
+/// that takes less than this at once would have a node do that for every byte.
+const LEAST_SEGMENT_MRU_BYTES: u64 = 64;
+
 impl SessionCore {
     pub(super) fn emit_contact(&mut self) {
         let header = ContactHeader {
@@ -147,8 +151,11 @@ impl SessionCore {
                 item.kind
             ));
         }
-        if init.segment_mru_bytes == 0 {
-            return Err("the peer takes no segment of any size".into());
+        if init.segment_mru_bytes < LEAST_SEGMENT_MRU_BYTES {
+            return Err(format!(
+                "the peer takes segments of {} bytes at most, which is too little",
+                init.segment_mru_bytes
+            ));
         }
         let peer = &init.node_id;
         if let Some(certified) = &self.certified

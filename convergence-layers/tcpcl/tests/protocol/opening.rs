@@ -112,13 +112,22 @@ fn malformed_or_endless_extensions_of_the_session_end_it() {
 }
 
 #[test]
-fn a_peer_that_takes_no_segment_is_refused() {
+fn a_peer_that_takes_hardly_anything_in_a_segment_is_refused() {
+    for too_little in [0, 1, 63] {
+        let mut init = peer_init(Vec::new());
+        init.segment_mru_bytes = too_little;
+        let mut session = AgainstPeer::connected(config(Role::Passive));
+        session.hear(CONTACT);
+        session.hear(&bytes_of(&init));
+        assert!(is_protocol(session.closed()), "{too_little}");
+    }
     let mut init = peer_init(Vec::new());
-    init.segment_mru_bytes = 0;
+    init.segment_mru_bytes = 64;
     let mut session = AgainstPeer::connected(config(Role::Passive));
     session.hear(CONTACT);
     session.hear(&bytes_of(&init));
-    assert!(is_protocol(session.closed()));
+    let established = |event: &Event| matches!(event, Event::Established(_));
+    assert!(session.events.iter().any(established));
 }
 
 #[test]
