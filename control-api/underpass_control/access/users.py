@@ -113,10 +113,14 @@ async def remove_user(
     Raises:
         RevisionError: `revision` is given and is not the user's.
     """
-    ended = await end_sessions_of(connection, user_id)
-    gone = await connection.execute(delete(User).where(*_at(user_id, revision)))
-    if revision is not None and not gone.rowcount:
+    # The user first, then the sessions, as whoever changes one or signs in: two who wait for each
+    # other would both fail, and a session that begins meanwhile would end untold.
+    same = update(User).where(*_at(user_id, revision)).values(revision=User.revision)
+    locked = await connection.execute(same)
+    if revision is not None and not locked.rowcount:
         raise RevisionError
+    ended = await end_sessions_of(connection, user_id)
+    await connection.execute(delete(User).where(User.id == user_id))
     return ended
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import time
 from collections.abc import Iterator
 from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.access import passwords
 from underpass_control.access.users import password_hash_of
@@ -287,6 +289,33 @@ def test_another_process_ends_streams_too(api: Api) -> None:
 
     _, last = _stream_ends(api, browser, change)
     assert "sign in again" in last
+
+
+def test_whoever_changes_or_removes_a_user_takes_it_before_its_sessions(api: Api) -> None:
+    """In another order, two who do so at once may each wait for the other."""
+    from underpass_control.access import users
+
+    signed_in(api)
+    taken: list[str] = []
+
+    def note(*arguments: Any) -> None:
+        found = re.match(r"(?:UPDATE|DELETE FROM) (\w+)", arguments[2])
+        if found:
+            taken.append(found[1])
+
+    async def run() -> None:
+        async with api.database.transaction() as connection:
+            event.listen(connection.sync_connection, "before_cursor_execute", note)
+            row = await users.get_user(connection, "ada")
+            assert row is not None
+            await users.change_user(connection, row.id, {"role": "viewer"})
+            taken.append("then")
+            assert await users.remove_user(connection, row.id) == []
+
+    api.run(run())
+    changed, removed = taken[: taken.index("then")], taken[taken.index("then") + 1 :]
+    assert changed == ["user_account", "user_session"]
+    assert removed == ["user_account", "user_session", "user_account"]
 
 
 @pytest.fixture
