@@ -59,7 +59,7 @@ async def renew(connection: AsyncConnection, publish: Publish, holder: str) -> d
     # Rows that another process has locked are skipped, not waited for.
     free = (
         select(Lease.beam_id)
-        .where(Lease.until_ms <= now, Lease.holder != holder)
+        .where(~_lasts(now), Lease.holder != holder)
         .with_for_update(skip_locked=True)
     )
     taken = await connection.execute(
@@ -85,9 +85,7 @@ async def renew(connection: AsyncConnection, publish: Publish, holder: str) -> d
 
 async def any_free(connection: AsyncConnection) -> bool:
     """Tell whether there is a beam that nobody plans."""
-    held = select(Lease.beam_id).where(
-        Lease.beam_id == Beam.id, Lease.until_ms > _now_ms(connection)
-    )
+    held = select(Lease.beam_id).where(Lease.beam_id == Beam.id, _lasts(_now_ms(connection)))
     found = await connection.execute(select(Beam.id).where(~held.exists()).limit(1))
     return found.scalar_one_or_none() is not None
 
@@ -137,9 +135,23 @@ async def holder_of(connection: AsyncConnection, beam: str) -> Held | None:
     left = (Lease.until_ms - _now_ms(connection)).label("left_ms")
     query = select(Lease.holder, Lease.fence, left).where(Lease.beam_id == beam)
     row = (await connection.execute(query)).one_or_none()
-    if row is None or row.left_ms <= 0:
+    if row is None or not 0 < row.left_ms <= _longest_ms():
         return None
     return Held(beam, row.holder, row.fence, row.left_ms)
+
+
+def _longest_ms() -> int:
+    """Return what no lease lasts longer than: twice its length, since clocks are set a little."""
+    return 2 * LASTS_MS
+
+
+def _lasts(now: ColumnElement[int]) -> ColumnElement[bool]:
+    """Return the condition that a lease is held.
+
+    One that ends later than any was given before the clock was set back. Its holder, had it lived,
+    would have renewed it since; should it just be about to, it notices by the fence.
+    """
+    return (Lease.until_ms > now) & (Lease.until_ms <= now + _longest_ms())
 
 
 def _change(beam: str, holder: str, fence: int) -> dict[str, object]:

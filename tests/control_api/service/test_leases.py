@@ -116,16 +116,16 @@ def test_a_loop_that_does_not_come_back_gives_way_and_notices_before_it_acts(
     with served(url) as api:
         api.add_beam()
 
+        taken, over = threading.Event(), threading.Event()
+
         async def take() -> None:
             database = Database(api.database.url)
             changes = Changes(database, lambda _: None, lambda: None)
-            taken = False
-            while not taken:
+            while not over.is_set():
                 async with changes.transaction() as (connection, publish):
-                    taken = BEAM in await lease.renew(connection, publish, "there:2")
-                    if taken:
-                        later = update(Lease).values(until_ms=Lease.until_ms + 600_000)
-                        await connection.execute(later)
+                    renewed = await lease.renew(connection, publish, "there:2")
+                if BEAM in renewed:
+                    taken.set()
                 await asyncio.sleep(0.05)
             await database.close()
 
@@ -134,12 +134,35 @@ def test_a_loop_that_does_not_come_back_gives_way_and_notices_before_it_acts(
             await idle(api)
             other = threading.Thread(target=lambda: asyncio.run(take()))
             other.start()
-            # Nothing runs here until the other has the lease.
-            other.join(30)
-            # Whatever wakes up first sees that the lease may be another's.
-            assert api.service.controllers.held == api.service.controllers.followed == set()
-            await asyncio.sleep(1)
-            assert api.service.controllers.held == set()
+            try:
+                # Nothing runs here until the other has the lease.
+                assert taken.wait(30)
+                # Whatever wakes up first sees that the lease may be another's.
+                assert api.service.controllers.held == api.service.controllers.followed == set()
+                await asyncio.sleep(1)
+                assert api.service.controllers.held == set()
+                assert await fence(api) == before + 1
+            finally:
+                over.set()
+                await asyncio.to_thread(other.join, 30)
+
+        api.run(run())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_lease_that_was_given_before_the_clock_was_set_back_keeps_nobody_out(url: str) -> None:
+    with served(url) as api:
+        api.add_beam()
+
+        async def run() -> None:
+            before = await planned(api)
+            # The holder has died since, and the clock says less than when it had the lease.
+            dead = {"holder": "dead:1", "until_ms": Lease.until_ms + 3_600_000}
+            async with api.database.transaction() as connection:
+                await connection.execute(update(Lease).values(dead))
+            async with asyncio.timeout(10):
+                while await fence(api) == before or api.service.controllers.held != {BEAM}:
+                    await asyncio.sleep(0.05)
             assert await fence(api) == before + 1
 
         api.run(run())
