@@ -54,6 +54,19 @@ async def revoke_token(connection: AsyncConnection, token_id: int, now_ms: int) 
     return result.rowcount > 0
 
 
+async def revoke_tokens_of(connection: AsyncConnection, terminal: int, now_ms: int) -> None:
+    """Revoke the tokens of a terminal: they are not those of another one with its number."""
+    await connection.execute(
+        update(Token)
+        .where(
+            Token.node == terminal,
+            Token.role == Role.TERMINAL.value,
+            Token.revoked_ms.is_(None),
+        )
+        .values(revoked_ms=now_ms)
+    )
+
+
 async def get_token(connection: AsyncConnection, token_id: int) -> Row[Any] | None:
     """Return what is known of a token, but for its hash."""
     return (await connection.execute(select(*_SHOWN).where(Token.id == token_id))).one_or_none()

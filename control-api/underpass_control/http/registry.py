@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.access.audit import Changed
+from underpass_control.access.tokens import revoke_tokens_of
 from underpass_control.access.users import get_tenant
 from underpass_control.http import models
 from underpass_control.http.conditions import etag, is_known, replaced
@@ -314,6 +315,9 @@ class Registry:
                 before = await _known(connection, table, key)
                 if not await registry.remove(connection, table, key):
                     raise _missing(table, key)
+                if table is tables.Terminal:
+                    now_ms = self._database.clock.now_ms()
+                    await revoke_tokens_of(connection, int(key), now_ms)
                 publish(_change(table, key, "deleted"))
                 was = _state(model_of(before))
                 await call.record(connection, _changed("delete", table, key, was, None))

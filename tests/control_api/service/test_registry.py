@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
+from underpass_control.roles import Role
 
 from tests.control_api.service.api import FIRST, SECOND, Api
 
@@ -86,6 +88,24 @@ def test_a_beam_with_terminals_stays(api: Api) -> None:
     for node in (FIRST, SECOND):
         assert api.call("DELETE", f"/v1/terminals/{node}").status == 204
     assert api.call("DELETE", "/v1/beams/ku-1").status == 204
+
+
+def test_the_tokens_of_a_terminal_are_not_those_of_the_next_one_with_its_number(api: Api) -> None:
+    gateway = api.run(api.token(Role.GATEWAY, FIRST))
+    vehicle = f"/v1/terminals/{FIRST}"
+    assert api.get(vehicle, caller="first").status == 200
+    assert api.call("DELETE", vehicle).status == 204
+    body = {"beam": "ku-1", "name": "another vehicle"}
+    assert api.call("PUT", vehicle, body).status == 201
+    # It is noticed within a second.
+    within = time.monotonic() + 10
+    while api.get(vehicle, caller="first").status != 401:
+        assert time.monotonic() < within
+        time.sleep(0.1)
+    for path, other in ((f"/v1/terminals/{SECOND}", "second"), ("/v1/beams", gateway)):
+        assert api.get(path, caller=other).status != 401
+    fresh = api.run(api.token(Role.TERMINAL, FIRST))
+    assert api.get(vehicle, caller=fresh).status == 200
 
 
 def test_a_terminal_needs_a_beam(api: Api) -> None:
