@@ -22,7 +22,7 @@ from underpass_control.rollouts.documents import NOTHING, laid_over
 from underpass_control.rollouts.stages import Member, Progress, State, Step, next_step
 from underpass_control.storage import alerts, rollouts, settings
 from underpass_control.storage.changes import Changes, Publish
-from underpass_control.storage.database import Database
+from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
 
@@ -43,11 +43,21 @@ async def advance(database: Database, changes: Changes, metrics: Metrics) -> Non
     async with database.reading() as connection:
         numbers = await rollouts.numbers(connection)
     for number in numbers:
-        while await _has_work(database, number):
-            async with changes.transaction() as (connection, publish):
-                turn = await _Turn.begun(connection, publish, number, database.clock.now_ms())
-                if turn is not None:
-                    await turn.take(metrics)
+        try:
+            await _advance(number, database, changes, metrics)
+        except DatabaseLostError:
+            raise
+        except Exception:
+            # It is tried again at the next look; the others go on meanwhile.
+            _LOG.exception("a rollout does not go on", rollout=number)
+
+
+async def _advance(number: int, database: Database, changes: Changes, metrics: Metrics) -> None:
+    while await _has_work(database, number):
+        async with changes.transaction() as (connection, publish):
+            turn = await _Turn.begun(connection, publish, number, database.clock.now_ms())
+            if turn is not None:
+                await turn.take(metrics)
 
 
 async def _has_work(database: Database, number: int) -> bool:

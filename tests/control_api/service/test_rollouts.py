@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.engine import Row
 from underpass_control.metrics import Metrics
 from underpass_control.roles import Role
 from underpass_control.rollouts.advance import advance
+from underpass_control.rollouts.stages import Terms
 from underpass_control.settings import Settings
+from underpass_control.storage import rollouts
 from underpass_control.storage.models import RolloutTerminal
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
@@ -343,6 +346,25 @@ def test_another_process_goes_on_with_it(api: Api) -> None:
     other.run(advance(other.database, other.changes, Metrics()))
     other.run(other.database.close())
     assert _progress(api, number) == {FIRST: "confirmed", SECOND: "sent"}
+
+
+def test_one_that_fails_holds_up_no_other(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = _fleet(api)
+    first, second = _made(api, terminals=nodes[:2]), _made(api, terminals=nodes[2:4])
+    terms_of = rollouts.terms_of
+
+    def of(row: Row[Any]) -> Terms:
+        if row.id == first:
+            raise ValueError("nobody has thought of this")
+        return terms_of(row)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rollouts, "terms_of", of)
+        _advance(api)
+    assert (_those(api, first, "sent"), _those(api, second, "sent")) == ([], nodes[2:3])
+    # It goes on as soon as it can.
+    _advance(api)
+    assert _those(api, first, "sent") == nodes[:1]
 
 
 def test_the_service_itself_has_it_go_on(url: str) -> None:
