@@ -26,6 +26,7 @@ pub mod mptcp;
 mod neighbours;
 mod node_core;
 mod on_demand;
+mod origins;
 mod parting;
 mod payloads;
 pub(crate) mod plans;

@@ -15,7 +15,7 @@ use underpass_edge::speed::Service;
 use underpass_edge::stream::Outlet;
 
 use super::foundation::Foundation;
-use super::inbound::{self, NamedClients};
+use super::inbound::{self, Admission};
 use super::node_core::Core;
 use super::services::Services;
 use super::{RunError, background, cdni, decisions, reach};
@@ -33,7 +33,7 @@ pub(super) struct Entrance {
     pub accounts: Arc<Accounts>,
     pub cdni: Option<Arc<Client>>,
     pub interceptor: Option<Arc<Interceptor>>,
-    pub clients: Arc<NamedClients>,
+    pub admission: Arc<Admission>,
     pub speed_test: SpeedTest,
 }
 
@@ -98,12 +98,12 @@ impl Entrance {
         };
         let interceptor = interceptor.map_err(RunError::Interception)?;
         tasks.extend(watch(foundation, core, services, interceptor.as_ref()));
-        let clients = Arc::new(NamedClients::of(config));
+        let admission = Arc::new(Admission::of(config));
         let served = inbound::serve(
             inbound,
             shell.clone(),
             dialler.clone(),
-            clients.clone(),
+            admission.clone(),
             edge.relays().clone(),
             edge.flows().clone(),
             services.tracer.clone(),
@@ -116,7 +116,7 @@ impl Entrance {
             accounts,
             cdni,
             interceptor,
-            clients,
+            admission,
             speed_test,
         })
     }

@@ -15,22 +15,50 @@ use underpass_edge::stream::{Conduit, Failure, FailureCode, Host, OpenRequest, P
 use underpass_edge::traces::{self, Beginning, TraceContext, Traces};
 use underpass_streams as streams;
 
+use super::origins::{Origins, Place};
 use crate::config::{Config, Role};
 use crate::shell::{Inbound, Shell};
 use crate::traces::Tracer;
 
+/// Which streams of peers are served.
+pub(super) struct Admission {
+    clients: NamedClients,
+    origins: Arc<Origins>,
+}
+
+impl Admission {
+    /// As the configuration says.
+    pub fn of(config: &Config) -> Admission {
+        Admission {
+            clients: NamedClients::of(config),
+            origins: Origins::of(config),
+        }
+    }
+
+    /// Goes by another configuration.
+    pub fn set(&self, config: &Config) {
+        self.clients.set(config);
+        self.origins.set(config);
+    }
+
+    fn admit(&self, peer: u64, client: Option<SocketAddr>) -> Result<Place, Failure> {
+        self.clients.admit(peer, client)?;
+        self.origins.take(peer)
+    }
+}
+
 /// Which client addresses a peer may name, where origins are told of them.
-pub(super) struct NamedClients(RwLock<Option<HashMap<u64, Vec<IpNet>>>>);
+struct NamedClients(RwLock<Option<HashMap<u64, Vec<IpNet>>>>);
 
 impl NamedClients {
     /// A hub takes a terminal's word for the terminal's own networks only. A
     /// terminal trusts its hub.
-    pub fn of(config: &Config) -> NamedClients {
+    fn of(config: &Config) -> NamedClients {
         NamedClients(RwLock::new(NamedClients::networks(config)))
     }
 
     /// Takes the networks of another configuration.
-    pub fn set(&self, config: &Config) {
+    fn set(&self, config: &Config) {
         let networks = NamedClients::networks(config);
         *self.0.write().unwrap() = networks;
     }
@@ -61,13 +89,12 @@ impl NamedClients {
     }
 }
 
-/// Serves the streams that come out of `inbound`. Their number is bounded by
-/// the stream layer.
+/// Serves the streams that come out of `inbound`.
 pub(super) async fn serve(
     mut inbound: UnboundedReceiver<Inbound>,
     shell: Arc<Shell>,
     dialler: Arc<Dialler>,
-    clients: Arc<NamedClients>,
+    admission: Arc<Admission>,
     relays: Arc<Relays>,
     flows: Arc<Flows>,
     tracer: Option<Arc<Tracer>>,
@@ -76,9 +103,10 @@ pub(super) async fn serve(
     while let Some(stream) = inbound.recv().await {
         let mut conduit = shell.conduit(&stream);
         let peer = stream.key.peer;
-        let admitted = clients.admit(peer, stream.open.client);
-        let request = match admitted.and_then(|()| request(&stream)) {
-            Ok(request) => request,
+        let admitted = admission.admit(peer, stream.open.client);
+        let admitted = admitted.and_then(|place| Ok((place, request(&stream)?)));
+        let (place, request) = match admitted {
+            Ok(admitted) => admitted,
             Err(failure) => {
                 tracing::info!(peer, %failure, "stream refused");
                 conduit.reset(failure);
@@ -90,6 +118,7 @@ pub(super) async fn serve(
         let (dialler, relays) = (dialler.clone(), relays.clone());
         let speed_tests = speed_tests.clone();
         tokio::spawn(async move {
+            let _until_its_end = place;
             let served = speed_tests.serve(conduit, peer, &request.target).await;
             let Err(conduit) = served else {
                 return;

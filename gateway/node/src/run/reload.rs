@@ -26,7 +26,7 @@ use underpass_engine::{EngineConfig, EngineError, HopId};
 use underpass_payloads::Payloads;
 
 use super::contacts::ContactRouting;
-use super::inbound::NamedClients;
+use super::inbound::Admission;
 use super::links::Links;
 use super::mptcp::Mptcp;
 use super::on_demand::OnDemandPaths;
@@ -88,7 +88,7 @@ pub(super) struct Parts {
     pub beacons: Arc<beacons::Opener>,
     pub dialler: Arc<Dialler>,
     pub outlet: Arc<StreamOutlet>,
-    pub clients: Arc<NamedClients>,
+    pub admission: Arc<Admission>,
     pub edge: Arc<Edge>,
     pub interceptor: Option<Arc<Interceptor>>,
     pub mptcp: Arc<Mptcp>,
@@ -285,7 +285,7 @@ impl Reloader {
         let outlets = config.outlets.iter();
         let outlets = outlets.map(|outlet| (outlet.node, outlet.destinations.clone()));
         parts.outlet.set_outlets(outlets);
-        parts.clients.set(&config);
+        parts.admission.set(&config);
         if config.log.level != running.log.level
             && let Err(error) = parts.log.set(&config.log.level)
         {

@@ -73,7 +73,7 @@ pub(super) async fn serve(config: Config, before: Started) -> Result<(), RunErro
             beacons: neighbours.beacons.clone(),
             dialler: foundation.dialler.clone(),
             outlet: entrance.outlet.clone(),
-            clients: entrance.clients.clone(),
+            admission: entrance.admission.clone(),
             edge: entrance.edge.clone(),
             interceptor: entrance.interceptor.clone(),
             mptcp: neighbours.mptcp.clone(),
