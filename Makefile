@@ -125,16 +125,19 @@ bench: build
 	@PYTHONPATH=control-api $(PYTHON) -m tests.benchmarks $(ARGS)
 
 # Stable Rust cannot link the sanitizers; coverage guidance alone works with it.
+CARGO_FUZZ := ../../.tools/bin/cargo-fuzz fuzz
+FUZZ_BUILD := --fuzz-dir . --sanitizer none
+
+# Each target has one thread: as many run at once as there are cores; each is told when it ends.
 fuzz: setup
 	@.ci/setup --fuzz
 	@$(PYTHON) tests/fuzz/inputs.py tests/fuzz/corpus
 	$(call timed,fuzzing each target for $(FUZZ_SECONDS) s,\
-	    cd tests/fuzz && for target in $$(../../.tools/bin/cargo-fuzz fuzz list --fuzz-dir .); do \
-	        printf -- '-- %s\n' "$$target"; \
-	        ../../.tools/bin/cargo-fuzz fuzz run --fuzz-dir . --sanitizer none "$$target" -- \
-	            -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=512 -verbosity=0 -print_final_stats=1 \
-	            || exit 1; \
-	    done)
+	    cd tests/fuzz && $(CARGO_FUZZ) build $(FUZZ_BUILD) && \
+	    $(CARGO_FUZZ) list --fuzz-dir . | xargs -n 1 -P "$$(nproc)" bash -c '\
+	        told=$$($(CARGO_FUZZ) run $(FUZZ_BUILD) "$$0" -- -max_total_time=$(FUZZ_SECONDS) \
+	            -rss_limit_mb=512 -verbosity=0 -print_final_stats=1 2>&1); code=$$?; \
+	        printf -- "-- %s\n%s\n" "$$0" "$$told"; ((code == 0))')
 
 explore: setup
 	@.ci/explore
