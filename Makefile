@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint format bench fuzz interop explore site lock clean
+.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint format bench fuzz corpus interop explore site lock clean
 
 PYTHON := .venv/bin/python
 # Containers often set it. Without compiled files each of the many processes that the tests start
@@ -42,6 +42,7 @@ help:
 	@echo "make packages  .deb files, wheel and sdist, with what they are made of, into $(TARGET)/packages"
 	@echo "make test-images   builds them and the packages, runs the composed system, installs the packages (minutes; root)"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "make corpus  keeps what fuzzing has found, in tests/fuzz/kept"
 	@echo "make interop installs the other implementations that Cargo has, and runs the tests with them (root)"
 	@echo "make explore the simulations and laws over seeds of the day, EXPLORE_SECONDS=$(EXPLORE_SECONDS) or so"
 	@echo "make console the operator's console, into the control service (part of build)"
@@ -138,6 +139,14 @@ fuzz: setup
 	        told=$$($(CARGO_FUZZ) run $(FUZZ_BUILD) "$$0" -- -max_total_time=$(FUZZ_SECONDS) \
 	            -rss_limit_mb=512 -verbosity=0 -print_final_stats=1 2>&1); code=$$?; \
 	        printf -- "-- %s\n%s\n" "$$0" "$$told"; ((code == 0))')
+
+# What the corpora reach, in the fewest inputs, into the repository: after a long `make fuzz`.
+corpus: setup
+	@.ci/setup --fuzz
+	$(call timed,keeping the corpora,cd tests/fuzz && \
+	    for target in $$($(CARGO_FUZZ) list --fuzz-dir .); do \
+	        $(CARGO_FUZZ) cmin $(FUZZ_BUILD) "$$target" -- -use_counters=0 -verbosity=0 || exit 1; \
+	    done && ../../$(PYTHON) inputs.py corpus --keep)
 
 explore: setup
 	@.ci/explore
