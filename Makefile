@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint format bench fuzz interop explore site lock clean
+.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint format bench fuzz corpus mutants interop explore site lock clean
 
 PYTHON := .venv/bin/python
 # Containers often set it. Without compiled files each of the many processes that the tests start
@@ -42,6 +42,9 @@ help:
 	@echo "make packages  .deb files, wheel and sdist, with what they are made of, into $(TARGET)/packages"
 	@echo "make test-images   builds them and the packages, runs the composed system, installs the packages (minutes; root)"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "make corpus  keeps what fuzzing has found, in tests/fuzz/kept"
+	@echo "make mutants changes the code, a piece at a time, to see whether a test notices (hours);"
+	@echo "             SINCE=REVISION: what has changed since; MUTANTS='--shard 0/8': an eighth"
 	@echo "make interop installs the other implementations that Cargo has, and runs the tests with them (root)"
 	@echo "make explore the simulations and laws over seeds of the day, EXPLORE_SECONDS=$(EXPLORE_SECONDS) or so"
 	@echo "make console the operator's console, into the control service (part of build)"
@@ -125,16 +128,38 @@ bench: build
 	@PYTHONPATH=control-api $(PYTHON) -m tests.benchmarks $(ARGS)
 
 # Stable Rust cannot link the sanitizers; coverage guidance alone works with it.
+CARGO_FUZZ := ../../.tools/bin/cargo-fuzz fuzz
+FUZZ_BUILD := --fuzz-dir . --sanitizer none
+
+# Each target has one thread: as many run at once as there are cores; each is told when it ends.
 fuzz: setup
 	@.ci/setup --fuzz
 	@$(PYTHON) tests/fuzz/inputs.py tests/fuzz/corpus
 	$(call timed,fuzzing each target for $(FUZZ_SECONDS) s,\
-	    cd tests/fuzz && for target in $$(../../.tools/bin/cargo-fuzz fuzz list --fuzz-dir .); do \
-	        printf -- '-- %s\n' "$$target"; \
-	        ../../.tools/bin/cargo-fuzz fuzz run --fuzz-dir . --sanitizer none "$$target" -- \
-	            -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=512 -verbosity=0 -print_final_stats=1 \
-	            || exit 1; \
-	    done)
+	    cd tests/fuzz && $(CARGO_FUZZ) build $(FUZZ_BUILD) && \
+	    $(CARGO_FUZZ) list --fuzz-dir . | xargs -n 1 -P "$$(nproc)" bash -c '\
+	        told=$$($(CARGO_FUZZ) run $(FUZZ_BUILD) "$$0" -- -max_total_time=$(FUZZ_SECONDS) \
+	            -rss_limit_mb=512 -verbosity=0 -print_final_stats=1 2>&1); code=$$?; \
+	        printf -- "-- %s\n%s\n" "$$0" "$$told"; ((code == 0))')
+
+# What the corpora reach, in the fewest inputs, into the repository: after a long `make fuzz`.
+corpus: setup
+	@.ci/setup --fuzz
+	$(call timed,keeping the corpora,cd tests/fuzz && \
+	    for target in $$($(CARGO_FUZZ) list --fuzz-dir .); do \
+	        $(CARGO_FUZZ) cmin $(FUZZ_BUILD) "$$target" -- -use_counters=0 -verbosity=0 || exit 1; \
+	    done && ../../$(PYTHON) inputs.py corpus --keep)
+
+# Not part of `test`: hours.
+CARGO_MUTANTS_VERSION := 27.0.0
+mutants: setup
+	$(call timed,installing cargo-mutants into .tools (first time: a minute),\
+	    cargo install --quiet --locked --root .tools --version $(CARGO_MUTANTS_VERSION) cargo-mutants)
+	@mkdir -p $(TARGET)
+	$(call timed,changing the code and running its tests,\
+	    $(if $(SINCE),git diff $(SINCE) -- '*.rs' >$(TARGET)/changes.diff && )\
+	    .tools/bin/cargo-mutants mutants --output $(TARGET) \
+	        $(if $(SINCE),--no-config --in-diff $(TARGET)/changes.diff) $(MUTANTS))
 
 explore: setup
 	@.ci/explore

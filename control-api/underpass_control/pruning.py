@@ -38,6 +38,8 @@ from underpass_control.storage.portions import delete_all
 _LOG = structlog.get_logger()
 # After their end: their configurations may hold secrets, and the log of changes has the rest.
 _ENROLMENTS_KEPT_S = 30 * 86_400.0
+# A service that starts has others to answer first, and others may start beside it.
+_FIRST_AFTER_S = 10.0
 # No import takes longer.
 _TILES_COME_WITHIN_S = 86_400.0
 
@@ -60,7 +62,7 @@ class _Kind:
 
 
 async def prune_for_ever(database: Database, settings: Settings, metrics: Metrics) -> None:
-    """Delete what is old, now and each `prune_every_s`, until cancelled."""
+    """Delete what is old, soon and each `prune_every_s`, until cancelled."""
     kinds = (
         _Kind("positions", settings.keep_positions_s, [positions.prune], metrics.positions_pruned),
         _Kind("blockages", settings.keep_positions_s, [history.prune], metrics.blockages_pruned),
@@ -103,6 +105,7 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
         _Kind("changes", settings.keep_audit_s, [audit.prune], metrics.audit_pruned),
         _Kind("sessions", 0.0, [prune_sessions], metrics.sessions_pruned),
     )
+    await asyncio.sleep(min(_FIRST_AFTER_S, settings.prune_every_s))
     while True:
         for kind in kinds:
             await _prune_kind(database, kind)

@@ -1,25 +1,29 @@
-"""Write the inputs that each fuzz target starts from, beside the kept corpus.
+"""Write the inputs that each fuzz target starts from.
 
 From `docs/vectors`, from what other implementations were recorded to send (the folder
 `UNDERPASS_VECTORS`, where it is at hand) and from the protocols' own examples, as the targets
-take them: most have octets in front that choose a role or how the rest is cut.
+take them: most have octets in front that choose a role or how the rest is cut. Beside these, what
+fuzzing has found before: `kept/TARGET.txt` has an input in each line, in base64.
 
-    python tests/fuzz/inputs.py FOLDER    writes FOLDER/TARGET/DIGEST
+    python tests/fuzz/inputs.py FOLDER           writes FOLDER/TARGET/DIGEST
+    python tests/fuzz/inputs.py FOLDER --keep    writes kept/TARGET.txt from FOLDER/TARGET
 """
 
 from __future__ import annotations
 
+import argparse
+import base64
 import hashlib
 import json
 import os
 import struct
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 _VECTORS = Path(__file__).parents[2] / "docs" / "vectors"
+_KEPT = Path(__file__).with_name("kept")
 # A longer input makes a fuzzer slow and finds no more.
 _LONGEST_BYTES = 8192
 
@@ -289,18 +293,44 @@ TARGETS = {
 }
 
 
+def made(target: str) -> set[bytes]:
+    """Return the inputs that this program makes for a target."""
+    return {data[:_LONGEST_BYTES] for data in TARGETS[target]()}
+
+
+def kept(target: str) -> set[bytes]:
+    """Return the inputs that fuzzing has found for a target."""
+    path = _KEPT / f"{target}.txt"
+    lines = path.read_text().split() if path.exists() else []
+    return {base64.b64decode(line, validate=True) for line in lines}
+
+
 def write(folder: Path) -> None:
     """Write every input under the name of its digest, as libFuzzer names its own."""
     targets = {path.stem for path in (Path(__file__).parent / "fuzz_targets").glob("*.rs")}
     if targets != TARGETS.keys():
         raise SystemExit(f"targets and their inputs differ: {targets ^ TARGETS.keys()}")
-    for target, inputs in TARGETS.items():
+    for target in TARGETS:
         place = folder / target
         place.mkdir(parents=True, exist_ok=True)
-        for data in inputs():
-            cut = data[:_LONGEST_BYTES]
-            (place / hashlib.sha1(cut, usedforsecurity=False).hexdigest()).write_bytes(cut)
+        for data in made(target) | kept(target):
+            (place / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
+
+
+def keep(folder: Path) -> None:
+    """Keep a corpus: what of it is not made here, the shortest first."""
+    _KEPT.mkdir(exist_ok=True)
+    for target in TARGETS:
+        found = {path.read_bytes() for path in (folder / target).iterdir()} - made(target)
+        lines = [
+            base64.b64encode(data).decode() for data in sorted(found, key=lambda d: (len(d), d))
+        ]
+        (_KEPT / f"{target}.txt").write_text("".join(f"{line}\n" for line in lines if line))
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--keep", action="store_true")
+    arguments = parser.parse_args()
+    (keep if arguments.keep else write)(arguments.folder)

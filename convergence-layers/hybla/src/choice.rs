@@ -30,6 +30,9 @@ impl fmt::Display for Choice {
         f.write_str(self.name.as_deref().unwrap_or("kernel default"))?;
         for Refused { name, reason } in &self.refused {
             write!(f, "; not {name}: {reason}")?;
+            if let Some(control) = Control::from_name(name) {
+                write!(f, " (without it {})", control.cost())?;
+            }
         }
         Ok(())
     }
@@ -72,4 +75,26 @@ pub fn available() -> Vec<String> {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .map(|names| names.split_whitespace().map(str::to_owned).collect())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_what_it_costs() {
+        let refused = |name: &str| Refused {
+            name: name.to_owned(),
+            reason: "no rights".to_owned(),
+        };
+        let choice = Choice {
+            name: Some("bbr".to_owned()),
+            refused: vec![refused("hybla_dama"), refused("vegas")],
+        };
+        assert_eq!(
+            choice.to_string(),
+            "bbr; not hybla_dama: no rights (without it each loss slows sending down, though \
+             the link has its rate all the same); not vegas: no rights"
+        );
+    }
 }

@@ -25,6 +25,14 @@ impl Control {
         }
     }
 
+    /// What a session lacks without it, for an operator to read.
+    pub const fn cost(self) -> &'static str {
+        match self {
+            Self::Hybla => "a long round trip makes sending grow slowly",
+            Self::Dama => "each loss slows sending down, though the link has its rate all the same",
+        }
+    }
+
     /// The control of that name, if it is one of ours.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|control| control.name() == name)

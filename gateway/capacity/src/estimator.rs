@@ -11,6 +11,7 @@ use crate::history::{History, OTHER_BITS, REPEATED_BITS, SENT_BITS};
 use crate::probe::{Probing, Trip};
 use crate::told::{self, Told};
 use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, View, excess, noticed};
+use crate::word::Word;
 use crate::{Reading, Reason, WayThere};
 use starting::Flights;
 
@@ -103,6 +104,7 @@ pub struct Estimator {
     /// A first flight has had no answer for too long.
     unanswered: bool,
     flights: Flights,
+    word: Word,
 }
 
 /// A queue is being drained.
@@ -140,6 +142,7 @@ impl Estimator {
             doubted: None,
             unanswered: false,
             flights: Flights::default(),
+            word: Word::default(),
         }
     }
 
@@ -157,6 +160,22 @@ impl Estimator {
         } else {
             return;
         }
+        self.go_on_as_told();
+    }
+
+    /// Takes what the modem says of its coding: how many bits a unit of the link's capacity
+    /// carries; `None` if it says nothing. By what was measured under its word before, that
+    /// tells at once what the link carries now.
+    pub fn set_efficiency(&mut self, efficiency: Option<f64>) {
+        if let Some(bps) = self.word.say(efficiency, self.capacity) {
+            self.estimate(bps, Reason::Hint);
+            self.keep_below_ceiling();
+            self.go_on_as_told();
+        }
+    }
+
+    /// What has been begun is of another estimate.
+    fn go_on_as_told(&mut self) {
         self.drain = None;
         self.drain_bits = 0.0;
         self.probing = Probing::new();
@@ -329,6 +348,9 @@ impl Estimator {
         }
         self.probe(now, &view);
         self.keep_below_ceiling();
+        if let (Some(capacity), Reason::Probe | Reason::Limit) = (self.capacity, self.reason) {
+            self.word.see(capacity);
+        }
         let least = self.limits.least_bps.unwrap_or(0) as f64;
         if self.capacity.is_some_and(|capacity| capacity < least) {
             self.interrupt();

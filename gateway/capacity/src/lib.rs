@@ -12,6 +12,7 @@ mod history;
 mod probe;
 mod told;
 mod view;
+mod word;
 
 pub use estimator::{Estimator, Limits};
 
@@ -20,8 +21,8 @@ use std::time::Duration;
 /// What an estimate of a capacity goes back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The configuration, or what the last run had measured: nothing has been
-    /// seen of the link yet.
+    /// The configuration, what the last run had measured, or what a modem has said since:
+    /// nothing has been seen of the link as it is.
     Hint,
     /// What arrived of the first packets: the link may well carry more.
     Start,

@@ -92,6 +92,7 @@ impl Hop {
             mru_bytes: _,
             subtracted_bps: _,
             measured: _,
+            efficiency: _,
             by_operator: _,
             followed: _,
             weight: _,

@@ -84,6 +84,8 @@ pub(crate) struct Hop {
     pub subtracted_bps: u64,
     /// What its link was measured to carry.
     pub measured: MeasuredLink,
+    /// Bits per unit of the beam's capacity in the present MODCOD, as its modem says.
+    pub efficiency: Option<f64>,
     /// What an operator has set the rate to, over any plan.
     pub by_operator: Option<Option<u64>>,
     /// The plans of its own return link.
@@ -148,6 +150,7 @@ impl Hop {
             mru_bytes: None,
             subtracted_bps: 0,
             measured: MeasuredLink::default(),
+            efficiency: None,
             by_operator: None,
             followed: Followed::default(),
             weight,

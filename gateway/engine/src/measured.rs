@@ -36,7 +36,7 @@ pub struct MeasuredLink {
 }
 
 /// How a hop sends at one moment, for who measures its link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sending {
     /// Nothing is sent.
     pub blocked: bool,
@@ -48,6 +48,8 @@ pub struct Sending {
     pub ceiling_bps: Option<u64>,
     /// Where the estimate starts, bit/s of IP bytes.
     pub hint_bps: Option<u64>,
+    /// Bits per unit of the beam's capacity in the present MODCOD, as its modem says.
+    pub efficiency: Option<f64>,
     /// It shares the medium with other hops: those of a hub, a beam.
     pub shares: bool,
     /// The round trip without a queue that it is taken to have, where that is a
@@ -69,6 +71,7 @@ impl Engine {
             rate_bps: hop.rate_bps(),
             ceiling_bps: hop.ceiling_bps(),
             hint_bps: hop.config.rate_hint_bps,
+            efficiency: hop.efficiency,
             shares: hop
                 .config
                 .line
@@ -77,6 +80,14 @@ impl Engine {
             round_trip: hop.round_trip(),
             heard: hop.link.last_heard(),
         })
+    }
+
+    /// Takes what the modem of a hop says of its MODCOD: bits per unit of the beam's
+    /// capacity; `None` takes back what it has said.
+    pub fn set_efficiency(&mut self, id: HopId, efficiency: Option<f64>) {
+        if let Some(hop) = self.hops.get_mut(&id) {
+            hop.efficiency = efficiency;
+        }
     }
 
     /// Takes that the round trip of a hop without a queue is longer than was

@@ -38,6 +38,8 @@ pub struct HopSnapshot {
     pub send_rate_bps: Option<u64>,
     /// What the link was measured to carry.
     pub measured: MeasuredLink,
+    /// Bits per unit of the beam's capacity in the present MODCOD, as its modem says.
+    pub efficiency: Option<f64>,
     /// Whether an operator has set it, over plan and configuration.
     pub rate_by_operator: bool,
     /// What plans give it, if there has been one that names it.
@@ -270,6 +272,7 @@ impl Engine {
             link: hop.link.snapshot(),
             send_rate_bps: hop.rate_bps(),
             measured: hop.measured,
+            efficiency: hop.efficiency,
             sends: hop.config.sends,
             rate_by_operator: hop.by_operator.is_some(),
             plan: self.hop_plan(hop),

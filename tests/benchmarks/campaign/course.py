@@ -133,9 +133,10 @@ class Course:
         """Start what there is room and time for; tell whether anything was started."""
         started = False
         while (entry := self._next()) is not None:
+            child = self._launch(entry)
             self.pending.remove(entry)
             say(f"begins: {entry.name}, some {_duration(entry.expected_s)}")
-            self._running[entry.name] = entry, self._launch(entry), self._clock()
+            self._running[entry.name] = entry, child, self._clock()
             started = self._started = True
         return started
 
@@ -176,12 +177,13 @@ class Course:
     def _end_all(self) -> None:
         for _, child, _ in self._running.values():
             child.terminate()
-        for name, (_, child, _) in self._running.items():
+        for name, (entry, child, _) in self._running.items():
             try:
                 child.wait(_END_S)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+            self.pending.append(entry)
             say(f"broken off: {name}")
         self._running.clear()
 

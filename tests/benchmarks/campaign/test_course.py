@@ -146,6 +146,22 @@ def test_what_was_broken_off_is_measured_again(tmp_path: Path) -> None:
     assert machine.launched == ["first", "second", "second", "third"]
 
 
+def test_a_campaign_whose_last_experiment_is_broken_off_is_not_complete(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    course = machine.course()
+    machine.at.append((2.5 * _ENTRIES[0].expected_s, course.stop))
+    course.run()
+    assert machine.terminated == ["third"]
+    between = load_manifest(tmp_path)
+    assert between
+    assert between.ended is None
+    machine.course().run()
+    assert machine.launched == ["first", "second", "third", "third"]
+    saved = load_manifest(tmp_path)
+    assert saved
+    assert saved.ended
+
+
 def test_what_fails_does_not_stop_the_rest_and_is_tried_again(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.breaks = {"second"}

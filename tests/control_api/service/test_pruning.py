@@ -45,7 +45,7 @@ def test_the_service_prunes_by_itself(url: str) -> None:
     with served(url) as before:
         before.add_beam()
         report(before, position(now - HOUR_MS), position(now - 1))
-    with served(url, Settings(keep_positions_s=1800.0)) as api:
+    with served(url, Settings(keep_positions_s=1800.0, prune_every_s=0.05)) as api:
 
         async def until_deleted() -> None:
             path = f"/v1/terminals/{FIRST}/positions"
@@ -69,7 +69,7 @@ def test_what_is_young_by_the_hosts_clock_or_the_databases_stays(
 
     monkeypatch.setattr(positions, "prune", noted)
     monkeypatch.setattr(pruning, "host_ms", lambda: now_ms() + ahead_ms)
-    with served(url, Settings(keep_positions_s=3_600.0)) as api:
+    with served(url, Settings(keep_positions_s=3_600.0, prune_every_s=0.05)) as api:
 
         async def until_pruned() -> None:
             while not asked:

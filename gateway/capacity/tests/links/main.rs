@@ -322,6 +322,10 @@ fn whatever_is_read_the_rate_is_within_its_limits() {
                     least_bps: [None, Some(hint / 2)][below(2) as usize],
                 });
             }
+            if below(40) == 0 {
+                let efficiency = 0.001 * f64::from(1_u32 << below(20));
+                estimator.set_efficiency([None, Some(efficiency)][below(2) as usize]);
+            }
             let wide = below(30);
             let mut some = || below(1 << wide);
             reading.sent_bits += some();

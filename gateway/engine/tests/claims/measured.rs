@@ -51,6 +51,21 @@ fn the_least_of_what_is_allowed_and_what_the_link_carries_is_sent() {
 }
 
 #[test]
+fn what_a_modem_says_is_told_to_who_measures_and_to_who_reports() {
+    let (mut terminal, _hub) = pair();
+    let told = |node: &Node| {
+        let measures = node.engine.sending(HOP).and_then(|of| of.efficiency);
+        let reports = node.engine.hop(HOP).and_then(|hop| hop.efficiency);
+        [measures, reports]
+    };
+    assert_eq!(told(&terminal), [None, None]);
+    terminal.engine.set_efficiency(HOP, Some(0.25));
+    assert_eq!(told(&terminal), [Some(0.25), Some(0.25)]);
+    terminal.engine.set_efficiency(HOP, None);
+    assert_eq!(told(&terminal), [None, None]);
+}
+
+#[test]
 fn a_first_flight_leaves_at_once_and_little_behind_it_until_it_is_answered() {
     let (mut terminal, _hub) = pair();
     let key = terminal.open(1, BULK);

@@ -122,7 +122,9 @@ pub async fn set_efficiency(
         ));
     }
     let hop = state.hop(&name)?;
-    state.reporter.set_efficiency(hop, said.efficiency);
+    state
+        .shell
+        .with_hop(hop, |engine, _| engine.set_efficiency(hop, said.efficiency));
     tracing::debug!(
         path = name,
         efficiency = said.efficiency,

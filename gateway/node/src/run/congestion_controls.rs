@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use underpass_hybla::{Choice, Control, Loader, Refused};
 
+use super::advice::lacking_buffers;
 use crate::config::Config;
 use crate::privileged::Helper;
 
@@ -30,7 +31,7 @@ pub fn preferences(config: &Config) -> Vec<(String, Vec<String>)> {
 }
 
 /// A task that keeps the preferred congestion controls usable, and what was
-/// found at the start, for people.
+/// found at the start of them and of what else slows sessions down, for people.
 pub(super) fn keep(
     config: &Config,
     helper: Option<Arc<Helper>>,
@@ -46,6 +47,10 @@ pub(super) fn keep(
         "on this kernel: {}",
         underpass_hybla::available().join(", ")
     ));
+    for line in lacking_buffers(config) {
+        tracing::warn!("{line}");
+        found.push(format!("with small buffers: {line}"));
+    }
     let preferences = Arc::new(preferences);
     let watch = async move {
         loop {

@@ -305,6 +305,7 @@ impl LinkMeter {
             self.limits = limits;
             self.estimator.set_limits(limits);
         }
+        self.estimator.set_efficiency(sending.efficiency);
         self.add(sessions);
         // Bundles wait for the rate, or for the transports that keep to it.
         let unsent = |reading: &SessionReading| reading.figures.unsent_bytes > 0;

@@ -237,7 +237,7 @@ impl ApiState {
                 follow_plan: !hop.rate_by_operator,
                 subtracted_bps: hop.subtracted_bps,
                 measured: MeasuredView::of(&hop.measured),
-                efficiency: self.reporter.efficiency(hop.id),
+                efficiency: hop.efficiency,
                 meter: hop.meter.as_ref().map(|meter| self.meter_view(meter)),
                 on_demand: hop.on_demand.as_ref().map(OnDemandView::of),
             },

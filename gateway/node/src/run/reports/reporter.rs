@@ -1,14 +1,14 @@
 //! What a node says of its links.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use underpass_bundle::{NeighbourFigures, NeighbourId};
 use underpass_capacity::Reason;
 use underpass_cla::Class;
-use underpass_engine::{Engine, HopId, HopSnapshot, MeasuredLink};
+use underpass_engine::{Engine, HopSnapshot, MeasuredLink};
 use underpass_plans::Direction;
 use underpass_reports::{
     Body, CapacityReason, ClassFigures, LinkFigures, LinkReport, LinkState, MAX_CLASS_NAME_BYTES,
@@ -32,7 +32,6 @@ pub struct Reporter {
     /// The names of the classes, in their order; none where it is too long to
     /// be reported.
     classes: Vec<Option<String>>,
-    efficiencies: Mutex<BTreeMap<HopId, f64>>,
 }
 
 impl Reporter {
@@ -58,7 +57,6 @@ impl Reporter {
                 .iter()
                 .map(|of| reportable(&of.name))
                 .collect(),
-            efficiencies: Mutex::default(),
         }
     }
 
@@ -70,20 +68,6 @@ impl Reporter {
     /// The terminal of the link to a neighbour.
     pub fn terminal_of(&self, neighbour: u64) -> u64 {
         self.terminal.unwrap_or(neighbour)
-    }
-
-    /// Notes how many bits a unit of a link's capacity carries in the present
-    /// MODCOD; none is 1.
-    pub fn set_efficiency(&self, hop: HopId, efficiency: Option<f64>) {
-        match efficiency {
-            Some(efficiency) => self.efficiencies().insert(hop, efficiency),
-            None => self.efficiencies().remove(&hop),
-        };
-    }
-
-    /// How many bits a unit of a link's capacity carries, if it was told.
-    pub fn efficiency(&self, hop: HopId) -> Option<f64> {
-        self.efficiencies().get(&hop).copied()
     }
 
     /// How node and links are now.
@@ -119,7 +103,6 @@ impl Reporter {
         // like bursts, and the ledger settles by them.
         self.shell.session_figures();
         let sent = self.shell.transport_totals();
-        let efficiencies = self.efficiencies().clone();
         let stored = self.shell.custody_by_neighbour();
         self.shell.of_each_hop(|engine, hop| {
             let demand = engine.demand(hop.id);
@@ -136,7 +119,7 @@ impl Reporter {
                 streams: demand.streams,
                 rate_bps: allocated_bps(&hop),
                 plan_version: plan.map(|plan| plan.plan.version()),
-                efficiency: efficiencies.get(&hop.id).copied(),
+                efficiency: hop.efficiency,
                 measured: measured(&hop.measured),
                 figures: Some(self.figures(engine, &hop, &stored)),
             }
@@ -174,10 +157,6 @@ impl Reporter {
             stored_bytes: stored.bytes,
             classes,
         }
-    }
-
-    fn efficiencies(&self) -> MutexGuard<'_, BTreeMap<HopId, f64>> {
-        self.efficiencies.lock().unwrap()
     }
 }
 

@@ -1,0 +1,86 @@
+//! What the modem says of its coding, held against what was measured under its last word.
+
+/// How many bits a unit of the link's capacity carries, as the modem says, and what was
+/// measured since it said so.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Word {
+    efficiency: Option<f64>,
+    /// The least and the most, bit/s.
+    measured: Option<(f64, f64)>,
+}
+
+impl Word {
+    /// Takes what the link was measured to carry, bit/s.
+    pub fn see(&mut self, capacity: f64) {
+        let (least, most) = self.measured.unwrap_or((capacity, capacity));
+        self.measured = Some((least.min(capacity), most.max(capacity)));
+    }
+
+    /// Takes the modem's word. Returns what the link carries by it, bit/s, where that is
+    /// another than `capacity`, which is known of it.
+    ///
+    /// A word may come late, when the change has been measured already: so it lowers no
+    /// further than by the most that was measured under the one before, and raises no
+    /// further than by the least.
+    pub fn say(&mut self, efficiency: Option<f64>, capacity: Option<f64>) -> Option<f64> {
+        if self.efficiency == efficiency {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.efficiency, efficiency);
+        let (least, most) = self.measured.take()?;
+        let part = efficiency? / before?;
+        let capacity = capacity?;
+        let by_word = match part < 1.0 {
+            true => capacity.min(most * part),
+            false => capacity.max(least * part),
+        };
+        self.see(by_word);
+        (by_word != capacity).then_some(by_word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A modem that has said 1, under which the link was measured to carry so much.
+    fn measured(bps: &[f64]) -> Word {
+        let mut word = Word::default();
+        assert_eq!(word.say(Some(1.0), Some(8e6)), None);
+        for bps in bps {
+            word.see(*bps);
+        }
+        word
+    }
+
+    #[test]
+    fn the_link_carries_as_much_less_or_more_as_the_modem_says() {
+        let mut word = measured(&[8e6]);
+        assert_eq!(word.say(Some(0.25), Some(8e6)), Some(2e6));
+        assert_eq!(word.say(Some(0.25), Some(2e6)), None);
+        assert_eq!(word.say(Some(0.5), Some(2e6)), Some(4e6));
+        assert_eq!(word.say(Some(1.0), Some(4e6)), Some(8e6));
+    }
+
+    #[test]
+    fn a_late_word_of_what_was_measured_meanwhile_changes_nothing() {
+        let mut word = measured(&[8e6, 2e6]);
+        assert_eq!(word.say(Some(0.25), Some(2e6)), None);
+        word.see(4e6);
+        word.see(8e6);
+        assert_eq!(word.say(Some(1.0), Some(8e6)), None);
+    }
+
+    #[test]
+    fn a_first_word_and_one_of_a_link_that_was_not_measured_tell_no_capacity() {
+        let mut word = Word::default();
+        word.see(8e6);
+        assert_eq!(word.say(Some(0.5), Some(8e6)), None);
+        // Under this one nothing was measured yet.
+        assert_eq!(word.say(Some(1.0), Some(8e6)), None);
+        word.see(8e6);
+        assert_eq!(word.say(Some(0.5), None), None);
+        word.see(8e6);
+        assert_eq!(word.say(None, Some(8e6)), None);
+    }
+}
