@@ -111,13 +111,15 @@ class Predictor:
         self._by_habit = WaysByHabit(obstructions)
 
     def feed(self, fix: Fix) -> bool:
-        """Take a fix in; False where it is not newer than the last one, and changes nothing.
+        """Take a fix in; False where it says nothing of what is ahead, and changes nothing.
 
-        Reports made during a blockage arrive late, the newest first: the older ones say nothing
-        about what is ahead.
+        Reports made during a blockage arrive late, the newest first: the older ones are passed
+        over, as is what a receiver says that has lost its satellites.
         """
         track, last = self.track, self.track.last
         if last is not None and fix.time_ms <= last.time_ms:
+            return False
+        if last is not None and not track.receiver.measures(last, fix):
             return False
         elapsed_s = (fix.time_ms - last.time_ms) / 1000.0 if last else 0.0
         travelled_m = distance_m(last.place, fix.place) if last else 0.0
@@ -186,6 +188,7 @@ class Predictor:
             drift=drift,
             forecast=forecast,
             errors=errors,
+            receiver=track.receiver.after(last, fix) if last else track.receiver,
         )
         if len(driven) >= MOST_ROADS:
             self.end_drive(keep=OVERLAP)
