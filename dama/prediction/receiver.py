@@ -61,8 +61,11 @@ class Receiver:
 
 
 def _stands(last: Fix, fix: Fix) -> bool:
-    """Tell whether the place of the last fix is given once more, while a speed is told."""
-    if fix.speed_mps is None or fix.speed_mps < _DRIVES_MPS or fix.place != last.place:
+    """Tell whether the place of the last fix, made in motion, is given again with a speed."""
+    if fix.place != last.place or fix.speed_mps is None or last.speed_mps is None:
+        return False
+    # Some receivers hold the place of a vehicle that stands until it has moved on.
+    if min(fix.speed_mps, last.speed_mps) < _DRIVES_MPS:
         return False
     return fix.speed_mps * (fix.time_ms - last.time_ms) >= 1000.0 * _RESOLVED_M
 

@@ -33,6 +33,9 @@ def test_a_receiver_that_freezes_changes_nothing_and_one_that_stands_does() -> N
     standing = after(driven)
     assert standing.feed(fix(31, -200.0, 0.0, 0.4))
     assert standing.track.standing_since_ms is not None
+    # It starts, and has been seen to move before the receiver lets its place go.
+    assert standing.feed(fix(32, -200.0, 0.0, 4.0))
+    assert standing.track.standing_since_ms is None
     # Ten times a second, a place given to a metre is the same for a while.
     quick = after(driven)
     assert quick.feed(fix(30.1, -200.0, 0.0, 20.0))
