@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
 from dama.prediction import Fix, FixError
+from dama.prediction.fix import MAX_SPEED_MPS
 from underpass_control.demand import Demands
 from underpass_control.prediction import Predictions
 from underpass_control.storage import announcements, blockages, habits, links, positions, routes
@@ -29,13 +30,19 @@ _SILENT_MS = 15 * 60_000
 
 
 def fix_of(position: Position) -> Fix | None:
-    """Return a position as predictions take it, None where no road vehicle can be there so."""
+    """Return a position as predictions take it, None where it cannot be one.
+
+    A speed that no road vehicle has is left out: where it is, the vehicle is all the same.
+    """
+    speed_mps = position.speed_mps
+    if speed_mps is not None and speed_mps > MAX_SPEED_MPS:
+        speed_mps = None
     try:
         return Fix(
             position.time_ms,
             position.longitude,
             position.latitude,
-            position.speed_mps,
+            speed_mps,
             position.heading_deg,
             position.accuracy_m,
         )

@@ -111,13 +111,15 @@ class Predictor:
         self._by_habit = WaysByHabit(obstructions)
 
     def feed(self, fix: Fix) -> bool:
-        """Take a fix in; False where it is not newer than the last one, and changes nothing.
+        """Take a fix in; False where it says nothing of what is ahead, and changes nothing.
 
-        Reports made during a blockage arrive late, the newest first: the older ones say nothing
-        about what is ahead.
+        Reports made during a blockage arrive late, the newest first: the older ones are passed
+        over, as is what a receiver says that has lost its satellites.
         """
         track, last = self.track, self.track.last
         if last is not None and fix.time_ms <= last.time_ms:
+            return False
+        if last is not None and not track.receiver.measures(last, fix):
             return False
         elapsed_s = (fix.time_ms - last.time_ms) / 1000.0 if last else 0.0
         travelled_m = distance_m(last.place, fix.place) if last else 0.0
@@ -186,6 +188,7 @@ class Predictor:
             drift=drift,
             forecast=forecast,
             errors=errors,
+            receiver=track.receiver.after(last, fix) if last else track.receiver,
         )
         if len(driven) >= MOST_ROADS:
             self.end_drive(keep=OVERLAP)
@@ -348,8 +351,10 @@ class Predictor:
 
     def _ways(self, patience: float) -> Iterator[_Way]:
         """Yield the ways into obstructions; those that are not to be told may be left out."""
-        progress = self._route.progress(self.track) if self._route else None
-        if self._route is None or progress is None:
+        route = self._route
+        progress = route.progress(self.track) if route else None
+        passages = list(route.ahead(progress.offset_m)) if route and progress else []
+        if route is None or progress is None or not route.is_matched(progress.offset_m):
             yield from self._by_map(_ALMOST * MIN_CONFIDENCE / patience)
             return
         # The vehicle may leave its route; what then has no chance to be told is not looked for.
@@ -359,7 +364,7 @@ class Predictor:
                 yield way._replace(probability=way.probability * leaves)
         by_map: list[_Way] | None = None
         passed: Counter[str] = Counter()
-        for passage in self._route.ahead(progress.offset_m):
+        for passage in passages:
             to_entry_m = max(passage.entry_m - progress.offset_m, 0.0)
             inside_m = passage.exit_m - max(passage.entry_m, progress.offset_m)
             if to_entry_m == 0.0 and inside_m < _AT_EXIT_M:
@@ -367,7 +372,7 @@ class Predictor:
             name = passage.obstruction_id
             number = passed[name]
             passed[name] += 1
-            found = self._route.way_to(passage, progress.offset_m, self._seen_on())
+            found = route.way_to(passage, progress.offset_m, self._seen_on())
             if found is not None:
                 yield _Way(name, progress.probability, *found, number)
                 continue
@@ -380,7 +385,7 @@ class Predictor:
                 default=None,
             )
             if best is None:
-                by_line = self._route.way_by_line(passage, progress.offset_m)
+                by_line = route.way_by_line(passage, progress.offset_m)
                 by_line = by_line or (Profile.of_lengths(to_entry_m, inside_m), 0.0)
                 yield _Way(name, progress.probability, *by_line, number)
             else:

@@ -151,14 +151,22 @@ class Route:
     def ahead(self, offset_m: float) -> Iterator[RoutePassage]:
         """Yield the passages that are not over, up to the horizon, in order.
 
-        Of each obstruction only the next few. What is not matched yet is left out: each call goes
-        on with it for some milliseconds.
+        Of each obstruction only the next few. What is not matched yet is left out (see
+        `is_matched`): each call goes on with it for some milliseconds.
         """
         seen: Counter[str] = Counter()
         for passage in self._until(offset_m + HORIZON_M, offset_m, at_once=_AT_ONCE):
             if passage.exit_m > offset_m and seen[passage.obstruction_id] < MOST_PASSAGES:
                 seen[passage.obstruction_id] += 1
                 yield passage
+
+    def is_matched(self, offset_m: float) -> bool:
+        """Tell whether it is known what it passes from there to the horizon."""
+        return all(
+            number in self._matched
+            for number, section in enumerate(self._sections)
+            if section[0] <= offset_m + HORIZON_M and section[-1] + _STEP_M >= offset_m
+        )
 
     def _until(
         self, most_m: float, least_m: float = 0.0, *, at_once: int

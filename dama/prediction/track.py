@@ -10,6 +10,7 @@ from dama.prediction.forecast import Errors, Forecast
 from dama.prediction.matching import Hypothesis
 from dama.prediction.paces import Stretch
 from dama.prediction.places import Position, distance_m, heading_deg
+from dama.prediction.receiver import Receiver
 from dama.prediction.speed import Pace
 
 # The trail is as long as an approach road, in steps that a bend survives.
@@ -46,7 +47,8 @@ class Track:
     are the roads of this drive that are sure, in order, and `sure` is where the last of them was;
     `stretch` is what was driven of the present one, and `paces` are those of the others, by road;
     `drift` is how fast the receiver's error wanders, as a part of what is usual; `forecast` is what
-    was expected of the present seconds, and `errors` is how far the last ones were from that.
+    was expected of the present seconds, and `errors` is how far the last ones were from that;
+    `receiver` is how its fixes follow from one another.
     """
 
     last: Fix | None = None
@@ -64,6 +66,7 @@ class Track:
     drift: float = 1.0
     forecast: Forecast | None = None
     errors: Errors = field(default_factory=Errors)
+    receiver: Receiver = field(default_factory=Receiver)
 
     def trail_with(self, fix: Fix, *, standing: bool) -> tuple[Point, ...]:
         """Return the trail after a further fix.

@@ -216,11 +216,18 @@ def test_an_extract_without_roads_or_of_the_other_side_of_the_earth_is_an_error(
         import_sky(tmp_path / "absent.osm", SATELLITE, VIEW)
 
 
-def _heights(path: Path, driver: str, *, crs: str = "EPSG:4326", step: float = 1 / 1200) -> Path:
+def _heights(
+    path: Path,
+    driver: str,
+    *,
+    crs: str = "EPSG:4326",
+    step: float = 1 / 1200,
+    west: float = 15.0,
+) -> Path:
     """Write heights around the road: a ridge of 1,000 m 1.5 km to the south of it."""
     rows = np.arange(1201)[:, None] + np.zeros(1201)
     heights = np.where(abs(rows - 736) < 8, 1_200.0, 200.0).astype("int16")
-    place = from_origin(15.0 - step / 2, 49.0 + step / 2, step, step)
+    place = from_origin(west - step / 2, 49.0 + step / 2, step, step)
     if crs != "EPSG:4326":
         place = from_origin(500_000.0, 5_400_000.0, 90.0, 90.0)
     profile = {"width": 1201, "height": 1201, "count": 1, "dtype": "int16", "crs": crs}
@@ -237,6 +244,28 @@ def test_a_mountain_is_read_from_a_file(tmp_path: Path, name: str, driver: str) 
     states = {one.state for lane in masks.lanes for one in masks.of(lane.id)}
     assert states == {State.BLOCKED}
     assert not shadows(import_sky(path, SATELLITE, VIEW))
+
+
+def test_heights_on_both_sides_of_the_180th_meridian_are_one_ground(tmp_path: Path) -> None:
+    step = 1 / 120
+    for name, west, height in (("east.tif", 179.0, 300), ("west.tif", -180.0, 700)):
+        place = from_origin(west, 52.0, step, step)
+        profile = {"width": 120, "height": 120, "count": 1, "dtype": "int16", "crs": "EPSG:4326"}
+        with rasterio.open(tmp_path / name, "w", driver="GTiff", transform=place, **profile) as to:
+            to.write(np.full((120, 120), height, dtype="int16"), 1)
+    files = [tmp_path / "east.tif", tmp_path / "west.tif"]
+    for box in ((179.9, 51.4, 180.1, 51.6), (-180.1, 51.4, -179.9, 51.6)):
+        grid = read_terrain(files, box, 5.0)
+        lons = np.array([179.9, 179.98, -179.98, -179.9])
+        assert grid.at(lons, np.full(4, 51.5)).tolist() == [300.0, 300.0, 700.0, 700.0]
+
+
+def test_the_sky_of_a_map_on_both_sides_of_the_180th_meridian(tmp_path: Path) -> None:
+    view = View(AntennaMask(), (_heights(tmp_path / "a.tif", "GTiff", west=179.5),))
+    path = draw(tmp_path / "a.osm", Plane((180.0, 48.4)), ("-300,0 300,0", ROAD))
+    (masks,) = masks_of(path, (Satellite("far", -175.0),), view)
+    states = {one.state for lane in masks.lanes for one in masks.of(lane.id)}
+    assert states == {State.BLOCKED}
 
 
 def test_a_file_that_has_no_heights_in_degrees_is_an_error(tmp_path: Path) -> None:

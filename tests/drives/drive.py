@@ -54,11 +54,14 @@ class Drive:
 class Receiver:
     """What a receiver makes of the sky: the spread of its wandering error, and how late it is.
 
-    Each is drawn for a drive, or a cover, between two bounds.
+    Each is drawn for a drive, or a cover, between two bounds. Where it loses its satellites, it
+    gives its last place again for `freezes_s`, or runs straight on for `runs_on_s`.
     """
 
     wander_m: tuple[float, float] = (1.5, 4.5)
     returns_s: tuple[float, float] = (0.5, 3.0)
+    freezes_s: float = 0.0
+    runs_on_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,9 @@ def drive(roads: Roads, seed: int, *, length_m: float = 8_000.0) -> Drive:
     )
 
 
-def passage(roads: Roads, name: str, *, lead_m: float, tail_m: float) -> Drive:
+def passage(
+    roads: Roads, name: str, *, lead_m: float, tail_m: float, receiver: Receiver | None = None
+) -> Drive:
     """Make a drive through the first covered way of a road, in the direction in which it is drawn.
 
     Without turns, lights and stops: so many metres before the entry, and behind the exit.
@@ -119,7 +124,7 @@ def passage(roads: Roads, name: str, *, lead_m: float, tail_m: float) -> Drive:
     dice = random.Random(0)
     samples = _samples(roads.signals, dice, route)
     times, covered_s = _motion(samples)
-    fixes = tuple(_receive(dice, samples, times, covered_s, []))
+    fixes = tuple(_receive(dice, samples, times, covered_s, [], receiver=receiver))
     points = tuple(sample.at for sample in samples)
     return Drive(0, fixes, tuple(_truth(covered_s, fixes)), (), points, u_turned=False)
 
@@ -274,16 +279,33 @@ def _receive(
     keep = math.exp(-1 / 20.0)
     east, north = dice.gauss(0, wander_m), dice.gauss(0, wander_m)
     reached = [time for time, _ in times]
+    last: Fix | None = None
     for second in range(int(end_s)):
         east = keep * east + dice.gauss(0, wander_m * math.sqrt(1 - keep * keep))
         north = keep * north + dice.gauss(0, wander_m * math.sqrt(1 - keep * keep))
         if any(begin <= second <= end for begin, end in lost):
+            lost_s = second - max(begin for begin, end in lost if begin <= second <= end)
+            if last is not None and (repeated := _unmeasured(receiver, last, second, lost_s)):
+                yield repeated
             continue
         (x, y), speed, heading = _at(samples, times, reached, second)
         lon, lat = plane.position(x + east + dice.gauss(0, 0.5), y + north + dice.gauss(0, 0.5))
         measured = max(speed + dice.gauss(0, 0.15), 0.0)
         bearing = (math.degrees(heading) + dice.gauss(0, 2.0)) % 360.0 if measured > 1.0 else None
-        yield Fix(_ms(second), lon, lat, measured, bearing)
+        last = Fix(_ms(second), lon, lat, measured, bearing)
+        yield last
+
+
+def _unmeasured(receiver: Receiver, last: Fix, second: int, lost_s: float) -> Fix | None:
+    """Return what a receiver calls a fix so long after it has lost its satellites."""
+    place = last.place
+    if receiver.runs_on_s and last.speed_mps is not None and last.heading_deg is not None:
+        way_m = last.speed_mps * (second - (last.time_ms - START_MS) / 1000.0)
+        towards = math.radians(last.heading_deg)
+        place = Plane(place).position(way_m * math.sin(towards), way_m * math.cos(towards))
+    if lost_s > max(receiver.freezes_s, receiver.runs_on_s):
+        return None
+    return Fix(_ms(second), *place, last.speed_mps, last.heading_deg)
 
 
 def follow(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from underpass_control.obstructions.osm import import_osm
 
 from dama.prediction import ObstructionMap
-from tests.drives.drive import Drive, drive, passage
+from tests.drives.drive import Drive, Receiver, drive, passage
 from tests.drives.evaluation import Entry, Score, score
 from tests.drives.island import ISLAND_OSM, island
 from tests.drives.roads import Roads
@@ -35,9 +35,11 @@ def drives(count: int, first_seed: int = 0) -> Iterator[Drive]:
         yield drive(roads, seed)
 
 
-def passage_of(name: str, *, lead_m: float, tail_m: float) -> Drive:
+def passage_of(
+    name: str, *, lead_m: float, tail_m: float, receiver: Receiver | None = None
+) -> Drive:
     """Make a drive through the first road tunnel of a road, and not much more."""
-    return passage(Roads(island()), name, lead_m=lead_m, tail_m=tail_m)
+    return passage(Roads(island()), name, lead_m=lead_m, tail_m=tail_m, receiver=receiver)
 
 
 def score_drives(count: int) -> Score:

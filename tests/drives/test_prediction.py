@@ -11,6 +11,7 @@ from dama.prediction import Fix, ObstructionMap, Predictor
 from dama.prediction.learning import Learned, learn, observe
 from dama.prediction.places import distance_m
 from tests.drives import field
+from tests.drives.drive import Receiver
 from tests.drives.evaluation import Entry, Score, held_along, score
 from tests.drives.island import PLANE
 from tests.drives.synthetic import drives, entries_of, island_map, passage_of, score_drives
@@ -89,13 +90,26 @@ def test_blockages_of_a_first_drive_are_predicted_on_the_next_without_a_map() ->
     assert missed == 0
 
 
+@pytest.mark.parametrize("receiver", [Receiver(freezes_s=60.0), Receiver(runs_on_s=30.0)])
+def test_a_receiver_that_goes_on_in_a_tunnel_teaches_the_same_place(receiver: Receiver) -> None:
+    places = []
+    for said_by in (None, receiver):
+        made = passage_of("Ridge Road", lead_m=800.0, tail_m=600.0, receiver=said_by)
+        [stay] = made.covered
+        [place] = _learned_along(made.fixes, [(stay.last_fix_ms, stay.exit_ms)])
+        places.append(place)
+    plain, seen = places
+    assert distance_m(plain.axis[0], seen.axis[0]) < 10.0
+    # Where nothing was said, the exit is where the receiver came back, a second or two later.
+    assert distance_m(plain.axis[-1], seen.axis[-1]) < 40.0
+
+
 def _learned_along(fixes: Sequence[Fix], losses: Sequence[tuple[int, int]]) -> tuple[Learned, ...]:
     predictor = Predictor(ObstructionMap([]))
     known: tuple[Learned, ...] = ()
     left = list(losses)
     for fix in fixes:
-        predictor.feed(fix)
-        if left and fix.time_ms > left[0][1]:
+        if predictor.feed(fix) and left and fix.time_ms > left[0][1]:
             lost_ms, restored_ms = left.pop(0)
             seen = observe(predictor.track, lost_ms, restored_ms)
             if seen is not None:

@@ -55,7 +55,8 @@ def replay(
     from underpass_control.replay.timeline import Timeline
 
     try:
-        timeline = Timeline(read_recording(path), speed)
+        recording = read_recording(path)
+        timeline = Timeline(recording.fixes, speed)
         target = target_of(to, token=token, terminal=terminal)
     except (RecordingError, TargetError, ValueError) as error:
         fail(str(error))
@@ -65,10 +66,10 @@ def replay(
             until_told(play(timeline, target, played, again=again, tell=show))
     except TargetError as error:
         fail(str(error))
-    left_out = timeline.left_out
+    left_out = recording.rejected + timeline.left_out
     said = f"{played.sent} of {played.fixes} fixes sent"
     if left_out:
-        said += f"; {left_out} of the recording fall back in time and are left out"
+        said += f"; {left_out} of the recording cannot be, or fall back in time, and are left out"
     tell(played.summary() | {"left_out": left_out}, said, as_json=as_json)
     if played.trouble:
         fail(played.trouble)

@@ -97,5 +97,8 @@ def _masks(
 
 def _terrain(found: Surroundings, view: View) -> HeightGrid:
     lons, lats = zip(*(place for way in found.ways for place in way.line), strict=True)
+    if max(lons) - min(lons) > 180.0:
+        # The map lies on both sides of the 180th meridian.
+        lons = tuple(lon % 360.0 for lon in lons)
     box = (min(lons), min(lats), max(lons), max(lats))
     return read_terrain(view.terrain, box, view.terrain_error_m)

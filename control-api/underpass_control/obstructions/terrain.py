@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import rasterio
+from rasterio import Affine
 from rasterio.errors import RasterioError
+from rasterio.io import DatasetReader
 from rasterio.merge import merge
 
 from dama.sky import HeightGrid, SkyError
+from dama.sky.satellite import Floats
 
 # Memory for one grid, as 8 bytes each: some ten tiles of SRTM at 30 m.
 _MOST_CELLS = 150_000_000
@@ -28,8 +31,9 @@ def read_terrain(
 ) -> HeightGrid:
     """Read the heights around a box (west, south, east, north in degrees).
 
-    Files must be in degrees of WGS 84, as SRTM and Copernicus DEM are. `error_m` is the standard
-    deviation of a height. Raises `TerrainError`.
+    Of a map on both sides of the 180th meridian, the box goes beyond it. Files must be in degrees
+    of WGS 84, as SRTM and Copernicus DEM are. `error_m` is the standard deviation of a height.
+    Raises `TerrainError`.
     """
     west, south, east, north = box
     bounds = (west - _MARGIN_DEG, south - _MARGIN_DEG, east + _MARGIN_DEG, north + _MARGIN_DEG)
@@ -49,15 +53,12 @@ def read_terrain(
         )
         if cells > _MOST_CELLS:
             raise TerrainError(f"{cells} heights around the roads: take the map in parts")
-        bands, transform = merge(
-            opened, bounds=bounds, nodata=math.nan, dtype="float32", indexes=[1]
-        )
+        heights, transform = _merged(opened, bounds)
     except (RasterioError, ValueError) as error:
         raise TerrainError(f"{paths[0]}: {error}") from error
     finally:
         for source in opened:
             source.close()
-    heights = np.asarray(bands[0], dtype=np.float64)
     # SRTM's voids, where a file does not declare them.
     heights[heights < -1_000.0] = math.nan
     try:
@@ -70,3 +71,38 @@ def read_terrain(
         )
     except SkyError as error:
         raise TerrainError(f"{paths[0]}: {error}") from error
+
+
+def _merged(
+    opened: Sequence[DatasetReader], bounds: tuple[float, float, float, float]
+) -> tuple[Floats, Affine]:
+    """Return the heights within bounds, and the place of their first one.
+
+    Files have longitudes of -180 to 180, the bounds may lie beyond.
+    """
+    west, south, east, north = bounds
+    heights, transform = None, None
+    for turn in (0.0, 360.0, -360.0):
+        some = [
+            source
+            for source in opened
+            if source.bounds.left < east + turn and source.bounds.right > west + turn
+        ]
+        if not some and turn != 0.0:
+            continue
+        bands, place = merge(
+            some or opened,
+            bounds=(west + turn, south, east + turn, north),
+            res=opened[0].res,
+            nodata=math.nan,
+            dtype="float32",
+            indexes=[1],
+        )
+        found = np.asarray(bands[0], dtype=np.float64)
+        if heights is None or transform is None:
+            heights, transform = found, place
+        else:
+            heights = np.where(np.isnan(heights), found, heights)
+    assert heights is not None
+    assert transform is not None
+    return heights, transform

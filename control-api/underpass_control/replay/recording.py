@@ -4,35 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from dama.prediction import Fix
+from underpass_control.tracks import gpx
 from underpass_control.tracks.gpx import GpxError, read_gpx
 from underpass_control.tracks.nmea import NmeaReader, read_nmea
 
 _PIECE = 1 << 16
+# Programs of Windows write texts in UTF-16, and say so at their beginning.
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class RecordingError(Exception):
     """The file cannot be read, or holds no drive."""
 
 
-def read_recording(path: Path) -> list[Fix]:
+class Recording(NamedTuple):
+    """The fixes of a file, in its order, and how many of it can be none."""
+
+    fixes: list[Fix]
+    rejected: int
+
+
+def read_recording(path: Path) -> Recording:
     """Return the fixes of an NMEA log or a GPX file, told by how it begins."""
-    reader = NmeaReader()
+    reader, points = NmeaReader(of_log=True), gpx.Counts()
     try:
         with path.open("rb") as file:
-            is_xml = file.read(256).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
-        fixes = list(read_gpx(_pieces(path)) if is_xml else _log(path, reader))
+            head = file.read(256)
+        # As XML says: with a mark before it, and in letters of two bytes, or not.
+        is_xml = head.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith(b"<")
+        if is_xml:
+            fixes = list(read_gpx(_pieces(path), points))
+        else:
+            fixes = list(_log(path, "utf-16" if head.startswith(_UTF_16) else "ascii", reader))
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror}") from error
     except GpxError as error:
         raise RecordingError(f"{path}: {error}") from error
     if not fixes:
         seen = reader.counts
-        # Most such logs have lost their checksums, or have no sentence with a date (RMC or ZDA).
-        why = "" if is_xml else f" ({seen.sentences} sound sentences, {seen.spoilt} other lines)"
-        raise RecordingError(f"{path}: neither NMEA nor GPX with dated fixes{why}")
-    return fixes
+        # Most such logs have lost their checksums, or such files their times.
+        why = f"{seen.sentences} sound sentences, {seen.spoilt} other lines"
+        if is_xml:
+            why = f"{points.rejected} track points without place or time"
+        raise RecordingError(f"{path}: neither NMEA nor GPX with fixes ({why})")
+    return Recording(fixes, points.rejected + reader.counts.rejected)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -41,7 +59,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _log(path: Path, reader: NmeaReader) -> Iterator[Fix]:
-    with path.open(encoding="ascii", errors="replace") as file:
+def _log(path: Path, encoding: str, reader: NmeaReader) -> Iterator[Fix]:
+    with path.open(encoding=encoding, errors="replace") as file:
         # Bounded pieces of a line that never ends: none of them is a sentence.
         yield from read_nmea(iter(lambda: file.readline(_PIECE), ""), reader)

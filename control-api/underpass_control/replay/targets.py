@@ -105,6 +105,7 @@ def _position(terminal: int, fix: Fix) -> dict[str, object]:
         "latitude": fix.lat,
         "speed_mps": fix.speed_mps,
         "heading_deg": fix.heading_deg,
+        "accuracy_m": fix.accuracy_m,
     }
     return {name: value for name, value in position.items() if value is not None}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from xml.parsers import expat
 
@@ -20,11 +20,20 @@ class GpxError(ValueError):
     """A file that is no GPX, or is broken."""
 
 
+@dataclass
+class Counts:
+    """What a reader passed over."""
+
+    # Points without a sound place and time.
+    rejected: int = 0
+
+
 class _Points:
     """Gathers track points while the XML is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counts) -> None:
         self.done: list[Fix] = []
+        self._counts = counts
         self._depth = 0
         # How deep the point that is read begins.
         self._at = 0
@@ -67,7 +76,7 @@ class _Points:
 
     def _close(self, point: dict[str, str]) -> None:
         hdop = _number(point.get("hdop", ""), math.inf)
-        with suppress(ValueError, OverflowError, FixError):
+        try:
             fix = Fix(
                 time_ms=_time_ms(point.get("time", "")),
                 lon=float(point["lon"]),
@@ -77,18 +86,21 @@ class _Points:
                 heading_deg=_number(point.get("course", ""), 360.0),
                 accuracy_m=None if hdop is None else 3.0 * hdop,
             )
+        except (ValueError, OverflowError, FixError):
+            self._counts.rejected += 1
+        else:
             self.done.append(fix)
 
 
-def read_gpx(chunks: Iterable[bytes]) -> Iterator[Fix]:
+def read_gpx(chunks: Iterable[bytes], counts: Counts | None = None) -> Iterator[Fix]:
     """Yield the track points of a file that have a time, in the file's order.
 
-    Points without a sound place and time are passed over; of a point whose speed, course or
-    dilution is impossible only that is left out. The file may come in pieces of any size. Raises
-    `GpxError` where it is not well formed, or declares a document type: GPX needs none, and its
-    entities are how small files grow without bound.
+    Points without a sound place and time are passed over, and counted; of a point whose speed,
+    course or dilution is impossible only that is left out. The file may come in pieces of any size.
+    Raises `GpxError` where it is not well formed, or declares a document type: GPX needs none, and
+    its entities are how small files grow without bound.
     """
-    points = _Points()
+    points = _Points(counts or Counts())
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.StartElementHandler = points.start
     parser.EndElementHandler = points.end

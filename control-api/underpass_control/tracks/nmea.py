@@ -120,12 +120,21 @@ class NmeaReader:
     The date comes from RMC or ZDA; before the first one no fix can be dated, and none is given.
     A date that is earlier than `not_before` is taken for one whose week number rolled over, and
     is moved on by 1,024 weeks until it is not.
+
+    Of a log that is read as a whole, `of_log`, all fixes are given, in the log's order: those
+    before its first date are given with it, dated by it; without any date, they are of the day on
+    which GPS began. Which of them fall back in time is the caller's to judge.
     """
 
-    def __init__(self, not_before: datetime = _GPS_BEGAN) -> None:
+    def __init__(self, not_before: datetime = _GPS_BEGAN, *, of_log: bool = False) -> None:
         self.counts = Counts()
         self._not_before = not_before
+        self._of_log = of_log
         self._midnight: datetime | None = None
+        # Of a log, until it tells the date, by the day that is taken for it.
+        self._undated: list[Fix] | None = None
+        if of_log:
+            self._midnight, self._undated = _GPS_BEGAN, []
         self._epoch: _Epoch | None = None
         self._last_ms: int | None = None
         self._behind = 0
@@ -149,8 +158,9 @@ class NmeaReader:
         return self._take()
 
     def finish(self) -> list[Fix]:
-        """Return the fix of the last epoch."""
+        """Return the fix of the last epoch, and those of a log that has no date."""
         self._close()
+        self._date(timedelta())
         return self._take()
 
     def _take(self) -> list[Fix]:
@@ -253,7 +263,15 @@ class NmeaReader:
             raise SentenceError(f"no year since GPS began: {text}")
         while midnight + _DAY < self._not_before:
             midnight += _ROLLOVER
+        if self._midnight is not None:
+            self._date(midnight - self._midnight)
         self._midnight = midnight
+
+    def _date(self, later: timedelta) -> None:
+        """Give the fixes that had no date, so much later than was taken for it."""
+        undated, self._undated = self._undated or [], None
+        later_ms = round(later.total_seconds() * 1000)
+        self._ready += [replace(fix, time_ms=fix.time_ms + later_ms) for fix in undated]
 
     def _learn(
         self,
@@ -295,16 +313,22 @@ class NmeaReader:
         except FixError:
             self.counts.rejected += 1
             return
+        if not self._of_log and not self._follows(time_ms):
+            self.counts.rejected += 1
+            return
+        self.counts.fixes += 1
+        (self._ready if self._undated is None else self._undated).append(fix)
+
+    def _follows(self, time_ms: int) -> bool:
+        """Tell whether a fix of this time follows those before."""
         if self._last_ms is not None and time_ms <= self._last_ms:
             # A talker that repeats another's epoch, or a clock that fell back.
             self._behind += 1
             if self._behind < _BELIEVED_AFTER or time_ms == self._last_ms:
-                self.counts.rejected += 1
-                return
+                return False
         self._behind = 0
         self._last_ms = time_ms
-        self.counts.fixes += 1
-        self._ready.append(fix)
+        return True
 
 
 _READERS = {

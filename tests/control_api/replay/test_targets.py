@@ -101,6 +101,7 @@ class Control:
         self.away = 0
         self.batches: list[int] = []
         self.times: list[str] = []
+        self.accuracies_m: list[float] = []
 
     async def take(self, request: web.Request) -> web.Response:
         assert request.headers["Authorization"] == f"Bearer {TOKEN}"
@@ -113,6 +114,7 @@ class Control:
             return web.json_response({"detail": "away"}, status=503, headers={"Retry-After": "0"})
         self.batches.append(len(positions))
         self.times += [one["time"] for one in positions]
+        self.accuracies_m += [one["accuracy_m"] for one in positions]
         return web.json_response({"accepted": len(positions)}, status=202)
 
 
@@ -138,6 +140,7 @@ def test_what_the_service_misses_is_reported_when_it_is_back() -> None:
     played = asyncio.run(replayed(control, 10))
     assert (played.sent, played.fixes, played.losses, played.trouble) == (40, 40, 1, None)
     assert len(control.times) == len(set(control.times)) == 40
+    assert control.accuracies_m == [one.accuracy_m for one in DRIVE]
     assert max(control.batches) > 1
 
 

@@ -113,20 +113,93 @@ def test_a_lost_fix_is_said_without_a_place() -> None:
 def test_nmea_and_gpx_are_told_apart_and_other_files_refused(tmp_path: Path) -> None:
     log = tmp_path / "drive.txt"
     log.write_bytes(b"".join(map(sentences, Timeline(fixes(0, 1, 2)).moments(START_MS))))
-    assert [one.time_ms - START_MS for one in read_recording(log)] == [0, 1000, 2000]
+    assert [one.time_ms - START_MS for one in read_recording(log).fixes] == [0, 1000, 2000]
     gpx = tmp_path / "drive.xml"
     point = '<trkpt lon="7" lat="46"><time>2030-01-01T00:00:0{}Z</time></trkpt>'
     points = "".join(map(point.format, range(4)))
     gpx.write_text(f"\ufeff<gpx><trk><trkseg>{points}</trkseg></trk></gpx>")
-    assert len(read_recording(gpx)) == 4
+    assert len(read_recording(gpx).fixes) == 4
     (tmp_path / "broken").write_text("<gpx><trk>")
     (tmp_path / "other").write_bytes(bytes(range(256)) * 1000)
     (tmp_path / "bare").write_text("$GPRMC,120000,A,4619.0,N,00655.5,E,1,1,010626,,,A\n" * 3)
+    (tmp_path / "drawn").write_text('<gpx><trk><trkpt lon="7" lat="46"/></trk></gpx>')
     for name, why in (
         ("broken", "well formed"),
         ("other", "neither"),
         ("absent", "No such file"),
         ("bare", "0 sound sentences, 3 other lines"),
+        ("drawn", "1 track points without place or time"),
     ):
         with pytest.raises(RecordingError, match=why):
             read_recording(tmp_path / name)
+
+
+def log_of(seconds: range, lon: float = 7.0) -> str:
+    """Return what a receiver says of a drive that begins so many seconds after a fixed time."""
+    drive = [Fix(START_MS + 1000 * s, lon + s / 1e4, 46.0, 20.0, 90.0, 5.0) for s in seconds]
+    return "".join(sentences(Moment(fix.time_ms, fix)).decode() for fix in drive)
+
+
+def lons_of(path: Path) -> list[float]:
+    timeline = Timeline(read_recording(path).fixes)
+    assert timeline.left_out == 0
+    return [round(one.fix.lon, 4) for one in timeline.moments(START_MS) if one.fix]
+
+
+@pytest.mark.parametrize("again_s", [0, -86_400, 86_400])
+def test_a_log_with_two_sessions_is_driven_whole(tmp_path: Path, again_s: int) -> None:
+    log = tmp_path / "two.nmea"
+    first, second = log_of(range(100)), log_of(range(again_s, again_s + 100), 8.0 - again_s / 1e4)
+    log.write_text(first + second)
+    once = [round(s / 1e4, 4) for s in range(100)]
+    assert lons_of(log) == [round(7.0 + at, 4) for at in once] + [round(8.0 + at, 4) for at in once]
+
+
+@pytest.mark.parametrize("date", ["010199", "010179", "311278"])
+def test_a_log_that_begins_with_a_wrong_date_is_driven_whole(tmp_path: Path, date: str) -> None:
+    log = tmp_path / "wrong.nmea"
+    lines = log_of(range(60)).splitlines(keepends=True)
+    right = next(line.split(",")[9] for line in lines if "RMC" in line)
+    wrong = "".join(lines[:15]).replace(f",{right},", f",{date},")
+    wrong = "".join(with_checksum(line) for line in wrong.splitlines())
+    log.write_text(wrong + "".join(lines[15:]))
+    assert lons_of(log) == [round(7.0 + s / 1e4, 4) for s in range(60)]
+
+
+def with_checksum(line: str) -> str:
+    body = line.strip()[1:].partition("*")[0]
+    total = 0
+    for byte in body.encode():
+        total ^= byte
+    return f"${body}*{total:02X}\r\n"
+
+
+def test_fixes_before_the_first_date_are_driven_too(tmp_path: Path) -> None:
+    log = tmp_path / "late.nmea"
+    dateless = "".join(
+        line for line in log_of(range(20)).splitlines(keepends=True) if "RMC" not in line
+    )
+    log.write_text(dateless + log_of(range(20, 40)))
+    fixes_of = read_recording(log).fixes
+    assert [one.time_ms - START_MS for one in fixes_of] == [1000 * s for s in range(40)]
+    log.write_text(dateless)
+    assert lons_of(log) == [round(7.0 + s / 1e4, 4) for s in range(20)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_texts_of_other_encodings_are_read(tmp_path: Path, encoding: str) -> None:
+    log = tmp_path / "drive.log"
+    log.write_text(log_of(range(5)), encoding=encoding)
+    assert len(read_recording(log).fixes) == 5
+    gpx = tmp_path / "drive.gpx"
+    point = '<trkpt lon="7" lat="46"><time>2030-01-01T00:00:00Z</time></trkpt>'
+    head = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?>'
+    gpx.write_text(f"{head}<gpx><trk>{point}</trk></gpx>", encoding=encoding)
+    assert len(read_recording(gpx).fixes) == 1
+
+
+def test_what_can_be_no_fix_is_counted(tmp_path: Path) -> None:
+    gpx = tmp_path / "drive.gpx"
+    point = '<trkpt lon="7" lat="{}"><time>2030-01-01T00:00:00Z</time></trkpt>'
+    gpx.write_text(f"<gpx><trk>{point.format(46)}{point.format(91)}</trk></gpx>")
+    assert read_recording(gpx).rejected == 1

@@ -8,7 +8,16 @@ from unittest import mock
 
 import pytest
 
-from dama.prediction import Blockage, Fix, Obstruction, ObstructionMap, Onward, Predictor, Road
+from dama.prediction import (
+    Blockage,
+    Fix,
+    Obstruction,
+    ObstructionMap,
+    Onward,
+    Predictor,
+    Road,
+    road_tunnel,
+)
 from dama.prediction.places import Foot, Line, Position
 from dama.prediction.roadmap import Near
 from dama.prediction.route import Route, _Compared
@@ -295,6 +304,23 @@ def test_a_long_route_is_matched_little_by_little() -> None:
             assert steps <= 64 * asked
     assert 1 < asked < 10
     assert found == list(Route(INTO, known).passages)
+
+
+def test_until_a_route_is_matched_the_map_alone_counts() -> None:
+    road = line((-4000, 0), (0, 0))
+    tunnel = road_tunnel("t", line((0, 0), (600, 0)), into_start=[road])
+    beside = road_tunnel("u", line((-3900, 60), (-100, 60)))
+    known = ObstructionMap([tunnel, beside])
+    predictor = Predictor(known, route=line((-4000, 0), (900, 0)))
+    for one in eastwards(-300.0, 20.0):
+        predictor.feed(one)
+    # The route is near to a covered road all along: it takes several looks.
+    first = now(predictor)
+    assert [blockage.obstruction_id for blockage in first] == ["t"]
+    for _ in range(10):
+        (later,) = now(predictor)
+    assert later.confidence == pytest.approx(0.98, abs=0.01)
+    assert later.entry_ms == pytest.approx(first[0].entry_ms, abs=500)
 
 
 def test_a_route_of_one_place_passes_nothing() -> None:
