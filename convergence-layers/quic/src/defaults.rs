@@ -25,8 +25,9 @@ const PACKETS_PER_ACK: u32 = 16;
 /// the second is little, since it leaves ahead of all else.
 const DATAGRAMS_UNREAD_BYTES: usize = 2 << 20;
 const DATAGRAMS_UNSENT_BYTES: usize = 128 << 10;
-/// The largest window of one stream: a bundle is 1 MiB at most.
-const MOST_STREAM_WINDOW: u64 = 4 << 20;
+/// One stream has at most this part (1/n) of the connection's window: a bundle whose first
+/// bytes are to be repeated, or for which there is no room yet, stops no other.
+const STREAM_PART: u64 = 2;
 
 /// What all sessions of a dialer or listener have in common.
 #[derive(Clone, Debug)]
@@ -152,7 +153,7 @@ impl SessionDefaults {
             .max_concurrent_bidi_streams(VarInt::from_u32(is_dialled.into()))
             .max_concurrent_uni_streams(VarInt::from_u32(STREAMS))
             .max_idle_timeout(Some(hold))
-            .stream_receive_window(limit(self.receive_window_bytes.min(MOST_STREAM_WINDOW)))
+            .stream_receive_window(limit(self.receive_window_bytes / STREAM_PART))
             .receive_window(limit(self.receive_window_bytes))
             // A bundle that is sent alone arrives sooner than one among many.
             .send_fairness(false)

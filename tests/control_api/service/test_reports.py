@@ -406,6 +406,34 @@ def test_the_longest_names_are_taken_and_told(api: Api) -> None:
     assert states(api)[FIRST, "forward"].path == path
 
 
+def test_a_blockage_is_over_when_its_path_is_up_or_there_no_more(api: Api) -> None:
+    began = now_ms() - 60_000
+
+    def told(after_ms: int, **paths: str) -> None:
+        of_links = [link(path=path, state=state) for path, state in paths.items()]
+        taken(api, entry(status(*of_links, time_ms=began + after_ms, synchronised=True)))
+
+    def lasting() -> set[str]:
+        found = api.get(f"/v1/blockages?terminal={FIRST}").json["blockages"]
+        return {one["path"] for one in found if "exit" not in one}
+
+    for path in ("satellite", "lte", "adsl"):
+        seen = {"terminal": FIRST, "path": path, "direction": "return", "entry_ms": began}
+        taken(api, entry(report("blockage", source="probing", **seen)))
+    told(1_000, satellite="blocked", lte="blocked", adsl="blocked")
+    assert lasting() == {"satellite", "lte", "adsl"}
+    told(2_000, satellite="blocked", lte="up", adsl="down")
+    assert lasting() == {"satellite", "adsl"}
+    told(3_000, sat="up", adsl="blocked")
+    assert lasting() == {"adsl"}
+    (over,) = [
+        one
+        for one in api.get(f"/v1/blockages?terminal={FIRST}").json["blockages"]
+        if one["path"] == "satellite"
+    ]
+    assert over["exit"] == moment(began + 3_000)
+
+
 def test_members_of_a_newer_node_are_passed_over(api: Api) -> None:
     taken(api, {**entry(status(link(colour="red"), mood="good")), "hops": 3})
 
@@ -446,12 +474,21 @@ def test_what_is_known_of_a_link_beyond_plans_is_shown_as_it_was_said(api: Api) 
         ],
     }
     later = {**figures, "classes": [], "of a later version": 1}
+    lte = {"path": "lte", "state": "blocked", "sent_bytes": 7, "rate_bps": 9_000_000}
     taken(api, entry(status(link(figures=figures))))
     shown = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert [one.get("figures") for one in shown if one["link"] == "return"] == [figures]
     taken(api, entry(status(link(figures=later))))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert one["figures"] == {**figures, "classes": []}
+    # Of several paths the one that follows the beam's plan comes first.
+    measured = {"capacity_bps": 4_000_000, "reason": "limit"}
+    beside = link(**lte, measured=measured, figures={**figures, "rtt_ms": 40})
+    taken(api, entry(status(beside, link(figures=figures, plan_version=3))))
+    (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
+    seen = {"capacity_bps": 4_000_000, "rtt_ms": 40, "queue_ms": 40, "loss": 0.005}
+    assert one["path"] == "satellite"
+    assert one["figures"] == {**figures, "other_paths": [{**lte, **seen}]}
     # A node of an earlier version has been started since.
     taken(api, entry(status(link())))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]

@@ -12,7 +12,7 @@ use tokio::net::UdpSocket;
 use tokio::time::timeout;
 use underpass_cla::{Class, Down, Outcome, Session, Transfer};
 use underpass_quic::wire::{ALPN, Hello, Message};
-use underpass_quic::{Coding, Dialer, Listener};
+use underpass_quic::{Coding, Dialer, Listener, ListenerConfig};
 
 use crate::{hub, terminal};
 use underpass_cla_testing::node::{TestNode, transfer};
@@ -49,10 +49,19 @@ impl Scene {
 
     /// A session of this class, the first of which the hub codes so.
     async fn of(class: Option<Class>, coding: Coding) -> Scene {
+        let coded = |hub: &mut ListenerConfig| hub.session.coding = Arc::new([coding]);
+        Scene::at(TestNode::new(), class, coded).await
+    }
+
+    /// A session of this class with a hub that is configured otherwise than usual.
+    async fn at(
+        mut hub_node: TestNode,
+        class: Option<Class>,
+        configure: impl FnOnce(&mut ListenerConfig),
+    ) -> Scene {
         let ca = Ca::new();
-        let mut hub_node = TestNode::new();
         let mut listening = hub(&ca);
-        listening.session.coding = Arc::new([coding]);
+        configure(&mut listening);
         let listener = Listener::bind(listening, hub_node.node.clone()).expect("a free port");
         let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
         let mut config = (*(tls.source)()).clone();
@@ -151,6 +160,24 @@ async fn a_stalled_bundle_holds_up_no_other_of_its_peer() {
     let _stalled = scene.begin(1 << 20, b"and no more").await;
     let mut whole = scene.begin(5, b"whole").await;
     whole.finish().expect("it is open");
+    assert_eq!(&scene.hub.received().await.1[..], b"whole");
+}
+
+#[tokio::test]
+async fn a_bundle_of_which_nothing_is_read_leaves_others_room() {
+    let hub = TestNode::new();
+    hub.uses_sessions(false);
+    let least = |hub: &mut ListenerConfig| hub.session.receive_window_bytes = 4 << 20;
+    let mut scene = Scene::at(hub, None, least).await;
+    let mut stalled = scene.begin(4 << 20, b"").await;
+    let (soon, piece) = (Duration::from_millis(500), vec![7; 64 << 10]);
+    while let Ok(written) = timeout(soon, stalled.write_all(&piece)).await {
+        written.expect("a connection");
+    }
+    let whole = timeout(Duration::from_secs(5), scene.begin(5, b"whole")).await;
+    let mut whole = whole.expect("there is room for another one");
+    whole.finish().expect("it is open");
+    scene.hub.uses_sessions(true);
     assert_eq!(&scene.hub.received().await.1[..], b"whole");
 }
 
