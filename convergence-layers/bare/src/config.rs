@@ -108,7 +108,7 @@ impl Config {
                 Layer::Ecla => MOST_SENT_BYTES,
                 _ => self.transfer_mru_bytes,
             },
-            takes_files: matches!(self.layer, Layer::Stcp | Layer::Mtcp | Layer::Ecla),
+            takes_files: self.layer != Layer::Udp,
             congestion_control: congestion_control.to_owned(),
             ..SessionInfo::new(self.layer.name(), self.remote)
         }

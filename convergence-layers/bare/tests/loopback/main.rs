@@ -117,12 +117,12 @@ async fn bundles_go_both_ways_over_each_layer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payload_on_disk_goes_in_its_place() {
-    for layer in [Layer::Stcp, Layer::Mtcp] {
+    for layers in [[Layer::Stcp; 2], [Layer::Mtcp; 2], [ltp(1, 2), ltp(2, 1)]] {
         let Two {
             nodes: [mut one, mut two],
             neighbours,
             ..
-        } = two([layer; 2]);
+        } = two(layers);
         let (id, info, session) = one.up().await;
         assert!(info.takes_files);
         one.ready(id).await;
@@ -142,7 +142,7 @@ async fn a_payload_on_disk_goes_in_its_place() {
         sent.file = Some(writer.finish().expect("a file"));
         session.offer(sent);
         let expected = [&first[..], &content, &whole[first.len()..]].concat();
-        assert_eq!(two.received().await.1, expected, "{layer:?}");
+        assert_eq!(two.received().await.1, expected, "{layers:?}");
         assert_eq!(one.finished().await, (1, Outcome::Acknowledged));
         for neighbour in &neighbours {
             neighbour.shutdown().await;
