@@ -83,7 +83,8 @@ impl Agent {
             }
         })?;
         if named {
-            self.seen.insert(now, name.group, name.sequence);
+            self.seen
+                .insert(now, arrival.from, name.group, name.sequence);
         }
         if ticket.is_none() {
             self.signal(now, &arrival, true);
