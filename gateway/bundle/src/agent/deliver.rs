@@ -78,7 +78,7 @@ impl Agent {
         let awaited = self.await_confirmation(&arrival, service, &name);
         let ticket = awaited.inspect_err(|_| {
             if let Some(keeping) = self.config.keeping(service) {
-                keeping.stored(bytes);
+                keeping.stored(node, bytes);
                 keeping.free(service, node, bytes);
             }
         })?;
