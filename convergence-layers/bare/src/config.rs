@@ -76,6 +76,9 @@ pub struct Config {
     pub mark: Option<u32>,
     /// The largest bundle that is taken, bytes.
     pub transfer_mru_bytes: u64,
+    /// With STCP, MTCP and LTP: the largest bundle that the neighbour takes, bytes,
+    /// of which nothing tells. Where it is not known: as much as this node takes.
+    pub peer_transfer_mru_bytes: Option<u64>,
     /// The largest IP packet of the path, bytes.
     pub mtu_bytes: u32,
     /// The round trip before it is measured.
@@ -106,7 +109,9 @@ impl Config {
             transfer_mru_bytes: match self.layer {
                 Layer::Udp => MOST_DATAGRAM_BYTES,
                 Layer::Ecla => MOST_SENT_BYTES,
-                _ => self.transfer_mru_bytes,
+                _ => self
+                    .peer_transfer_mru_bytes
+                    .unwrap_or(self.transfer_mru_bytes),
             },
             takes_files: self.layer != Layer::Udp,
             congestion_control: congestion_control.to_owned(),

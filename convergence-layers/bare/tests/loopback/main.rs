@@ -41,6 +41,7 @@ fn config(layer: Layer, listen: SocketAddr, remote: SocketAddr) -> Config {
         interface: None,
         mark: None,
         transfer_mru_bytes: 4 << 20,
+        peer_transfer_mru_bytes: None,
         mtu_bytes: 1_500,
         rtt: Duration::from_millis(50),
         ltp: LtpLimits::default(),
@@ -147,6 +148,24 @@ async fn a_payload_on_disk_goes_in_its_place() {
         for neighbour in &neighbours {
             neighbour.shutdown().await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_neighbour_may_take_more_than_this_node_does() {
+    for layer in [Layer::Stcp, Layer::Mtcp, ltp(1, 2)] {
+        let addresses = [free("127.0.0.1"), free("127.0.0.2")];
+        let _neighbour = tokio::net::TcpListener::bind(addresses[1])
+            .await
+            .expect("free");
+        let mut one = TestNode::new();
+        let config = Config {
+            peer_transfer_mru_bytes: Some(1 << 40),
+            ..config(layer, addresses[0], addresses[1])
+        };
+        let _kept = Neighbour::spawn(config, one.node.clone());
+        let (_, info, _) = one.up().await;
+        assert_eq!(info.transfer_mru_bytes, 1 << 40, "{layer:?}");
     }
 }
 
