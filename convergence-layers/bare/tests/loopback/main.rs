@@ -1,6 +1,7 @@
 //! Two nodes over each layer, on real sockets.
 
 mod ecla;
+mod long;
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -41,6 +42,7 @@ fn config(layer: Layer, listen: SocketAddr, remote: SocketAddr) -> Config {
         interface: None,
         mark: None,
         transfer_mru_bytes: 4 << 20,
+        long_mru_bytes: 4 << 20,
         peer_transfer_mru_bytes: None,
         mtu_bytes: 1_500,
         rtt: Duration::from_millis(50),
