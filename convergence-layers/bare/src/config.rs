@@ -116,7 +116,7 @@ impl Config {
                     .peer_transfer_mru_bytes
                     .unwrap_or(self.transfer_mru_bytes),
             },
-            takes_files: self.layer != Layer::Udp,
+            takes_files: true,
             congestion_control: congestion_control.to_owned(),
             ..SessionInfo::new(self.layer.name(), self.remote)
         }

@@ -3,7 +3,6 @@
 //! several.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,12 +14,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 use underpass_cla::{Down, LtpFigures, Node, Outcome, PathFigures, Refusal, SessionId};
 use underpass_ltp::{BUNDLE_PROTOCOL, Event, Figures, Reason, SessionId as BlockId, Span};
-use underpass_payloads::PayloadFile;
 
 use crate::aggregated::Bundles;
 use crate::config::Config;
 use crate::datagrams::HEADER_BYTES;
-use crate::handle::{self, Command, Orders};
+use crate::handle::{self, Command, Orders, Read};
 use crate::pace::Pace;
 use crate::socket;
 
@@ -45,9 +43,6 @@ const READ_BYTES: u64 = 64 << 20;
 /// The node may have bundles of longer blocks written to the disk, which is waited
 /// for.
 const LONG_BLOCK_BYTES: usize = 1 << 20;
-
-/// The pieces of the transfer of this key, its payload among them.
-type Read = (u64, io::Result<Vec<Bytes>>);
 
 /// What the peer is told of a block of so many bytes.
 type Taken = (BlockId, usize, Result<(), Reason>);
@@ -151,7 +146,7 @@ impl Session<'_> {
                     None => return Down::Closed,
                 },
                 Some(read) = self.reading.join_next() => match read {
-                    Ok((key, chunks)) => self.supply(id, key, chunks),
+                    Ok(read) => self.supply(id, read),
                     Err(error) => return Down::Broken(error.to_string()),
                 },
                 Some(taken) = self.taking.join_next() => match taken {
@@ -210,7 +205,7 @@ impl Session<'_> {
                     Some(file) => {
                         self.from_disk.insert(key, file.len());
                         self.reading
-                            .spawn_blocking(move || (key, with_payload(chunks, &file)));
+                            .spawn_blocking(move || handle::read(key, chunks, &file));
                     }
                     None => self.begin(id, key, chunks),
                 }
@@ -223,7 +218,7 @@ impl Session<'_> {
     }
 
     /// Begins to send a bundle whose payload was on disk.
-    fn supply(&mut self, id: SessionId, key: u64, chunks: io::Result<Vec<Bytes>>) {
+    fn supply(&mut self, id: SessionId, (key, chunks): Read) {
         match chunks {
             Ok(chunks) => self.begin(id, key, chunks),
             Err(error) => {
@@ -348,15 +343,6 @@ impl Session<'_> {
             no_room_segments: refused.no_room,
         }
     }
-}
-
-/// The pieces of a bundle, its payload behind the first one. Waits for the disk.
-fn with_payload(mut chunks: Vec<Bytes>, file: &PayloadFile) -> io::Result<Vec<Bytes>> {
-    let bytes = usize::try_from(file.len()).map_err(io::Error::other)?;
-    let mut payload = vec![0; bytes];
-    file.read_at(&mut payload, 0)?;
-    chunks.insert(chunks.len().min(1), payload.into());
-    Ok(chunks)
 }
 
 /// Gives the node the bundles of a long block.
