@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::net::UdpSocket;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -40,9 +40,12 @@ const AT_ONCE: usize = 64;
 /// for beyond so many bytes of them.
 const READ_BYTES: u64 = 64 << 20;
 
-/// The node may have bundles of longer blocks written to the disk, which is waited
-/// for.
-const LONG_BLOCK_BYTES: usize = 1 << 20;
+/// Longer blocks are given to the node beside the session: it may have their bundles
+/// written to the disk, or there may be thousands of them.
+const LONG_BLOCK_BYTES: usize = 128 << 10;
+
+/// Bundles of such a block after which others have their turn.
+const BUNDLES_AT_ONCE: usize = 32;
 
 /// What the peer is told of a block of so many bytes.
 type Taken = (BlockId, usize, Result<(), Reason>);
@@ -355,7 +358,10 @@ async fn take_long(
 ) -> Taken {
     let length = bytes.len();
     let mut verdict = Err(Reason::Client);
-    for bundle in Bundles::of(bytes) {
+    for (number, bundle) in Bundles::of(bytes).enumerate() {
+        if number % BUNDLES_AT_ONCE == BUNDLES_AT_ONCE - 1 {
+            yield_now().await;
+        }
         let taken = handle::take(&node, id, bundle).await;
         if !judge(&mut verdict, taken, &path) {
             break;
