@@ -200,7 +200,7 @@ impl Agent {
             custody_timers: BTreeSet::new(),
             expiries: Expiries::default(),
             pauses: BTreeSet::new(),
-            reports: ReportRate::new(config.status_reports_per_s, sharding),
+            reports: ReportRate::new(config.status_reports_per_s),
             events: VecDeque::new(),
             woken: BTreeSet::new(),
             without_room: BTreeSet::new(),
