@@ -21,9 +21,13 @@ _RATE = NEAR.forward.rate_bps
 _MOST = 16 << 20
 
 
-@pytest.fixture
-def pair() -> Iterator[Pair[Testbed]]:
-    """Two nodes over udp, whose bundles are 65,507 bytes long at most."""
+@pytest.fixture(params=[1 << 20, _MOST], ids=["on disk", "in memory"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair[Testbed]]:
+    """Two nodes over udp, whose bundles are 65,507 bytes long at most.
+
+    The parameter is how long payloads may be that applications have in memory.
+    """
+    most: int = request.param
     with Testbed(NEAR) as testbed:
         terminal = addresses.terminal_sat(0)
 
@@ -38,7 +42,7 @@ def pair() -> Iterator[Pair[Testbed]]:
                 "receive_rate_bps": _RATE,
                 "rtt_ms": round(NEAR.rtt_ms),
             }
-            return {"path": [path], **applications(testbed.dir, name, max_payload_bytes=_MOST)}
+            return {"path": [path], **applications(testbed.dir, name, max_payload_bytes=most)}
 
         hub = node("hub", terminal_node(0), terminal, addresses.HUB_SAT)
         options = Options(

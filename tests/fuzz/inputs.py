@@ -187,6 +187,28 @@ def _deferred() -> Iterator[bytes]:
         yield from (bytes.fromhex(each["hex"]) for each in vectors[kind])
 
 
+def _ltp() -> Iterator[bytes]:
+    # Each step: what is done and with what type of segment, the session's number, a length.
+    def step(choice: int, number: int, said: bytes) -> bytes:
+        return bytes([choice, number, len(said)]) + said
+
+    for recorded in _recorded("ltp"):
+        yield step(0, 0, recorded[:255])
+    # RFC 5326 section 3.2: a block in two segments of red data, and what the peer says next.
+    first, last = b"\x01\x00\x03abc", b"\x01\x03\x03\x09\x00def"
+    block = step(0x01, 4, first) + step(0x31, 4, last)
+    yield block + step(0x91, 4, b"\x01")
+    yield step(0x31, 4, last) + step(3, 40, b"") + step(0x01, 4, first)
+    for number, length in ((0, b"\x0a"), (1, b"\xa7\x08")):
+        report = b"\x05\x01" + length + b"\x00\x01\x00" + length
+        yield step(3, 1, b"") + step(0x82, number, report)
+        yield step(3, 1, b"") + step(0x82, number, report[:-3] + b"\x01\x00\x05") + step(3, 99, b"")
+    # Cancelled by either side, and acknowledged.
+    yield block + step(0xC1, 4, b"\x00") + step(0xF1, 4, b"")
+    yield step(0xE2, 0, b"\x01") + step(0xD2, 0, b"") + step(0x83, 99, b"") + step(3, 255, b"")
+    yield step(0x71, 6, b"\x01\x00\x03abc") + step(0x41, 7, b"\x01\x05\x03abc")
+
+
 def _plans() -> Iterator[bytes]:
     for name in ("plan-valid.json", "plan-invalid.json"):
         for plan in _json(f"control/{name}")["plans"]:
@@ -283,6 +305,7 @@ TARGETS = {
     "deferred": _deferred,
     "flows": _flows,
     "http": _http,
+    "ltp": _ltp,
     "plans": _plans,
     "positions": _positions,
     "provision": _provision,

@@ -74,8 +74,14 @@ pub struct Config {
     pub interface: Option<String>,
     /// SO_MARK of its packets.
     pub mark: Option<u32>,
-    /// The largest bundle that is taken, bytes.
+    /// The largest bundle that is taken into memory, bytes.
     pub transfer_mru_bytes: u64,
+    /// With STCP and MTCP: the largest bundle that is taken, bytes, the longer ones
+    /// piece by piece.
+    pub long_mru_bytes: u64,
+    /// With STCP, MTCP and LTP: the largest bundle that the neighbour takes, bytes,
+    /// of which nothing tells. Where it is not known: as much as this node takes.
+    pub peer_transfer_mru_bytes: Option<u64>,
     /// The largest IP packet of the path, bytes.
     pub mtu_bytes: u32,
     /// The round trip before it is measured.
@@ -106,9 +112,11 @@ impl Config {
             transfer_mru_bytes: match self.layer {
                 Layer::Udp => MOST_DATAGRAM_BYTES,
                 Layer::Ecla => MOST_SENT_BYTES,
-                _ => self.transfer_mru_bytes,
+                _ => self
+                    .peer_transfer_mru_bytes
+                    .unwrap_or(self.transfer_mru_bytes),
             },
-            takes_files: matches!(self.layer, Layer::Stcp | Layer::Mtcp | Layer::Ecla),
+            takes_files: true,
             congestion_control: congestion_control.to_owned(),
             ..SessionInfo::new(self.layer.name(), self.remote)
         }

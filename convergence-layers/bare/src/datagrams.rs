@@ -1,19 +1,20 @@
 //! A session over UDP: a bundle in each datagram. Nobody tells whether it has
 //! arrived.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, warn};
 use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId, Transfer};
 
 use crate::config::{Config, MOST_DATAGRAM_BYTES};
-use crate::handle::{self, Command, Orders};
+use crate::handle::{self, Command, Orders, Read};
 use crate::pace::Pace;
 use crate::socket;
 
@@ -31,6 +32,9 @@ struct Session<'a> {
     blocked: bool,
     closing: bool,
     waiting: VecDeque<Transfer>,
+    /// Payloads on disk that are being read, and their transfers' keys.
+    reading: JoinSet<Read>,
+    read: BTreeSet<u64>,
     told_ready: bool,
     figures: PathFigures,
 }
@@ -52,6 +56,8 @@ pub(crate) async fn run(
         blocked: false,
         closing: false,
         waiting: VecDeque::new(),
+        reading: JoinSet::new(),
+        read: BTreeSet::new(),
         told_ready: false,
         figures: PathFigures {
             rtt: config.rtt,
@@ -63,12 +69,9 @@ pub(crate) async fn run(
         Ok(id) => (id, session.carry(id, &mut orders, stop).await),
         Err(id) => (id, Down::Closed),
     };
-    orders.end(
-        &**node,
-        id,
-        session.waiting.iter().map(|transfer| transfer.key),
-        down.clone(),
-    );
+    let waiting = session.waiting.iter().map(|transfer| transfer.key);
+    let keys = waiting.chain(session.read.iter().copied());
+    orders.end(&**node, id, keys, down.clone());
     down
 }
 
@@ -83,10 +86,11 @@ impl Session<'_> {
         loop {
             self.send(id);
             orders.show(self.figures);
-            if self.closing && self.waiting.is_empty() {
+            let idle = self.waiting.is_empty() && self.read.is_empty();
+            if self.closing && idle {
                 return Down::Closed;
             }
-            if !self.told_ready && !self.closing && self.waiting.is_empty() {
+            if !self.told_ready && !self.closing && idle {
                 self.told_ready = true;
                 self.node.ready(id);
             }
@@ -99,8 +103,12 @@ impl Session<'_> {
                 () = stop.cancelled() => return Down::Closed,
                 command = orders.commands.recv() => match command {
                     Some(Command::Abort(reason)) => return Down::Broken(reason),
-                    Some(command) => self.order(command),
+                    Some(command) => self.order(id, command),
                     None => return Down::Closed,
+                },
+                Some(read) = self.reading.join_next() => match read {
+                    Ok(read) => self.supply(id, read),
+                    Err(error) => return Down::Broken(error.to_string()),
                 },
                 received = self.socket.recv_from(&mut buffer) => match received {
                     Ok((count, source)) if self.config.is_from_peer(source) => {
@@ -119,16 +127,49 @@ impl Session<'_> {
         }
     }
 
-    fn order(&mut self, command: Command) {
+    fn order(&mut self, id: SessionId, command: Command) {
         match command {
             Command::Offer(transfer) => {
                 self.told_ready = false;
-                self.waiting.push_back(transfer);
+                self.take(id, transfer);
             }
             Command::Rate(rate) => self.pace.set(Instant::now(), rate),
             Command::Suspend(blocked) => self.blocked = blocked,
             Command::Close => self.closing = true,
             Command::Abort(_) => {}
+        }
+    }
+
+    /// Has a bundle wait for its time, with its payload in memory.
+    fn take(&mut self, id: SessionId, mut transfer: Transfer) {
+        let (key, length) = (transfer.key, transfer.len());
+        if length > MOST_DATAGRAM_BYTES {
+            let refused = Outcome::Refused(Refusal::NotAcceptable);
+            self.node.finished(id, key, refused);
+            return;
+        }
+        match transfer.file.take() {
+            Some(file) => {
+                let chunks = transfer.chunks;
+                self.read.insert(key);
+                self.reading
+                    .spawn_blocking(move || handle::read(key, chunks, &file));
+            }
+            None => self.waiting.push_back(transfer),
+        }
+    }
+
+    /// Has a bundle wait for its time whose payload was on disk.
+    fn supply(&mut self, id: SessionId, (key, chunks): Read) {
+        self.read.remove(&key);
+        match chunks {
+            Ok(chunks) => self.waiting.push_back(Transfer::new(key, chunks)),
+            Err(error) => {
+                let path = &self.config.path;
+                warn!(path, %error, "a payload cannot be read");
+                let refused = Outcome::Refused(Refusal::NoResources);
+                self.node.finished(id, key, refused);
+            }
         }
     }
 
@@ -139,11 +180,6 @@ impl Session<'_> {
                 return;
             };
             let length = transfer.len();
-            if length > MOST_DATAGRAM_BYTES {
-                let refused = Outcome::Refused(Refusal::NotAcceptable);
-                self.node.finished(id, transfer.key, refused);
-                continue;
-            }
             let bundle = transfer.chunks.concat();
             let header = self.config.ip_header_bytes();
             let payload = u64::from(self.config.mtu_bytes).saturating_sub(header);

@@ -44,6 +44,15 @@ pub enum FramingError {
 pub enum Frame {
     /// A bundle's bytes, whatever they are.
     Bundle(Bytes),
+    /// A bundle of so many bytes begins, which come in parts.
+    Begin(u64),
+    /// The next part of it.
+    Part {
+        /// These bytes.
+        bytes: Bytes,
+        /// Whether they are its last ones.
+        last: bool,
+    },
     /// The peer is there.
     Keepalive,
 }
@@ -96,9 +105,12 @@ impl Framing {
 pub struct Decoder {
     framing: Framing,
     most: u64,
+    most_in_parts: u64,
     head: Vec<u8>,
     /// The bundle's length, once its head is there.
     length: Option<usize>,
+    /// What is still to come of one that comes in parts, bytes.
+    left: u64,
     bundle: BytesMut,
 }
 
@@ -108,9 +120,19 @@ impl Decoder {
         Decoder {
             framing,
             most,
+            most_in_parts: most,
             head: Vec::with_capacity(MOST_HEAD_BYTES),
             length: None,
+            left: 0,
             bundle: BytesMut::new(),
+        }
+    }
+
+    /// Longer ones, of at most so many bytes, come in parts.
+    pub fn in_parts(self, most: u64) -> Decoder {
+        Decoder {
+            most_in_parts: most.max(self.most),
+            ..self
         }
     }
 
@@ -120,6 +142,9 @@ impl Decoder {
     /// # Errors
     /// If no further frame can be found.
     pub fn take(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, FramingError> {
+        if self.left > 0 {
+            return Ok(self.take_part(input));
+        }
         let length = match self.length {
             Some(length) => length,
             None => match self.take_head(input)? {
@@ -128,7 +153,13 @@ impl Decoder {
                     self.head.clear();
                     return Ok(Some(Frame::Keepalive));
                 }
-                Some(length) => *self.length.insert(length),
+                Some(length) if length > self.most => {
+                    self.head.clear();
+                    self.left = length;
+                    return Ok(Some(Frame::Begin(length)));
+                }
+                // No more than memory takes.
+                Some(length) => *self.length.insert(length as usize),
             },
         };
         // Memory follows the bytes that come, not the length that is told.
@@ -149,7 +180,18 @@ impl Decoder {
         )))
     }
 
-    fn take_head(&mut self, input: &mut &[u8]) -> Result<Option<usize>, FramingError> {
+    fn take_part(&mut self, input: &mut &[u8]) -> Option<Frame> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let (taken, rest) = input.split_at(most.min(input.len()));
+        *input = rest;
+        self.left -= taken.len() as u64;
+        (!taken.is_empty()).then(|| Frame::Part {
+            bytes: Bytes::copy_from_slice(taken),
+            last: self.left == 0,
+        })
+    }
+
+    fn take_head(&mut self, input: &mut &[u8]) -> Result<Option<u64>, FramingError> {
         while let Some((byte, rest)) = input.split_first() {
             self.head.push(*byte);
             *input = rest;
@@ -157,10 +199,11 @@ impl Decoder {
                 continue;
             }
             let length = self.framing.length(&self.head);
-            let most = self.most;
-            let fits = usize::try_from(length).ok().filter(|_| length <= most);
-            let fits = fits.ok_or(FramingError::TooLong { length, most })?;
-            return Ok(Some(fits));
+            let most = self.most_in_parts;
+            if length > most {
+                return Err(FramingError::TooLong { length, most });
+            }
+            return Ok(Some(length));
         }
         Ok(None)
     }

@@ -1,12 +1,14 @@
 //! The node's hold on a session, and what it has asked for.
 
 use std::future::poll_fn;
+use std::io;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, Session, SessionId, Transfer};
+use underpass_payloads::PayloadFile;
 
 /// What of a long bundle is handed to the node at once, bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -133,6 +135,24 @@ pub(crate) async fn take(
         intake.take(bundle.split_to(bundle.len().min(PIECE_BYTES)));
     }
     poll_fn(|cx| intake.poll_end(cx)).await
+}
+
+/// The pieces of the transfer of this key, its payload among them.
+pub(crate) type Read = (u64, io::Result<Vec<Bytes>>);
+
+/// Reads the payload of a transfer, which is behind its first piece. Waits for the disk.
+pub(crate) fn read(key: u64, mut chunks: Vec<Bytes>, file: &PayloadFile) -> Read {
+    let payload = usize::try_from(file.len())
+        .map_err(io::Error::other)
+        .and_then(|bytes| {
+            let mut payload = vec![0; bytes];
+            file.read_at(&mut payload, 0).map(|()| payload)
+        });
+    let chunks = payload.map(|payload| {
+        chunks.insert(chunks.len().min(1), payload.into());
+        chunks
+    });
+    (key, chunks)
 }
 
 /// A transfer ends with its session.

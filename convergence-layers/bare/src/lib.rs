@@ -7,6 +7,7 @@
 //! TCP, UDP, LTP and WebSocket; a [`Neighbour`] keeps one of them.
 
 pub mod aggregated;
+mod coming;
 mod config;
 mod datagrams;
 mod ecla;

@@ -2,22 +2,23 @@
 //! in each block that is sent, all of it red; in one that comes there may be
 //! several.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::net::UdpSocket;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, warn};
 use underpass_cla::{Down, LtpFigures, Node, Outcome, PathFigures, Refusal, SessionId};
-use underpass_ltp::{BUNDLE_PROTOCOL, Event, Figures, Reason, Span};
+use underpass_ltp::{BUNDLE_PROTOCOL, Event, Figures, Reason, SessionId as BlockId, Span};
 
 use crate::aggregated::Bundles;
 use crate::config::Config;
 use crate::datagrams::HEADER_BYTES;
-use crate::handle::{self, Command, Orders};
+use crate::handle::{self, Command, Orders, Read};
 use crate::pace::Pace;
 use crate::socket;
 
@@ -35,6 +36,20 @@ const READY_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=512 << 10;
 /// Datagrams that are taken before anything else is looked at.
 const AT_ONCE: usize = 64;
 
+/// Payloads on disk are in memory while they are under way: no further one is asked
+/// for beyond so many bytes of them.
+const READ_BYTES: u64 = 64 << 20;
+
+/// Longer blocks are given to the node beside the session: it may have their bundles
+/// written to the disk, or there may be thousands of them.
+const LONG_BLOCK_BYTES: usize = 128 << 10;
+
+/// Bundles of such a block after which others have their turn.
+const BUNDLES_AT_ONCE: usize = 32;
+
+/// What the peer is told of a block of so many bytes.
+type Taken = (BlockId, usize, Result<(), Reason>);
+
 struct Session<'a> {
     config: &'a Config,
     node: &'a Arc<dyn Node>,
@@ -43,6 +58,13 @@ struct Session<'a> {
     pace: Pace,
     /// Bundles under way, by their transfers' keys.
     sent: HashSet<u64>,
+    /// Of these, those with payloads on disk, and the payloads' bytes.
+    from_disk: HashMap<u64, u64>,
+    /// Payloads that are being read.
+    reading: JoinSet<Read>,
+    /// Long blocks that the node is taking, and their bytes.
+    taking: JoinSet<Taken>,
+    taking_bytes: usize,
     closing: Option<Instant>,
     told_ready: bool,
 }
@@ -73,6 +95,10 @@ pub(crate) async fn run(
         span: Span::new(ltp, now),
         pace: Pace::new(config.ceiling_bps, now),
         sent: HashSet::new(),
+        from_disk: HashMap::new(),
+        reading: JoinSet::new(),
+        taking: JoinSet::new(),
+        taking_bytes: 0,
         closing: None,
         told_ready: false,
     };
@@ -80,6 +106,8 @@ pub(crate) async fn run(
         Ok(id) => (id, session.carry(id, &mut orders, stop).await),
         Err(id) => (id, Down::Closed),
     };
+    // The peer has heard of none of these, and sends them again.
+    session.taking.shutdown().await;
     orders.end(&**node, id, session.sent, down.clone());
     down
 }
@@ -120,7 +148,19 @@ impl Session<'_> {
                     Some(command) => self.order(id, command),
                     None => return Down::Closed,
                 },
-                received = self.socket.recv_from(&mut buffer) => {
+                Some(read) = self.reading.join_next() => match read {
+                    Ok(read) => self.supply(id, read),
+                    Err(error) => return Down::Broken(error.to_string()),
+                },
+                Some(taken) = self.taking.join_next() => match taken {
+                    Ok((block, bytes, verdict)) => {
+                        self.taking_bytes -= bytes;
+                        self.span.answer(Instant::now(), block, verdict);
+                    }
+                    Err(error) => return Down::Broken(error.to_string()),
+                },
+                // What the disk is too slow for is lost, as on the link.
+                received = self.socket.recv_from(&mut buffer), if self.has_room() => {
                     let mut received = received;
                     for _ in 0..AT_ONCE {
                         match received {
@@ -140,12 +180,21 @@ impl Session<'_> {
         }
     }
 
+    /// Whether no more long blocks wait for the disk than are to be in memory.
+    fn has_room(&self) -> bool {
+        self.taking_bytes as u64 <= self.config.transfer_mru_bytes
+    }
+
     fn takes_more(&self) -> bool {
         let line = self.pace.rate_bps().map_or(*READY_BYTES.end(), |rate| {
             (rate as f64 / 8.0 * READY_TIME_S) as u64
         });
         let most = line.clamp(*READY_BYTES.start(), *READY_BYTES.end());
-        self.span.unsent_bytes() <= most && self.span.takes_more()
+        let from_disk: u64 = self.from_disk.values().sum();
+        self.span.unsent_bytes() <= most
+            && self.span.takes_more()
+            && self.reading.is_empty()
+            && from_disk <= READ_BYTES
     }
 
     fn order(&mut self, id: SessionId, command: Command) {
@@ -153,22 +202,41 @@ impl Session<'_> {
         match command {
             Command::Offer(transfer) => {
                 self.told_ready = false;
-                let key = transfer.key;
-                match self.span.send(key, BUNDLE_PROTOCOL, transfer.chunks, None) {
-                    Ok(_) => {
-                        self.sent.insert(key);
+                let (key, chunks) = (transfer.key, transfer.chunks);
+                self.sent.insert(key);
+                match transfer.file {
+                    Some(file) => {
+                        self.from_disk.insert(key, file.len());
+                        self.reading
+                            .spawn_blocking(move || handle::read(key, chunks, &file));
                     }
-                    Err(error) => {
-                        debug!(path = self.config.path, %error, "a bundle is not sent");
-                        let refused = Outcome::Refused(Refusal::NoResources);
-                        self.node.finished(id, key, refused);
-                    }
+                    None => self.begin(id, key, chunks),
                 }
             }
             Command::Rate(rate) => self.pace.set(now, rate),
             Command::Suspend(blocked) => self.span.block_link(now, blocked),
             Command::Close => self.closing = Some(now + ENDING),
             Command::Abort(_) => {}
+        }
+    }
+
+    /// Begins to send a bundle whose payload was on disk.
+    fn supply(&mut self, id: SessionId, (key, chunks): Read) {
+        match chunks {
+            Ok(chunks) => self.begin(id, key, chunks),
+            Err(error) => {
+                let path = &self.config.path;
+                warn!(path, %error, "a payload cannot be read");
+                self.end(id, key, Outcome::Refused(Refusal::NoResources));
+            }
+        }
+    }
+
+    /// Begins to send a bundle.
+    fn begin(&mut self, id: SessionId, key: u64, chunks: Vec<Bytes>) {
+        if let Err(error) = self.span.send(key, BUNDLE_PROTOCOL, chunks, None) {
+            debug!(path = self.config.path, %error, "a bundle is not sent");
+            self.end(id, key, Outcome::Refused(Refusal::NoResources));
         }
     }
 
@@ -206,10 +274,7 @@ impl Session<'_> {
                     );
                     self.end(id, key, outcome(reason, by_peer));
                 }
-                Event::Received { session, block, .. } => {
-                    let verdict = self.take(id, block);
-                    self.span.answer(Instant::now(), session, verdict);
-                }
+                Event::Received { session, block, .. } => self.take(id, session, block),
                 Event::ReceptionCancelled { session, reason } => {
                     debug!(
                         path = self.config.path,
@@ -222,26 +287,26 @@ impl Session<'_> {
         }
     }
 
-    /// Gives the node the bundles of a block. The peer is told of all of them at
-    /// once: it sends the block again if there is no room for one, and those
-    /// that are here are known by then; one that is not acceptable is lost
-    /// where another one is taken.
-    fn take(&self, id: SessionId, block: Bytes) -> Result<(), Reason> {
+    /// Gives the node the bundles of a block.
+    fn take(&mut self, id: SessionId, block: BlockId, bytes: Bytes) {
+        if bytes.len() > LONG_BLOCK_BYTES {
+            self.taking_bytes += bytes.len();
+            let (node, path) = (self.node.clone(), self.config.path.clone());
+            self.taking.spawn(take_long(node, path, id, block, bytes));
+            return;
+        }
         let mut verdict = Err(Reason::Client);
-        for bundle in Bundles::of(block) {
-            match self.node.received(id, bundle) {
-                // A bundle that is here already is as good as taken.
-                Ok(()) | Err(Refusal::Completed) => verdict = Ok(()),
-                Err(Refusal::NoResources) => return Err(Reason::System),
-                Err(refusal @ Refusal::NotAcceptable) => {
-                    debug!(path = self.config.path, %refusal, "a bundle is not taken");
-                }
+        for bundle in Bundles::of(bytes) {
+            let taken = self.node.received(id, bundle);
+            if !judge(&mut verdict, taken, &self.config.path) {
+                break;
             }
         }
-        verdict
+        self.span.answer(Instant::now(), block, verdict);
     }
 
     fn end(&mut self, id: SessionId, key: u64, outcome: Outcome) {
+        self.from_disk.remove(&key);
         if self.sent.remove(&key) {
             self.node.finished(id, key, outcome);
         }
@@ -281,6 +346,47 @@ impl Session<'_> {
             no_room_segments: refused.no_room,
         }
     }
+}
+
+/// Gives the node the bundles of a long block.
+async fn take_long(
+    node: Arc<dyn Node>,
+    path: String,
+    id: SessionId,
+    block: BlockId,
+    bytes: Bytes,
+) -> Taken {
+    let length = bytes.len();
+    let mut verdict = Err(Reason::Client);
+    for (number, bundle) in Bundles::of(bytes).enumerate() {
+        if number % BUNDLES_AT_ONCE == BUNDLES_AT_ONCE - 1 {
+            yield_now().await;
+        }
+        let taken = handle::take(&node, id, bundle).await;
+        if !judge(&mut verdict, taken, &path) {
+            break;
+        }
+    }
+    (block, length, verdict)
+}
+
+/// Counts in what has become of one of a block's bundles; whether the next one is
+/// to be looked at. The peer is told of all of them at once: it sends the block
+/// again if there is no room for one, and those that are here are known by then; one
+/// that is not acceptable is lost where another one is taken.
+fn judge(verdict: &mut Result<(), Reason>, taken: Result<(), Refusal>, path: &str) -> bool {
+    match taken {
+        // A bundle that is here already is as good as taken.
+        Ok(()) | Err(Refusal::Completed) => *verdict = Ok(()),
+        Err(Refusal::NoResources) => {
+            *verdict = Err(Reason::System);
+            return false;
+        }
+        Err(refusal @ Refusal::NotAcceptable) => {
+            debug!(path, %refusal, "a bundle is not taken");
+        }
+    }
+    true
 }
 
 fn outcome(reason: Reason, by_peer: bool) -> Outcome {

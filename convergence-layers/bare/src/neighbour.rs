@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use underpass_cla::{Down, Node, comes_and_goes};
 
+use crate::coming::Coming;
 use crate::config::{Config, Layer};
 use crate::framing::Framing;
 use crate::{datagrams, ecla, licklider, reading, socket, stream};
@@ -101,7 +102,7 @@ impl Keeper {
     }
 
     /// Dials, and carries what comes of it, over and over.
-    async fn keep_stream(self, framing: Framing, mut taken: mpsc::Receiver<bytes::Bytes>) {
+    async fn keep_stream(self, framing: Framing, mut taken: mpsc::Receiver<Coming>) {
         let mut failures = 0;
         while self.may_begin().await {
             let dial = tokio::time::timeout(CONNECT_TIMEOUT, socket::dial(&self.config));

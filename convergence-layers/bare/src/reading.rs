@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::{Sender, channel};
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{info, warn};
 
+use crate::coming::{Coming, Parts};
 use crate::config::Config;
 use crate::framing::{Decoder, Frame, Framing};
 use crate::socket;
@@ -20,11 +20,17 @@ use crate::socket;
 /// those of a run that has ended hold up nobody.
 const CONNECTIONS: usize = 4;
 
+/// Longer bundles are handed on as they come, bytes.
+const LONG_BYTES: u64 = 16 << 20;
+
+/// Pieces of one that wait to be taken.
+const PIECES: usize = 2;
+
 /// Between attempts to listen where the address is taken.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Accepts the neighbour's connections and takes the bundles off them.
-pub(crate) async fn accept(config: Arc<Config>, framing: Framing, bundles: Sender<Bytes>) {
+pub(crate) async fn accept(config: Arc<Config>, framing: Framing, bundles: Sender<Coming>) {
     let listener = loop {
         match socket::listen(&config) {
             Ok(listener) => break listener,
@@ -64,9 +70,11 @@ async fn read(
     framing: Framing,
     mut stream: TcpStream,
     source: SocketAddr,
-    bundles: Sender<Bytes>,
+    bundles: Sender<Coming>,
 ) {
-    let mut decoder = Decoder::new(framing, config.transfer_mru_bytes);
+    let most_whole = config.transfer_mru_bytes.min(LONG_BYTES);
+    let mut decoder = Decoder::new(framing, most_whole).in_parts(config.long_mru_bytes);
+    let mut parts = None;
     let mut buffer = vec![0; 64 << 10];
     let reason = 'connection: {
         if let Err(error) = socket::expect_life(&stream) {
@@ -82,8 +90,28 @@ async fn read(
             while !input.is_empty() {
                 match decoder.take(&mut input) {
                     Ok(Some(Frame::Bundle(bundle))) => {
-                        if bundles.send(bundle).await.is_err() {
+                        if bundles.send(Coming::Whole(bundle)).await.is_err() {
                             return;
+                        }
+                    }
+                    Ok(Some(Frame::Begin(length))) => {
+                        let (sender, pieces) = channel(PIECES);
+                        let begun = Coming::InParts(Parts { length, pieces });
+                        if bundles.send(begun).await.is_err() {
+                            return;
+                        }
+                        parts = Some(sender);
+                    }
+                    Ok(Some(Frame::Part { bytes, last })) => {
+                        let taken = match &parts {
+                            Some(parts) => parts.send(bytes).await.is_ok(),
+                            None => false,
+                        };
+                        if !taken {
+                            break 'connection "the session that took a bundle is over".to_owned();
+                        }
+                        if last {
+                            parts = None;
                         }
                     }
                     Ok(Some(Frame::Keepalive) | None) => {}

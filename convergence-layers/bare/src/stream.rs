@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId};
 use underpass_payloads::PayloadFile;
 
+use crate::coming::Coming;
 use crate::config::Config;
 use crate::framing::Framing;
 use crate::handle::{self, Command, Orders};
@@ -66,6 +67,8 @@ pub(crate) struct Session<'a> {
     /// The next part of the payload on disk that is first of them.
     reading: Option<JoinHandle<std::io::Result<Bytes>>>,
     sent: VecDeque<Sent>,
+    /// Long bundles that the node is taking: one of each connection at most.
+    taking: JoinSet<(u64, Result<(), Refusal>)>,
     queued_bytes: u64,
     written_bytes: u64,
     received_bytes: u64,
@@ -95,6 +98,7 @@ impl<'a> Session<'a> {
             waiting: VecDeque::new(),
             reading: None,
             sent: VecDeque::new(),
+            taking: JoinSet::new(),
             queued_bytes: 0,
             written_bytes: 0,
             received_bytes: 0,
@@ -106,7 +110,7 @@ impl<'a> Session<'a> {
     /// Carries bundles both ways until the connection is over.
     pub(crate) async fn run(
         mut self,
-        taken: &mut Receiver<Bytes>,
+        taken: &mut Receiver<Coming>,
         stop: &CancellationToken,
     ) -> Down {
         let number = self.config.next_id();
@@ -118,6 +122,7 @@ impl<'a> Session<'a> {
             Ok(id) => (id, self.carry(id, taken, stop).await),
             Err(id) => (id, Down::Closed),
         };
+        self.taking.shutdown().await;
         let keys = self.sent.iter().map(|sent| sent.key);
         self.orders.end(&**self.node, id, keys, down.clone());
         down
@@ -126,7 +131,7 @@ impl<'a> Session<'a> {
     async fn carry(
         &mut self,
         id: SessionId,
-        taken: &mut Receiver<Bytes>,
+        taken: &mut Receiver<Coming>,
         stop: &CancellationToken,
     ) -> Down {
         loop {
@@ -155,13 +160,21 @@ impl<'a> Session<'a> {
                     Some(command) => self.order(id, command),
                     None => return Down::Closed,
                 },
-                Some(bundle) = taken.recv() => {
-                    self.received_bytes += bundle.len() as u64;
-                    // There is nobody to tell: what is not taken is lost.
-                    if let Err(refusal) = handle::take(self.node, id, bundle).await {
-                        info!(path = self.config.path, %refusal, "a bundle is not taken");
+                Some(coming) = taken.recv() => match coming {
+                    Coming::Whole(bundle) => {
+                        let bytes = bundle.len() as u64;
+                        let taken = handle::take(self.node, id, bundle).await;
+                        self.note_taken(bytes, taken);
                     }
-                }
+                    Coming::InParts(parts) => {
+                        let most_whole = self.config.transfer_mru_bytes;
+                        self.taking.spawn(parts.take(self.node.clone(), id, most_whole));
+                    }
+                },
+                Some(taken) = self.taking.join_next() => match taken {
+                    Ok((bytes, taken)) => self.note_taken(bytes, taken),
+                    Err(error) => return Down::Broken(error.to_string()),
+                },
                 ready = self.stream.ready(interest(writes)) => {
                     let done = ready.and_then(|ready| {
                         if ready.is_readable() {
@@ -184,6 +197,14 @@ impl<'a> Session<'a> {
                 }
                 () = sleep_until(wake.into()) => self.keep_alive(),
             }
+        }
+    }
+
+    /// Counts a bundle that came. There is nobody to tell: what is not taken is lost.
+    fn note_taken(&mut self, bytes: u64, taken: Result<(), Refusal>) {
+        self.received_bytes += bytes;
+        if let Err(refusal) = taken {
+            info!(path = self.config.path, %refusal, "a bundle is not taken");
         }
     }
 

@@ -53,11 +53,46 @@ proptest! {
     ) {
         if let Ok(frames) = frames(framing, &stream, &pieces) {
             let bytes: usize = frames.iter().map(|frame| match frame {
-                Frame::Bundle(bundle) => bundle.len(),
-                Frame::Keepalive => 0,
+                Frame::Bundle(bundle) | Frame::Part { bytes: bundle, .. } => bundle.len(),
+                Frame::Keepalive | Frame::Begin(_) => 0,
             }).sum();
             prop_assert!(bytes <= stream.len());
         }
+    }
+}
+
+#[test]
+fn a_long_bundle_comes_in_parts_between_others() {
+    for framing in [Framing::Stcp, Framing::Mtcp] {
+        let (short, long) = (vec![1; 100], vec![2; 5_000]);
+        let mut stream = Vec::new();
+        for bundle in [&short, &long, &short] {
+            stream.extend(framing.head(bundle.len() as u64).expect("it fits"));
+            stream.extend(bundle);
+        }
+        let mut decoder = Decoder::new(framing, 100).in_parts(5_000);
+        let (mut frames, mut parts) = (Vec::new(), Vec::new());
+        for mut piece in stream.chunks(700) {
+            while !piece.is_empty() {
+                match decoder.take(&mut piece).expect("a stream") {
+                    Some(Frame::Part { bytes, last }) => {
+                        parts.extend(bytes);
+                        assert_eq!(last, parts.len() == long.len());
+                    }
+                    frame => frames.extend(frame),
+                }
+            }
+        }
+        let whole = Frame::Bundle(short.into());
+        assert_eq!(frames, [whole.clone(), Frame::Begin(5_000), whole]);
+        assert_eq!(parts, long);
+        let mut decoder = Decoder::new(framing, 100).in_parts(4_999);
+        let too_long = FramingError::TooLong {
+            length: 5_000,
+            most: 4_999,
+        };
+        let head = framing.head(5_000).expect("it fits");
+        assert_eq!(decoder.take(&mut &head[..]), Err(too_long));
     }
 }
 
@@ -83,7 +118,7 @@ fn written(framing: Framing, frames: &[Frame]) -> Vec<u8> {
     for frame in frames {
         let bundle = match frame {
             Frame::Bundle(bundle) => &bundle[..],
-            Frame::Keepalive => &[],
+            _ => &[],
         };
         stream.extend(framing.head(bundle.len() as u64).expect("it fits"));
         stream.extend(bundle);

@@ -458,8 +458,8 @@ impl Worker {
         };
         self.saved = now;
         for (delivery, item) in self.unstored.drain(..).zip(added) {
-            let bytes = delivery.payload.len() as u64;
-            self.applications.stored(bytes);
+            let (node, bytes) = (delivery.counted_node(), delivery.payload.len() as u64);
+            self.applications.stored(node, bytes);
             match item {
                 Some(item) => {
                     let file = delivery.file.map(|file| (item.number, file));
@@ -467,7 +467,6 @@ impl Worker {
                     self.desk.arrived(item);
                 }
                 None => {
-                    let node = delivery.counted_node();
                     self.applications.free(delivery.service, node, bytes);
                 }
             }

@@ -30,6 +30,10 @@ const STORE_PART: u64 = 8;
 const FED_AT_ONCE: usize = 8;
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(20);
 
+/// Bundles of a run that is over are found when their turn comes, and this many of
+/// them forgotten at once: others have their turn in between.
+const FORGOTTEN_AT_ONCE: usize = 1_024;
+
 impl Engine {
     /// Sends all that may be sent now.
     pub(crate) fn pump(&mut self, now: Instant) {
@@ -79,7 +83,12 @@ impl Engine {
         self.agent.set_resumes(to, leaf.class, resumes);
         self.agent.set_takes_files(to, leaf.class, takes_files);
         let max_bytes = max_bytes.min(mru);
+        let mut forgotten = 0;
         let (offer, sparse) = loop {
+            if forgotten == FORGOTTEN_AT_ONCE {
+                self.ask_again(now, id, Duration::ZERO);
+                return None;
+            }
             let taken = match self.lead(now, id, leaf.class) {
                 Some(lead) => self.take_behind(now, id, leaf.class, lead, max_bytes, mru),
                 None => self.take(now, id, queues, leaf.class, max_bytes, mru),
@@ -89,6 +98,7 @@ impl Engine {
                 break taken;
             }
             self.discard(now, taken.0.id, outlived);
+            forgotten += 1;
             // What must not overtake it may go.
             self.drain_agent(now);
         };

@@ -16,13 +16,15 @@ use crate::folder::Room;
 /// is gone with its last handle.
 #[derive(Debug)]
 pub struct PayloadFile {
-    file: File,
+    file: Arc<File>,
+    /// Where it begins in the file.
+    start: u64,
     bytes: u64,
     crc32c: u32,
-    /// The name that it has, or gets once it is saved.
+    /// The name that it has, or gets once it is saved; none for a part.
     name: String,
     named: Mutex<Named>,
-    room: Room,
+    room: Arc<Room>,
 }
 
 /// Whether a payload has its name, and for whom.
@@ -35,18 +37,20 @@ struct Named {
 impl PayloadFile {
     pub(crate) fn nameless(file: File, bytes: u64, room: Room, crc32c: u32) -> Arc<PayloadFile> {
         Arc::new(PayloadFile {
-            file,
+            file: Arc::new(file),
+            start: 0,
             bytes,
             crc32c,
             name: format!("{:016x}", fastrand::u64(..)),
             named: Mutex::default(),
-            room,
+            room: Arc::new(room),
         })
     }
 
     pub(crate) fn saved(file: File, bytes: u64, room: Room, name: &str) -> Arc<PayloadFile> {
         Arc::new(PayloadFile {
-            file,
+            file: Arc::new(file),
+            start: 0,
             bytes,
             crc32c: 0,
             name: name.to_owned(),
@@ -54,7 +58,22 @@ impl PayloadFile {
                 linked: true,
                 records: BTreeSet::new(),
             }),
-            room,
+            room: Arc::new(room),
+        })
+    }
+
+    /// A part of it, to be passed on by itself: so many bytes from `offset` on. It has
+    /// no name and gets none. The file is there until its last part is gone.
+    pub fn part(&self, offset: u64, bytes: u64) -> Arc<PayloadFile> {
+        debug_assert!(offset + bytes <= self.bytes, "the part is not in it");
+        Arc::new(PayloadFile {
+            file: Arc::clone(&self.file),
+            start: self.start + offset,
+            bytes,
+            crc32c: 0,
+            name: String::new(),
+            named: Mutex::default(),
+            room: Arc::clone(&self.room),
         })
     }
 
@@ -73,7 +92,7 @@ impl PayloadFile {
         self.bytes == 0
     }
 
-    /// The CRC-32C of all of it, of one that this run has written.
+    /// The CRC-32C of all of it, of one that this run has written as a whole.
     pub fn crc32c(&self) -> u32 {
         self.crc32c
     }
@@ -84,7 +103,11 @@ impl PayloadFile {
     /// # Errors
     /// When the payload ends before, or the disk fails.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        let end = offset.checked_add(buffer.len() as u64);
+        if end.is_none_or(|end| end > self.bytes) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.file.read_exact_at(buffer, self.start + offset)
     }
 
     /// Gives it its name in its folder, durably, for the record of this number:
@@ -92,8 +115,11 @@ impl PayloadFile {
     /// Waits for the disk.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// When the disk fails, or for a part.
     pub fn save(self: &Arc<Self>, record: u64) -> io::Result<()> {
+        if self.name.is_empty() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let mut named = self.named();
         let payloads = &self.room.payloads;
         if !named.linked {

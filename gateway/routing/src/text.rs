@@ -20,118 +20,257 @@ pub struct PlanError {
 }
 
 /// A time during which the distance of two nodes is known.
+#[derive(Debug, PartialEq, Eq)]
 struct Range {
     end_ms: u64,
     owlt_ms: u64,
 }
 
-/// Those from one node to another, by the time that they begin; they do not overlap.
-type Ranges = BTreeMap<(Node, Node), BTreeMap<u64, Range>>;
+/// Those of one pair of nodes by the time that they begin; they do not overlap.
+type OfPair = BTreeMap<u64, Range>;
 
-/// Reads `a contact` and `a range` commands, as `ionadmin` has them:
+/// From one node to another.
+type Ranges = BTreeMap<(Node, Node), OfPair>;
+
+/// From one node to another, the time that it begins, and its line.
+type Key = (Node, Node, u64, usize);
+
+/// Reads the commands of `ionadmin` that make a contact plan:
 ///
 /// ```text
 /// a contact FROM_TIME TO_TIME FROM_NODE TO_NODE BYTES_PER_SECOND [CONFIDENCE]
+/// c contact FROM_TIME FROM_NODE TO_NODE BYTES_PER_SECOND [CONFIDENCE]
+/// d contact FROM_TIME|* FROM_NODE TO_NODE
 /// a range FROM_TIME TO_TIME ONE_NODE OTHER_NODE LIGHT_SECONDS
+/// d range FROM_TIME|* ONE_NODE OTHER_NODE
 /// ```
 ///
 /// Times are `+SECONDS` after `reference_ms` (ms since the Unix epoch), or after
-/// the last `@ TIME`, or `yyyy/mm/dd-hh:mm:ss` in UTC. A range holds both ways,
-/// unless one from the larger to the smaller number says otherwise. Comments
-/// begin with `#`. A contact's range is the one in force at its start; without
-/// one it is an error. Passed over are registrations (of a node with itself, from
-/// `-1` on), hypothetical contacts (until `0`) and those of a confidence of 0.
+/// the last `@ TIME`, or `yyyy/mm/dd-hh:mm:ss` in UTC. A range from the smaller
+/// to the larger number holds both ways, unless one the other way says
+/// otherwise; that one says nothing of the way back (ionrc(5)). Comments begin
+/// with `#`. A contact has the light time of the ranges that hold during it, in
+/// parts where that changes; without any it is an error. Passed over are
+/// registrations (of a node with itself, from `-1` on), hypothetical contacts
+/// (until `0`), those of a confidence of 0, commands about anything else that a
+/// node's file has, and, between `## begin` and `## end`, what is for other
+/// programs than `ionadmin`.
 ///
 /// # Errors
-/// The first line that is neither, and why.
+/// The first line that cannot be understood or contradicts another, and why.
 pub fn read_ion(text: &str, reference_ms: u64) -> Result<Vec<Contact>, PlanError> {
-    let mut reference_ms = reference_ms;
-    let mut contacts: Vec<(usize, Contact)> = Vec::new();
-    let mut ranges = Ranges::new();
+    let mut commands = Commands {
+        reference_ms,
+        contacts: BTreeMap::new(),
+        ranges: Ranges::new(),
+    };
+    let mut for_others = false;
     for (index, whole) in text.lines().enumerate() {
         let line = index + 1;
-        let fail = |problem: String| PlanError { line, problem };
-        let said = whole.split_once('#').map_or(whole, |(said, _)| said);
-        let words: Vec<&str> = said.split_whitespace().collect();
-        match words[..] {
-            [] => {}
-            ["@", time] => reference_ms = moment(time, reference_ms).map_err(fail)?,
-            // Who belongs to a region, or may turn up: nothing is sent by these.
-            ["a", "contact", "-1", _, node, same, ..] if node == same => {}
-            ["a", "contact", _, "0", ..] => {}
-            ["a", "contact", start, end, from, to, rate, ref rest @ ..] => {
-                let (start_ms, end_ms) = interval(start, end, reference_ms).map_err(fail)?;
-                let contact = Contact {
-                    from: number(from, "node").map_err(fail)?,
-                    to: number(to, "node").map_err(fail)?,
-                    start_ms,
-                    end_ms,
-                    rate_bytes_per_s: number(rate, "rate").map_err(fail)?,
-                    owlt_ms: 0,
-                    booked_bytes: 0,
-                };
-                let believed = confidence(rest).map_err(fail)?;
-                if contact.rate_bytes_per_s == 0 {
-                    return Err(fail("a contact's rate must not be 0".to_owned()));
-                }
-                if contacts.len() >= MOST_CONTACTS {
-                    return Err(fail(format!("more than {MOST_CONTACTS} contacts")));
-                }
-                if believed && contact.from != contact.to {
-                    contacts.push((line, contact));
-                }
-            }
-            ["a", "range", start, end, one, other, light] => {
-                let (start_ms, end_ms) = interval(start, end, reference_ms).map_err(fail)?;
-                let nodes = (
-                    number(one, "node").map_err(fail)?,
-                    number(other, "node").map_err(fail)?,
-                );
-                let owlt_ms = number(light, "light time").map_err(fail)?;
-                let owlt_ms = owlt_ms
-                    .checked_mul(1_000)
-                    .ok_or_else(|| fail("the light time is too long".to_owned()))?;
-                let of_pair = ranges.entry(nodes).or_default();
-                // Of those before its end, the last one alone may reach into it.
-                let before = of_pair.range(..end_ms).next_back();
-                if before.is_some_and(|(_, other)| start_ms < other.end_ms) {
-                    let problem =
-                        format!("another range of nodes {one} and {other} holds at that time");
-                    return Err(fail(problem));
-                }
-                of_pair.insert(start_ms, Range { end_ms, owlt_ms });
-            }
+        let marked: Vec<&str> = whole.split_whitespace().take(3).collect();
+        match marked[..] {
+            ["##", "begin", program] => for_others = program != "ionadmin",
+            ["##", "end", _] => for_others = false,
+            _ if for_others => {}
             _ => {
-                let problem = format!(
-                    "expected `a contact` or `a range` with all their values, not {:?}",
-                    said.trim()
-                );
-                return Err(fail(problem));
+                let said = whole.split_once('#').map_or(whole, |(said, _)| said);
+                let taken = commands.take(line, said);
+                taken.map_err(|problem| PlanError { line, problem })?;
             }
         }
     }
-    place(contacts, &ranges)
+    place(commands.contacts, &commands.ranges)
 }
 
-/// Gives each contact the range in force at its start.
-fn place(contacts: Vec<(usize, Contact)>, ranges: &Ranges) -> Result<Vec<Contact>, PlanError> {
-    let at = |pair: (Node, Node), ms: u64| {
-        let (_, range) = ranges.get(&pair)?.range(..=ms).next_back()?;
-        (ms < range.end_ms).then_some(range)
-    };
-    let mut placed: Vec<Contact> = Vec::with_capacity(contacts.len());
-    for (line, mut contact) in contacts {
-        let (from, to, start_ms) = (contact.from, contact.to, contact.start_ms);
-        let range = at((from, to), start_ms).or_else(|| at((to, from), start_ms));
-        let Some(range) = range else {
-            let problem =
-                format!("no range from node {from} to node {to} holds at the contact's start");
-            return Err(PlanError { line, problem });
+/// What the commands so far have made.
+struct Commands {
+    reference_ms: u64,
+    contacts: BTreeMap<Key, Contact>,
+    ranges: Ranges,
+}
+
+impl Commands {
+    fn take(&mut self, line: usize, said: &str) -> Result<(), String> {
+        let words: Vec<&str> = said.split_whitespace().collect();
+        match words[..] {
+            [] => {}
+            ["@", time] => self.reference_ms = moment(time, self.reference_ms)?,
+            // Who belongs to a region, or may turn up: nothing is sent by these.
+            ["a", "contact", "-1", _, node, same, ..] if node == same => {}
+            ["a", "contact", _, "0", ..] | ["d", "contact", "-1" | "0", _, _] => {}
+            ["a", "contact", start, end, from, to, rate, ref rest @ ..] => {
+                let (start_ms, end_ms) = interval(start, end, self.reference_ms)?;
+                let contact = Contact {
+                    from: number(from, "node")?,
+                    to: number(to, "node")?,
+                    start_ms,
+                    end_ms,
+                    rate_bytes_per_s: rate_bytes_per_s(rate)?,
+                    owlt_ms: 0,
+                    booked_bytes: 0,
+                };
+                let believed = confidence(rest)?;
+                if self.contacts.len() >= MOST_CONTACTS {
+                    return Err(format!("more than {MOST_CONTACTS} contacts"));
+                }
+                if believed && contact.from != contact.to {
+                    let key = (contact.from, contact.to, start_ms, line);
+                    self.contacts.insert(key, contact);
+                }
+            }
+            ["c", "contact", start, from, to, rate, ref rest @ ..] => {
+                let rate_bytes_per_s = rate_bytes_per_s(rate)?;
+                let keys = self.keys(Some(start), from, to)?;
+                if keys.is_empty() {
+                    return Err(format!("no contact of {from} to {to} begins at {start}"));
+                }
+                let believed = confidence(rest)?;
+                for key in keys {
+                    match self.contacts.get_mut(&key).filter(|_| believed) {
+                        Some(contact) => contact.rate_bytes_per_s = rate_bytes_per_s,
+                        None => drop(self.contacts.remove(&key)),
+                    }
+                }
+            }
+            // Of what is not there nothing is left, either.
+            ["d", "contact", start, from, to] => {
+                for key in self.keys((start != "*").then_some(start), from, to)? {
+                    self.contacts.remove(&key);
+                }
+            }
+            ["a", "range", start, end, one, other, light] => {
+                let (start_ms, end_ms) = interval(start, end, self.reference_ms)?;
+                let nodes = (number(one, "node")?, number(other, "node")?);
+                let owlt_ms = number(light, "light time")?.checked_mul(1_000);
+                let owlt_ms = owlt_ms.ok_or("the light time is too long")?;
+                let range = Range { end_ms, owlt_ms };
+                let of_pair = self.ranges.entry(nodes).or_default();
+                // Of those before its end, the last one alone may reach into it.
+                let before = of_pair.range(..end_ms).next_back();
+                let reaches = before.is_some_and(|(_, other)| start_ms < other.end_ms);
+                if reaches && of_pair.get(&start_ms) != Some(&range) {
+                    return Err(format!(
+                        "another range of nodes {one} and {other} holds at that time"
+                    ));
+                }
+                of_pair.insert(start_ms, range);
+            }
+            ["d", "range", start, one, other] => {
+                let nodes = (number(one, "node")?, number(other, "node")?);
+                if start == "*" {
+                    self.ranges.remove(&nodes);
+                } else {
+                    let start_ms = moment(start, self.reference_ms)?;
+                    if let Some(of_pair) = self.ranges.get_mut(&nodes) {
+                        of_pair.remove(&start_ms);
+                    }
+                }
+            }
+            // What else a node's file has says nothing of who can send to whom.
+            [
+                "1" | "s" | "x" | "v" | "h" | "?" | "q" | "e" | "w" | "t" | "r" | "m" | "l" | "i"
+                | "b" | "!" | "^",
+                ..,
+            ] => {}
+            _ => {
+                return Err(format!(
+                    "expected `a contact` or `a range` with all their values, not {:?}",
+                    said.trim()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The contacts from one node to another that begin at a time, or all.
+    fn keys(&self, start: Option<&str>, from: &str, to: &str) -> Result<Vec<Key>, String> {
+        let (from, to) = (number(from, "node")?, number(to, "node")?);
+        let (first_ms, last_ms) = match start {
+            Some(start) => {
+                let start_ms = moment(start, self.reference_ms)?;
+                (start_ms, start_ms)
+            }
+            None => (0, u64::MAX),
         };
-        contact.owlt_ms = range.owlt_ms;
-        placed.push(contact);
+        let keys = (from, to, first_ms, 0)..=(from, to, last_ms, usize::MAX);
+        Ok(self.contacts.range(keys).map(|(key, _)| *key).collect())
+    }
+}
+
+/// Gives each contact the ranges that hold during it, in the order of the lines.
+fn place(contacts: BTreeMap<Key, Contact>, ranges: &Ranges) -> Result<Vec<Contact>, PlanError> {
+    let contacts = contacts.into_iter();
+    let mut in_order: Vec<(usize, Contact)> = contacts
+        .map(|((.., line), contact)| (line, contact))
+        .collect();
+    in_order.sort_unstable_by_key(|(line, _)| *line);
+    let mut placed: Vec<Contact> = Vec::with_capacity(in_order.len());
+    for (line, contact) in in_order {
+        let fail = |problem: String| PlanError { line, problem };
+        let before = placed.len();
+        let mut from_ms = contact.start_ms;
+        while let Some(part) = part(&contact, from_ms, ranges) {
+            from_ms = part.end_ms;
+            let last = placed[before..].last_mut();
+            let last =
+                last.filter(|last| (last.end_ms, last.owlt_ms) == (part.start_ms, part.owlt_ms));
+            if let Some(last) = last {
+                last.end_ms = part.end_ms;
+                continue;
+            }
+            if placed.len() >= MOST_CONTACTS {
+                return Err(fail(format!("more than {MOST_CONTACTS} contacts")));
+            }
+            placed.push(part);
+        }
+        if placed.len() == before {
+            let (from, to) = (contact.from, contact.to);
+            let problem =
+                format!("no range from node {from} to node {to} holds during the contact");
+            return Err(fail(problem));
+        }
     }
     Ok(placed)
+}
+
+/// The first part of a contact, from a time on, during which one range holds.
+fn part(contact: &Contact, from_ms: u64, ranges: &Ranges) -> Option<Contact> {
+    let (from, to) = (contact.from, contact.to);
+    let own = ranges.get(&(from, to));
+    let own = own.and_then(|own| next_range(own, from_ms));
+    let back = ranges.get(&(to, from)).filter(|_| to < from);
+    let back = back.and_then(|back| next_range(back, from_ms));
+    let (start_ms, end_ms, owlt_ms) = match (own, back) {
+        (Some((own_ms, _)), Some((start_ms, range))) if start_ms < own_ms => {
+            (start_ms, range.end_ms.min(own_ms), range.owlt_ms)
+        }
+        (Some((start_ms, range)), _) | (None, Some((start_ms, range))) => {
+            (start_ms, range.end_ms, range.owlt_ms)
+        }
+        (None, None) => return None,
+    };
+    let end_ms = end_ms.min(contact.end_ms);
+    (start_ms < end_ms).then(|| Contact {
+        start_ms,
+        end_ms,
+        owlt_ms,
+        ..contact.clone()
+    })
+}
+
+/// The range that holds at a time, or the first one after it; from when on.
+fn next_range(of_pair: &OfPair, from_ms: u64) -> Option<(u64, &Range)> {
+    let before = of_pair.range(..=from_ms).next_back();
+    let holds = before.filter(|(_, range)| from_ms < range.end_ms);
+    let (start_ms, range) = holds.or_else(|| of_pair.range(from_ms..).next())?;
+    Some((from_ms.max(*start_ms), range))
+}
+
+fn rate_bytes_per_s(word: &str) -> Result<u64, String> {
+    match number(word, "rate")? {
+        0 => Err("a contact's rate must not be 0".to_owned()),
+        rate => Ok(rate),
+    }
 }
 
 fn number(word: &str, what: &str) -> Result<u64, String> {

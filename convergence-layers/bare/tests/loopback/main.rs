@@ -1,6 +1,7 @@
 //! Two nodes over each layer, on real sockets.
 
 mod ecla;
+mod long;
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -41,6 +42,8 @@ fn config(layer: Layer, listen: SocketAddr, remote: SocketAddr) -> Config {
         interface: None,
         mark: None,
         transfer_mru_bytes: 4 << 20,
+        long_mru_bytes: 4 << 20,
+        peer_transfer_mru_bytes: None,
         mtu_bytes: 1_500,
         rtt: Duration::from_millis(50),
         ltp: LtpLimits::default(),
@@ -117,12 +120,12 @@ async fn bundles_go_both_ways_over_each_layer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payload_on_disk_goes_in_its_place() {
-    for layer in [Layer::Stcp, Layer::Mtcp] {
+    for layers in [[Layer::Stcp; 2], [Layer::Mtcp; 2], [ltp(1, 2), ltp(2, 1)]] {
         let Two {
             nodes: [mut one, mut two],
             neighbours,
             ..
-        } = two([layer; 2]);
+        } = two(layers);
         let (id, info, session) = one.up().await;
         assert!(info.takes_files);
         one.ready(id).await;
@@ -142,11 +145,29 @@ async fn a_payload_on_disk_goes_in_its_place() {
         sent.file = Some(writer.finish().expect("a file"));
         session.offer(sent);
         let expected = [&first[..], &content, &whole[first.len()..]].concat();
-        assert_eq!(two.received().await.1, expected, "{layer:?}");
+        assert_eq!(two.received().await.1, expected, "{layers:?}");
         assert_eq!(one.finished().await, (1, Outcome::Acknowledged));
         for neighbour in &neighbours {
             neighbour.shutdown().await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_neighbour_may_take_more_than_this_node_does() {
+    for layer in [Layer::Stcp, Layer::Mtcp, ltp(1, 2)] {
+        let addresses = [free("127.0.0.1"), free("127.0.0.2")];
+        let _neighbour = tokio::net::TcpListener::bind(addresses[1])
+            .await
+            .expect("free");
+        let mut one = TestNode::new();
+        let config = Config {
+            peer_transfer_mru_bytes: Some(1 << 40),
+            ..config(layer, addresses[0], addresses[1])
+        };
+        let _kept = Neighbour::spawn(config, one.node.clone());
+        let (_, info, _) = one.up().await;
+        assert_eq!(info.transfer_mru_bytes, 1 << 40, "{layer:?}");
     }
 }
 

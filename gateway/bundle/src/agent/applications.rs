@@ -16,9 +16,9 @@ use super::quota::Amount;
 /// What a bundle costs beside its payload, bytes.
 const BESIDE_PAYLOAD_BYTES: u64 = 512;
 
-/// Bytes that wait in memory to be stored on the disk at most: where it is
-/// slower than the link, no more is taken in.
-const MOST_UNSTORED_BYTES: u64 = 32 << 20;
+/// Bytes that wait in memory to be stored on the disk at most, half of them of one
+/// node: where the disk is slower than the link, no more is taken in.
+const MOST_UNSTORED_BYTES: u64 = 64 << 20;
 
 /// The name of an echo in the dtn scheme.
 pub const ECHO_NAME: &str = "echo";
@@ -41,6 +41,8 @@ struct Waiting {
     all: Amount,
     /// Of this, what is not on the disk yet, bytes.
     unstored_bytes: u64,
+    /// The same by the node that sent it.
+    unstored: HashMap<u64, u64>,
     /// By service.
     to: HashMap<u64, Amount>,
     /// By the node that sent it, or the neighbour where that has no number.
@@ -107,13 +109,16 @@ impl Applications {
             own.bytes.saturating_add(more.bytes) <= free.bytes
                 && own.bundles + more.bundles <= free.bundles
         };
-        let unstored = waiting.unstored_bytes.saturating_add(more.bytes);
-        let room = unstored <= MOST_UNSTORED_BYTES
+        let unstored = waiting.unstored.get(&node).copied().unwrap_or(0);
+        let unstored = unstored.saturating_add(more.bytes);
+        let free = MOST_UNSTORED_BYTES.saturating_sub(waiting.unstored_bytes);
+        let room = unstored <= free.min(MOST_UNSTORED_BYTES / 2)
             && fits(waiting.to.get(&service))
             && fits(waiting.from.get(&node));
         if room {
             waiting.add(service, node, more);
-            waiting.unstored_bytes = unstored;
+            waiting.unstored_bytes += more.bytes;
+            waiting.unstored.insert(node, unstored);
         }
         room
     }
@@ -127,11 +132,18 @@ impl Applications {
         self.lock().add(service, node, amount);
     }
 
-    /// A bundle for which room was reserved is on the disk, or will never be.
-    pub fn stored(&self, bytes: u64) {
+    /// A bundle of a node for which room was reserved is on the disk, or will never
+    /// be.
+    pub fn stored(&self, node: u64, bytes: u64) {
         let mut waiting = self.lock();
         let stored = bytes.saturating_add(BESIDE_PAYLOAD_BYTES);
         waiting.unstored_bytes = waiting.unstored_bytes.saturating_sub(stored);
+        if let Some(unstored) = waiting.unstored.get_mut(&node) {
+            *unstored = unstored.saturating_sub(stored);
+            if *unstored == 0 {
+                waiting.unstored.remove(&node);
+            }
+        }
     }
 
     /// Gives the room of one bundle back.
@@ -215,11 +227,30 @@ mod tests {
     #[test]
     fn what_is_not_on_the_disk_yet_is_bounded_apart() {
         let applications = applications(1 << 40, 100);
-        let half = MOST_UNSTORED_BYTES / 2;
+        let half = MOST_UNSTORED_BYTES / 2 - BESIDE_PAYLOAD_BYTES;
+        assert!(!applications.reserve(1, 10, half + 1));
         assert!(applications.reserve(1, 10, half));
-        assert!(!applications.reserve(2, 11, half));
-        applications.stored(half);
         assert!(applications.reserve(2, 11, half));
+        assert!(!applications.reserve(3, 12, 1));
+        applications.stored(10, half);
+        assert!(applications.reserve(3, 12, 1));
+    }
+
+    #[test]
+    fn a_node_that_is_faster_than_the_disk_leaves_room_for_the_others() {
+        let applications = applications(1 << 40, 100_000);
+        let mut taken = 0;
+        while applications.reserve(1, 10, 1_000) {
+            taken += 1;
+        }
+        assert_eq!(
+            taken,
+            MOST_UNSTORED_BYTES / 2 / (1_000 + BESIDE_PAYLOAD_BYTES)
+        );
+        assert!(applications.reserve(2, 11, 1_000));
+        applications.stored(10, 1_000);
+        assert!(applications.reserve(1, 10, 1_000));
+        assert!(!applications.reserve(1, 10, 1_000));
     }
 
     #[test]

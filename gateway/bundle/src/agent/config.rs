@@ -165,7 +165,7 @@ pub struct Config {
     /// What secures bundles end to end, if anything does. The same for all
     /// agents of a node.
     pub security: Option<Arc<dyn Security>>,
-    /// Status reports generated per second at most; 0 for none.
+    /// Status reports generated per second at most, to each neighbour; 0 for none.
     pub status_reports_per_s: u32,
     /// Routes, the first that matches rules. A neighbour speaks for the nodes
     /// that they lead to by way of it.

@@ -78,12 +78,13 @@ impl Agent {
         let awaited = self.await_confirmation(&arrival, service, &name);
         let ticket = awaited.inspect_err(|_| {
             if let Some(keeping) = self.config.keeping(service) {
-                keeping.stored(bytes);
+                keeping.stored(node, bytes);
                 keeping.free(service, node, bytes);
             }
         })?;
         if named {
-            self.seen.insert(now, name.group, name.sequence);
+            self.seen
+                .insert(now, arrival.from, name.group, name.sequence);
         }
         if ticket.is_none() {
             self.signal(now, &arrival, true);

@@ -42,7 +42,7 @@ impl Agent {
             custody_timers,
             expiries,
             pauses,
-            reports: _,
+            reports,
             events,
             woken,
             without_room,
@@ -75,6 +75,7 @@ impl Agent {
         tell("custody timers", custody_timers.len());
         tell("expiries", expiries.len());
         tell("pauses", pauses.len());
+        reports.footprint(tell);
         tell("bundle events", events.len());
         usage.footprint(tell);
         tell("woken neighbours", woken.len());

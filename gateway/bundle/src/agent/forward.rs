@@ -101,7 +101,7 @@ impl Agent {
         let first = first.take_while(|id| !self.fits(*id, max_bytes));
         let too_long = first.filter_map(|id| {
             let stored = self.bundles.get(id)?;
-            (!stored.may_be_fragmented()).then(|| (id, self.sent_bytes(stored)))
+            (!self.goes_in_fragments(stored)).then(|| (id, self.sent_bytes(stored)))
         });
         let too_long: Vec<(BundleId, u64)> = too_long.collect();
         let neighbour = self.neighbours.get_mut(&neighbour);
@@ -174,7 +174,7 @@ impl Agent {
         }
     }
 
-    fn takes_files(&self, stored: &StoredBundle) -> bool {
+    pub(super) fn takes_files(&self, stored: &StoredBundle) -> bool {
         let neighbour = self.neighbours.get(&stored.neighbour);
         let queue = neighbour.and_then(|neighbour| neighbour.queues.get(&stored.class));
         queue.is_some_and(|queue| queue.takes_files)

@@ -7,8 +7,8 @@
 //! place of the whole: bundles behind it are not fragmented before them.
 //!
 //! Only without custody: CCSDS 734.6 forbids to fragment a bundle under custody.
-//! Nor is one fragmented with security blocks, which are of the whole, or with its
-//! payload on disk.
+//! Nor is one fragmented with security blocks, which are of the whole. Of a payload
+//! on disk each fragment has a part of the file.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ use super::storage::Removed;
 use super::stored::{Phase, StoredBundle};
 use crate::wire::{
     decode_primary_again, is_null, is_replicated, is_security, seal_fragment, seal_payload,
-    write_trailer,
+    seal_payload_part, write_trailer,
 };
 
 /// Fragments carry no less, except for the last one: a neighbour that takes
@@ -34,7 +34,7 @@ use crate::wire::{
 const LEAST_BYTES: u64 = 512;
 /// Fragments of a bundle that are made at once: so many, or this part (1/n) of what
 /// is left. The CRC of what is left is computed each time, so a part bounds how
-/// often that is.
+/// often that is; on disk it has none.
 const AT_ONCE: u64 = 64;
 const PART_AT_ONCE: u64 = 16;
 /// What a fragment's primary block has more than its bundle's at most: offset
@@ -58,21 +58,26 @@ impl StoredBundle {
             || is_null(&primary.source)
             || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD)
             || self.custody
-            || self.file.is_some()
             || self.passed_cteb.is_some()
             || self.others.iter().any(is_security);
         !whole
     }
 
-    /// What each fragment carries at most, if the bundle may be fragmented for
-    /// a neighbour that takes so many bytes.
+    /// What each fragment carries at most for a neighbour that takes so many bytes.
     fn fragment_bytes(&self, max_bytes: u64) -> Option<u64> {
         let room = max_bytes.checked_sub(self.header_bytes() + PRIMARY_MORE_BYTES)?;
-        (room >= LEAST_BYTES && self.may_be_fragmented()).then_some(room)
+        (room >= LEAST_BYTES).then_some(room)
     }
 }
 
 impl Agent {
+    /// Whether a bundle that is too long for a session of its neighbour may go in
+    /// fragments by it.
+    pub(super) fn goes_in_fragments(&self, stored: &StoredBundle) -> bool {
+        let readable = stored.file.is_none() || self.takes_files(stored);
+        readable && stored.may_be_fragmented()
+    }
+
     /// Replaces the first bundle in a queue by some of its fragments and the rest,
     /// if it is too long for the neighbour and may be fragmented.
     pub(super) fn fragment_next(
@@ -91,6 +96,7 @@ impl Agent {
             if self.fits(id, max_bytes) {
                 return Some(None);
             }
+            let stored = Some(stored).filter(|stored| self.goes_in_fragments(stored))?;
             let bytes = stored.fragment_bytes(max_bytes)?;
             Some(Some((id, bytes)))
         });
@@ -115,7 +121,10 @@ impl Agent {
         };
         let mut rest = Pieces(payload.to_vec());
         let all = whole.bytes.div_ceil(most);
-        let mut left = AT_ONCE.max(all / PART_AT_ONCE);
+        let mut left = match whole.file {
+            Some(_) => AT_ONCE,
+            None => AT_ONCE.max(all / PART_AT_ONCE),
+        };
         let mut offset = 0;
         while offset < whole.bytes {
             let bytes = match left {
@@ -123,9 +132,16 @@ impl Agent {
                 _ => most.min(whole.bytes - offset),
             };
             left = left.saturating_sub(1);
-            let payload = rest.take(bytes);
+            let file = whole.file.as_ref().map(|file| file.part(offset, bytes));
+            let payload = match file {
+                Some(_) => Vec::new(),
+                None => rest.take(bytes),
+            };
             let (_, primary_raw) = seal_fragment(&primary, first + offset, total);
-            let (payload_head, tail) = seal_payload(&payload, self.config.payload_crc);
+            let (payload_head, tail) = match file {
+                Some(_) => seal_payload_part(bytes),
+                None => seal_payload(&payload, self.config.payload_crc),
+            };
             let fixed = FixedParts::new(&primary_raw, &payload_head, &write_trailer(&tail));
             let to = (whole.neighbour, whole.class);
             let mut stored = StoredBundle {
@@ -134,6 +150,7 @@ impl Agent {
                 hop_count: whole.hop_count,
                 creb: whole.creb.clone(),
                 age_ms: whole.age_ms_at(now),
+                file,
                 ..StoredBundle::new(now, fixed, bytes, to, whole.expires)
             };
             // The first fragment has all blocks, the others what must be in each.

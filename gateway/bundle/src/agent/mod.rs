@@ -92,6 +92,10 @@ use timestamps::Timestamps;
 /// A full store still takes messages of the signalling class up to this size.
 const SHORT_BYTES: u64 = 4096;
 
+/// Bundles whose lifetime or custody timer ends together, and which are looked at in
+/// one step: others have their turn in between.
+const DUE_AT_ONCE: usize = 1_024;
+
 /// A node's bundle protocol agent and custodian.
 ///
 /// A pure state machine: calls bring input and the time; [`Agent::poll_event`]
@@ -196,7 +200,7 @@ impl Agent {
             custody_timers: BTreeSet::new(),
             expiries: Expiries::default(),
             pauses: BTreeSet::new(),
-            reports: ReportRate::new(config.status_reports_per_s, sharding),
+            reports: ReportRate::new(config.status_reports_per_s),
             events: VecDeque::new(),
             woken: BTreeSet::new(),
             without_room: BTreeSet::new(),
@@ -323,7 +327,8 @@ impl Agent {
         earliest.into_iter().flatten().min()
     }
 
-    /// Does what is due at `now`.
+    /// Does what is due at `now`; where that is much, a part of it: the next
+    /// deadline is past then.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(to) = self.signals.pop_due(now) {
             let via = to.way.via;
@@ -333,10 +338,16 @@ impl Agent {
         while let Some((_, neighbour)) = self.pauses.pop_first_if_due(now) {
             self.end_pause(neighbour);
         }
-        while let Some((_, id)) = self.custody_timers.pop_first_if_due(now) {
+        for _ in 0..DUE_AT_ONCE {
+            let Some((_, id)) = self.custody_timers.pop_first_if_due(now) else {
+                break;
+            };
             self.custody_timer_fired(now, id);
         }
-        while let Some(id) = self.next_expired(now) {
+        for _ in 0..DUE_AT_ONCE {
+            let Some(id) = self.next_expired(now) else {
+                break;
+            };
             self.give_up(now, id, DeleteReason::LifetimeExpired);
         }
         self.reassembly.handle_timeout(now);

@@ -227,10 +227,10 @@ impl Agent {
         let Some(owed) = owed.filter(|_| custody || kept || by_bibe) else {
             return id;
         };
-        if let Party::Custodian(_, cteb) = &owed.to {
-            self.seen.insert(now, name.group, name.sequence);
+        if let Party::Custodian(way, cteb) = &owed.to {
+            self.seen.insert(now, way.from, name.group, name.sequence);
             let sequence = (cteb.custodian.clone(), cteb.sequence);
-            self.taken.insert(now, sequence, cteb.number);
+            self.taken.insert(now, way.from, sequence, cteb.number);
         }
         match custody && self.store.is_durable() {
             true => drop(self.uncommitted.insert(id, owed)),

@@ -11,49 +11,62 @@ use bp7::flags::{BundleControlFlags as Flags, BundleValidation};
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_cla::Class;
+use underpass_work::FastMap;
 
 use super::Agent;
+use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::Event;
 use super::originate::Draft;
 use super::passing::Message;
-use super::sharding::Sharding;
 use super::stored::StoredBundle;
 use crate::wire::{Eid, encode_status_report, ipn_parts, is_null};
 
-/// Allows so many reports per second, and as many at once, but one at least.
+/// Allows so many reports per second to each neighbour, and as many at once: one
+/// that asks for a flood of them takes none from the others.
 #[derive(Debug)]
 pub(super) struct ReportRate {
     per_second: f64,
-    at_once: f64,
-    tokens: f64,
-    filled: Option<Instant>,
+    /// By the neighbour that they go to; none for this node's own services.
+    left: FastMap<Option<NeighbourId>, Left>,
+}
+
+/// Reports that may be sent at once.
+#[derive(Debug)]
+struct Left {
+    reports: f64,
+    filled: Instant,
 }
 
 impl ReportRate {
-    /// An agent's part of the node's rate.
-    pub fn new(per_second: u32, sharding: Sharding) -> Self {
-        let at_least = f64::from(per_second.min(1));
-        let per_second = f64::from(per_second) / sharding.count as f64;
-        let at_once = per_second.max(at_least);
+    pub fn new(per_second: u32) -> Self {
         ReportRate {
-            per_second,
-            at_once,
-            tokens: at_once,
-            filled: None,
+            per_second: f64::from(per_second),
+            left: FastMap::default(),
         }
     }
 
-    fn allows(&mut self, now: Instant) -> bool {
-        let since = self
-            .filled
-            .map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
-        self.filled = Some(now);
-        self.tokens = (self.tokens + since * self.per_second).min(self.at_once);
-        if self.tokens < 1.0 {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let ReportRate {
+            per_second: _,
+            left,
+        } = self;
+        tell("neighbours with reports", left.len());
+    }
+
+    fn allows(&mut self, now: Instant, to: Option<NeighbourId>) -> bool {
+        let most = self.per_second;
+        let left = self.left.entry(to).or_insert(Left {
+            reports: most,
+            filled: now,
+        });
+        let since = now.saturating_duration_since(left.filled).as_secs_f64();
+        left.filled = now;
+        left.reports = (left.reports + since * most).min(most);
+        if left.reports < 1.0 {
             return false;
         }
-        self.tokens -= 1.0;
+        left.reports -= 1.0;
         true
     }
 }
@@ -118,8 +131,8 @@ impl Agent {
             Some((node, _)) => self.route_of_any(node),
             None => self.named_route(to),
         };
-        let via = route.map(|(via, _)| via);
-        if !own && via.is_none() || !self.reports.allows(now) {
+        let via = route.map(|(via, _)| via).filter(|_| !own);
+        if !own && via.is_none() || !self.reports.allows(now, via) {
             return;
         }
         let timed = flags.contains(Flags::BUNDLE_REQUEST_STATUS_TIME);
@@ -131,7 +144,7 @@ impl Agent {
             reason,
             timed.then_some(time),
         );
-        let Some(via) = via.filter(|_| !own) else {
+        let Some(via) = via else {
             // Of an own bundle, whose service is told here: nobody else may name
             // this node to be reported to.
             if self.events.len() < MAX_WAITING_EVENTS {

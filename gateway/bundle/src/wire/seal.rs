@@ -132,6 +132,13 @@ pub(crate) fn seal_payload_of(file: &PayloadFile) -> (Bytes, Bytes) {
     (head.into(), tail.into())
 }
 
+/// The same around a part of a payload on disk, without a CRC: its bytes would have
+/// to be read for that.
+pub(crate) fn seal_payload_part(bytes: u64) -> (Bytes, Bytes) {
+    let (head, tail) = payload_ends(bytes, CrcKind::None);
+    (head.into(), tail.into())
+}
+
 /// What stands before a payload of so many bytes, and what after it up to the
 /// CRC's value.
 pub(super) fn payload_ends(length: u64, crc: CrcKind) -> (Vec<u8>, Vec<u8>) {

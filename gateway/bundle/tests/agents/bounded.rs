@@ -15,7 +15,7 @@ use underpass_bundle::wire::{
     CodePoints, CustodyDialect, DecodeLimits, Disposition, REFUSED, Sequence, SequenceName, decode,
     encode_signal, ipn,
 };
-use underpass_bundle::{Agent, BundleId, NeighbourId, Relaying, Route, Send};
+use underpass_bundle::{Agent, BundleId, Event, NeighbourId, Relaying, Route, Send};
 use underpass_cla::{Class, Outcome};
 
 /// The neighbour whose messages are counted.
@@ -107,6 +107,23 @@ impl Hub {
 fn bounded(what: &str, mut call: impl FnMut(&mut Hub)) {
     let [few, many] = Hub::small_and_large().map(|mut hub| underpass_work::of(|| call(&mut hub)));
     underpass_work::assert_bounded(what, few, many);
+}
+
+#[test]
+fn what_expires_together_is_given_up_some_at_a_time() {
+    let Hub { mut agent, now, .. } = Hub::new(2, 5_000);
+    let end = now + Duration::from_secs(365 * 86_400);
+    let mut given_up = 0;
+    while agent.next_timeout().is_some_and(|at| at <= end) {
+        agent.handle_timeout(end);
+        let events = std::iter::from_fn(|| agent.poll_event());
+        let in_one_step = events
+            .filter(|event| matches!(event, Event::GivenUp { .. }))
+            .count();
+        assert!(in_one_step <= 1_024, "{in_one_step}");
+        given_up += in_one_step;
+    }
+    assert_eq!(given_up, 5_010);
 }
 
 /// A bundle of the neighbour, under custody.

@@ -250,3 +250,36 @@ proptest! {
         prop_assert_eq!(bundle.age_ms.unwrap().1, 0);
     }
 }
+
+#[test]
+fn whoever_asks_for_a_flood_of_reports_takes_none_from_others() {
+    use underpass_bundle::{ReportRequest, Send};
+
+    let mut second = node(2);
+    second.status_reports_per_s = 5;
+    let mut net = Net::of([node(1), second, node(3)]);
+    for asker in [3; 50].into_iter().chain([1]) {
+        let send = Send {
+            custody: false,
+            reports: Some(ReportRequest {
+                to: ipn(asker, 0),
+                reception: true,
+                forwarding: false,
+                delivery: true,
+                deletion: false,
+            }),
+            ..Send::new(
+                ipn(2, SERVICE),
+                SERVICE,
+                BULK,
+                vec![Bytes::from_static(b"data")],
+            )
+        };
+        let (now, from) = (net.now, asker as usize - 1);
+        net.agents[from].send(now, send).unwrap();
+        let offer = net.offer(from, 2).unwrap();
+        net.arrive(1, asker, &offer);
+    }
+    let mut reports = |to| std::iter::from_fn(|| net.offer(1, to)).count();
+    assert_eq!((reports(3), reports(1)), (5, 2));
+}

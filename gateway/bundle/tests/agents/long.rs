@@ -150,6 +150,34 @@ fn a_payload_on_disk_is_offered_only_where_it_can_be_sent_and_arrives_as_a_file(
 }
 
 #[test]
+fn without_custody_it_goes_in_fragments_where_the_neighbour_takes_less() {
+    const MRU: u64 = 30_000;
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    net.agents[0]
+        .send_file(net.now, to(2, APPLICATION), file)
+        .unwrap();
+    net.agents[0].set_takes_files(NeighbourId(2), BULK, true);
+    let mut fragments = 0;
+    while let Some(offer) = net.agents[0].next_for(net.now, NeighbourId(2), BULK, MRU) {
+        let file = offer.file.as_ref().expect("a part of the file");
+        let mut part = vec![0; file.len() as usize];
+        file.read_at(&mut part, 0).unwrap();
+        let (head, tail) = offer.chunks.split_first().unwrap();
+        let raw: Bytes = [&head[..], &part, &tail.concat()].concat().into();
+        assert!(raw.len() as u64 <= MRU);
+        let taken = net.agents[1].receive(net.now, NeighbourId(1), BULK, raw);
+        assert_eq!(taken, Ok(()));
+        net.finish(0, &offer, Outcome::Acknowledged);
+        fragments += 1;
+    }
+    assert_eq!(fragments, 4);
+    let delivery = net.deliveries(1).pop().unwrap();
+    assert!(delivery.payload == content());
+    assert_eq!(files.payloads.used(), (0, 0));
+}
+
+#[test]
 fn under_custody_it_is_kept_until_the_application_has_it_and_the_signal_has_come() {
     let (mut net, files) = (pair(), files());
     let file = files.write(&content());

@@ -193,7 +193,7 @@ fn what_a_service_with_a_name_sends_to_its_own_node_gives_its_room_back() {
         for delivery in delivered(&mut agent) {
             let bytes = delivery.payload.len() as u64;
             let sender = ipn_parts(&delivery.source).map_or(0, |(node, _)| node);
-            applications.stored(bytes);
+            applications.stored(sender, bytes);
             applications.free(delivery.service, sender, bytes);
         }
     }

@@ -62,12 +62,13 @@ const MOST_SEGMENTS: usize = 6;
 /// terminal: the names of the last streams' bundles, what stands in the segments
 /// that the stores are writing, whose turn it would be after a repetition, and
 /// which streams have gone on with a peer's next run.
-const VARYING: [&str; 15] = [
+const VARYING: [&str; 16] = [
     "classes where bundles went again",
     "deleted segments",
     "epochs of opened streams",
     "ids in segments",
     "index bytes of the active segment",
+    "neighbours with remembered names",
     "ranges of closed streams",
     "records voided",
     "remembered names",

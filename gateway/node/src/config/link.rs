@@ -99,8 +99,10 @@ pub struct PathConfig {
     /// of this node.
     #[serde(default)]
     pub announces: Vec<u64>,
-    /// With tcpcl: the largest bundle that the neighbour takes, bytes, where it
-    /// takes others than it announces. Default: what it announces.
+    /// The largest bundle that the neighbour takes, bytes: with tcpcl, where it
+    /// takes others than it announces; with stcp, mtcp and ltp, where nothing
+    /// announces it. Default: what it announces, or a quarter of
+    /// `custody.quota_bytes`.
     pub transfer_mru_bytes: Option<u64>,
     /// With stcp, mtcp, udp and ltp: the address and port that the neighbour
     /// sends to.

@@ -51,6 +51,8 @@ pub(super) fn open(
         interface: path.interface.clone(),
         mark: config.tcp.mark,
         transfer_mru_bytes: config.custody.quota_bytes / 4,
+        long_mru_bytes: config.transfer_mru_bytes(),
+        peer_transfer_mru_bytes: path.transfer_mru_bytes,
         mtu_bytes: path.mtu_bytes,
         rtt: path.rtt(),
         ltp: config.ltp.limits(),

@@ -46,6 +46,27 @@ fn a_payload_reads_back_and_its_room_is_free_again() {
 }
 
 #[test]
+fn a_part_has_its_bytes_and_no_name_and_keeps_the_file_until_it_is_gone() {
+    let (_folder, payloads) = payloads(1000, 500);
+    let content = b"a payload of some length";
+    let file = written(&payloads, 1, content);
+    let part = file.part(2, 15).part(8, 7);
+    drop(file);
+    assert_eq!(payloads.used(), (1, content.len() as u64));
+    let mut bytes = [0; 7];
+    part.read_at(&mut bytes, 0).unwrap();
+    assert_eq!((&bytes, part.len()), (b"of some", 7));
+    assert!(
+        part.read_at(&mut bytes, 1).is_err(),
+        "there is more of the file"
+    );
+    assert!(part.save(1).is_err());
+    assert!(names(&payloads).is_empty());
+    drop(part);
+    assert_eq!(payloads.used(), (0, 0));
+}
+
+#[test]
 fn who_fills_the_quota_leaves_room_for_the_others() {
     let (_folder, payloads) = payloads(1000, 500);
     let first = begin(&payloads, 1, 500).unwrap();

@@ -37,7 +37,7 @@ fn contacts_have_the_ranges_that_hold_at_their_start() {
         .collect();
     let expected = [
         (2, 3, 0, 3_600_000, 100_000, 1_000),
-        // A range holds both ways.
+        // A range from the smaller number holds both ways.
         (3, 2, 0, 3_600_000, 100_000, 1_000),
         (3, 4, 3_600_000, 7_200_000, 50_000, 2_000),
     ];
@@ -45,6 +45,78 @@ fn contacts_have_the_ranges_that_hold_at_their_start() {
         told, expected,
         "registrations, hypothetical contacts and those of confidence 0 are none"
     );
+}
+
+/// From, to, start and end in s, and light time in s.
+fn told(text: &str) -> Vec<(u64, u64, u64, u64, u64)> {
+    let contacts = read_ion(text, 0).expect("a plan");
+    let told = |c: &underpass_routing::Contact| {
+        let [start, end, light] = [c.start_ms, c.end_ms, c.owlt_ms].map(|ms| ms / 1_000);
+        (c.from, c.to, start, end, light)
+    };
+    contacts.iter().map(told).collect()
+}
+
+#[test]
+fn a_contact_has_a_part_for_each_light_time_that_holds_during_it() {
+    let ranges = "a range +10 +50 2 3 1\na range +50 +80 2 3 1\na range +80 +90 2 3 4\n";
+    assert_eq!(
+        told(&format!("a contact +0 +100 2 3 8\n{ranges}")),
+        [(2, 3, 10, 80, 1), (2, 3, 80, 90, 4)]
+    );
+    assert_eq!(
+        told(&format!(
+            "a contact +20 +30 3 2 8\n{ranges}a range +25 +99 3 2 7\n"
+        )),
+        [(3, 2, 20, 25, 1), (3, 2, 25, 30, 7)]
+    );
+}
+
+#[test]
+fn a_range_from_the_larger_number_says_nothing_of_the_way_back() {
+    let range = "a range +0 +9 3 2 1\n";
+    assert_eq!(
+        told(&format!("a contact +0 +9 3 2 8\n{range}")),
+        [(3, 2, 0, 9, 1)]
+    );
+    let error = read_ion(&format!("{range}a contact +0 +9 2 3 8"), 0).expect_err("no range");
+    assert_eq!(error.line, 2);
+}
+
+#[test]
+fn contacts_and_ranges_are_changed_and_deleted() {
+    let plan = "a contact +0 +9 2 3 8\na contact +0 +9 3 2 8\na contact +20 +30 2 3 8\n\
+                a contact +40 +50 2 3 8\na contact +60 +70 2 3 8\n\
+                a range +0 +99 2 3 1\na range +0 +99 2 3 1\n";
+    assert_eq!(told(plan).len(), 5, "the same range twice is the same");
+    let changed = format!(
+        "{plan}d contact +20 2 3\nc contact +40 2 3 900\nc contact +60 2 3 8 0\n\
+         d contact +77 2 3\nd contact -1 2 2\nd contact 0 2 9\n\
+         d range +0 2 3\na range +0 +45 2 3 2\nd range * 3 2\n"
+    );
+    assert_eq!(
+        told(&changed),
+        [(2, 3, 0, 9, 2), (3, 2, 0, 9, 2), (2, 3, 40, 45, 2)]
+    );
+    let contacts = read_ion(&changed, 0).expect("a plan");
+    assert_eq!(contacts[2].rate_bytes_per_s, 900);
+    assert_eq!(told(&format!("{plan}d contact * 2 3\n")), [(3, 2, 0, 9, 1)]);
+}
+
+#[test]
+fn what_else_a_nodes_file_has_is_passed_over() {
+    let text = "## begin ionadmin\n\
+                e 1\nv\n1 2 ''\ns\n^ 1\n\
+                a contact +0 +9 2 3 8\r\n\
+                a range +0 +9 2 3 1\n\
+                m production 1000000\nm consumption -1\nm horizon +0\n\
+                m alarm 'mail -s full'\nl contact\ni range +0 2 3\nr 'ipnadmin x'\n\
+                ## end ionadmin\n\
+                ## begin ltpadmin\n\
+                1 32\na span 3 16 64 1400 100000 1 'udplso 192.0.2.1:1113'\n\
+                ## end ltpadmin\n\
+                a contact +0 +9 3 2 8\n";
+    assert_eq!(told(text), [(2, 3, 0, 9, 1), (3, 2, 0, 9, 1)]);
 }
 
 #[test]
@@ -81,7 +153,9 @@ fn what_is_wrong_is_told_with_its_line() {
             "no whole number",
         ),
         ("a contact +18446744073709551615 +1 2 3 10", 1, "too far"),
-        ("d contact +0 2 3", 1, "expected"),
+        ("a kontakt +0 +1 2 3", 1, "expected"),
+        ("d contact soon 2 3", 1, "neither +SECONDS"),
+        ("c contact +0 2 3 100", 1, "no contact of 2 to 3 begins"),
         ("a contact -1 -1 2 3 0", 1, "neither +SECONDS"),
         (
             "a range +5 +9 2 3 1\na range +0 +6 2 3 1",

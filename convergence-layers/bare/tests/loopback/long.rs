@@ -1,0 +1,138 @@
+//! Bundles that are too long for memory.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use underpass_bare::{Config, Layer, Neighbour};
+use underpass_cla::{
+    Down, Intake, Node, Outcome, Refusal, Session, SessionId, SessionInfo, Transfer,
+};
+use underpass_cla_testing::node::{TestNode, transfer};
+
+use super::{config, free, ltp};
+
+const LONG_BYTES: usize = 17 << 20;
+
+/// A node that takes long bundles piece by piece.
+struct Disk {
+    node: Arc<dyn Node>,
+    taken: UnboundedSender<Vec<u8>>,
+}
+
+/// A bundle of so many bytes, as far as it has come.
+struct Pieces {
+    length: u64,
+    bytes: Vec<u8>,
+    taken: UnboundedSender<Vec<u8>>,
+}
+
+impl Intake for Pieces {
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn take(&mut self, piece: Bytes) {
+        assert!(piece.len() <= 256 << 10);
+        self.bytes.extend_from_slice(&piece);
+    }
+
+    fn poll_end(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        let whole = std::mem::take(&mut self.bytes);
+        if whole.len() as u64 != self.length {
+            return Poll::Ready(Err(Refusal::NotAcceptable));
+        }
+        let _ = self.taken.send(whole);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Node for Disk {
+    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
+        self.node.session_up(id, info, session)
+    }
+
+    fn ready(&self, id: SessionId) {
+        self.node.ready(id);
+    }
+
+    fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal> {
+        self.node.admit(id, length)
+    }
+
+    fn intake(&self, _id: SessionId, length: u64) -> Result<Option<Box<dyn Intake>>, Refusal> {
+        if length < LONG_BYTES as u64 {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(Pieces {
+            length,
+            bytes: Vec::new(),
+            taken: self.taken.clone(),
+        })))
+    }
+
+    fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
+        self.node.received(id, bundle)
+    }
+
+    fn progress(&self, id: SessionId, key: u64, acknowledged: u64) {
+        self.node.progress(id, key, acknowledged);
+    }
+
+    fn finished(&self, id: SessionId, key: u64, outcome: Outcome) {
+        self.node.finished(id, key, outcome);
+    }
+
+    fn session_down(&self, id: SessionId, reason: Down) {
+        self.node.session_down(id, reason);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_that_is_longer_than_memory_takes_is_taken_piece_by_piece() {
+    for (layers, whole_bytes) in [
+        ([Layer::Stcp; 2], 4 << 20),
+        ([Layer::Mtcp; 2], 4 << 20),
+        // A block is whole before it is written.
+        ([ltp(1, 2), ltp(2, 1)], 32 << 20),
+    ] {
+        let addresses = [free("127.0.0.1"), free("127.0.0.2")];
+        let mut one = TestNode::new();
+        let mut two = TestNode::new();
+        let (taken, mut long) = unbounded_channel();
+        let disk = Arc::new(Disk {
+            node: two.node.clone(),
+            taken,
+        });
+        let of = |index: usize| Config {
+            transfer_mru_bytes: whole_bytes,
+            long_mru_bytes: 64 << 20,
+            peer_transfer_mru_bytes: Some(64 << 20),
+            ..config(layers[index], addresses[index], addresses[1 - index])
+        };
+        let neighbours = [
+            Neighbour::spawn(of(0), one.node.clone()),
+            Neighbour::spawn(of(1), disk),
+        ];
+        let (id, _, session) = one.up().await;
+        let _theirs = two.up().await;
+        one.ready(id).await;
+        for (key, length) in [(1, LONG_BYTES), (2, LONG_BYTES - 1), (3, 1_000)] {
+            let (sent, whole): (Transfer, Bytes) = transfer(key, length);
+            session.offer(sent);
+            match length {
+                LONG_BYTES => assert!(long.recv().await.expect("it comes") == whole, "{layers:?}"),
+                // One that needs no disk fits memory or is lost, and the next one comes.
+                _ if length as u64 <= whole_bytes => {
+                    assert!(two.received().await.1 == whole, "{layers:?}");
+                }
+                _ => {}
+            }
+            assert_eq!(one.finished().await, (key, Outcome::Acknowledged));
+        }
+        for neighbour in &neighbours {
+            neighbour.shutdown().await;
+        }
+    }
+}
