@@ -436,6 +436,26 @@ def test_what_ends_an_import_takes_no_tokens_with_it(
     assert "upe_11" in result.output
 
 
+def test_an_import_says_how_far_it_is_and_its_tokens_go_where_they_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template, table = tmp_path / "terminal.toml", tmp_path / "vehicles.csv"
+    template.write_text("")
+    table.write_text("node\n10\n11\n")
+
+    async def ask(_: Client, __: str, ___: str, *, body: Any) -> Any:
+        return {"node": body["node"], "token": f"upe_{body['node']}"}
+
+    monkeypatch.setattr(Client, "ask", ask)
+    verb = ["enrolment", "import", str(table), "--configuration", str(template)]
+    quiet = CliRunner().invoke(app, verb)
+    assert (quiet.stdout, quiet.stderr) == ("10,upe_10\n11,upe_11\n", "")
+    # As on a terminal, with its tokens sent into a file.
+    seen = CliRunner().invoke(app, verb, env={"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"})
+    assert seen.stdout == quiet.stdout
+    assert "tokens made" in seen.stderr
+
+
 def test_a_number_that_no_node_has_is_not_found(api: Api) -> None:
     for number in (0, 2**32 - 1, 10**17):
         assert api.call("DELETE", f"/v1/nodes/{number}/certificates").status == 404
