@@ -3,8 +3,8 @@ import type { Line, Plan, Segment } from "../src/api/types";
 import { movedBy } from "../src/beam/blockage-bar";
 import { compose, ofInterest, stack } from "../src/beam/composed";
 import { fairSpans, settledS } from "../src/beam/fair-spans";
-import { reasons, segmentAt } from "../src/beam/reasons";
-import { at, START_MS } from "./made";
+import { contradiction, reasons, segmentAt } from "../src/beam/reasons";
+import { at, link, START_MS } from "./made";
 
 const segment = (from: number, to: number, rate: number, state: Segment["state"] = "fair"): Segment => ({
   start: at(from), end: at(to), rate_bps: rate, state,
@@ -80,6 +80,22 @@ describe("why a terminal has its rate", () => {
     expect(said).toContain("It will be blocked in 20.0 s for 40.0 s");
     expect(said).toContain("it borrows from the others: 120 Mbit, or 4 Mbit/s.");
     expect(said).not.toContain("lends to");
+  });
+
+  test("and whether the link is other than planned, as far as that is known", () => {
+    const blocked = segment(50, 90, 0, "blocked");
+    const then = (s: number, state: "up" | "blocked", of = blocked) => contradiction(of, link(11, s, { state }), START_MS + 1000 * (s + 1));
+    expect(then(60, "up")).toContain("has the link blocked, and the link is up");
+    expect(then(60, "blocked")).toBeUndefined();
+    expect(then(30, "blocked", borrowing)).toContain("has a rate for the link, which is blocked");
+    expect(then(30, "up", borrowing)).toBeUndefined();
+    // A maintenance gives no rate to a link that is up.
+    expect(then(60, "up", segment(50, 90, 0))).toBeUndefined();
+    // The last word before the entry, and one of long ago.
+    expect(then(49, "up")).toBeUndefined();
+    expect(then(52, "up")).toBeUndefined();
+    expect(contradiction(blocked, link(11, 60), START_MS + 86_000)).toBeUndefined();
+    expect(contradiction(blocked, undefined, START_MS + 60_000)).toBeUndefined();
   });
 });
 

@@ -1,20 +1,23 @@
 import { describe, expect, test } from "vitest";
 import type { Client } from "../src/api/client";
-import type { Position } from "../src/api/types";
+import type { Blockage, Position } from "../src/api/types";
 import { apartOf, History, SPANS } from "../src/map/history";
 import { at, position, START_MS } from "./made";
 
 const HOUR_MS = 3_600_000;
 
 /** A service that has a fix each second of a time, and answers as it does; there are none yet below 0 h. */
-function served(hours: number) {
+function served(hours: number, blockages: Blockage[] = []) {
   const asked: string[] = [];
   const kept = { hours };
   const client = {
     async all(path: string): Promise<unknown[]> {
       asked.push(path);
-      if (!path.includes("/positions")) return [];
       const query = new URLSearchParams(path.split("?")[1]);
+      if (!path.includes("/positions")) {
+        const [from, until] = [Date.parse(query.get("since") ?? ""), Date.parse(query.get("until") ?? "") || Infinity];
+        return blockages.filter(({ entry }) => Date.parse(entry) >= from && Date.parse(entry) < until);
+      }
       const apartMs = 1000 * Number(query.get("apart_s") ?? 1);
       const sinceMs = Date.parse(query.get("since") ?? "");
       const found: Position[] = [];
@@ -51,6 +54,14 @@ describe("the history of a vehicle", () => {
     expect(now - (once ?? 0)).toBeGreaterThanOrEqual(24 * HOUR_MS);
     expect(now - (again ?? 0)).toBeLessThan(200_000);
     expect(history.everyMs).toBe(60_000);
+  });
+
+  test("is blocked from its beginning, where a blockage that began before it goes on", async () => {
+    const observed = { state: "observed", source: "modem", terminal: 11, link: "forward" } as const;
+    const garage: Blockage = { ...observed, entry: at(1800), exit: at(3 * 3600) };
+    const { client } = served(4, [garage]);
+    const parts = await new History(client, 11, 2 * HOUR_MS, signal).read(START_MS + 4 * HOUR_MS);
+    expect(parts.map((part) => part.blocked)).toEqual([true, false]);
   });
 
   test("of all that is kept begins with the oldest fix, which is asked for once", async () => {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from underpass_control.alerts.mail import MailServer
+    from underpass_control.http.tls import ShownCertificate
     from underpass_control.oidc.configuration import Configuration
     from underpass_control.storage.database import Database
     from underpass_control.tracing import TracesSettings
@@ -302,7 +302,7 @@ def serve(
         traces=_traces(traces, traces_ca, traces_ratio, traces_per_s),
     )
     logs.configure(log_format)
-    context = _tls(tls_certificate, tls_key)
+    shown = _tls(tls_certificate, tls_key)
 
     async def application() -> web.Application:
         opened = open_database(database)
@@ -313,9 +313,13 @@ def serve(
         except BaseException:
             await opened.close()
             raise
-        return Service(opened, settings).application()
+        made = Service(opened, settings).application()
+        if shown is not None:
+            made.cleanup_ctx.append(shown.following)
+        return made
 
     collect_seldom()
+    context = None if shown is None else shown.context
     try:
         web.run_app(application(), host=host, port=port, access_log=None, ssl_context=context)
     except (DatabaseLostError, schema.SchemaError) as error:
@@ -324,17 +328,17 @@ def serve(
         _fail(f"cannot listen on {host}, port {port}: {error.strerror or error}")
 
 
-def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+def _tls(certificate: Path | None, key: Path | None) -> ShownCertificate | None:
+    from underpass_control.http.tls import ShownCertificate
+
     if (certificate is None) != (key is None):
         _fail("--tls-certificate and --tls-key belong together")
-    if certificate is None:
+    if certificate is None or key is None:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
+        return ShownCertificate(certificate, key)
+    except OSError as error:
         _fail(f"--tls-certificate {certificate}: {error}")
-    return context
 
 
 def _provider(path: Path | None, public_url: str) -> Configuration | None:

@@ -230,6 +230,55 @@ def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
     assert page.locator("img").count() == 0
 
 
+def test_a_user_whom_somebody_else_has_changed_is_shown_anew_before_being_set(
+    service: ControlService, page: Page
+) -> None:
+    for name, role in (("ada", "administrator"), ("erik", "viewer"), ("fred", "viewer")):
+        add_user(service, name, role)
+    sign_in_as(page, service, "ada")
+    live(page)
+    go(page, "access/users")
+    expect(page.get_by_role("row", name="erik")).to_be_visible(timeout=PATIENCE_MS)
+    form = page.get_by_role("form", name="Set a user")
+    form.get_by_label("Name").fill("erik")
+    expect(form.get_by_label("Role")).to_have_value("viewer")
+    # Somebody else makes him an operator, and this page reads the list again for another reason.
+    add_user(service, "erik", "operator")
+    page.once("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name="Remove fred").click()
+    expect(page.get_by_role("row", name="erik")).to_contain_text("operator", timeout=PATIENCE_MS)
+    form.get_by_label("Password").fill(NEW_PASSWORD)
+    form.get_by_role("button", name="Set").click()
+    flaw = page.get_by_role("alert")
+    expect(flaw).to_contain_text("somebody else was first", timeout=PATIENCE_MS)
+    # Now it is seen what he is, and may be set.
+    expect(form.get_by_label("Role")).to_have_value("operator", timeout=PATIENCE_MS)
+    form.get_by_role("button", name="Set").click()
+    expect(form.get_by_label("Name")).to_have_value("", timeout=PATIENCE_MS)
+    expect(page.get_by_role("row", name="erik")).to_contain_text("operator")
+
+
+def test_what_is_typed_while_a_form_is_sent_stays(service: ControlService, page: Page) -> None:
+    add_user(service, "ada", "administrator")
+    sign_in_as(page, service, "ada")
+    live(page)
+    go(page, "access/users")
+    expect(page.get_by_role("row", name="ada")).to_be_visible(timeout=PATIENCE_MS)
+    # As it is over a satellite hop.
+    page.evaluate(
+        "const sent = window.fetch; window.fetch = (...asked) =>"
+        " new Promise((done) => setTimeout(done, 1000)).then(() => sent(...asked));"
+    )
+    form = page.get_by_role("form", name="Set a user")
+    form.get_by_label("Name").fill("gina")
+    form.get_by_label("Password").fill(PASSWORD)
+    form.get_by_role("button", name="Set").click()
+    form.get_by_label("Name").fill("hugo")
+    expect(page.get_by_role("row", name="gina")).to_be_visible(timeout=PATIENCE_MS)
+    expect(form.get_by_role("button", name="Set")).to_have_attribute("aria-disabled", "false")
+    expect(form.get_by_label("Name")).to_have_value("hugo")
+
+
 def test_a_tenants_user_stays_its_own_while_the_tenants_cannot_be_read(
     service: ControlService, page: Page
 ) -> None:

@@ -7,11 +7,11 @@ import json
 import pytest
 from playwright.sync_api import Page, Position, Route, expect
 
-from tests.console.axe import needed, violations
+from tests.console.axe import needed, no_violations, violations
 from tests.console.fleet import BEAM, Fleet
 from tests.console.pages import PATIENCE_MS, go, sign_in
 from tests.console.service import ControlService
-from tests.console.test_settings import choose, no_violations
+from tests.console.test_settings import choose
 
 pytestmark = pytest.mark.console
 

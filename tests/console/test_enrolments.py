@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.axe import needed, violations
+from tests.console.axe import DESK_AND_PHONE, needed, no_violations
 from tests.console.pages import PATIENCE_MS, go, sign_in
 from tests.console.service import ControlService
 from tests.testbed import programs
@@ -27,17 +27,6 @@ listen = "[::]:${port}"
 """
 
 
-def no_violations(page: Page) -> None:
-    """Make sure that axe finds nothing, light and dark, on a desk and on a phone."""
-    for size in ((1280, 800), (375, 700)):
-        page.set_viewport_size({"width": size[0], "height": size[1]})
-        for theme in ("Dark", "Light"):
-            found = violations(page)
-            assert not found, found
-            page.get_by_role("button", name=theme, exact=True).click()
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
 def test_who_may_not_enrol_is_told_who_may(service: ControlService, page: Page) -> None:
     needed()
     sign_in(page, service, service.viewer)
@@ -50,7 +39,7 @@ def test_who_may_not_enrol_is_told_who_may(service: ControlService, page: Page) 
     go(page, "access/tenants")
     told = page.get_by_text("are for administrators.")
     expect(told).to_be_visible(timeout=PATIENCE_MS)
-    no_violations(page)
+    no_violations(page, DESK_AND_PHONE)
     # What would be refused is not even asked for.
     assert not [url for url in asked if "/v1/enrolments" in url or "/v1/tenants" in url]
 
@@ -68,7 +57,7 @@ def test_a_service_without_an_authority_says_so(service: ControlService, page: P
     expect(form).to_contain_text("$$ stands for a $")
     # What was typed is still there.
     expect(form.get_by_label("Node", exact=True)).to_have_value("4001")
-    no_violations(page)
+    no_violations(page, DESK_AND_PHONE)
     configuration.fill(TEMPLATE)
     form.get_by_label("${port}").fill("1080")
     form.get_by_role("button", name="Make a token").click()
@@ -102,7 +91,7 @@ def test_a_token_is_shown_once_with_its_command_and_withdrawn(
     # Plain HTTP to the loopback: no node may send its token there.
     expect(made.locator("code")).to_contain_text("https://ADDRESS --token upe_")
     token = made.locator("code").inner_text().split()[-1]
-    no_violations(page)
+    no_violations(page, DESK_AND_PHONE)
     # Another one that is refused does not take it off the screen.
     form.get_by_label("Node", exact=True).fill("4002")
     form.get_by_label("Configuration, TOML").fill("number = 3")
@@ -143,7 +132,7 @@ def test_tenants_are_made_renamed_and_removed_by_administrators(
     # One that is there is not renamed unseen.
     expect(form.get_by_label("Id", exact=True)).to_have_attribute("aria-invalid", "true")
     expect(form).to_contain_text("there is a tenant west already")
-    no_violations(page)
+    no_violations(page, DESK_AND_PHONE)
     page.get_by_role("button", name=f"Rename {NASTY}").click()
     renaming = page.get_by_role("form", name="Rename the tenant west")
     renaming.get_by_label("Name", exact=True).fill("West Coaches")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.axe import needed, violations
+from tests.console.axe import needed, no_violations
 from tests.console.fleet import BEAM, DRIVER, Fleet
 from tests.console.pages import PATIENCE_MS, go, live, sign_in
 from tests.console.service import ControlService
@@ -23,14 +23,6 @@ def choose(page: Page, label: str, name: str, content: str) -> None:
     """Choose a file in a form."""
     file: Any = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
     page.get_by_label(label).set_input_files(file)
-
-
-def no_violations(page: Page) -> None:
-    """Make sure that axe finds nothing, light and dark."""
-    for theme in ("Dark", "Light"):
-        found = violations(page)
-        assert not found, found
-        page.get_by_role("button", name=theme).click()
 
 
 def test_a_file_is_looked_at_corrected_and_taken(

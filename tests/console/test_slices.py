@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.axe import needed, violations
+from tests.console.axe import needed, no_violations
 from tests.console.pages import PATIENCE_MS, go, sign_in
 from tests.console.service import ControlService
 
@@ -46,11 +46,6 @@ def set_file(page: Page, name: str, content: str) -> None:
     file: Any = {"name": "slice.json", "mimeType": "application/json", "buffer": content.encode()}
     form.get_by_label("JSON").set_input_files(file)
     form.get_by_role("button", name="Instantiate or configure").click()
-
-
-def no_violations(page: Page) -> None:
-    found = violations(page)
-    assert not found, found
 
 
 def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(

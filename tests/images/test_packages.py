@@ -156,6 +156,7 @@ def test_the_control_service_is_installed_serves_and_is_purged(
     before = debian.files()
     package = _deb(packages, "underpass-control")
     debian.install(package)
+    debian.run("sh", "-c", "test -s /usr/share/man/man1/underpass-control-terminal-set.1.gz")
     (port,) = free_ports(1)
     environment = debian.folder / "etc/underpass-control/environment"
     environment.write_text(environment.read_text() + "UNDERPASS_KEEP_PLANS_DAYS=3\n")

@@ -22,7 +22,8 @@ export function Tenants() {
   const renamed = entries?.find(({ id }) => id === renaming);
   const send = async (id: string, form: HTMLFormElement) => {
     const done = await change(() => client.send("PUT", pathOf(id), { name: filled(form).name }));
-    if (done && renamed) setRenaming(undefined);
+    // Another one may have been chosen meanwhile.
+    if (done) setRenaming((now) => (now === id ? undefined : now));
     return done;
   };
   const remove = ({ id, name }: Tenant) => {

@@ -1,4 +1,4 @@
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { Tenant, User } from "../api/types";
 import { useLive } from "../shell/context";
 import { Field, Form } from "../shell/form";
@@ -14,36 +14,54 @@ export function Users() {
   const tenants = useListed<Tenant>("v1/tenants", "tenants");
   // A tenant that is not known yet could not be shown: its user would be one of all vehicles.
   const isKnown = entries !== undefined && tenants.entries !== undefined;
-  const isShown = useRef(false);
+  /** Whom the form shows, as it was then: the list may have been read again since. */
+  const shown = useRef<User | undefined>(undefined);
+  /** The form whose change has not been made. */
+  const refused = useRef<HTMLFormElement | undefined>(undefined);
 
-  const set = async (form: HTMLFormElement) => {
+  const set = (form: HTMLFormElement) => {
     const { name = "", ...body } = filled(form);
-    // Only if nobody else has changed the user since the list was read, or made one of that name.
-    const known = entries?.find((user) => user.name === name);
-    const done = await change(async () => {
-      const there = known ? [] : await client.all<User>("v1/users", "users");
-      if (there.some((user) => user.name === name)) {
-        throw new Error(`Nothing was done, since somebody else was first: there is a user ${name} already.`);
+    // Only if nobody else has changed the user since it was shown, or made one of that name.
+    const known = shown.current?.name === name ? shown.current : undefined;
+    return change(async () => {
+      try {
+        const there = known ? [] : await client.all<User>("v1/users", "users");
+        if (there.some((user) => user.name === name)) {
+          throw new Error(`Nothing was done, since somebody else was first: there is a user ${name} already.`);
+        }
+        await client.send("PUT", pathOf(name), body, known?.revision);
+      } catch (error) {
+        refused.current = form;
+        throw error;
       }
-      await client.send("PUT", pathOf(name), body, known?.revision);
     });
-    // The form is empty.
-    if (done) isShown.current = false;
-    return done;
   };
   /**
    * Shows what a user has already, so that setting a password changes nothing else unseen; and no longer
    * what ada has, once her name has become adam's.
    */
-  const show = (event: Event) => {
-    const field = event.currentTarget as HTMLInputElement;
-    const known = entries?.find(({ name }) => name === field.value);
-    if ((!known && !isShown.current) || !field.form) return;
-    isShown.current = known !== undefined;
+  const show = (form: HTMLFormElement) => {
+    const { value } = form.elements.namedItem("name") as HTMLInputElement;
+    const known = entries?.find(({ name }) => name === value);
+    if (!known && !shown.current) return;
+    shown.current = known;
     const { role, tenant } = known ?? { role: ROLES[0], tenant: undefined };
-    (field.form.elements.namedItem("role") as HTMLSelectElement).value = role ?? "";
-    (field.form.elements.namedItem("tenant") as HTMLSelectElement).value = tenant ?? "";
+    (form.elements.namedItem("role") as HTMLSelectElement).value = role ?? "";
+    (form.elements.namedItem("tenant") as HTMLSelectElement).value = tenant ?? "";
   };
+  const typeName = (event: Event) => {
+    const { form } = event.currentTarget as HTMLInputElement;
+    if (form) show(form);
+  };
+  // Whoever was not first sees what there is by now, before setting it again.
+  useEffect(() => {
+    const form = refused.current;
+    refused.current = undefined;
+    if (!form) return;
+    const { value } = form.elements.namedItem("name") as HTMLInputElement;
+    const known = entries?.find(({ name }) => name === value);
+    if (known?.revision !== shown.current?.revision) show(form);
+  }, [entries]);
   const remove = ({ name, revision }: User) => {
     if (confirm(`Remove ${name}? All sessions of this user end at once.`)) {
       void change(() => client.delete(pathOf(name), revision));
@@ -52,8 +70,8 @@ export function Users() {
   return (
     <>
       {/* Until it is known who is there, a name that is there would get another role unseen. */}
-      <Form label="Set a user" action="Set" send={set} wrong={members} disabled={!isKnown}>
-        <Field label="Name" name="name" required disabled={!isKnown} maxLength={64} autocomplete="off" autocapitalize="none" onInput={show} />
+      <Form label="Set a user" action="Set" send={set} emptied={() => (shown.current = undefined)} wrong={members} disabled={!isKnown}>
+        <Field label="Name" name="name" required disabled={!isKnown} maxLength={64} autocomplete="off" autocapitalize="none" onInput={typeName} />
         <RoleField roles={ROLES} />
         <TenantField of={tenants.entries && withThoseOf(tenants.entries, entries ?? [])} />
         <Field label="Password" name="password" type="password" minLength={12} maxLength={256} autocomplete="new-password" />

@@ -14,10 +14,9 @@ export function Rules() {
   const { entries, flaw, members, change } = useListed<AlertRule>("v1/alert-rules", "rules");
   const [kind, setKind] = useState<AlertKind>("unheard");
   const { field } = KINDS[kind];
-  const add = async (form: HTMLFormElement) => {
-    const done = await change(() => live.client.post("v1/alert-rules", ruleOf(filled(form))));
-    if (done) setKind("unheard");
-    return done;
+  const add = (form: HTMLFormElement) => {
+    const rule = ruleOf(filled(form));
+    return change(() => live.client.post("v1/alert-rules", rule));
   };
   const remove = (one: AlertRule) => {
     if (confirm(`Delete the rule ${one.name}? What fires by it is resolved, and nobody is told of it any more.`)) {
@@ -27,7 +26,7 @@ export function Rules() {
   return (
     <section aria-labelledby="rules">
       <h2 id="rules">Rules</h2>
-      <Form label="Make a rule" action="Make" send={add} wrong={members}>
+      <Form label="Make a rule" action="Make" send={add} emptied={() => setKind("unheard")} wrong={members}>
         <Field label="Name" name="name" required maxLength={200} autocomplete="off" />
         <label>
           Fires when{" "}

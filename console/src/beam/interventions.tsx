@@ -86,7 +86,8 @@ function InterventionForm({ beam, onSet }: { beam: string; onSet: (body: unknown
   const set = async () => {
     const body = requestOf(fields, beam, live.now());
     setMissing(typeof body === "string" ? body : undefined);
-    if (typeof body !== "string" && (await onSet(body))) setFields(EMPTY);
+    // What has been typed meanwhile stays.
+    if (typeof body !== "string" && (await onSet(body))) setFields((now) => (now === fields ? EMPTY : now));
     return false;
   };
   const { choice } = fields;

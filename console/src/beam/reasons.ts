@@ -1,7 +1,11 @@
 /** Why a terminal has the rate that it has: its segment of the plan, in words. */
 
-import type { Line, Segment } from "../api/types";
+import type { Line, LinkState, Segment } from "../api/types";
+import { SILENT_AFTER_MS } from "../fleet/fleet";
 import { bits, bps, seconds } from "../shell/format";
+
+/** Plan and report are of two clocks: a state so soon after a segment's start may be one of before it. */
+const SETTLED_MS = 5_000;
 
 /** The segment that holds at a time. */
 export function segmentAt(line: Line, nowMs: number): Segment | undefined {
@@ -36,4 +40,14 @@ export function reasons(line: Line, segment: Segment, nowMs: number): string[] {
   if (segment.state === "fair") said.push("Nothing is lent or repaid now: it has what max-min fairness gives it.");
   if (line.guaranteed_bps > 0) said.push(`Without a plan it would have ${bps(line.guaranteed_bps)}, its guaranteed rate.`);
   return said;
+}
+
+/** That a link is other than its plan has it now, if so; of one that is silent, nothing new is known. */
+export function contradiction(segment: Segment, link: LinkState | undefined, nowMs: number): string | undefined {
+  if (!link || nowMs - Date.parse(link.received) > SILENT_AFTER_MS) return undefined;
+  if (Date.parse(link.time) - Date.parse(segment.start) < SETTLED_MS) return undefined;
+  if (segment.state === "blocked") {
+    return link.state === "up" ? "The plan is contradicted: it has the link blocked, and the link is up. What is heard counts: it sends at its guaranteed rate." : undefined;
+  }
+  return link.state !== "up" && segment.rate_bps > 0 ? `The plan is contradicted: it has a rate for the link, which is ${link.state}.` : undefined;
 }

@@ -5,7 +5,7 @@ import { useLive } from "../shell/context";
 import { bits, bps, seconds, utc } from "../shell/format";
 import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
-import { reasons, segmentAt } from "./reasons";
+import { contradiction, reasons, segmentAt } from "./reasons";
 import { STATES } from "./states";
 import { TerminalChoice } from "./terminal-choice";
 
@@ -31,9 +31,11 @@ export function PlanOf({ beam, link, node }: { beam: string; link: LinkName; nod
   const line = plan.value?.lines[0];
   const now = live.now();
   const segment = line && segmentAt(line, now);
+  const contradicted = segment && contradiction(segment, live.fleet.vehicles.get(node)?.[link], live.asOf());
   return (
     <>
       <Failure of={plan} />
+      {contradicted && <p class="flaw">{contradicted}</p>}
       {line && segment && (
         <ul>
           {reasons(line, segment, now).map((reason) => (

@@ -10,6 +10,7 @@ import {
   setWorkerUrl,
 } from "maplibre-gl";
 import workerUrl from "maplibre-gl/dist/maplibre-gl-worker.mjs?url";
+import { Rereading } from "../api/rereading";
 import type { Beam, Blockage, Footprint, Obstruction, Position } from "../api/types";
 import { healthOf, type Vehicle } from "../fleet/fleet";
 import { nextBlockage } from "../fleet/blockage";
@@ -34,6 +35,9 @@ const MOST_AHEAD = 200;
 const REFRESH_MS = 250;
 /** Below this zoom there would be too much to tell apart. */
 const OBSTRUCTIONS_FROM_ZOOM = 7;
+/** So many are read of what is in view. */
+const MOST_OBSTRUCTIONS = 3_000;
+const AGAIN_MS = 5_000;
 const PICK_PX = 16;
 
 type PaintName = Parameters<MapLibreMap["setPaintProperty"]>[1];
@@ -52,6 +56,8 @@ export class FleetMap {
   private readonly obstructions = new Map<string, Obstruction>();
   /** Roads ahead, while neither vehicle's fix nor obstruction has changed. */
   private readonly roads = new Map<string, RoadAhead | undefined>();
+  /** Of the part of the map that was moved to last, whichever answer comes first. */
+  private readonly obstructionsInView: Rereading;
   private readonly ended = new AbortController();
   private readonly timer: number;
   private readonly offTheme: () => void;
@@ -87,14 +93,18 @@ export class FleetMap {
     this.map.addControl(new ScaleControl());
     this.countdowns = new Countdowns(this.map);
     this.ground = new Ground(this.map, live.client, SOURCES[0], onGround);
+    this.obstructionsInView = new Rereading(
+      (signal) => this.readObstructions(signal),
+      () => void setTimeout(() => this.obstructionsInView.soon(), AGAIN_MS),
+    );
     this.map.on("load", () => this.loaded());
     this.map.on("click", (event) => this.clicked(event));
-    this.map.on("moveend", () => void this.readObstructions());
+    this.map.on("moveend", () => void this.obstructionsInView.now());
     this.offTheme = onThemeChange(() => this.recolour());
     this.timer = window.setInterval(() => this.refresh(), REFRESH_MS);
     const off = live.listen((event) => {
       if (event.kind === "positions") this.takePositions(event.data.positions as Position[]);
-      if (event.kind === "obstructions") void this.readObstructions();
+      if (event.kind === "obstructions" || event.kind === READ) this.obstructionsInView.soon();
       if (event.kind === "tiles" || event.kind === READ) void this.readGround();
       if (event.kind === READ) this.drawBeams();
     });
@@ -103,6 +113,7 @@ export class FleetMap {
 
   close(): void {
     this.ended.abort();
+    this.obstructionsInView.close();
     this.ground.close();
     clearInterval(this.timer);
     this.offTheme();
@@ -133,7 +144,7 @@ export class FleetMap {
     this.map.addLayer(this.layer);
     this.drawBeams();
     this.refresh();
-    void this.readObstructions();
+    void this.obstructionsInView.now();
     void this.readGround();
   }
 
@@ -230,21 +241,19 @@ export class FleetMap {
     return this.roads.get(key);
   }
 
-  private async readObstructions(): Promise<void> {
+  private async readObstructions(signal: AbortSignal): Promise<void> {
     if (this.map.getZoom() < OBSTRUCTIONS_FROM_ZOOM) return;
     const bounds = this.map.getBounds();
     const sides = [
       Math.max(-180, bounds.getWest()), Math.max(-90, bounds.getSouth()),
       Math.min(180, bounds.getEast()), Math.min(90, bounds.getNorth()),
     ];
-    const path = `v1/obstructions?limit=1000&bbox=${sides.join(",")}`;
-    const read = await this.live.client
-      .get<{ features: Obstruction[] }>(path, this.ended.signal)
-      .catch(() => undefined);
-    if (!read) return;
+    const path = `v1/obstructions?bbox=${sides.join(",")}`;
+    const found = await this.live.client.all<Obstruction>(path, "features", signal, MOST_OBSTRUCTIONS);
+    if (signal.aborted) return;
     this.obstructions.clear();
     this.roads.clear();
-    read.features.forEach((one) => this.obstructions.set(one.id, one));
+    found.forEach((one) => this.obstructions.set(one.id, one));
     this.drawObstructions();
   }
 

@@ -23,6 +23,10 @@ const MOST_POINTS = 3_000;
 const MOST_FIXES = 20_000;
 /** Of more blockages, the newest are drawn. */
 const MOST_BLOCKAGES = 2_000;
+/** The service lists blockages by their entries: one that began so long before the span is found, too. */
+const LONGEST_MS = 24 * HOUR_MS;
+/** Of a direction of a path, only the last one that began before the span may go on in it. */
+const MOST_BEFORE = 20;
 /** It goes on while the vehicle drives: a short one soon, a long one when that is to be seen. */
 const SOONEST_MS = 5_000;
 const READS_IN_SPAN = 1_440;
@@ -55,13 +59,14 @@ export class History {
     const fromMs = this.span === undefined ? await this.oldest(nowMs) : nowMs - this.span;
     this.thin(apartOf(nowMs - fromMs));
     const path = `v1/terminals/${this.node}/positions?since=${timeOf(this.missingFrom(fromMs, nowMs))}${this.apartS ? `&apart_s=${this.apartS}` : ""}`;
-    const blocked = `v1/blockages?terminal=${this.node}&state=observed&order=newest&since=${timeOf(fromMs)}`;
-    const [fixes, observed] = await Promise.all([
+    const blocked = `v1/blockages?terminal=${this.node}&state=observed&order=newest`;
+    const [fixes, before, within] = await Promise.all([
       this.client.all<Position>(path, "positions", this.signal, MOST_FIXES),
-      this.client.all<Blockage>(blocked, "blockages", this.signal, MOST_BLOCKAGES),
+      this.client.all<Blockage>(`${blocked}&since=${timeOf(fromMs - LONGEST_MS)}&until=${timeOf(fromMs)}`, "blockages", this.signal, MOST_BEFORE),
+      this.client.all<Blockage>(`${blocked}&since=${timeOf(fromMs)}`, "blockages", this.signal, MOST_BLOCKAGES),
     ]);
     this.track.add(fixes, nowMs);
-    return trackParts(this.track.from(fromMs), observed);
+    return trackParts(this.track.from(fromMs), [...within, ...before]);
   }
 
   private async oldest(nowMs: number): Promise<number> {

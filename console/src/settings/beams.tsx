@@ -38,7 +38,8 @@ export function Beams() {
   const put = async (id: string, body: unknown) => {
     const done = await change(() => client.send("PUT", pathOf(id), body, edited?.revision));
     if (done) setSaid(edited ? `${id} is changed.` : `${id} is made.`);
-    if (done) setEdited(undefined);
+    // Another one may have been chosen meanwhile.
+    if (done) setEdited((now) => (now === edited ? undefined : now));
     return done;
   };
   const remove = (id: string) => {

@@ -105,7 +105,9 @@ function EnrolmentForm({ members, make }: FormProps) {
     }
     const expires = new Date(live.now() + Number(days) * DAY_MS - MARGIN_MS).toISOString();
     const done = await make({ node, configuration, expires });
-    if (done) (form.elements.namedItem("node") as HTMLInputElement).value = "";
+    const field = form.elements.namedItem("node") as HTMLInputElement;
+    // The next one may have been typed meanwhile.
+    if (done && field.value === typed) field.value = "";
     return false;
   };
   const choose = async (event: Event) => {

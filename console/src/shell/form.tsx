@@ -12,8 +12,10 @@ interface FormProps {
   label: string;
   /** On its button. */
   action: string;
-  /** Does it; the form is emptied if that tells that it went well. */
+  /** Does it; the form is emptied if that tells that it went well, and if nobody has typed since. */
   send: (form: HTMLFormElement) => Promise<boolean>;
+  /** Called once it has been emptied. */
+  emptied?: () => void;
   /** What was wrong with which field of what was sent last. */
   wrong?: Members;
   disabled?: boolean;
@@ -23,27 +25,34 @@ interface FormProps {
   after?: ComponentChildren;
 }
 
-export function Form({ label, action, send, wrong = {}, disabled = false, class: of = "tools", children, after }: FormProps) {
+export function Form({ label, action, send, emptied, wrong = {}, disabled = false, class: of = "tools", children, after }: FormProps) {
   const [busy, setBusy] = useState(false);
   // A second click may come before the first one is seen in the state.
   const sending = useRef(false);
+  // Over a satellite it takes a second and more: whoever has begun with the next one goes on with that.
+  const hasTyped = useRef(false);
   const submit = async (event: Event) => {
     event.preventDefault();
     if (sending.current || disabled) return;
     const form = event.currentTarget as HTMLFormElement;
     sending.current = true;
+    hasTyped.current = false;
     setBusy(true);
     try {
-      if (await send(form)) form.reset();
-      // Whoever does not see it hears what is wrong where the place is.
-      else requestAnimationFrame(() => form.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
+      if (!(await send(form))) {
+        // Whoever does not see it hears what is wrong where the place is.
+        requestAnimationFrame(() => form.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
+      } else if (!hasTyped.current) {
+        form.reset();
+        emptied?.();
+      }
     } finally {
       sending.current = false;
       setBusy(false);
     }
   };
   return (
-    <form class={of} aria-label={label} onSubmit={(event) => void submit(event)}>
+    <form class={of} aria-label={label} onSubmit={(event) => void submit(event)} onInput={() => void (hasTyped.current = true)}>
       <Wrong.Provider value={wrong}>{children}</Wrong.Provider>
       {/* Not disabled while it sends: who uses the keyboard would lose the place. */}
       <button type="submit" disabled={disabled} aria-disabled={busy}>

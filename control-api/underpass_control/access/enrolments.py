@@ -104,6 +104,24 @@ async def use_enrolment(
     return (await connection.execute(change)).rowcount > 0
 
 
+async def end_earlier(connection: AsyncConnection, node: int, enrolment: int, now_ms: int) -> None:
+    """Revoke what other keys have used to become a node, as another one is it now.
+
+    A key may come again with its token, and would be given a new certificate of the number: the
+    one of a vehicle's stolen or replaced equipment, too.
+    """
+    await connection.execute(
+        update(Enrolment)
+        .where(
+            Enrolment.node == node,
+            Enrolment.id != enrolment,
+            Enrolment.key_sha256.is_not(None),
+            Enrolment.revoked_ms.is_(None),
+        )
+        .values(revoked_ms=now_ms)
+    )
+
+
 async def prune_enrolments(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
     """Delete at most `limit` enrolments that expired before a time; return how many."""
     some = select(Enrolment.id).where(Enrolment.expires_ms < before_ms).limit(limit)

@@ -48,10 +48,16 @@ def tell(value: Any, text: str, *, as_json: bool) -> None:
         typer.echo(text)
 
 
-def bars() -> Progress:
+def bars(*, quiet: bool = False) -> Progress:
     """Return bars that show how far something is, where somebody sees them; else nothing."""
     console = Console(stderr=True)
-    return Progress(console=console, transient=True, disable=not console.is_interactive)
+    return Progress(
+        console=console,
+        transient=True,
+        # What is printed meanwhile is the result, and may go into a file.
+        redirect_stdout=False,
+        disable=quiet or not console.is_interactive,
+    )
 
 
 def with_client(url: str, token: str | None, run: Callable[[Client], Awaitable[R]]) -> R:

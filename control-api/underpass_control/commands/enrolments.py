@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,12 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from underpass_control.client import Client, LostError, RefusedError, path_of
-from underpass_control.commands.console import (
-    fail,
-    print_json,
-    tell,
-    with_client,
-)
+from underpass_control.commands.console import bars, fail, print_json, tell, with_client
 from underpass_control.commands.tables import Column, Service, asking
 from underpass_control.enrolment.configuration import ConfigurationError, filled
 
@@ -90,11 +86,13 @@ def import_enrolments(
     made: list[Any] = []
 
     async def run(client: Client) -> None:
-        for body in bodies:
-            one = await _create(client, body)
-            made.append(one)
-            if not service.as_json:
-                typer.echo(f"{one['node']},{one['token']}")
+        # Where the tokens themselves are seen, they say how far it is.
+        with bars(quiet=sys.stdout.isatty() and not service.as_json) as bar:
+            for body in bar.track(bodies, description="tokens made"):
+                one = await _create(client, body)
+                made.append(one)
+                if not service.as_json:
+                    typer.echo(f"{one['node']},{one['token']}")
 
     try:
         with_client(service.url, service.token, run)

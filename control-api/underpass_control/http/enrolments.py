@@ -251,8 +251,10 @@ class Enrolments:
         Raises:
             Problem: 409, another key has it; 403, it has just been revoked.
         """
+        now_ms = _now_ms()
         async with self._database.transaction() as connection:
-            if await enrolments.use_enrolment(connection, row.id, key, _now_ms()):
+            if await enrolments.use_enrolment(connection, row.id, key, now_ms):
+                await enrolments.end_earlier(connection, row.node, row.id, now_ms)
                 used = await enrolments.get_enrolment(connection, row.id)
                 assert used is not None, "it has just been used"
                 actor = Actor("enrolment", row.id, f"node {row.node}", call.address)

@@ -396,7 +396,7 @@ pub enum PkiCommand {
         /// Sign for the key of the node's present certificate only.
         #[arg(long)]
         renewal: bool,
-        /// Only say whose request it is.
+        /// Only say whose request it is, and whether the number may be enrolled.
         #[arg(long)]
         check: bool,
         /// Validity, days.

@@ -122,6 +122,8 @@ fn sign(dir: &Path, signing: &Signing, now: SystemTime) -> Result<Value, PkiErro
     }
     let key_sha256 = request.key_sha256();
     if signing.check {
+        // Before the number's token is used up.
+        Authority::check_enrollable(dir, request.node)?;
         return Ok(json!({ "node": request.node, "key_sha256": key_sha256 }));
     }
     let mut authority = Authority::open(dir)?;

@@ -122,6 +122,16 @@ impl Authority {
         Self::open_locked(dir, files::lock(dir)?)
     }
 
+    /// Refuses the number of a node whose key was made in `dir`: a node may be
+    /// running by that folder.
+    pub fn check_enrollable(dir: &Path, node: u64) -> Result<(), PkiError> {
+        let key = dir.join(NODES).join(node.to_string()).join(NODE_KEY);
+        if key.exists() {
+            return Err(PkiError::KeyHere(key));
+        }
+        Ok(())
+    }
+
     fn open_locked(dir: &Path, lock: Flock<File>) -> Result<Self, PkiError> {
         let path = dir.join(CA_CERTIFICATE);
         let certificate = read_certificates(&path)?.swap_remove(0);

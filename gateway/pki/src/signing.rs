@@ -10,7 +10,7 @@ use crate::authority::{Authority, Issued, check_number};
 use crate::certificate::CLOCK_SLACK;
 use crate::credentials::read_certificates;
 use crate::error::PkiError;
-use crate::files::{CA_CERTIFICATE, NODE_CERTIFICATE, NODE_KEY, REVOCATION_LIST};
+use crate::files::{CA_CERTIFICATE, NODE_CERTIFICATE, REVOCATION_LIST};
 use crate::request::CertificateRequest;
 use crate::serial::Serial;
 
@@ -75,11 +75,7 @@ impl Authority {
             let named = request.node;
             return Err(PkiError::OtherNode { named, node });
         }
-        // A node may be running by that folder.
-        let key = self.node_dir(node).join(NODE_KEY);
-        if key.exists() {
-            return Err(PkiError::KeyHere(key));
-        }
+        Authority::check_enrollable(&self.dir, node)?;
         let own = self.present_of(request)?;
         if own.as_ref().is_some_and(|own| self.is_revoked(&own.serial)) {
             return Err(PkiError::NodeRevoked(node));

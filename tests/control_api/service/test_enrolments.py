@@ -257,6 +257,37 @@ def test_a_revoked_node_is_on_the_list_and_neither_renewed_nor_enrolled_by_its_k
 
 
 @needs_program
+def test_a_key_that_another_has_followed_is_not_enrolled_again(enrolling: Api, keys: Keys) -> None:
+    stolen, next_one, unused = (made(enrolling) for _ in range(3))
+    assert enrol(enrolling, stolen["token"], keys.request("stolen")).status == 200
+    assert enrolling.call("DELETE", f"/v1/nodes/{NODE}/certificates").status == 200
+    assert enrol(enrolling, next_one["token"], keys.request("next")).status == 200
+    # The token is its own, and not over: it would be given a certificate that is on no list.
+    again = enrol(enrolling, stolen["token"], keys.request("stolen"))
+    assert again.status == 403, again.text
+    assert renew(enrolling, keys.request("next")).status == 200
+    assert enrol(enrolling, next_one["token"], keys.request("next")).status == 200
+    shown = enrolling.get("/v1/enrolments").json["enrolments"]
+    ended = {one["id"]: "revoked" in one for one in shown}
+    assert ended == {stolen["id"]: True, next_one["id"]: False, unused["id"]: False}
+
+
+@needs_program
+def test_a_number_whose_key_the_authority_has_made_uses_no_token_up(
+    enrolling: Api, keys: Keys, folder: Path
+) -> None:
+    one = made(enrolling)
+    program = programs.built("underpass")
+    _run(program, "pki", "issue", "--dir", str(folder), "--node", str(NODE))
+    refused = enrol(enrolling, one["token"], keys.request("own"))
+    assert refused.status == 422
+    assert "move the folder away" in refused.problem
+    (folder / "nodes" / str(NODE)).rename(folder / "by-hand")
+    # The node has forgotten its key, as it was refused for good.
+    assert enrol(enrolling, one["token"], keys.request("another")).status == 200
+
+
+@needs_program
 def test_nobody_renews_without_the_key_of_a_certificate(enrolling: Api, keys: Keys) -> None:
     assert enrol(enrolling, made(enrolling)["token"], keys.request("own")).status == 200
     for request in (keys.request("other"), keys.request("own", 11), "nonsense"):
@@ -403,6 +434,26 @@ def test_what_ends_an_import_takes_no_tokens_with_it(
     assert "node 12: the database is away" in result.output
     assert "upe_10" in result.output
     assert "upe_11" in result.output
+
+
+def test_an_import_says_how_far_it_is_and_its_tokens_go_where_they_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template, table = tmp_path / "terminal.toml", tmp_path / "vehicles.csv"
+    template.write_text("")
+    table.write_text("node\n10\n11\n")
+
+    async def ask(_: Client, __: str, ___: str, *, body: Any) -> Any:
+        return {"node": body["node"], "token": f"upe_{body['node']}"}
+
+    monkeypatch.setattr(Client, "ask", ask)
+    verb = ["enrolment", "import", str(table), "--configuration", str(template)]
+    quiet = CliRunner().invoke(app, verb)
+    assert (quiet.stdout, quiet.stderr) == ("10,upe_10\n11,upe_11\n", "")
+    # As on a terminal, with its tokens sent into a file.
+    seen = CliRunner().invoke(app, verb, env={"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"})
+    assert seen.stdout == quiet.stdout
+    assert "tokens made" in seen.stderr
 
 
 def test_a_number_that_no_node_has_is_not_found(api: Api) -> None:
