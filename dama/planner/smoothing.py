@@ -99,27 +99,32 @@ def _missing(rows: _Side, room: Room, prices: Reals, others: Reals) -> float:
 def _newton(rows: _Side, room: Room, prices: Reals, others: Reals) -> tuple[Reals, Reals]:
     """Take Newton's step of all prices at once, as if no cell came to or off its bounds.
 
-    Only columns that are full or have a price move theirs. Eliminating them leaves a system of the
-    size of the rows; a little more on its diagonal keeps it solvable where all prices could move
-    together.
+    Only columns that are full or have a price move theirs. Eliminating them, or the rows, leaves a
+    system of the size of the others: the smaller one is solved. A little more on the diagonal of
+    the rows keeps it solvable where all prices could move together.
     """
     flow = rows.flow(prices, others)
     over = flow.sum(axis=0) - room.capacity
     inside = np.where((flow > rows.least) & (flow < rows.greatest), rows.slopes, 0.0)
     of_columns = inside.sum(axis=0)
     moving = ((others > 0) | (over > 0)) & (of_columns > 0)
-    shared = inside[:, moving] / of_columns[moving]
-    system = -shared @ inside[:, moving].T
+    between, of_columns, over = inside[:, moving], of_columns[moving], over[moving]
     of_rows = inside.sum(axis=1)
-    diagonal = np.einsum("ii->i", system)
-    diagonal += of_rows
-    diagonal += np.where(of_rows > 0, of_rows * _SLIGHT, 1.0)
+    of_rows += np.where(of_rows > 0, of_rows * _SLIGHT, 1.0)
+    missing = rows.missing(flow)
+    moved = others.copy()
     try:
-        change = np.linalg.solve(system, rows.missing(flow) + shared @ over[moving])
+        if len(of_rows) <= len(of_columns):
+            system = np.diag(of_rows) - (between / of_columns) @ between.T
+            change = np.linalg.solve(system, missing + between @ (over / of_columns))
+            moved[moving] += (over + between.T @ change) / of_columns
+        else:
+            system = np.diag(of_columns) - between.T @ (between / of_rows[:, None])
+            turned = np.linalg.solve(system, over + between.T @ (missing / of_rows))
+            change = (missing + between @ turned) / of_rows
+            moved[moving] += turned
     except np.linalg.LinAlgError:
         return prices, others
-    moved = others.copy()
-    moved[moving] += shared.T @ change + over[moving] / of_columns[moving]
     return prices + change, np.maximum(moved, 0.0)
 
 
