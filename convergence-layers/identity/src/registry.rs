@@ -87,7 +87,8 @@ impl Registry {
         self.lock().len()
     }
 
-    /// Aborts the sessions whose peer's certificate has such a serial number.
+    /// Aborts the sessions whose peer's certificate has such a serial number
+    /// (big-endian, without leading zeros); says how many.
     pub fn close_where(&self, predicate: &dyn Fn(&[u8]) -> bool) -> usize {
         let revoked = |certificate: &Certificate| predicate(&certificate.serial);
         self.abort(revoked, REVOKED)
@@ -111,7 +112,8 @@ impl Registry {
         self.abort(ended, "the peer's certificate has ended")
     }
 
-    /// Aborts all sessions under TLS: this node's certificate has ended.
+    /// Aborts all sessions under TLS: this node's certificate has ended. Says how
+    /// many.
     pub fn close_certified(&self) -> usize {
         self.abort(|_| true, "this node's certificate has ended")
     }

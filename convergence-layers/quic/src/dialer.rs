@@ -134,29 +134,14 @@ impl Dialer {
         self.shared.held.send_replace(held);
     }
 
-    /// Sessions at present.
-    pub fn sessions(&self) -> usize {
-        self.shared.registry.len()
+    /// Its sessions at present.
+    pub fn registry(&self) -> &Registry {
+        &self.shared.registry
     }
 
     /// Why the last attempt or session of a class ended.
     pub fn last_error(&self, class: Option<Class>) -> Option<String> {
         self.shared.errors.lock().unwrap().get(&class).cloned()
-    }
-
-    /// As [`crate::Listener::close_where`].
-    pub fn close_where(&self, predicate: impl Fn(&[u8]) -> bool) -> usize {
-        self.shared.registry.close_where(&predicate)
-    }
-
-    /// As [`crate::Listener::close_ended`].
-    pub fn close_ended(&self, now_s: i64) -> usize {
-        self.shared.registry.close_ended(now_s)
-    }
-
-    /// As [`crate::Listener::close_certified`].
-    pub fn close_certified(&self) -> usize {
-        self.shared.registry.close_certified()
     }
 
     /// Stops dialling, ends all sessions in order and waits for their end.

@@ -71,7 +71,7 @@ pub use planned::{HopPlan, PlanChange, PlanSnapshot};
 pub use policy::{MeteredUse, PathUse, Policy};
 pub use services::Message;
 pub use snapshot::{
-    ClassDemand, HopDemand, HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals,
+    ClassDemand, HopDemand, HopSnapshot, SessionPlace, SessionSnapshot, StreamTotals,
 };
 pub use steering::{MigrateError, Migration, TunnelSnapshot};
 pub use streams::StreamKey;

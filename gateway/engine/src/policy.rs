@@ -1,12 +1,14 @@
 //! By which of the paths to its neighbour a class goes.
 
+use serde::Deserialize;
 use underpass_completion::Estimate;
 
 use crate::config::HopConfig;
 use crate::migration::MigrationRule;
 
 /// What is done with several paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PathUse {
     /// Each bundle goes by the one that delivers it first.
     #[default]
@@ -38,7 +40,8 @@ impl PathUse {
 }
 
 /// When a class goes by a metered path, while that has a budget left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MeteredUse {
     /// Never.
     Never,

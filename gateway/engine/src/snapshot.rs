@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use underpass_bundle::NeighbourId;
 use underpass_cla::{Class, SessionId};
-use underpass_streams::{Epoch, StreamInfo, StreamState};
+use underpass_streams::{Counters, Epoch, StreamInfo, StreamState};
 use underpass_work::each;
 
 use crate::budget::{Meter, MeterSnapshot};
@@ -141,41 +141,12 @@ pub struct ClassDemand {
 /// At most this many streams behind a hop are counted by class.
 const MOST_COUNTED: usize = 4_096;
 
-/// What became of streams since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamEvents {
-    /// Opened from here.
-    pub opened: u64,
-    /// Opened by peers.
-    pub accepted: u64,
-    /// Opened by peers and refused for want of room.
-    pub refused: u64,
-    /// Ended in order.
-    pub closed: u64,
-    /// Reset from here.
-    pub resets_sent: u64,
-    /// Reset by peers.
-    pub resets_received: u64,
-    /// Reset because the peer broke the protocol.
-    pub violations: u64,
-    /// Lost to a bundle that was given up.
-    pub expired: u64,
-}
-
 impl Engine {
     /// What became of all streams since the start.
-    pub fn stream_events(&self) -> StreamEvents {
-        let mut sums = StreamEvents::default();
+    pub fn stream_events(&self) -> Counters {
+        let mut sums = Counters::default();
         for (_, streams) in self.peers.iter() {
-            let counters = streams.counters();
-            sums.opened += counters.opened;
-            sums.accepted += counters.accepted;
-            sums.refused += counters.refused;
-            sums.closed += counters.closed;
-            sums.resets_sent += counters.resets_sent;
-            sums.resets_received += counters.resets_received;
-            sums.violations += counters.violations;
-            sums.expired += counters.expired;
+            sums.absorb(&streams.counters());
         }
         sums
     }

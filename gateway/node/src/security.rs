@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustls::{ClientConfig, ServerConfig};
 use thiserror::Error;
 use underpass_identity::{
-    ClientTls, IsRevoked, NodeCredentials, PathVerifier, ServerTls, TlsConfigError, UriNodeIds,
-    VerifierError, client_config, peer_identity, server_config,
+    ClientTls, IsRevoked, NodeCredentials, PathVerifier, Registry, ServerTls, TlsConfigError,
+    UriNodeIds, VerifierError, client_config, peer_identity, server_config,
 };
 use underpass_pki::{Credentials, PkiError};
 use underpass_tcpcl::session::same_node;
@@ -83,15 +83,10 @@ pub struct Identity {
     current: RwLock<Arc<Loaded>>,
 }
 
-/// What has sessions that live by certificates; each says how many it closes.
+/// What has sessions that live by certificates.
 pub trait Certified {
-    /// Closes those whose peer's certificate is revoked.
-    fn close_revoked(&self, is_revoked: &IsRevoked) -> usize;
-    /// Closes those whose peer's certificate has ended by then, s since the
-    /// Unix epoch.
-    fn close_ended(&self, now_s: i64) -> usize;
-    /// Closes all: this node's certificate has ended.
-    fn close_certified(&self) -> usize;
+    /// Has the sessions of each registry closed so, and says how many were.
+    fn close(&self, closing: &dyn Fn(&Registry) -> usize) -> usize;
 }
 
 struct Loaded {
@@ -187,7 +182,8 @@ impl Security {
                 Ok(loaded) => {
                     loaded.warn_of_end(identity.time.now());
                     identity.replace(loaded);
-                    let closed = sessions.close_revoked(&identity.clone().revocation());
+                    let is_revoked = identity.clone().revocation();
+                    let closed = sessions.close(&|registry| registry.close_where(&*is_revoked));
                     tracing::info!(closed, "certificates read again");
                 }
                 // In the middle of a renewal the files do not fit together;
@@ -208,7 +204,7 @@ impl Identity {
         let now = self.time.now();
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_s = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-        let closed = sessions.close_ended(now_s);
+        let closed = sessions.close(&|registry| registry.close_ended(now_s));
         if closed > 0 {
             tracing::warn!(
                 closed,
@@ -216,7 +212,7 @@ impl Identity {
             );
         }
         if self.loaded().credentials.not_after < now {
-            let closed = sessions.close_certified();
+            let closed = sessions.close(&Registry::close_certified);
             if closed > 0 {
                 tracing::error!(closed, "sessions closed: this node's certificate has ended");
             }

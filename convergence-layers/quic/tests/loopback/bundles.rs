@@ -98,7 +98,7 @@ async fn a_peer_that_goes_in_mid_bundle_breaks_the_transfer() {
     assert!(matches!(pair.near.node.down().await.1, Down::Broken(_)));
     // It is dialled again.
     pair.near.node.up().await;
-    assert_eq!(pair.listener.sessions(), 1);
+    assert_eq!(pair.listener.registry().len(), 1);
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn each_class_has_a_session_and_a_standby_behind_it() {
         }
         assert_eq!(seen.len(), 4);
     }
-    assert_eq!(dialer.sessions(), 4);
+    assert_eq!(dialer.registry().len(), 4);
     dialer.shutdown().await;
     listener.shutdown();
     listener.closed().await;

@@ -144,9 +144,10 @@ async fn early_data_is_neither_offered_nor_taken() {
 #[tokio::test]
 async fn a_session_ends_when_its_peers_certificate_is_revoked() {
     let mut pair = Pair::new().await;
-    assert_eq!(pair.listener.close_where(|serial| serial == [9]), 0);
-    assert_eq!(pair.listener.close_where(|serial| serial == [1]), 1);
+    let sessions = pair.listener.registry();
+    assert_eq!(sessions.close_where(&|serial| serial == [9]), 0);
+    assert_eq!(sessions.close_where(&|serial| serial == [1]), 1);
     pair.far.node.down().await;
     pair.near.node.down().await;
-    assert!(pair.dialer.sessions() <= 1);
+    assert!(pair.dialer.registry().len() <= 1);
 }

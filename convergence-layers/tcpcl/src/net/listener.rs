@@ -124,28 +124,9 @@ impl Listener {
         self.connections.add_permits(more);
     }
 
-    /// Sessions at present.
-    pub fn sessions(&self) -> usize {
-        self.shared.registry.len()
-    }
-
-    /// Aborts the sessions whose peer's certificate has a serial number
-    /// (big-endian, without leading zeros) that `predicate` holds for, and
-    /// says how many.
-    pub fn close_where(&self, predicate: impl Fn(&[u8]) -> bool) -> usize {
-        self.shared.registry.close_where(&predicate)
-    }
-
-    /// Aborts the sessions whose peer's certificate has ended by then, s since
-    /// the Unix epoch, and says how many.
-    pub fn close_ended(&self, now_s: i64) -> usize {
-        self.shared.registry.close_ended(now_s)
-    }
-
-    /// Aborts all sessions under TLS, since this node's certificate has ended,
-    /// and says how many.
-    pub fn close_certified(&self) -> usize {
-        self.shared.registry.close_certified()
+    /// Its sessions at present.
+    pub fn registry(&self) -> &Registry {
+        &self.shared.registry
     }
 
     /// Stops accepting and ends all sessions in order.

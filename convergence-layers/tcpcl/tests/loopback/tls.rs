@@ -161,9 +161,10 @@ async fn revocation_closes_live_sessions_and_keeps_them_closed() {
     let config = terminal_with_tls(&listener, &ca, "ipn:1.0", Naming::OtherName);
     let dialer = Dialer::spawn(config, at_terminal.node.clone());
     let (id, ..) = at_hub.up().await;
-    assert_eq!(listener.close_where(|serial| serial == [9]), 0);
+    let sessions = listener.registry();
+    assert_eq!(sessions.close_where(&|serial| serial == [9]), 0);
     list.lock().expect("no panic").insert(vec![TERMINAL]);
-    assert_eq!(listener.close_where(|serial| serial == [TERMINAL]), 1);
+    assert_eq!(sessions.close_where(&|serial| serial == [TERMINAL]), 1);
     let (down, why) = at_hub.down().await;
     assert_eq!(down, id);
     assert!(matches!(why, Down::Broken(why) if why.contains("revoked")));
@@ -183,14 +184,14 @@ async fn sessions_end_with_the_certificate_of_either_side() {
     let dialer = Dialer::spawn(config, at_terminal.node.clone());
     at_hub.up().await;
     // Test certificates are good from 1975 to 4096.
-    assert_eq!(listener.close_ended(1_800_000_000), 0);
-    assert_eq!(listener.close_ended(67_100_000_000), 1);
+    assert_eq!(listener.registry().close_ended(1_800_000_000), 0);
+    assert_eq!(listener.registry().close_ended(67_100_000_000), 1);
     let (_, why) = at_hub.down().await;
     assert!(matches!(why, Down::Broken(why) if why.contains("peer's certificate has ended")));
     at_terminal.up().await;
     at_terminal.down().await;
     at_terminal.up().await;
-    assert_eq!(dialer.close_certified(), 1);
+    assert_eq!(dialer.registry().close_certified(), 1);
     let (_, why) = at_terminal.down().await;
     assert!(matches!(why, Down::Broken(why) if why.contains("this node's certificate has ended")));
 }

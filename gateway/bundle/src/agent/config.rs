@@ -16,30 +16,11 @@ use super::named::NamedRoutes;
 use super::own_names::OwnNames;
 use super::quota::Amount;
 use super::security::Security;
-use crate::wire::{CodePoints, CrcKind, DecodeLimits, names_node};
+use crate::wire::{CodePoints, CrcKind, DecodeLimits};
 
 /// A node that a CL session reaches, by its `ipn` node number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NeighbourId(pub u64);
-
-impl NeighbourId {
-    /// The neighbour of a session's node id, `ipn:N.0` or `ipn:A.N.0`.
-    pub fn from_node_id(node_id: &str) -> Option<NeighbourId> {
-        let mut fields = node_id.strip_prefix("ipn:")?.split('.');
-        let first: u64 = fields.next()?.parse().ok()?;
-        let second: u64 = fields.next()?.parse().ok()?;
-        let node = match (fields.next(), fields.next()) {
-            (None, _) if second == 0 => first,
-            (Some("0"), None) => {
-                let allocator = u32::try_from(first).ok()?;
-                let node = u32::try_from(second).ok()?;
-                u64::from(allocator) << 32 | u64::from(node)
-            }
-            _ => return None,
-        };
-        names_node(node).then_some(NeighbourId(node))
-    }
-}
 
 impl fmt::Display for NeighbourId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

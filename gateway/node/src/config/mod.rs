@@ -83,8 +83,8 @@ pub use session::{QuicConfig, QuicCongestionControl, TcpConfig, TlsConfig};
 pub use terminal::{AcceptedHop, TerminalConfig, TerminalPathConfig};
 pub use traces::TracesConfig;
 pub use traffic::{
-    ClassSettings, Coded, FlowEstimate, MeteredPolicy, MigrateSettings, PathPolicy, StreamsConfig,
-    class_named, coded, default_class_tables,
+    ClassSettings, Coded, FlowEstimate, MigrateSettings, StreamsConfig, class_named, coded,
+    default_class_tables,
 };
 
 /// The whole configuration of one node.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{ClassSettings, Config, MeteredPolicy, PathDirection};
+use underpass_engine::MeteredUse;
+
+use super::{ClassSettings, Config, PathDirection};
 
 /// Neighbours that are named in one line.
 const NAMED: usize = 5;
@@ -66,7 +68,7 @@ impl Config {
     fn reached_by(&self, class: &ClassSettings) -> BTreeSet<u64> {
         let named =
             |name: &str| class.paths.is_empty() || class.paths.iter().any(|own| own == name);
-        let pays = |metered: bool| !metered || class.metered != MeteredPolicy::Never;
+        let pays = |metered: bool| !metered || class.metered != MeteredUse::Never;
         self.reached(named, pays)
     }
 

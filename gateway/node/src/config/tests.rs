@@ -3,6 +3,8 @@ mod neighbours;
 
 use std::path::Path;
 
+use underpass_engine::PathUse;
+
 use super::*;
 
 const TERMINAL: &str = r#"
@@ -322,9 +324,9 @@ fn policies_name_paths_that_there_are() {
         parse(&format!("{HUB}{class}{keys}\n"))
     };
     let config = with("policy = \"failover\"\npaths = [\"lte\", \"beam\"]").unwrap();
-    assert_eq!(config.classes[1].policy, PathPolicy::Failover);
+    assert_eq!(config.classes[1].policy, PathUse::Failover);
     let minfct = with("policy = \"minfct\"\nestimate = \"new-connection\"").unwrap();
-    assert_eq!(minfct.classes[1].policy, PathPolicy::MinFct);
+    assert_eq!(minfct.classes[1].policy, PathUse::MinFct);
     assert_eq!(minfct.classes[1].estimate, FlowEstimate::NewConnection);
     let keys = "policy = \"migrate\"\n[class.migrate]\nby_rule = false\nafter_s = 2.5";
     let moves = with(keys).unwrap().classes[1].migrate;

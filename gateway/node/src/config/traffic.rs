@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use toml::{Table, Value};
 use underpass_cla::Class;
+use underpass_engine::{MeteredUse, PathUse};
 
 /// One traffic class; its place in the list is its number on the wire.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,7 +22,7 @@ pub struct ClassSettings {
     /// What is done with several paths to a neighbour: bonded, failover, pinned,
     /// duplicated, migrate or minfct. Default bonded.
     #[serde(default)]
-    pub policy: PathPolicy,
+    pub policy: PathUse,
     /// The paths that it may use, by the names of `[[path]]`s, and where
     /// sessions are accepted of `[[listener]]`s; the preferred one first.
     /// Default: all, in their order.
@@ -37,7 +38,7 @@ pub struct ClassSettings {
     /// When it goes by paths with a `meter`: never, last (while no other can
     /// carry it) or freely. Default last.
     #[serde(default)]
-    pub metered: MeteredPolicy,
+    pub metered: MeteredUse,
     /// How bundles go by paths with convergence_layer = "quic": never, tail or
     /// always as coded datagrams. Default: never for the first class, always
     /// for those that go before others, tail for the rest.
@@ -53,19 +54,6 @@ pub enum FlowEstimate {
     OpenSession,
     /// As a TCP connection that begins with the flow: the paper's equations.
     NewConnection,
-}
-
-/// When a class goes by metered paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MeteredPolicy {
-    /// Never.
-    Never,
-    /// While no path that costs nothing can carry it.
-    #[default]
-    Last,
-    /// As by any other.
-    Freely,
 }
 
 /// Which bundles of a class go as coded datagrams.
@@ -93,25 +81,6 @@ pub fn coded(classes: &[ClassSettings]) -> Vec<Coded> {
     places
         .map(|(place, class)| class.coded.unwrap_or_else(|| by_default(place, class)))
         .collect()
-}
-
-/// What a class does with several paths to a neighbour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PathPolicy {
-    /// Each bundle goes by the path that delivers it first.
-    #[default]
-    Bonded,
-    /// All go by the first path that is there.
-    Failover,
-    /// All go by the one path that is named, and wait for it.
-    Pinned,
-    /// Each goes by the two paths that deliver it first.
-    Duplicated,
-    /// All go by one path, and move to another as `migrate` says.
-    Migrate,
-    /// Each flow goes by the path that completes it first.
-    MinFct,
 }
 
 /// When a class moves to another path.
@@ -217,11 +186,11 @@ pub(super) fn default_classes() -> Vec<ClassSettings> {
             name: name.to_owned(),
             priority,
             weight,
-            policy: PathPolicy::Bonded,
+            policy: PathUse::Bonded,
             paths: Vec::new(),
             migrate: MigrateSettings::default(),
             estimate: FlowEstimate::default(),
-            metered: MeteredPolicy::default(),
+            metered: MeteredUse::default(),
             coded: None,
         })
         .collect()
@@ -274,17 +243,17 @@ pub(super) fn check_policies(
     } in classes
     {
         migrate.check(name, problems);
-        if *policy != PathPolicy::Migrate && *migrate != MigrateSettings::default() {
+        if *policy != PathUse::Migrate && *migrate != MigrateSettings::default() {
             problems.push(format!(
                 "class {name:?}: migrate is of no use without policy = \"migrate\""
             ));
         }
-        if *policy != PathPolicy::MinFct && *estimate != FlowEstimate::default() {
+        if *policy != PathUse::MinFct && *estimate != FlowEstimate::default() {
             problems.push(format!(
                 "class {name:?}: estimate is of no use without policy = \"minfct\""
             ));
         }
-        if *policy == PathPolicy::MinFct && paths.len() > MOST_MINFCT_PATHS {
+        if *policy == PathUse::MinFct && paths.len() > MOST_MINFCT_PATHS {
             problems.push(format!(
                 "class {name:?}: policy = \"minfct\" takes {MOST_MINFCT_PATHS} paths at most"
             ));
@@ -299,7 +268,7 @@ pub(super) fn check_policies(
         if named.len() < paths.len() {
             problems.push(format!("class {name:?}: paths: one is there twice"));
         }
-        if *policy == PathPolicy::Pinned && paths.len() != 1 {
+        if *policy == PathUse::Pinned && paths.len() != 1 {
             problems.push(format!(
                 "class {name:?}: policy = \"pinned\" needs one path in paths"
             ));

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use underpass_identity::IsRevoked;
+use underpass_identity::Registry;
 
 /// What keeps the sessions of a path.
 #[derive(Clone)]
@@ -38,28 +38,12 @@ impl PathDialer {
         }
     }
 
-    pub fn close_revoked(&self, is_revoked: &IsRevoked) -> usize {
+    /// Its sessions by their certificates, where it has such.
+    pub fn registry(&self) -> Option<&Registry> {
         match self {
-            PathDialer::Tcpcl(dialer) => dialer.close_where(|serial| is_revoked(serial)),
-            PathDialer::Quic(dialer) => dialer.close_where(|serial| is_revoked(serial)),
-            // There are no certificates.
-            PathDialer::Bare(_) => 0,
-        }
-    }
-
-    pub fn close_ended(&self, now_s: i64) -> usize {
-        match self {
-            PathDialer::Tcpcl(dialer) => dialer.close_ended(now_s),
-            PathDialer::Quic(dialer) => dialer.close_ended(now_s),
-            PathDialer::Bare(_) => 0,
-        }
-    }
-
-    pub fn close_certified(&self) -> usize {
-        match self {
-            PathDialer::Tcpcl(dialer) => dialer.close_certified(),
-            PathDialer::Quic(dialer) => dialer.close_certified(),
-            PathDialer::Bare(_) => 0,
+            PathDialer::Tcpcl(dialer) => Some(dialer.registry()),
+            PathDialer::Quic(dialer) => Some(dialer.registry()),
+            PathDialer::Bare(_) => None,
         }
     }
 
@@ -94,24 +78,10 @@ impl SessionListener {
         }
     }
 
-    pub fn close_revoked(&self, is_revoked: &IsRevoked) -> usize {
+    pub fn registry(&self) -> &Registry {
         match self {
-            SessionListener::Tcpcl(listener) => listener.close_where(|serial| is_revoked(serial)),
-            SessionListener::Quic(listener) => listener.close_where(|serial| is_revoked(serial)),
-        }
-    }
-
-    pub fn close_ended(&self, now_s: i64) -> usize {
-        match self {
-            SessionListener::Tcpcl(listener) => listener.close_ended(now_s),
-            SessionListener::Quic(listener) => listener.close_ended(now_s),
-        }
-    }
-
-    pub fn close_certified(&self) -> usize {
-        match self {
-            SessionListener::Tcpcl(listener) => listener.close_certified(),
-            SessionListener::Quic(listener) => listener.close_certified(),
+            SessionListener::Tcpcl(listener) => listener.registry(),
+            SessionListener::Quic(listener) => listener.registry(),
         }
     }
 

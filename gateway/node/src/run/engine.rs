@@ -11,8 +11,8 @@ use underpass_bundle::{self as bundle, NeighbourId};
 use underpass_cla::Class;
 use underpass_edge::dial::Families;
 use underpass_engine::{
-    EngineConfig, Estimate, HopConfig, HopId, MeterConfig, MeteredUse, MigrationRule, PathUse,
-    Period, PlanLine, Policy, RouteEntry,
+    EngineConfig, Estimate, HopConfig, HopId, MeterConfig, MigrationRule, Period, PlanLine, Policy,
+    RouteEntry,
 };
 use underpass_plans::Direction;
 use underpass_scheduler as scheduler;
@@ -21,8 +21,8 @@ use underpass_streams::Announcement;
 use super::{control, deferred, plans, provision, reports};
 use crate::config::{
     AskedSettings, BudgetPeriod, ClassSettings, Config, ConvergenceLayer, CustodyDialect,
-    FlowEstimate, MeterSettings, MeteredPolicy, MigrateSettings, NodePattern, PathDirection,
-    PathPolicy, RelayConfig, Role, RouteCustody, class_named,
+    FlowEstimate, MeterSettings, MigrateSettings, NodePattern, PathDirection, RelayConfig, Role,
+    RouteCustody, class_named,
 };
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -222,25 +222,14 @@ fn migration(settings: &MigrateSettings) -> MigrationRule {
 
 fn policies(config: &Config) -> BTreeMap<Class, Policy> {
     let policy = |class: &ClassSettings| Policy {
-        uses: match class.policy {
-            PathPolicy::Bonded => PathUse::Bonded,
-            PathPolicy::Failover => PathUse::Failover,
-            PathPolicy::Pinned => PathUse::Pinned,
-            PathPolicy::Duplicated => PathUse::Duplicated,
-            PathPolicy::Migrate => PathUse::Migrate,
-            PathPolicy::MinFct => PathUse::MinFct,
-        },
+        uses: class.policy,
         paths: class.paths.clone(),
         migration: migration(&class.migrate),
         estimate: match class.estimate {
             FlowEstimate::OpenSession => Estimate::OpenSession,
             FlowEstimate::NewConnection => Estimate::NewConnection,
         },
-        metered: match class.metered {
-            MeteredPolicy::Never => MeteredUse::Never,
-            MeteredPolicy::Last => MeteredUse::Last,
-            MeteredPolicy::Freely => MeteredUse::Freely,
-        },
+        metered: class.metered,
     };
     let classes = config.classes.iter().zip(0..);
     classes

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use underpass_backoff::Backoff;
 use underpass_cla::{Class, Node};
-use underpass_identity::IsRevoked;
+use underpass_identity::Registry;
 use underpass_tcpcl::session::PartialLimits;
 use underpass_tcpcl::{
     Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SharedPartials, SocketOptions,
@@ -54,43 +54,16 @@ pub(super) struct Sessions {
 }
 
 impl Certified for Links {
-    fn close_revoked(&self, is_revoked: &IsRevoked) -> usize {
-        self.close(
-            |dialer| dialer.close_revoked(is_revoked),
-            |listener| listener.close_revoked(is_revoked),
-        )
-    }
-
-    fn close_ended(&self, now_s: i64) -> usize {
-        self.close(
-            |dialer| dialer.close_ended(now_s),
-            |listener| listener.close_ended(now_s),
-        )
-    }
-
-    fn close_certified(&self) -> usize {
-        self.close(
-            PathDialer::close_certified,
-            SessionListener::close_certified,
-        )
+    fn close(&self, closing: &dyn Fn(&Registry) -> usize) -> usize {
+        let dialers = self.dialers();
+        let dialled = dialers.values().filter_map(PathDialer::registry);
+        let listeners = self.listeners();
+        let accepted = listeners.iter().map(|(_, listener)| listener.registry());
+        dialled.chain(accepted).map(closing).sum()
     }
 }
 
 impl Links {
-    fn close(
-        &self,
-        dialled: impl Fn(&PathDialer) -> usize,
-        accepted: impl Fn(&SessionListener) -> usize,
-    ) -> usize {
-        let dialers = self.dialers();
-        let dialers = dialers.values().map(dialled);
-        let listeners = self.listeners();
-        let listeners = listeners.iter();
-        dialers
-            .chain(listeners.map(|(_, listener)| accepted(listener)))
-            .sum()
-    }
-
     /// Stops dialling by a path.
     pub fn remove_path(&self, name: &str) {
         if let Some(dialer) = self.dialers().remove(name) {

@@ -8,11 +8,10 @@ use std::time::Instant;
 use underpass_bundle::{BundleId, BundleInfo, CustodyFigures, NeighbourFigures, NeighbourId};
 use underpass_cla::Class;
 use underpass_engine::{
-    Engine, HopId, HopSnapshot, MeterSnapshot, PlanSnapshot, StreamEvents, StreamTotals,
-    TunnelSnapshot,
+    Engine, HopId, HopSnapshot, MeterSnapshot, PlanSnapshot, StreamTotals, TunnelSnapshot,
 };
 use underpass_plans::{Direction, Plan, Refused};
-use underpass_streams::{Epoch, StreamInfo};
+use underpass_streams::{Counters, Epoch, StreamInfo};
 
 use super::{PORTION, Shell};
 
@@ -85,17 +84,10 @@ impl Shell {
     }
 
     /// What became of all streams since the start.
-    pub fn stream_events(&self) -> StreamEvents {
-        let mut sums = StreamEvents::default();
+    pub fn stream_events(&self) -> Counters {
+        let mut sums = Counters::default();
         for events in self.read_each(Engine::stream_events) {
-            sums.opened += events.opened;
-            sums.accepted += events.accepted;
-            sums.refused += events.refused;
-            sums.closed += events.closed;
-            sums.resets_sent += events.resets_sent;
-            sums.resets_received += events.resets_received;
-            sums.violations += events.violations;
-            sums.expired += events.expired;
+            sums.absorb(&events);
         }
         sums
     }

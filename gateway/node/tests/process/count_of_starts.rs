@@ -2,21 +2,16 @@
 
 use std::fs;
 
-use crate::node::{HUB, Node};
+use crate::node::{HUB, LISTENER, Node};
 
-const SESSIONS: &str = r#"
+const CUSTODY: &str = r#"
 [custody]
 durability = "memory"
-[[listener]]
-name = "sat"
-listen = "127.0.0.1:0"
-[[terminal]]
-node = 10
 "#;
 
 #[test]
 fn without_it_a_node_is_not_given_to_another_process() {
-    let node = Node::start(&[HUB, SESSIONS].concat(), |_| {});
+    let node = Node::start(&[HUB, CUSTODY, LISTENER].concat(), |_| {});
     let path = node.path().join("state/incarnation");
     fs::write(&path, "x").unwrap();
     let answer = node.ask("POST", "/v1/upgrade", "");

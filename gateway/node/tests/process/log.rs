@@ -2,27 +2,11 @@
 
 use std::os::unix::fs::symlink;
 
-use crate::node::Node;
-
-const NODE: &str = r#"
-[node]
-number = 1
-role = "hub"
-state_dir = "@/state"
-[api]
-socket = "@/run/api.sock"
-[tls]
-plain = true
-[[listener]]
-name = "sat"
-listen = "127.0.0.1:0"
-[[terminal]]
-node = 10
-"#;
+use crate::node::{HUB, LISTENER, Node};
 
 #[test]
 fn node_whose_log_takes_nothing_serves() {
-    let node = Node::start(NODE, |folder| {
+    let node = Node::start(&[HUB, LISTENER].concat(), |folder| {
         symlink("/dev/full", folder.join("log")).unwrap();
     });
     // Each reload is logged.

@@ -27,6 +27,15 @@ role = "hub"
 state_dir = "@/state"
 "#;
 
+/// What it may go on with: a listener, and a terminal that may come to it.
+pub const LISTENER: &str = r#"
+[[listener]]
+name = "sat"
+listen = "127.0.0.1:0"
+[[terminal]]
+node = 10
+"#;
+
 /// A running node; it is killed when this is dropped.
 pub struct Node {
     child: Child,

@@ -11,19 +11,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
 
-use crate::node::{HUB, Node, PROGRAM};
+use crate::node::{HUB, LISTENER, Node, PROGRAM};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn hub() -> Node {
-    let more = r#"
-[[listener]]
-name = "sat"
-listen = "127.0.0.1:0"
-[[terminal]]
-node = 10
-"#;
-    Node::start(&format!("{HUB}{more}"), |_| {})
+    Node::start(&[HUB, LISTENER].concat(), |_| {})
 }
 
 /// It runs on a terminal whose output is gathered.

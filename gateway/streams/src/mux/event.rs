@@ -221,8 +221,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds the sums of another run.
-    pub(crate) fn absorb(&mut self, other: &Counters) {
+    /// Adds the sums of another run, or peer.
+    pub fn absorb(&mut self, other: &Counters) {
         self.opened += other.opened;
         self.accepted += other.accepted;
         self.refused += other.refused;

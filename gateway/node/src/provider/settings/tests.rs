@@ -1,7 +1,9 @@
 use std::path::PathBuf;
 
+use underpass_engine::PathUse;
+
 use super::*;
-use crate::config::{Config, PathPolicy};
+use crate::config::Config;
 
 const OWN: &str = r#"
     [node]
@@ -48,7 +50,7 @@ fn policies_migration_rules_and_paths_are_set() {
     .expect("it fits");
     let bulk = config.classes.iter().find(|class| class.name == "bulk");
     let bulk = bulk.expect("it is a default one");
-    assert_eq!(bulk.policy, PathPolicy::Migrate);
+    assert_eq!(bulk.policy, PathUse::Migrate);
     assert_eq!(bulk.migrate.after_s, 3.0);
     assert_eq!(config.classes.len(), 4);
     let [satellite, lte] = &config.paths[..] else {
