@@ -14,6 +14,7 @@ use underpass_cla::Class;
 
 use crate::completing::ComparedPath;
 use crate::engine::Engine;
+use crate::hop::HopId;
 
 /// A path is left alone between trials for so long at the least, and at the most.
 const RESTS: Duration = Duration::from_secs(5);
@@ -162,7 +163,7 @@ impl Engine {
 
     /// Whether a path is being tried, or may be, so that it may take a part of what waits
     /// for others.
-    pub(crate) fn may_help(&mut self, now: Instant, id: HopId) -> bool {
+    pub(crate) fn may_be_tried(&mut self, now: Instant, id: HopId) -> bool {
         let Some(hop) = self.hops.get_mut(&id) else {
             return false;
         };
@@ -175,7 +176,7 @@ impl Engine {
     }
 
     /// A path is about to take a part of what waits for others: that tries it.
-    pub(crate) fn helps(&mut self, now: Instant, id: HopId) {
+    pub(crate) fn tries_with_part(&mut self, now: Instant, id: HopId) {
         if let Some(hop) = self.hops.get_mut(&id)
             && let Some(bps) = hop.usable_bps()
         {
