@@ -5,8 +5,7 @@
 //! until it is closed, or a peer with an origin of its own could have any number.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use underpass_edge::stream::{Failure, FailureCode};
 
@@ -15,8 +14,33 @@ use crate::config::Config;
 /// The connections of all peers.
 #[derive(Debug)]
 pub(super) struct Origins {
-    most: AtomicUsize,
+    most: RwLock<Most>,
     taken: Mutex<HashMap<u64, usize>>,
+}
+
+/// How many a peer may have.
+#[derive(Debug)]
+struct Most {
+    usual: usize,
+    /// Of peers that have a limit of their own.
+    own: HashMap<u64, usize>,
+}
+
+impl Most {
+    fn of(config: &Config) -> Most {
+        let own = config.terminals.iter().filter_map(|terminal| {
+            let most = terminal.dial.as_ref()?.max_connections?;
+            Some((terminal.node, most))
+        });
+        Most {
+            usual: config.streams.max_streams,
+            own: own.collect(),
+        }
+    }
+
+    fn of_peer(&self, peer: u64) -> usize {
+        self.own.get(&peer).copied().unwrap_or(self.usual)
+    }
 }
 
 /// The place of one connection, which is free when this is dropped.
@@ -27,18 +51,17 @@ pub(super) struct Place {
 }
 
 impl Origins {
-    /// As many for each peer as it may have streams.
+    /// As many for each peer as it may have streams, or as the configuration says.
     pub fn of(config: &Config) -> Arc<Origins> {
         Arc::new(Origins {
-            most: AtomicUsize::new(config.streams.max_streams),
+            most: RwLock::new(Most::of(config)),
             taken: Mutex::default(),
         })
     }
 
     /// Allows as many as another configuration says; those beyond stay.
     pub fn set(&self, config: &Config) {
-        self.most
-            .store(config.streams.max_streams, Ordering::Relaxed);
+        *self.most.write().unwrap() = Most::of(config);
     }
 
     /// A place for one more.
@@ -46,9 +69,10 @@ impl Origins {
     /// # Errors
     /// When the peer has as many as it may.
     pub fn take(self: &Arc<Self>, peer: u64) -> Result<Place, Failure> {
+        let most = self.most.read().unwrap().of_peer(peer);
         let mut taken = self.taken.lock().unwrap();
         let own = taken.get(&peer).copied().unwrap_or(0);
-        if own >= self.most.load(Ordering::Relaxed) {
+        if own >= most {
             let text = format!("node {peer} has {own} connections already");
             return Err(Failure::new(FailureCode::Exhausted, text));
         }
@@ -80,7 +104,10 @@ mod tests {
     #[test]
     fn a_peer_has_so_many_until_they_are_closed_and_takes_none_from_another() {
         let origins = Arc::new(Origins {
-            most: AtomicUsize::new(2),
+            most: RwLock::new(Most {
+                usual: 2,
+                own: HashMap::from([(12, 1)]),
+            }),
             taken: Mutex::default(),
         });
         let mut places: Vec<Place> = (0..2).map(|_| origins.take(10).unwrap()).collect();
@@ -88,9 +115,12 @@ mod tests {
         assert_eq!(refused.code, FailureCode::Exhausted);
         let other = origins.take(11);
         assert!(other.is_ok());
+        let limited = origins.take(12);
+        assert!(limited.is_ok());
+        assert!(origins.take(12).is_err(), "it may have one");
         places.pop();
         assert!(origins.take(10).is_ok());
-        drop((places, other));
+        drop((places, other, limited));
         assert!(origins.taken.lock().unwrap().is_empty(), "nothing is left");
     }
 }
