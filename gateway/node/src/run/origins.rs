@@ -3,19 +3,34 @@
 //! The stream layer bounds the streams that are open. A connection may outlive
 //! its stream, as long as its origin takes what came before the end: it counts
 //! until it is closed, or a peer with an origin of its own could have any number.
+//!
+//! Open files are for all. A peer has some in any case, and of the others no more
+//! than it leaves free: so one that takes all it can leaves half of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
 use underpass_edge::stream::{Failure, FailureCode};
 
+use super::descriptors;
 use crate::config::Config;
+
+/// Connections that a peer has however many others have.
+const GUARANTEED: usize = 1024;
 
 /// The connections of all peers.
 #[derive(Debug)]
 pub(super) struct Origins {
     most: RwLock<Most>,
-    taken: Mutex<HashMap<u64, usize>>,
+    /// Those of all peers beyond which each has what is guaranteed.
+    pool: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    of_peers: HashMap<u64, usize>,
 }
 
 /// How many a peer may have.
@@ -55,6 +70,8 @@ impl Origins {
     pub fn of(config: &Config) -> Arc<Origins> {
         Arc::new(Origins {
             most: RwLock::new(Most::of(config)),
+            // The rest is for sessions, clients and files.
+            pool: usize::try_from(descriptors::limit() / 4 * 3).unwrap_or(usize::MAX),
             taken: Mutex::default(),
         })
     }
@@ -71,12 +88,15 @@ impl Origins {
     pub fn take(self: &Arc<Self>, peer: u64) -> Result<Place, Failure> {
         let most = self.most.read().unwrap().of_peer(peer);
         let mut taken = self.taken.lock().unwrap();
-        let own = taken.get(&peer).copied().unwrap_or(0);
-        if own >= most {
+        let own = taken.of_peers.get(&peer).copied().unwrap_or(0);
+        let free = self.pool.saturating_sub(taken.all);
+        let has_share = own < GUARANTEED || own - GUARANTEED < free;
+        if own >= most || !has_share {
             let text = format!("node {peer} has {own} connections already");
             return Err(Failure::new(FailureCode::Exhausted, text));
         }
-        taken.insert(peer, own + 1);
+        taken.of_peers.insert(peer, own + 1);
+        taken.all += 1;
         drop(taken);
         Ok(Place {
             origins: self.clone(),
@@ -88,10 +108,11 @@ impl Origins {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.origins.taken.lock().unwrap();
-        if let Some(own) = taken.get_mut(&self.peer) {
+        taken.all -= 1;
+        if let Some(own) = taken.of_peers.get_mut(&self.peer) {
             *own -= 1;
             if *own == 0 {
-                taken.remove(&self.peer);
+                taken.of_peers.remove(&self.peer);
             }
         }
     }
@@ -108,6 +129,7 @@ mod tests {
                 usual: 2,
                 own: HashMap::from([(12, 1)]),
             }),
+            pool: 100,
             taken: Mutex::default(),
         });
         let mut places: Vec<Place> = (0..2).map(|_| origins.take(10).unwrap()).collect();
@@ -121,6 +143,30 @@ mod tests {
         places.pop();
         assert!(origins.take(10).is_ok());
         drop((places, other, limited));
-        assert!(origins.taken.lock().unwrap().is_empty(), "nothing is left");
+        let taken = origins.taken.lock().unwrap();
+        assert!(taken.all == 0 && taken.of_peers.is_empty(), "nothing is left");
+    }
+
+    #[test]
+    fn who_takes_all_it_can_leaves_others_theirs() {
+        let origins = Arc::new(Origins {
+            most: RwLock::new(Most {
+                usual: usize::MAX,
+                own: HashMap::new(),
+            }),
+            pool: 3 * GUARANTEED,
+            taken: Mutex::default(),
+        });
+        let all_of = |peer| {
+            let places = std::iter::from_fn(|| origins.take(peer).ok());
+            places.collect::<Vec<Place>>()
+        };
+        let greedy = all_of(10);
+        assert_eq!(greedy.len(), 2 * GUARANTEED);
+        // Every other one has what is guaranteed, whatever is left.
+        let next = all_of(11);
+        assert_eq!(next.len(), GUARANTEED);
+        assert_eq!(all_of(12).len(), GUARANTEED);
+        drop((greedy, next));
     }
 }
