@@ -381,7 +381,11 @@ impl Hop {
     /// The oldest session of the class that has most, where the peer has more
     /// than it may.
     pub fn surplus(&self) -> Option<SessionId> {
-        let all = || self.sessions.iter().chain([&self.classless, &self.unusable]);
+        let all = || {
+            self.sessions
+                .iter()
+                .chain([&self.classless, &self.unusable])
+        };
         let count: usize = all().map(BTreeSet::len).sum();
         let most = self.sessions.len().max(1) * MOST_OF_CLASS;
         let largest = all().max_by_key(|set| set.len()).filter(|_| count > most);

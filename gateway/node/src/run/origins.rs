@@ -144,7 +144,10 @@ mod tests {
         assert!(origins.take(10).is_ok());
         drop((places, other, limited));
         let taken = origins.taken.lock().unwrap();
-        assert!(taken.all == 0 && taken.of_peers.is_empty(), "nothing is left");
+        assert!(
+            taken.all == 0 && taken.of_peers.is_empty(),
+            "nothing is left"
+        );
     }
 
     #[test]
