@@ -85,6 +85,7 @@ impl Hop {
             wire: _,
             sessions,
             classless,
+            unusable,
             link,
             link_at: _,
             blocked: _,
@@ -117,7 +118,7 @@ impl Hop {
         let of_classes = sessions.iter().map(BTreeSet::len);
         tell(
             "sessions of hops",
-            of_classes.sum::<usize>() + classless.len(),
+            of_classes.sum::<usize>() + classless.len() + unusable.len(),
         );
         link.footprint(tell);
         tell("ready classes", ready.len());

@@ -21,6 +21,9 @@ use crate::trying::Trial;
 /// TCPCL segments hold this much at most; it only rounds the estimate of what
 /// a bundle costs on the hop.
 const SEGMENT_BYTES: u64 = 1 << 20;
+/// Sessions for each class: one that carries, one behind it, and as many that may
+/// be dying still while these are fresh. A listener has connections for as many.
+const MOST_OF_CLASS: usize = 4;
 
 /// Names a hop; the link scheduler knows it by the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,6 +73,8 @@ pub(crate) struct Hop {
     pub sessions: Vec<BTreeSet<SessionId>>,
     /// Sessions of peers that do not know classes.
     pub classless: BTreeSet<SessionId>,
+    /// Sessions of classes that this node has not: they carry nothing from here.
+    pub unusable: BTreeSet<SessionId>,
     /// What is known of the link.
     pub link: LinkState,
     /// When that is to be judged anew.
@@ -145,6 +150,7 @@ impl Hop {
             wire,
             sessions: vec![BTreeSet::new(); classes],
             classless: BTreeSet::new(),
+            unusable: BTreeSet::new(),
             blocked: false,
             heard_before_blockage: None,
             mru_bytes: None,
@@ -358,22 +364,35 @@ impl Hop {
     }
 
     pub fn insert(&mut self, class: Option<Class>, session: SessionId) {
-        if let Some(set) = self.set_of(class) {
-            set.insert(session);
-        }
+        self.set_of(class).insert(session);
     }
 
     pub fn remove(&mut self, class: Option<Class>, session: SessionId) {
-        if let Some(set) = self.set_of(class) {
-            set.remove(&session);
+        self.set_of(class).remove(&session);
+    }
+
+    fn set_of(&mut self, class: Option<Class>) -> &mut BTreeSet<SessionId> {
+        match class {
+            Some(class) => {
+                let own = self.sessions.get_mut(usize::from(class.0));
+                own.unwrap_or(&mut self.unusable)
+            }
+            None => &mut self.classless,
         }
     }
 
-    fn set_of(&mut self, class: Option<Class>) -> Option<&mut BTreeSet<SessionId>> {
-        match class {
-            Some(class) => self.sessions.get_mut(usize::from(class.0)),
-            None => Some(&mut self.classless),
-        }
+    /// The oldest session of the class that has most, where the peer has more
+    /// than it may.
+    pub fn surplus(&self) -> Option<SessionId> {
+        let all = || {
+            self.sessions
+                .iter()
+                .chain([&self.classless, &self.unusable])
+        };
+        let count: usize = all().map(BTreeSet::len).sum();
+        let most = self.sessions.len().max(1) * MOST_OF_CLASS;
+        let largest = all().max_by_key(|set| set.len()).filter(|_| count > most);
+        largest?.first().copied()
     }
 
     /// Whether a session of a class is in use or may be.
@@ -408,7 +427,7 @@ impl Hop {
     pub fn all_sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.sessions
             .iter()
-            .chain([&self.classless])
+            .chain([&self.classless, &self.unusable])
             .flatten()
             .copied()
     }

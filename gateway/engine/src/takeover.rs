@@ -16,13 +16,14 @@ use std::time::Instant;
 use underpass_cla::{SessionId, SessionInfo};
 
 use crate::engine::{Action, Engine};
-use crate::hop::HopId;
+use crate::hop::{Hop, HopId};
 use crate::transfers::Session;
 
 const LINK_UNBLOCKED: &str = "the link is back and the standby goes on";
 const PEER_MOVED: &str = "the peer goes on with another session";
 const PEER_RESTARTED: &str = "the peer has started anew";
 const ADDRESS_MOVED: &str = "the peer goes on from another address";
+const TOO_MANY: &str = "the peer has newer sessions, and no room for this one";
 
 impl Engine {
     /// The link of a hop is back: what was in flight goes on elsewhere.
@@ -87,6 +88,16 @@ impl Engine {
             }
         }
         self.leave_addresses(now, id, newcomer, &left);
+        self.end_surplus(now, id);
+    }
+
+    /// A session too many has come up. A peer has so many and no more, or one could
+    /// take all connections that there are for the sessions of others. The newest
+    /// stay: those before them are mostly dead, and neither end has noticed.
+    fn end_surplus(&mut self, now: Instant, id: HopId) {
+        if let Some(session) = self.hops.get(&id).and_then(Hop::surplus) {
+            self.give_up_session(now, session, TOO_MANY);
+        }
     }
 
     /// Ends the sessions of a newcomer's class from addresses that the peer has

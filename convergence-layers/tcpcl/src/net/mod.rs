@@ -133,6 +133,7 @@ impl SessionDefaults {
             contact_timeout: self.contact_timeout,
             ending_timeout: self.ending_timeout,
             incarnation: self.incarnation,
+            unfinished: self.partial.unfinished.clone(),
             ..SessionConfig::new(role, self.node_id.clone())
         }
     }

@@ -5,7 +5,7 @@
 //! the moment until its part is there.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::BytesMut;
 use tokio::sync::mpsc::UnboundedSender;
@@ -14,7 +14,7 @@ use underpass_cla::SessionId;
 
 use super::handle::Command;
 use super::now;
-use crate::session::{Found, PartialLimits, PartialTransfers};
+use crate::session::{Found, PartialLimits, PartialTransfers, UnfinishedTransfers};
 
 /// A peer's name for a transfer: node id, incarnation, key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +36,8 @@ pub(super) enum Claim {
 #[derive(Debug)]
 pub struct SharedPartials {
     inner: Mutex<Inner>,
+    /// What is under way, of which a part is left if its session breaks.
+    pub(super) unfinished: Arc<UnfinishedTransfers>,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl SharedPartials {
         };
         Self {
             inner: Mutex::new(inner),
+            unfinished: Arc::default(),
         }
     }
 

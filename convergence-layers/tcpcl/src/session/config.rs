@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use underpass_cla::Class;
 
+use super::UnfinishedTransfers;
 use crate::wire::Limits;
 
 /// Which side opened the TCP connection.
@@ -57,6 +58,8 @@ pub struct SessionConfig {
     pub resumption: bool,
     /// Bounds on what the peer may announce.
     pub limits: Limits,
+    /// What peers have under way on all of their sessions.
+    pub unfinished: Arc<UnfinishedTransfers>,
 }
 
 impl SessionConfig {
@@ -79,6 +82,7 @@ impl SessionConfig {
             incarnation: 0,
             resumption: true,
             limits: Limits::default(),
+            unfinished: Arc::default(),
         }
     }
 }

@@ -126,6 +126,8 @@ impl SessionCore {
         let known = self.config.peer_transfer_mru_bytes;
         let transfer_mru_bytes = known.unwrap_or(init.transfer_mru_bytes);
         self.outgoing = Outgoing::new(segment_bytes, transfer_mru_bytes, resumes);
+        let unfinished = self.config.unfinished.of(&init.node_id);
+        self.incoming.count_with(unfinished);
         if label.is_some() && self.config.resumption {
             self.incoming.know_resumption();
         }

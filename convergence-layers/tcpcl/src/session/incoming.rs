@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use underpass_cla::Refusal;
 
+use super::unfinished::{Counted, Unfinished};
 use super::{RESUMPTION_EXTENSION, Resumption};
 use crate::wire::{ExtensionList, RefuseReason, SegmentHeader, TRANSFER_LENGTH, segment_flag};
 
@@ -67,6 +68,8 @@ struct Assembly {
     length: Option<u64>,
     /// Bytes in the segments whose head has come.
     framed: u64,
+    /// The same, among those of all transfers of the peer.
+    counted: Counted,
     /// Whether the bundle is handed on piece by piece.
     apart: bool,
     /// The bundle so far, with what an earlier session received of it; where it
@@ -83,6 +86,8 @@ pub(super) struct Incoming {
     whole_mru_bytes: u64,
     /// Whether the peer was told that broken transfers may go on here.
     knows_resumption: bool,
+    /// What the peer has under way on this session and others.
+    unfinished: Unfinished,
     state: State,
 }
 
@@ -97,8 +102,14 @@ impl Incoming {
             transfer_mru_bytes,
             whole_mru_bytes: whole_mru_bytes.min(transfer_mru_bytes),
             knows_resumption: false,
+            unfinished: Unfinished::default(),
             state: State::Idle,
         }
+    }
+
+    /// The peer is known, and what it has on other sessions.
+    pub(super) fn count_with(&mut self, unfinished: Unfinished) {
+        self.unfinished = unfinished;
     }
 
     /// The peer was told that broken transfers may go on here.
@@ -192,6 +203,7 @@ impl Incoming {
             resumption,
             length,
             framed: 0,
+            counted: self.unfinished.begin(),
             apart: false,
             buffer: BytesMut::new(),
         };
@@ -290,6 +302,7 @@ impl Incoming {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Admitting(mut assembly) => {
                 assembly.apart = true;
+                assembly.counted.clear();
                 self.begin(assembly, BytesMut::new())
             }
             other => {
@@ -394,7 +407,8 @@ impl Assembly {
     }
 
     /// Counts a segment and checks it against the bounds (RFC 9174, 5.2.4 and
-    /// 5.2.5.1: a violated bound or length is refused as not acceptable).
+    /// 5.2.5.1: a violated bound or length is refused as not acceptable), and
+    /// against what the peer has under way elsewhere.
     fn extend(
         &mut self,
         header: &SegmentHeader,
@@ -408,10 +422,12 @@ impl Assembly {
             && whole.saturating_add(self.offset()) <= transfer_mru_bytes
             && self.framed <= whole
             && (!header.is_end() || self.framed == whole);
-        if fits {
+        if !fits {
+            Err(RefuseReason::NotAcceptable)
+        } else if self.apart || self.counted.add(header.data_bytes) {
             Ok(())
         } else {
-            Err(RefuseReason::NotAcceptable)
+            Err(RefuseReason::NoResources)
         }
     }
 }

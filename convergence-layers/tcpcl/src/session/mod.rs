@@ -24,6 +24,7 @@ mod node_id;
 mod outgoing;
 mod partial;
 mod resumption;
+mod unfinished;
 
 pub use self::core::SessionCore;
 pub use config::{Role, SessionConfig};
@@ -33,3 +34,4 @@ pub use node_id::same_node;
 pub use outgoing::Wanted;
 pub use partial::{Found, PartialLimits, PartialTransfers};
 pub use resumption::{RESUMPTION_EXTENSION, Resumption};
+pub use unfinished::UnfinishedTransfers;

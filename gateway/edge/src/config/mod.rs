@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 pub use interception::{Fail, InterceptionConfig};
 pub use listener::{Answer, ListenerConfig, ListenerProtocol, User};
-pub use origin::{DialConfig, Family, OriginSource};
+pub use origin::{DialConfig, Family, OriginSource, PeerDialConfig};
 pub use pattern::{ContentTypePattern, HostPattern, PatternError};
 pub use port_range::{NoPortRange, PortRange};
 pub use rule::ClassRule;

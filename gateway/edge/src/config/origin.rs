@@ -1,5 +1,6 @@
 //! `[edge.dial]`.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -71,6 +72,20 @@ pub struct DialConfig {
     /// Address families that are reached, `ipv4` and `ipv6`. Default: as the
     /// routes of this host allow at each moment.
     pub families: Option<Vec<Family>>,
+    /// What differs for the streams of peers, by their nodes.
+    #[serde(skip)]
+    pub peers: HashMap<u64, PeerDialConfig>,
+}
+
+/// Where a peer's streams may lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerDialConfig {
+    /// In place of [`DialConfig::allow_networks`].
+    pub allow_networks: Option<Vec<IpNet>>,
+    /// Beside [`DialConfig::deny_networks`].
+    pub deny_networks: Vec<IpNet>,
+    /// In place of [`DialConfig::deny_ports`].
+    pub deny_ports: Option<Vec<PortRange>>,
 }
 
 impl Default for DialConfig {
@@ -86,6 +101,7 @@ impl Default for DialConfig {
             congestion_control: Vec::new(),
             mark: None,
             families: None,
+            peers: HashMap::new(),
         }
     }
 }

@@ -11,7 +11,7 @@ mod resolver;
 mod routes;
 mod socket;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -52,6 +52,8 @@ pub struct Dialler {
 struct Settings {
     config: DialConfig,
     policy: Policy,
+    /// Of the peers for which it is another one.
+    of_peers: HashMap<u64, Policy>,
     budget: Arc<Budget>,
 }
 
@@ -62,11 +64,23 @@ impl Settings {
             config.deny_networks.clone(),
             config.deny_ports.clone(),
         );
+        let peers = config.peers.iter();
+        let of_peers = peers.map(|(peer, own)| (*peer, policy.for_peer(own)));
         Settings {
+            of_peers: of_peers.collect(),
             config,
             policy,
             budget,
         }
+    }
+
+    /// What a party may have dialled.
+    fn policy_for(&self, party: Party) -> &Policy {
+        let own = match party {
+            Party::Peer(peer) => self.of_peers.get(&peer),
+            Party::Client(_) => None,
+        };
+        own.unwrap_or(&self.policy)
     }
 
     /// Whether an address is of a family that is listed, or, where none are,
@@ -142,7 +156,7 @@ impl Dialler {
         let settings = self.settings();
         let deadline = Instant::now() + settings.config.connect_timeout();
         let _permit = settings.budget.acquire(party, deadline).await?;
-        let addresses = self.allowed(&settings, target, deadline).await?;
+        let addresses = self.allowed(&settings, party, target, deadline).await?;
         let resolved = std::time::Instant::now();
         let mut socket = race(&settings.config, addresses, client, deadline).await?;
         if settings.config.origin_source == OriginSource::ProxyProtocol {
@@ -161,9 +175,11 @@ impl Dialler {
     async fn allowed(
         &self,
         settings: &Settings,
+        party: Party,
         target: &Target,
         deadline: Instant,
     ) -> Result<VecDeque<SocketAddr>, Failure> {
+        let policy = settings.policy_for(party);
         let resolved = match target {
             Target::Address(address) => vec![*address],
             Target::Name { host, port } => {
@@ -177,7 +193,7 @@ impl Dialler {
         let mut reached: Vec<SocketAddr> = Vec::new();
         for address in resolved {
             let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-            if let Err(forbidden) = settings.policy.check(address) {
+            if let Err(forbidden) = policy.check(address) {
                 refused.get_or_insert(forbidden);
             } else if !settings.reach(address.ip()) {
                 refused.get_or_insert_with(|| {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ipnet::IpNet;
 
 use super::own::OwnAddresses;
-use crate::config::PortRange;
+use crate::config::{PeerDialConfig, PortRange};
 use crate::stream::{Failure, FailureCode};
 
 /// Networks that a node does not dial on a client's behalf unless told to:
@@ -90,6 +90,19 @@ impl Policy {
             metadata: METADATA.iter().filter_map(|ip| ip.parse().ok()).collect(),
             own,
         }
+    }
+
+    /// The policy for a peer for which something differs.
+    pub(super) fn for_peer(&self, peer: &PeerDialConfig) -> Policy {
+        let mut policy = self.clone();
+        if let Some(allow) = &peer.allow_networks {
+            policy.allow.clone_from(allow);
+        }
+        policy.deny.extend_from_slice(&peer.deny_networks);
+        if let Some(ports) = &peer.deny_ports {
+            policy.deny_ports.clone_from(ports);
+        }
+        policy
     }
 
     /// Whether `destination` may be dialled.
@@ -180,6 +193,39 @@ mod tests {
 
     fn nets(texts: &[&str]) -> Vec<IpNet> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_peer_has_networks_and_ports_of_its_own() {
+        let all = policy(&["10.1.0.0/16"], &["198.51.100.0/24"]);
+        let own = all.for_peer(&PeerDialConfig {
+            allow_networks: Some(nets(&["10.2.0.0/16"])),
+            deny_networks: nets(&["192.0.2.0/24"]),
+            deny_ports: Some(vec![PortRange {
+                first: 80,
+                last: 80,
+            }]),
+        });
+        let at = |policy: &Policy, address: &str, port| {
+            let ip: IpAddr = address.parse().unwrap();
+            policy.check(SocketAddr::new(ip, port)).is_ok()
+        };
+        for (address, for_all, for_it) in [
+            ("10.1.0.1", true, false),
+            ("10.2.0.1", false, true),
+            ("192.0.2.1", true, false),
+            ("198.51.100.1", false, false),
+            // This node's own.
+            ("203.0.113.7", false, false),
+            ("203.0.113.9", true, true),
+        ] {
+            assert_eq!(at(&all, address, 443), for_all, "{address}");
+            assert_eq!(at(&own, address, 443), for_it, "{address}");
+        }
+        assert!(at(&all, "203.0.113.9", 80));
+        assert!(!at(&own, "203.0.113.9", 80));
+        let same = all.for_peer(&PeerDialConfig::default());
+        assert!(at(&same, "10.1.0.1", 80));
     }
 
     fn policy(allow: &[&str], deny: &[&str]) -> Policy {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use socket2::{Domain, Socket, Type};
 use tokio::sync::oneshot;
 use underpass_cla::Class;
-use underpass_edge::config::EdgeConfig;
+use underpass_edge::config::{EdgeConfig, PeerDialConfig};
 use underpass_edge::dial::{Dialler, serve_inbound};
 use underpass_edge::relay::Relays;
 use underpass_edge::stream::{
@@ -147,4 +147,22 @@ async fn a_stream_that_is_reset_ends_its_dial_and_a_hanging_dial_delays_its_peer
     let connected = tokio::time::timeout(in_time, behind.connected).await;
     assert_eq!(connected, Ok(Ok(())));
     drop((other.reset, behind.reset));
+}
+
+#[tokio::test]
+async fn a_peer_reaches_the_networks_that_are_open_to_it_and_another_one_does_not() {
+    let mut config = EdgeConfig::default();
+    let own = PeerDialConfig {
+        allow_networks: Some(vec!["127.0.0.0/8".parse().unwrap()]),
+        ..PeerDialConfig::default()
+    };
+    config.dial.peers.insert(10, own);
+    let dialler = Arc::new(Dialler::new(config.dial));
+    let origin = origin(|_| async {}).await;
+    let reached = dial(&dialler, 10, origin);
+    assert_eq!(reached.connected.await, Ok(()));
+    let other = dial(&dialler, 11, origin);
+    let refused = other.served.await.unwrap().unwrap_err();
+    assert_eq!(refused.code, FailureCode::Forbidden);
+    drop((reached.reset, other.reset));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use underpass_cla::{Outcome, Resume, SessionId};
+use underpass_cla::{Class, Outcome, Resume, SessionId};
 use underpass_engine::{EngineConfig, HopId, LinkChange, MeasuredLink, PlanLine, Sign, Source};
 use underpass_plans::Direction;
 use underpass_streams::Event;
@@ -333,4 +333,29 @@ fn an_age_too_old_for_the_lifetime_is_not_sent_again() {
     let again = terminal.offers().remove(0);
     assert_eq!(again.1.resume, None);
     assert!(whole(&again) != whole(&before));
+}
+
+#[test]
+fn a_peer_keeps_its_newest_sessions_and_no_more_than_its_share() {
+    let (_, mut hub) = pair();
+    for base in [200, 300, 400] {
+        hub.up(0, base);
+    }
+    hub.offers();
+    assert_eq!(hub.aborted, [], "those that may be dying beside fresh ones");
+    hub.up(0, 500);
+    hub.offers();
+    assert_eq!(hub.aborted, [100, 101, 102].map(SessionId));
+    // Of classes that nobody has, too; and whatever they are, they end with the
+    // others.
+    hub.aborted.clear();
+    for id in 600..700 {
+        hub.session(0, id, Some(Class(9)), MRU);
+    }
+    hub.offers();
+    assert_eq!(hub.aborted.len(), 100);
+    hub.aborted.clear();
+    hub.engine.end_sessions(hub.now);
+    hub.offers();
+    assert_eq!(hub.aborted.len(), 12);
 }

@@ -216,6 +216,7 @@ impl Config {
         let mut problems = config.problems();
         bounds::check_texts(document.table(), &mut problems);
         config.routing.read(&mut problems);
+        config.edge.dial.peers = terminal::dialled_otherwise(&config.terminals);
         Ok((config, problems))
     }
 

@@ -1,10 +1,13 @@
 //! Terminals that a hub or relay accepts: their hops.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::Deserialize;
+use underpass_edge::config::{PeerDialConfig, PortRange};
 
+use super::bounds::check_within;
 use super::link::{
     KnownLink, PathDirection, check_hint, check_hop, check_rates, default_mtu_bytes,
 };
@@ -52,9 +55,41 @@ pub struct TerminalConfig {
     /// The terminal brings its own path up when it is needed. Default: it is always
     /// up.
     pub on_demand: Option<AskedSettings>,
+    /// Where its clients' connections may lead, and how many there may be.
+    /// Default: as `[edge.dial]` says.
+    pub dial: Option<TerminalDialConfig>,
     /// What earlier runs have found.
     #[serde(skip)]
     pub known: KnownLink,
+}
+
+/// `[terminal.dial]`: what is dialled for the clients of one terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TerminalDialConfig {
+    /// In place of `allow_networks` of `[edge.dial]`, as CIDR. Default: the
+    /// same.
+    pub allow_networks: Option<Vec<IpNet>>,
+    /// Beside `deny_networks` of `[edge.dial]`, as CIDR. Default: none.
+    pub deny_networks: Vec<IpNet>,
+    /// In place of `deny_ports` of `[edge.dial]`. Default: the same.
+    pub deny_ports: Option<Vec<PortRange>>,
+    /// Connections to origins at once. Default: `streams.max_streams`.
+    pub max_connections: Option<usize>,
+}
+
+/// What is dialled otherwise than for all, by the terminals' nodes.
+pub(super) fn dialled_otherwise(terminals: &[TerminalConfig]) -> HashMap<u64, PeerDialConfig> {
+    let own = terminals.iter().filter_map(|terminal| {
+        let dial = terminal.dial.clone()?;
+        let peer = PeerDialConfig {
+            allow_networks: dial.allow_networks,
+            deny_networks: dial.deny_networks,
+            deny_ports: dial.deny_ports,
+        };
+        Some((terminal.node, peer))
+    });
+    own.collect()
 }
 
 /// Another path of a terminal: its sessions come in by one listener.
@@ -209,8 +244,38 @@ impl TerminalConfig {
         check_rates(&at, self.send_rate_bps, self.receive_rate_bps, problems);
         check_hint(&at, self.rate_hint_bps, self.send_rate_bps, problems);
         check_hop(&at, self.rtt_ms, self.mtu_bytes, problems);
+        if let Some(most) = self.dial.as_ref().and_then(|dial| dial.max_connections) {
+            let key = format!("{at}: dial.max_connections");
+            check_within(&key, most as u64, 1..=16_777_216, problems);
+        }
         if self.weight == 0 {
             problems.push(format!("{at}: weight must be at least 1"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::Config;
+
+    #[test]
+    fn what_is_dialled_for_a_terminal_alone_is_told_to_the_edge() {
+        let text = "[node]\nnumber = 1\nrole = \"hub\"\n[tls]\nplain = true\n\
+             [[listener]]\nname = \"beam\"\nlisten = \"[::]:4556\"\n\
+             [[terminal]]\nnode = 10\nsend_rate_bps = 8000000\n\
+             [terminal.dial]\nallow_networks = [\"10.1.0.0/16\"]\nmax_connections = 7\n\
+             [[terminal]]\nnode = 11\nsend_rate_bps = 8000000\n";
+        let parse = |text: &str| Config::parse(text, Path::new("node.toml"));
+        let config = parse(text).expect("it is valid");
+        let peers = &config.edge.dial.peers;
+        assert_eq!(peers.len(), 1);
+        let networks = vec!["10.1.0.0/16".parse().expect("a network")];
+        assert_eq!(peers[&10].allow_networks, Some(networks));
+        assert_eq!(peers[&10].deny_ports, None);
+        let refused = parse(&text.replace("= 7", "= 0")).expect_err("it is no limit");
+        let told = refused.to_string();
+        assert!(told.contains("dial.max_connections"), "{told}");
     }
 }

@@ -49,9 +49,11 @@ fn ports(config: &Config) -> Vec<u16> {
         _ => None,
     });
     let sessions = config.listeners.iter().map(|l| l.listen.port());
+    let neighbours = config.paths.iter().filter_map(|path| path.listen);
     let edge = config.edge.listener.iter().map(|l| l.address.port());
     let modems = config.modems.iter().map(|m| m.listen.port());
     sessions
+        .chain(neighbours.map(|listen| listen.port()))
         .chain(edge)
         .chain(modems)
         .chain(positions)
@@ -106,4 +108,27 @@ pub fn permitted() -> Vec<String> {
     let mut names: Vec<String> = permitted.iter().map(ToString::to_string).collect();
     names.sort();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_neighbour_that_is_known_by_its_address_may_send_to_a_low_port() {
+        let binds = |port: u16| {
+            let text = format!(
+                "[node]\nnumber = 10\nrole = \"terminal\"\n\
+                 [[path]]\nname = \"ion\"\nneighbour = 1\nremote = \"10.9.0.1:1113\"\n\
+                 convergence_layer = \"ltp\"\nlisten = \"10.9.0.2:{port}\"\n\
+                 send_rate_bps = 2000000\n"
+            );
+            let config = Config::parse(&text, Path::new("node.toml")).expect("it is valid");
+            needed(&config).contains(&Capability::CAP_NET_BIND_SERVICE)
+        };
+        assert!(binds(113));
+        assert!(!binds(1113));
+    }
 }

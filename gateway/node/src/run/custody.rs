@@ -379,7 +379,11 @@ mod tests {
         };
         let (_, handle, _) = open();
         handle.close();
-        assert_eq!(settle(&config).durability, Durability::Memory, "it is empty");
+        assert_eq!(
+            settle(&config).durability,
+            Durability::Memory,
+            "it is empty"
+        );
         let (mut bundles, handle, _) = open();
         let durable = DurableRecord {
             record: Bytes::from_static(b"a bundle"),

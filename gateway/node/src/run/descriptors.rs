@@ -28,6 +28,11 @@ pub(super) fn prepare() {
     }
 }
 
+/// Files that this process may have open.
+pub(super) fn limit() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(FEW, |(soft, _)| soft)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

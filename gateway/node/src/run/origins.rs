@@ -3,20 +3,59 @@
 //! The stream layer bounds the streams that are open. A connection may outlive
 //! its stream, as long as its origin takes what came before the end: it counts
 //! until it is closed, or a peer with an origin of its own could have any number.
+//!
+//! Open files are for all. A peer has some in any case, and of the others no more
+//! than it leaves free: so one that takes all it can leaves half of them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use underpass_edge::stream::{Failure, FailureCode};
 
+use super::descriptors;
 use crate::config::Config;
+
+/// Connections that a peer has however many others have.
+const GUARANTEED: usize = 1024;
 
 /// The connections of all peers.
 #[derive(Debug)]
 pub(super) struct Origins {
-    most: AtomicUsize,
-    taken: Mutex<HashMap<u64, usize>>,
+    most: RwLock<Most>,
+    /// Those of all peers beyond which each has what is guaranteed.
+    pool: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    of_peers: HashMap<u64, usize>,
+}
+
+/// How many a peer may have.
+#[derive(Debug)]
+struct Most {
+    usual: usize,
+    /// Of peers that have a limit of their own.
+    own: HashMap<u64, usize>,
+}
+
+impl Most {
+    fn of(config: &Config) -> Most {
+        let own = config.terminals.iter().filter_map(|terminal| {
+            let most = terminal.dial.as_ref()?.max_connections?;
+            Some((terminal.node, most))
+        });
+        Most {
+            usual: config.streams.max_streams,
+            own: own.collect(),
+        }
+    }
+
+    fn of_peer(&self, peer: u64) -> usize {
+        self.own.get(&peer).copied().unwrap_or(self.usual)
+    }
 }
 
 /// The place of one connection, which is free when this is dropped.
@@ -27,18 +66,19 @@ pub(super) struct Place {
 }
 
 impl Origins {
-    /// As many for each peer as it may have streams.
+    /// As many for each peer as it may have streams, or as the configuration says.
     pub fn of(config: &Config) -> Arc<Origins> {
         Arc::new(Origins {
-            most: AtomicUsize::new(config.streams.max_streams),
+            most: RwLock::new(Most::of(config)),
+            // The rest is for sessions, clients and files.
+            pool: usize::try_from(descriptors::limit() / 4 * 3).unwrap_or(usize::MAX),
             taken: Mutex::default(),
         })
     }
 
     /// Allows as many as another configuration says; those beyond stay.
     pub fn set(&self, config: &Config) {
-        self.most
-            .store(config.streams.max_streams, Ordering::Relaxed);
+        *self.most.write().unwrap() = Most::of(config);
     }
 
     /// A place for one more.
@@ -46,13 +86,17 @@ impl Origins {
     /// # Errors
     /// When the peer has as many as it may.
     pub fn take(self: &Arc<Self>, peer: u64) -> Result<Place, Failure> {
+        let most = self.most.read().unwrap().of_peer(peer);
         let mut taken = self.taken.lock().unwrap();
-        let own = taken.get(&peer).copied().unwrap_or(0);
-        if own >= self.most.load(Ordering::Relaxed) {
+        let own = taken.of_peers.get(&peer).copied().unwrap_or(0);
+        let free = self.pool.saturating_sub(taken.all);
+        let has_share = own < GUARANTEED || own - GUARANTEED < free;
+        if own >= most || !has_share {
             let text = format!("node {peer} has {own} connections already");
             return Err(Failure::new(FailureCode::Exhausted, text));
         }
-        taken.insert(peer, own + 1);
+        taken.of_peers.insert(peer, own + 1);
+        taken.all += 1;
         drop(taken);
         Ok(Place {
             origins: self.clone(),
@@ -64,10 +108,11 @@ impl Origins {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.origins.taken.lock().unwrap();
-        if let Some(own) = taken.get_mut(&self.peer) {
+        taken.all -= 1;
+        if let Some(own) = taken.of_peers.get_mut(&self.peer) {
             *own -= 1;
             if *own == 0 {
-                taken.remove(&self.peer);
+                taken.of_peers.remove(&self.peer);
             }
         }
     }
@@ -80,7 +125,11 @@ mod tests {
     #[test]
     fn a_peer_has_so_many_until_they_are_closed_and_takes_none_from_another() {
         let origins = Arc::new(Origins {
-            most: AtomicUsize::new(2),
+            most: RwLock::new(Most {
+                usual: 2,
+                own: HashMap::from([(12, 1)]),
+            }),
+            pool: 100,
             taken: Mutex::default(),
         });
         let mut places: Vec<Place> = (0..2).map(|_| origins.take(10).unwrap()).collect();
@@ -88,9 +137,39 @@ mod tests {
         assert_eq!(refused.code, FailureCode::Exhausted);
         let other = origins.take(11);
         assert!(other.is_ok());
+        let limited = origins.take(12);
+        assert!(limited.is_ok());
+        assert!(origins.take(12).is_err(), "it may have one");
         places.pop();
         assert!(origins.take(10).is_ok());
-        drop((places, other));
-        assert!(origins.taken.lock().unwrap().is_empty(), "nothing is left");
+        drop((places, other, limited));
+        let taken = origins.taken.lock().unwrap();
+        assert!(
+            taken.all == 0 && taken.of_peers.is_empty(),
+            "nothing is left"
+        );
+    }
+
+    #[test]
+    fn who_takes_all_it_can_leaves_others_theirs() {
+        let origins = Arc::new(Origins {
+            most: RwLock::new(Most {
+                usual: usize::MAX,
+                own: HashMap::new(),
+            }),
+            pool: 3 * GUARANTEED,
+            taken: Mutex::default(),
+        });
+        let all_of = |peer| {
+            let places = std::iter::from_fn(|| origins.take(peer).ok());
+            places.collect::<Vec<Place>>()
+        };
+        let greedy = all_of(10);
+        assert_eq!(greedy.len(), 2 * GUARANTEED);
+        // Every other one has what is guaranteed, whatever is left.
+        let next = all_of(11);
+        assert_eq!(next.len(), GUARANTEED);
+        assert_eq!(all_of(12).len(), GUARANTEED);
+        drop((greedy, next));
     }
 }
