@@ -17,6 +17,7 @@ from tests.benchmarks.campaign.course import (
 from tests.benchmarks.campaign.manifest import (
     CampaignError,
     Manifest,
+    check_unchanged,
     described,
     load_manifest,
     made_now,
@@ -231,6 +232,48 @@ def test_a_tree_with_changes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("tests.benchmarks.campaign.manifest.git", lambda verb, *_: told[verb])
     with pytest.raises(CampaignError, match="README"):
         made_now(_ENTRIES, seed=1, trial=False)
+
+
+@pytest.mark.parametrize(
+    ("now", "word"),
+    [
+        ({}, None),
+        ({"status": " M tests/benchmarks/bench.py"}, "bench.py"),
+        ({"rev-parse": "def"}, "def"),
+        ({"sha256": "01"}, "01"),
+    ],
+)
+def test_no_experiment_is_started_on_another_tree_or_with_other_programs(
+    monkeypatch: pytest.MonkeyPatch, now: dict[str, str], word: str | None
+) -> None:
+    told = {"status": "", "rev-parse": "abc", "sha256": "00"} | now
+    of = "tests.benchmarks.campaign.manifest"
+    monkeypatch.setattr(f"{of}.git", lambda verb, *_: told[verb])
+    monkeypatch.setattr(f"{of}._sha256", lambda _: told["sha256"])
+    monkeypatch.setattr(f"{of}.built", lambda name: name)
+    begun = manifest(programs={"underpass": "00", "satlink": "00"})
+    if word is None:
+        check_unchanged(begun)
+        return
+    with pytest.raises(CampaignError, match=word):
+        check_unchanged(begun)
+
+
+def test_an_experiment_that_is_refused_leaves_the_campaign_incomplete(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    course = machine.course()
+
+    def refuse_the_last(entry: Entry) -> _Child:
+        if entry.name == "third":
+            raise CampaignError("another commit")
+        return machine.launch(entry)
+
+    course._launch = refuse_the_last
+    with pytest.raises(CampaignError, match="another commit"):
+        course.run()
+    saved = load_manifest(tmp_path)
+    assert saved
+    assert saved.ended is None
 
 
 def test_a_campaign_takes_the_place_of_its_volume_and_no_other(tmp_path: Path) -> None:
