@@ -67,6 +67,12 @@ def begun_or_resumed(folder: Path, fresh: Manifest, *, anew: bool) -> Manifest:
     return begun
 
 
+def is_there(volume: Path, fresh: Manifest) -> bool:
+    """Tell whether a volume's results are of a whole campaign that would begin as this one."""
+    there = load_manifest(volume)
+    return there is not None and there.ended is not None and not there.differences(fresh)
+
+
 def done(folder: Path, manifest: Manifest) -> set[str]:
     """Return the experiments whose results are there; those of another campaign are refused."""
     found = set()
