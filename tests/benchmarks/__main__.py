@@ -164,7 +164,7 @@ def _parse() -> argparse.Namespace:
     # What a campaign starts its experiments with.
     run.add_argument("--campaign", help=argparse.SUPPRESS)
     campaign = commands.add_parser(
-        "campaign", help="measure everything on this commit, or go on with it; eight hours"
+        "campaign", help="measure everything on this commit, or go on with it; nine hours"
     )
     campaign.add_argument(
         "--portion", type=float, metavar="MINUTES", help="begin only what is done within them"
