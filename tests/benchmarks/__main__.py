@@ -15,10 +15,11 @@ from tests.benchmarks.campaign.course import (
     Course,
     begun_or_resumed,
     broken_off_by_signals,
+    is_there,
     launcher,
     replace_volume,
 )
-from tests.benchmarks.campaign.manifest import CampaignError, made_now
+from tests.benchmarks.campaign.manifest import CampaignError, Manifest, made_now
 from tests.benchmarks.campaign.plan import VOLUMES, Entry, chosen
 from tests.benchmarks.experiments import EXPERIMENTS
 from tests.benchmarks.figures import FIGURES
@@ -95,7 +96,8 @@ def _campaign(arguments: argparse.Namespace) -> int:
     if arguments.experiments or arguments.scale < 1:
         names = [name for volume in arguments.volume for name in VOLUMES[volume]]
         entries = chosen(arguments.experiments or names, arguments.scale)
-        return 0 if _measured(arguments, entries, _OWN / "trial", None, trial=True) else 1
+        fresh = made_now(entries, seed=arguments.seed, trial=True)
+        return 0 if _measured(arguments, entries, _OWN / "trial", None, fresh) else 1
     for volume in arguments.volume:
         folder = _OWN / "campaigns" / volume
         left_s = None
@@ -103,8 +105,13 @@ def _campaign(arguments: argparse.Namespace) -> int:
             left_s = 60 * arguments.portion - (time.monotonic() - began)
             if left_s <= 0:
                 return 1
+        entries = chosen(VOLUMES[volume])
+        fresh = made_now(entries, seed=arguments.seed, trial=False)
+        if is_there(RESULTS / volume, fresh) and not arguments.anew:
+            say(f"volume {volume} is there, of this commit; --anew measures it again")
+            continue
         say(f"volume {volume}")
-        if not _measured(arguments, chosen(VOLUMES[volume]), folder, left_s, trial=False):
+        if not _measured(arguments, entries, folder, left_s, fresh):
             return 1
         replace_volume(folder, RESULTS, _OWN)
         _write(RESULTS)
@@ -116,11 +123,9 @@ def _measured(
     entries: Sequence[Entry],
     folder: Path,
     portion_s: float | None,
-    *,
-    trial: bool,
+    fresh: Manifest,
 ) -> bool:
     """Begin a campaign in a folder or go on with it; tell whether it is complete."""
-    fresh = made_now(entries, seed=arguments.seed, trial=trial)
     manifest = begun_or_resumed(folder, fresh, anew=arguments.anew)
     # Short trials need no minute of idleness.
     launch = launcher(folder, manifest, _IDLE_S * arguments.scale)
@@ -159,7 +164,7 @@ def _parse() -> argparse.Namespace:
     # What a campaign starts its experiments with.
     run.add_argument("--campaign", help=argparse.SUPPRESS)
     campaign = commands.add_parser(
-        "campaign", help="measure everything on this commit, or go on with it; eight hours"
+        "campaign", help="measure everything on this commit, or go on with it; nine hours"
     )
     campaign.add_argument(
         "--portion", type=float, metavar="MINUTES", help="begin only what is done within them"

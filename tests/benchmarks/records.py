@@ -17,6 +17,8 @@ from tests.benchmarks.figures import FIGURES
 
 _SYSCTL = Path("/proc/sys/net")
 RESULTS = Path(__file__).parent / "results"
+# What an experiment's file of samples is named behind its name.
+SAMPLES = ".samples.json"
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Result:
         }
         if samples:
             of_samples = {"campaign": self.campaign, "samples": samples}
-            (folder / f"{self.experiment}.samples.json").write_text(json.dumps(of_samples) + "\n")
+            (folder / f"{self.experiment}{SAMPLES}").write_text(json.dumps(of_samples) + "\n")
         path = folder / f"{self.experiment}.json"
         write_whole(path, json.dumps({"machine": machine(), **document}, indent=1) + "\n")
         return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tests.benchmarks.experiments import EXPERIMENTS
 from tests.benchmarks.figures import FIGURES
 from tests.benchmarks.figures.figure import Figure
 from tests.benchmarks.plots import plot_all, plot_names
-from tests.benchmarks.records import RESULTS, Record, Result, load
+from tests.benchmarks.records import RESULTS, SAMPLES, Record, Result, load
 
 _INTRODUCTION = """# What Underpass reaches
 
@@ -44,20 +45,24 @@ def saved_results(folder: Path) -> list[tuple[Result, dict[str, Any]]]:
     A folder without a manifest has runs by themselves, and none of a campaign.
     """
     manifest = load_manifest(folder)
+    own = manifest.id if manifest else None
     found = []
+    for path in folder.glob(f"*{SAMPLES}"):
+        _check_campaign(path, json.loads(path.read_text())["campaign"], own)
     for path in sorted(folder.glob("*.json"), key=_place):
-        if path.name == FILE or path.name.endswith(".samples.json"):
+        if path.name == FILE or path.name.endswith(SAMPLES):
             continue
         result, where = load(path)
-        if result.campaign != (manifest.id if manifest else None):
-            raise MixedError(
-                f"{path} is of {_which(result.campaign)}, its folder of "
-                f"{_which(manifest.id if manifest else None)}"
-            )
+        _check_campaign(path, result.campaign, own)
         if manifest and where != manifest.machine:
             raise MixedError(f"{path} was measured on {where}, the campaign on {manifest.machine}")
         found.append((result, where))
     return found
+
+
+def _check_campaign(path: Path, campaign: str | None, own: str | None) -> None:
+    if campaign != own:
+        raise MixedError(f"{path} is of {_which(campaign)}, its folder of {_which(own)}")
 
 
 def volumes(folder: Path) -> list[Path]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks.bench import HEADERS_LEAVE
-from tests.benchmarks.experiments.loaded import Load, Loaded, constant
+from tests.benchmarks.experiments.loaded import Load, Loaded, constant, each_quarter_second
 from tests.benchmarks.experiments.traced import resumptions
 from tests.testbed.client.transfer import Transfer
 from tests.testbed.profile import PROFILE_V
@@ -34,6 +34,11 @@ def test_percentiles_leave_out_what_is_before_the_load_counts() -> None:
     one = loaded(constant(PROFILE_V), Load(10.0, 2.0), [])
     samples = [(1.9, 1000.0), *((2.0 + place / 10, float(place)) for place in range(21))]
     assert one.p95(samples) == 19.0
+
+
+def test_of_the_queue_the_most_of_each_quarter_second_is_kept() -> None:
+    assert each_quarter_second([]) == []
+    assert each_quarter_second([1.0] * 30 + [7.0] + [2.0] * 20) == [1.0, 7.0, 2.0]
 
 
 def test_resumption_is_counted_from_the_end_of_each_blockage() -> None:

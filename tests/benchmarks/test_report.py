@@ -66,6 +66,18 @@ def test_a_result_of_no_or_another_campaign_is_refused(tmp_path: Path, of: str |
         collect(tmp_path)
 
 
+def test_samples_of_another_campaign_are_refused(tmp_path: Path) -> None:
+    manifest().save(tmp_path)
+    result = first_byte("now-abc")
+    result.samples["first byte, s"] = [[1.0, 2.0]]
+    result.save(tmp_path)
+    report(tmp_path)
+    samples = tmp_path / "first-byte.samples.json"
+    samples.write_text(samples.read_text().replace("now-abc", "another"))
+    with pytest.raises(MixedError, match=r"first-byte\.samples"):
+        report(tmp_path)
+
+
 def test_a_campaigns_result_is_refused_where_there_is_no_manifest(tmp_path: Path) -> None:
     first_byte("now-abc").save(tmp_path)
     with pytest.raises(MixedError, match="now-abc"):

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.benchmarks.bench import say
-from tests.benchmarks.campaign.manifest import CampaignError, Manifest, load_manifest, now
+from tests.benchmarks.campaign.manifest import (
+    CampaignError,
+    Manifest,
+    check_unchanged,
+    load_manifest,
+    now,
+)
 from tests.benchmarks.campaign.plan import Entry, duration_s, startable
 from tests.benchmarks.records import load
 
@@ -59,6 +65,12 @@ def begun_or_resumed(folder: Path, fresh: Manifest, *, anew: bool) -> Manifest:
             "Go back to that, or begin a new one with --anew."
         )
     return begun
+
+
+def is_there(volume: Path, fresh: Manifest) -> bool:
+    """Tell whether a volume's results are of a whole campaign that would begin as this one."""
+    there = load_manifest(volume)
+    return there is not None and there.ended is not None and not there.differences(fresh)
 
 
 def done(folder: Path, manifest: Manifest) -> set[str]:
@@ -189,11 +201,15 @@ class Course:
 
 
 def launcher(folder: Path, manifest: Manifest, idle_s: float) -> Launch:
-    """Return what starts an experiment as a process, which ends with this one."""
+    """Return what starts an experiment as a process, which ends with this one.
+
+    Where tree or programs are no longer the campaign's, it is refused.
+    """
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
 
     def launch(entry: Entry) -> Child:
+        check_unchanged(manifest)
         argv = [
             *("setpriv", "--pdeathsig", "TERM", "--", sys.executable, "-m", "tests.benchmarks"),
             *("run", entry.name, "--subjects", *entry.subjects, "--runs", str(entry.runs)),

@@ -19,6 +19,8 @@ from tests.testbed.programs import built
 
 FILE = "manifest.json"
 _PROGRAMS = ("underpass", "satlink")
+# What a volume that is complete changes, and no experiment reads.
+_WRITTEN = ("tests/benchmarks/results", "README.md")
 # Debian's packages of the peers and of what loads them.
 _PEERS = ("kcptun", "shadowsocks-libev", "haproxy", "iperf3", "postgresql")
 
@@ -69,16 +71,14 @@ def load_manifest(folder: Path) -> Manifest | None:
 
 def made_now(entries: Sequence[Entry], *, seed: int, trial: bool) -> Manifest:
     """Describe what a campaign that begins now measures; refuse a tree with changes."""
-    if changed := git("status", "--porcelain"):
-        raise CampaignError(f"a campaign is of one commit; commit or stash first:\n{changed}")
-    commit = git("rev-parse", "HEAD")
+    commit = _commit()
     if not commit:
         raise CampaignError("a campaign is of one commit, and this is no git repository")
     moment = now()
     return Manifest(
         id=f"{moment[:16].replace(':', '')}-{commit[:7]}",
         commit=commit,
-        programs={name: _sha256(Path(built(name))) for name in _PROGRAMS},
+        programs=_programs(),
         machine=machine(),
         peers={name: _version(name) for name in _PEERS},
         experiments={entry.name: described(entry) for entry in entries},
@@ -86,6 +86,25 @@ def made_now(entries: Sequence[Entry], *, seed: int, trial: bool) -> Manifest:
         trial=trial,
         started=moment,
     )
+
+
+def check_unchanged(begun: Manifest) -> None:
+    """Refuse to measure on where tree or programs have changed meanwhile."""
+    if (commit := _commit()) != begun.commit:
+        raise CampaignError(f"the campaign is of commit {begun.commit}, and now it is {commit}")
+    if (programs := _programs()) != begun.programs:
+        raise CampaignError(f"the campaign measures {begun.programs}, and now there is {programs}")
+
+
+def _commit() -> str:
+    others = [f":(top,exclude){path}" for path in _WRITTEN]
+    if changed := git("status", "--porcelain", "--", ":/", *others):
+        raise CampaignError(f"a campaign is of one commit; commit or stash first:\n{changed}")
+    return git("rev-parse", "HEAD")
+
+
+def _programs() -> dict[str, str]:
+    return {name: _sha256(Path(built(name))) for name in _PROGRAMS}
 
 
 def described(entry: Entry) -> dict[str, object]:

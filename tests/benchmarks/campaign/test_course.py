@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from tests.benchmarks.campaign.course import (
     Course,
     begun_or_resumed,
     broken_off_by_signals,
+    is_there,
     replace_volume,
 )
 from tests.benchmarks.campaign.manifest import (
     CampaignError,
     Manifest,
+    check_unchanged,
     described,
     load_manifest,
     made_now,
@@ -231,6 +234,93 @@ def test_a_tree_with_changes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("tests.benchmarks.campaign.manifest.git", lambda verb, *_: told[verb])
     with pytest.raises(CampaignError, match="README"):
         made_now(_ENTRIES, seed=1, trial=False)
+
+
+def test_what_a_volume_has_written_is_no_change_and_all_else_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = (Path("README.md"), Path("tests/benchmarks/results/data/REPORT.md"))
+    read = Path("tests/benchmarks/bench.py")
+
+    def git(*arguments: str) -> None:
+        names = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", "-C", str(tmp_path), *names, *arguments], check=True)
+
+    def write(text: str, *paths: Path) -> None:
+        for path in paths:
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+
+    of = "tests.benchmarks"
+    monkeypatch.setattr(f"{of}.records.RESULTS", tmp_path / "tests" / "benchmarks" / "results")
+    monkeypatch.setattr(f"{of}.campaign.manifest._sha256", lambda _: "00")
+    monkeypatch.setattr(f"{of}.campaign.manifest.built", lambda name: name)
+    git("init", "--quiet")
+    write("1", *written, read)
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "first")
+    write("2", *written, written[1].with_name("new.json"))
+    begun = made_now(_ENTRIES, seed=1, trial=False)
+    check_unchanged(begun)
+    write("2", read)
+    with pytest.raises(CampaignError, match=r"bench\.py"):
+        check_unchanged(begun)
+
+
+@pytest.mark.parametrize(
+    ("changed", "there"),
+    [({}, True), ({"commit": "def"}, False), ({"programs": {}}, False), ({"seed": 2}, False)],
+)
+def test_a_volume_is_there_if_it_would_be_measured_the_same_way(
+    tmp_path: Path, changed: dict[str, object], there: bool
+) -> None:
+    assert not is_there(tmp_path, manifest())
+    manifest().save(tmp_path)
+    assert not is_there(tmp_path, manifest())
+    manifest(ended="2026-01-01T01:00:00Z").save(tmp_path)
+    assert is_there(tmp_path, manifest(started="2026-01-02T00:00:00Z", **changed)) is there
+
+
+@pytest.mark.parametrize(
+    ("now", "word"),
+    [
+        ({}, None),
+        ({"status": " M tests/benchmarks/bench.py"}, "bench.py"),
+        ({"rev-parse": "def"}, "def"),
+        ({"sha256": "01"}, "01"),
+    ],
+)
+def test_no_experiment_is_started_on_another_tree_or_with_other_programs(
+    monkeypatch: pytest.MonkeyPatch, now: dict[str, str], word: str | None
+) -> None:
+    told = {"status": "", "rev-parse": "abc", "sha256": "00"} | now
+    of = "tests.benchmarks.campaign.manifest"
+    monkeypatch.setattr(f"{of}.git", lambda verb, *_: told[verb])
+    monkeypatch.setattr(f"{of}._sha256", lambda _: told["sha256"])
+    monkeypatch.setattr(f"{of}.built", lambda name: name)
+    begun = manifest(programs={"underpass": "00", "satlink": "00"})
+    if word is None:
+        check_unchanged(begun)
+        return
+    with pytest.raises(CampaignError, match=word):
+        check_unchanged(begun)
+
+
+def test_an_experiment_that_is_refused_leaves_the_campaign_incomplete(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    course = machine.course()
+
+    def refuse_the_last(entry: Entry) -> _Child:
+        if entry.name == "third":
+            raise CampaignError("another commit")
+        return machine.launch(entry)
+
+    course._launch = refuse_the_last
+    with pytest.raises(CampaignError, match="another commit"):
+        course.run()
+    saved = load_manifest(tmp_path)
+    assert saved
+    assert saved.ended is None
 
 
 def test_a_campaign_takes_the_place_of_its_volume_and_no_other(tmp_path: Path) -> None:

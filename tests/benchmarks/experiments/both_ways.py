@@ -9,6 +9,7 @@ from functools import partial
 
 from tests.benchmarks.bench import HEADERS_LEAVE, OURS, WIDE_WINDOWS, Bench, Series, Settings, say
 from tests.benchmarks.experiments.flows import run_flows, run_uploads, steady_bps
+from tests.benchmarks.experiments.loaded import each_quarter_second
 from tests.benchmarks.records import Result, quantile, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.benchmarks.subjects.underpass import Underpass
@@ -126,4 +127,10 @@ def _report(result: Result, label: str, subject: Subject, runs: list[_Both]) -> 
             say(f"{made.id}  {subject.name}: {made.median:.4g} {made.unit}")
     result.samples[f"{label}, {subject.name}: goodput down and up, bit/s"] = [
         [one.down_bps, one.up_bps] for one in runs
+    ]
+    result.samples[f"{label}, {subject.name}: both queues each 250 ms, ms"] = [
+        each_quarter_second(one.queue_ms) for one in runs
+    ]
+    result.samples[f"{label}, {subject.name}: p95 of each session's RTT above its least, ms"] = [
+        one.rtt_beyond_ms for one in runs
     ]

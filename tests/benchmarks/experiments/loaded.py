@@ -137,6 +137,11 @@ def _smalls(access: Access, began: float, seconds: float) -> list[tuple[float, f
         return list(pool.map(one, range(count)))
 
 
+def each_quarter_second(queue: Sequence[float]) -> list[float]:
+    """Return the most of each quarter second: 10 ms apart they would be tens of thousands."""
+    return [max(queue[place : place + 25]) for place in range(0, len(queue), 25)]
+
+
 def add_records(
     result: Result, name: str, subject: Subject, runs: Sequence[Loaded]
 ) -> dict[str, float]:
@@ -157,14 +162,7 @@ def add_records(
         result.samples[f"{name}, {subject.name}: {what}, ms beyond the RTT"] = [
             [value for _, value in getattr(run, what)] for run in runs
         ]
-    # Each quarter second the most that was there: 10 ms apart they would be tens of thousands.
-    coarse = [
-        [
-            max(value for _, value in run.queue[place : place + 25])
-            for place in range(0, len(run.queue), 25)
-        ]
-        for run in runs
-    ]
+    coarse = [each_quarter_second([value for _, value in run.queue]) for run in runs]
     result.samples[f"{name}, {subject.name}: queue each 250 ms, ms"] = coarse
     step = max(1, len(coarse[0]) // 400)
     result.curves.setdefault(f"{name} queue, ms over s", {})[subject.name] = [

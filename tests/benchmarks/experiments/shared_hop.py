@@ -11,6 +11,7 @@ from functools import partial
 from socket import AF_INET, SOCK_DGRAM
 
 from tests.benchmarks.bench import HEADERS_LEAVE, WIDE_WINDOWS, Bench, Series, Settings, say
+from tests.benchmarks.experiments.loaded import each_quarter_second
 from tests.benchmarks.records import Result, quantile, record
 from tests.benchmarks.subjects import Access
 from tests.testbed import addresses
@@ -57,6 +58,9 @@ def run(settings: Settings) -> Result:
                 result.records.append(record(f"{name}.queue", subject.name, p95))
                 others = [one.others_percent for one in runs]
                 result.records.append(record(f"{name}.others", subject.name, others))
+                result.samples[f"{name}, {subject.name}: queue each 250 ms, ms"] = [
+                    each_quarter_second(one.queue_ms) for one in runs
+                ]
                 say(
                     f"{name}  {subject.name}: {percent[0]:.1f} %, queue {p95[0]:.0f} ms, "
                     f"others {others[0]:.1f} %"

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.benchmarks import subjects
-from tests.benchmarks.bench import HEADERS_LEAVE, OURS, WIDE_WINDOWS, Bench, Settings, say
+from tests.benchmarks.bench import (
+    HEADERS_LEAVE,
+    OURS,
+    WIDE_WINDOWS,
+    Bench,
+    Settings,
+    say,
+    spread,
+)
 from tests.benchmarks.records import Result, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.benchmarks.subjects.underpass import Underpass
@@ -39,17 +47,22 @@ class _Starts:
 def run(settings: Settings) -> Result:
     """Measure a fresh test bed each run, so that nothing is known of the hop but by ours' own.
 
-    A subject that keeps nothing has only a first start.
+    Subjects take turns. One that keeps nothing has only a first start.
     """
     result = Result("unconfigured")
-    for name in settings.subjects:
-        starts = _Starts({}, {})
-        for number in range(settings.runs_of(name, _RUNS)):
-            seed = settings.seed + number
-            _one(result, starts, "first", seed, settings, _subject(name))
+    wanted = {name: settings.runs_of(name, _RUNS) for name in settings.subjects}
+    rounds = max(wanted.values(), default=0)
+    starts = {name: _Starts({}, {}) for name in wanted}
+    for number in range(rounds):
+        seed = settings.seed + number
+        for name, of in starts.items():
+            if number not in spread(wanted[name], rounds):
+                continue
+            _one(result, of, "first", seed, settings, _subject(name))
             if name == OURS:
-                _one(result, starts, "told", seed, settings, Underpass(name, None))
-        _report(result, name, starts)
+                _one(result, of, "told", seed, settings, Underpass(name, None))
+    for name, of in starts.items():
+        _report(result, name, of)
     return result
 
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use underpass_beacon::BEACON_BYTES;
-use underpass_capacity::{Estimator, Limits, Reading, WayThere};
+use underpass_capacity::{Estimator, Limits, Reading, Reason, WayThere};
 use underpass_cla::{PathFigures, SessionId};
 use underpass_completion::LossWindow;
 use underpass_engine::{Engine, HopId, MeasuredLink, Sending};
@@ -44,6 +44,18 @@ const CLOCK_TICK: Duration = Duration::from_millis(4);
 /// until this after it was heard; each look at the sessions has it probed for a while.
 const PROBED_FOR: Duration = Duration::from_secs(2);
 const PROBED_AT_ONCE: Duration = Duration::from_millis(250);
+
+/// A queue of less is none: the estimator notices none either.
+const NO_QUEUE: Duration = Duration::from_millis(12);
+
+/// What a capacity that was found goes back to, for others. Where a window is full and no
+/// queue stands, the window bounds what is sent, and not the link: that may carry more.
+fn reason_told(found: Option<Reason>, window_full: bool, queue: Duration) -> Option<Reason> {
+    match found {
+        Some(Reason::Limit) if window_full && queue < NO_QUEUE => Some(Reason::Probe),
+        found => found,
+    }
+}
 
 /// What the hops of a beam have of queue at present, by which of them: the two
 /// that have least.
@@ -454,7 +466,11 @@ impl LinkMeter {
             true => MeasuredLink {
                 rate_bps: self.estimator.rate_bps(now),
                 capacity_bps: self.estimator.capacity_bps(),
-                reason: self.estimator.reason(),
+                reason: reason_told(
+                    self.estimator.reason(),
+                    self.sums.window_full,
+                    self.estimator.queue(),
+                ),
                 first: self.estimator.first_flight(),
                 ..known
             },

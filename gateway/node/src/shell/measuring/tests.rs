@@ -29,3 +29,19 @@ async fn a_hop_that_moves_alone_shares_its_queue_with_none() {
     assert_eq!(shared_ms(&[25, 40]), Some(25));
     assert_eq!(shared_ms(&[30, 20, 60]), Some(20));
 }
+
+/// What a congestion control without our window sends on a longer way is no fade.
+#[test]
+fn a_full_window_without_a_queue_is_no_limit_of_the_link() {
+    let queue = Duration::from_millis(40);
+    let limit = Some(Reason::Limit);
+    assert_eq!(
+        reason_told(limit, true, Duration::ZERO),
+        Some(Reason::Probe)
+    );
+    assert_eq!(reason_told(limit, true, queue), limit);
+    assert_eq!(reason_told(limit, false, Duration::ZERO), limit);
+    for other in [None, Some(Reason::Hint), Some(Reason::Start)] {
+        assert_eq!(reason_told(other, true, Duration::ZERO), other);
+    }
+}
