@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -135,9 +135,26 @@ def learn(
     for number, place in enumerate(known):
         if _is_same(place, seen, direction):
             return (*known[:number], _merged(place, seen), *known[number + 1 :])
-    if _is_explained(mapped, seen.axis[0], direction):
+    if _is_explained(mapped, seen.axis[0], direction, {place.id for place in known}):
         return known
     return (*known, Learned(new_id, seen.approach, seen.axis))
+
+
+def taken_in(known: Iterable[Learned], place: Learned) -> tuple[Learned, ...]:
+    """Return what is known after a place that was learned elsewhere, or earlier.
+
+    Where it is one that is known, by its id or by where it is, the one that was passed more often
+    counts, so taking it in again changes nothing.
+    """
+    known = tuple(known)
+    seen = Observation(place.approach, place.axis)
+    direction = heading_deg(place.axis[0], place.axis[-1])
+    for number, one in enumerate(known):
+        if one.id == place.id or _is_same(one, seen, direction):
+            if one.lost + one.held >= place.lost + place.held:
+                return known
+            return (*known[:number], replace(place, id=one.id), *known[number + 1 :])
+    return (*known, place)
 
 
 def _is_same(place: Learned, seen: Observation, direction: float) -> bool:
@@ -167,12 +184,14 @@ def _mean(known: Position, seen: Position, count: int) -> Position:
     return plane.position(x / (count + 1), y / (count + 1))
 
 
-def _is_explained(mapped: ObstructionMap, entry: Position, direction: float) -> bool:
+def _is_explained(
+    mapped: ObstructionMap, entry: Position, direction: float, learned: Collection[str]
+) -> bool:
     for near in mapped.near(entry, _EXPLAINED_M):
         cover = mapped.cover(near.road_id)
         if (
             cover is not None
-            and mapped.obstructions[cover].kind != KIND
+            and cover not in learned
             and turn_deg(near.foot.heading_deg, direction) <= _SAME_DEG
         ):
             return True
