@@ -101,17 +101,35 @@ def observe(track: Track, lost_ms: int, restored_ms: int) -> Observation | None:
 
 def _place_at(points: list[Point], time_ms: int) -> Position:
     """Return where the vehicle was at a time within the track, between two points of it."""
-    for first, second in pairwise(points):
+    for number, (first, second) in enumerate(pairwise(points)):
         if first.time_ms <= time_ms <= second.time_ms:
-            # Trail points are 25 m apart or a loss of fix: at its edge the last fix counts.
+            # Trail points are 25 m apart or a loss of fix: what counts is its nearer edge.
             if second.time_ms - first.time_ms > 2 * _STALE_MS:
-                near_first = time_ms - first.time_ms < second.time_ms - time_ms
-                return (first if near_first else second).place
+                if time_ms - first.time_ms < second.time_ms - time_ms:
+                    return _gone_on(first, points[number - 1] if number else first, time_ms)
+                behind = points[number + 2 :]
+                return _gone_on(second, behind[0] if behind else second, time_ms)
             part = (time_ms - first.time_ms) / (second.time_ms - first.time_ms)
             plane = Plane(first.place)
             x, y = plane.xy(second.place)
             return plane.position(part * x, part * y)
     return points[-1].place
+
+
+def _gone_on(edge: Point, beside: Point, time_ms: int) -> Position:
+    """Return where a vehicle was a little beyond the edge of what was seen of it.
+
+    It went on as between that point and the one beside it: a receiver comes back a second or two
+    after the sky, and has lost it up to a second before.
+    """
+    seen_ms = edge.time_ms - beside.time_ms
+    beyond_ms = time_ms - edge.time_ms
+    if not 0 < abs(seen_ms) <= 2 * _STALE_MS or abs(beyond_ms) > 2 * _STALE_MS:
+        return edge.place
+    plane = Plane(edge.place)
+    x, y = plane.xy(beside.place)
+    part = beyond_ms / seen_ms
+    return plane.position(-part * x, -part * y)
 
 
 def _was_moving(before: list[Point], lost_ms: int, entry: Position) -> bool:
