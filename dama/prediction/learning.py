@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -101,17 +101,35 @@ def observe(track: Track, lost_ms: int, restored_ms: int) -> Observation | None:
 
 def _place_at(points: list[Point], time_ms: int) -> Position:
     """Return where the vehicle was at a time within the track, between two points of it."""
-    for first, second in pairwise(points):
+    for number, (first, second) in enumerate(pairwise(points)):
         if first.time_ms <= time_ms <= second.time_ms:
-            # Trail points are 25 m apart or a loss of fix: at its edge the last fix counts.
+            # Trail points are 25 m apart or a loss of fix: what counts is its nearer edge.
             if second.time_ms - first.time_ms > 2 * _STALE_MS:
-                near_first = time_ms - first.time_ms < second.time_ms - time_ms
-                return (first if near_first else second).place
+                if time_ms - first.time_ms < second.time_ms - time_ms:
+                    return _gone_on(first, points[number - 1] if number else first, time_ms)
+                behind = points[number + 2 :]
+                return _gone_on(second, behind[0] if behind else second, time_ms)
             part = (time_ms - first.time_ms) / (second.time_ms - first.time_ms)
             plane = Plane(first.place)
             x, y = plane.xy(second.place)
             return plane.position(part * x, part * y)
     return points[-1].place
+
+
+def _gone_on(edge: Point, beside: Point, time_ms: int) -> Position:
+    """Return where a vehicle was a little beyond the edge of what was seen of it.
+
+    It went on as between that point and the one beside it: a receiver comes back a second or two
+    after the sky, and has lost it up to a second before.
+    """
+    seen_ms = edge.time_ms - beside.time_ms
+    beyond_ms = time_ms - edge.time_ms
+    if not 0 < abs(seen_ms) <= 2 * _STALE_MS or abs(beyond_ms) > 2 * _STALE_MS:
+        return edge.place
+    plane = Plane(edge.place)
+    x, y = plane.xy(beside.place)
+    part = beyond_ms / seen_ms
+    return plane.position(-part * x, -part * y)
 
 
 def _was_moving(before: list[Point], lost_ms: int, entry: Position) -> bool:
@@ -135,9 +153,26 @@ def learn(
     for number, place in enumerate(known):
         if _is_same(place, seen, direction):
             return (*known[:number], _merged(place, seen), *known[number + 1 :])
-    if _is_explained(mapped, seen.axis[0], direction):
+    if _is_explained(mapped, seen.axis[0], direction, {place.id for place in known}):
         return known
     return (*known, Learned(new_id, seen.approach, seen.axis))
+
+
+def taken_in(known: Iterable[Learned], place: Learned) -> tuple[Learned, ...]:
+    """Return what is known after a place that was learned elsewhere, or earlier.
+
+    Where it is one that is known, by its id or by where it is, the one that was passed more often
+    counts, so taking it in again changes nothing.
+    """
+    known = tuple(known)
+    seen = Observation(place.approach, place.axis)
+    direction = heading_deg(place.axis[0], place.axis[-1])
+    for number, one in enumerate(known):
+        if one.id == place.id or _is_same(one, seen, direction):
+            if one.lost + one.held >= place.lost + place.held:
+                return known
+            return (*known[:number], replace(place, id=one.id), *known[number + 1 :])
+    return (*known, place)
 
 
 def _is_same(place: Learned, seen: Observation, direction: float) -> bool:
@@ -167,12 +202,14 @@ def _mean(known: Position, seen: Position, count: int) -> Position:
     return plane.position(x / (count + 1), y / (count + 1))
 
 
-def _is_explained(mapped: ObstructionMap, entry: Position, direction: float) -> bool:
+def _is_explained(
+    mapped: ObstructionMap, entry: Position, direction: float, learned: Collection[str]
+) -> bool:
     for near in mapped.near(entry, _EXPLAINED_M):
         cover = mapped.cover(near.road_id)
         if (
             cover is not None
-            and mapped.obstructions[cover].kind != KIND
+            and cover not in learned
             and turn_deg(near.foot.heading_deg, direction) <= _SAME_DEG
         ):
             return True

@@ -122,11 +122,10 @@ class Predictor:
         if last is not None and not track.receiver.measures(last, fix):
             return False
         elapsed_s = (fix.time_ms - last.time_ms) / 1000.0 if last else 0.0
-        travelled_m = distance_m(last.place, fix.place) if last else 0.0
-        if travelled_m > MAX_SPEED_MPS * elapsed_s + 100.0:
+        if last is not None and leaps(last, fix):
             # No vehicle drives so: what was known is about another place.
             self.end_drive()
-            track, elapsed_s, travelled_m = Track(), 0.0, 0.0
+            track, elapsed_s = Track(), 0.0
         if 1000.0 * elapsed_s >= ENDED_SILENT_MS:
             track = self.end_drive()
         recent = track.recent_with(fix)
@@ -435,6 +434,12 @@ class Predictor:
                         yield way
         for name, probability, profile in straight_ahead(self.map, self.track):
             yield _Way(name, probability, profile, 0.0)
+
+
+def leaps(last: Fix, fix: Fix) -> bool:
+    """Tell whether no vehicle can have come from one fix to a later one."""
+    elapsed_s = (fix.time_ms - last.time_ms) / 1000.0
+    return distance_m(last.place, fix.place) > MAX_SPEED_MPS * elapsed_s + 100.0
 
 
 def _moving_s(before: Point | None, fix: Fix, moved_m: float) -> float:

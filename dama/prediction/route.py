@@ -73,6 +73,8 @@ _MOST_UNLIKE = 16.0
 # ones lead to a passage.
 _UNSEEN_M = 100.0
 _MOST_ROADS = 64
+# A section that the vehicle is on is matched from so far behind it.
+_LEAD_M = 100.0
 # A way by the map is the route's where their lengths differ by so much, and this part; it is looked
 # for up to so many times as far. So many are kept.
 _SAME_WAY_M = 50.0
@@ -136,6 +138,8 @@ class Route:
         self._sections = tuple(self._near_covers())
         self._matching: dict[int, RouteMatching] = {}
         self._matched: dict[int, tuple[RoutePassage, ...]] = {}
+        # The step of each section that its matching begins with.
+        self._begun: dict[int, int] = {}
         self._lacking: dict[tuple[float, RoutePassage], Profile] = {}
         self._leading: dict[tuple[str, RoutePassage], tuple[str, ...] | None] = {}
         # What is near to places of the track, the nearest first, and what came of comparing them:
@@ -176,15 +180,25 @@ class Route:
         left = at_once
         for number, section in enumerate(self._sections):
             if section[0] <= most_m and section[-1] + _STEP_M >= least_m:
-                left = self._match(number, left)
+                left = self._match(number, least_m, left)
                 found += self._matched.get(number, ())
         return tuple(sorted((p for p in found if p.entry_m <= most_m), key=lambda p: p.entry_m))
 
-    def _match(self, number: int, at_once: int) -> int:
-        """Match so many steps of a section at most; return how many are left to others."""
+    def _match(self, number: int, from_m: float, at_once: int) -> int:
+        """Match so many steps of a section at most; return how many are left to others.
+
+        Before `from_m`, where the vehicle is, only so much is matched as tells which road it is.
+        """
+        section = self._sections[number]
+        first = max(bisect_right(section, from_m - _LEAD_M) - 1, 0)
+        if number in self._begun and section[self._begun[number]] > max(from_m, section[0]):
+            # It has gone back.
+            self._matched.pop(number, None)
+            self._matching.pop(number, None)
+            del self._begun[number]
         if number in self._matched or not at_once:
             return at_once
-        section = self._sections[number]
+        section = section[self._begun.setdefault(number, first) :]
         matching = self._matching.setdefault(number, RouteMatching(self._on, _STEP_M))
         steps = section[matching.done : matching.done + at_once]
         for at in steps:

@@ -110,6 +110,7 @@ def test_inside_nothing_is_said_again() -> None:
         b'{"class":"TPV","mode":3,"lat":460.0,"lon":7.0}',
         b'{"class":"TPV","mode":3,"lat":NaN,"lon":7.0}',
         b'{"class":"TPV","mode":3,"lon":7.0}',
+        b'{"class":"TPV","mode":3,"status":8,"lat":46.0,"lon":7.0}',
         b'{"class":"TPV","mode":3,"lat":46.0,"lon":7.0,"time":"yesterday"}',
     ],
 )
@@ -131,6 +132,9 @@ def test_a_report_of_gpsd_is_read_and_a_wrong_clock_replaced() -> None:
     line = json.dumps(report).encode()
     near = gpsd.read_report(line, 1_900_000_000_000)
     assert near == Fix(1_899_999_999_500, 7.0, 46.0, 20.0, 90.0, 5.0)
+    astray = gpsd.read_report(json.dumps(report | {"track": 361.0}).encode(), near.time_ms)
+    assert astray is not None
+    assert (astray.heading_deg, astray.speed_mps) == (None, 20.0)
     far = gpsd.read_report(line, 1_900_000_100_000)
     assert far is not None
     assert far.time_ms == 1_900_000_100_000

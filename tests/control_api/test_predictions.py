@@ -273,6 +273,21 @@ def test_a_route_that_turns_off_keeps_clear_of_the_tunnel() -> None:
     assert made.blockages_of(VAN, ms(30))
 
 
+def test_two_vehicles_under_one_number_are_told_once_and_a_leap_is_not() -> None:
+    made = Predictions(MAP)
+    for second in range(60):
+        made.feed(VAN, fix(second, -1_500.0 + 20.0 * second, 0.0, 20.0))
+        if second == 30:
+            made.feed(VAN, fix(second + 0.5, 9_000.0, 0.0, 20.0))
+    assert made.take_leaping() == set()
+    for second in range(60, 120):
+        made.feed(VAN, fix(second, 20.0 * second, 0.0, 20.0))
+        made.feed(VAN, fix(second + 0.5, 20.0 * second, 50_000.0, 20.0))
+        if second == 66:
+            assert made.take_leaping() == {VAN}
+    assert made.take_leaping() == set()
+
+
 def parked(made: Predictions) -> int:
     """Drive through the tunnel and past it, switch off, and say when that drive is over."""
     for one in eastwards(1_500.0, 20.0, seconds=150):

@@ -107,7 +107,13 @@ def drive(roads: Roads, seed: int, *, length_m: float = 8_000.0) -> Drive:
 
 
 def passage(
-    roads: Roads, name: str, *, lead_m: float, tail_m: float, receiver: Receiver | None = None
+    roads: Roads,
+    name: str,
+    *,
+    lead_m: float,
+    tail_m: float,
+    receiver: Receiver | None = None,
+    seed: int = 0,
 ) -> Drive:
     """Make a drive through the first covered way of a road, in the direction in which it is drawn.
 
@@ -121,12 +127,12 @@ def passage(
     before = [Piece(p.way, p.points[::-1]) for p in reversed(along[:entry])]
     lead = [Piece(p.way, p.points[::-1]) for p in reversed(_first(before, lead_m))]
     route = [*lead, *along[entry:leave], *_first(along[leave:], tail_m)]
-    dice = random.Random(0)
+    dice = random.Random(seed)
     samples = _samples(roads.signals, dice, route)
     times, covered_s = _motion(samples)
     fixes = tuple(_receive(dice, samples, times, covered_s, [], receiver=receiver))
     points = tuple(sample.at for sample in samples)
-    return Drive(0, fixes, tuple(_truth(covered_s, fixes)), (), points, u_turned=False)
+    return Drive(seed, fixes, tuple(_truth(covered_s, fixes)), (), points, u_turned=False)
 
 
 def _as_drawn(piece: Piece, name: str) -> bool:

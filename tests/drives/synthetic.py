@@ -36,10 +36,11 @@ def drives(count: int, first_seed: int = 0) -> Iterator[Drive]:
 
 
 def passage_of(
-    name: str, *, lead_m: float, tail_m: float, receiver: Receiver | None = None
+    name: str, *, lead_m: float, tail_m: float, receiver: Receiver | None = None, seed: int = 0
 ) -> Drive:
     """Make a drive through the first road tunnel of a road, and not much more."""
-    return passage(Roads(island()), name, lead_m=lead_m, tail_m=tail_m, receiver=receiver)
+    roads = Roads(island())
+    return passage(roads, name, lead_m=lead_m, tail_m=tail_m, receiver=receiver, seed=seed)
 
 
 def score_drives(count: int) -> Score:

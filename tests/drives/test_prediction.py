@@ -104,12 +104,34 @@ def test_a_receiver_that_goes_on_in_a_tunnel_teaches_the_same_place(receiver: Re
     assert distance_m(plain.axis[-1], seen.axis[-1]) < 40.0
 
 
-def _learned_along(fixes: Sequence[Fix], losses: Sequence[tuple[int, int]]) -> tuple[Learned, ...]:
-    predictor = Predictor(ObstructionMap([]))
+@pytest.mark.parametrize("name", ["A1 east", "A1 west", "Main Street", "Pass Road", "Ridge Road"])
+def test_ten_passes_teach_where_a_cover_begins_and_ends_to_10_m(name: str) -> None:
+    island = island_map()
     known: tuple[Learned, ...] = ()
+    for seed in range(10):
+        made = passage_of(name, lead_m=800.0, tail_m=600.0, seed=seed)
+        [stay] = made.covered
+        # Losses are judged some seconds later, when others have had time to tell theirs.
+        losses = [(stay.entry_ms, stay.exit_ms)]
+        known = _learned_along(made.fixes, losses, known, judged_after_ms=10_000)
+    [place] = known
+    assert place.lost == 10
+    covers = [road.line for one in island.obstructions.values() for road in one.covered]
+    assert min(distance_m(line[0], place.axis[0]) for line in covers) < 10.0
+    assert min(distance_m(line[-1], place.axis[-1]) for line in covers) < 10.0
+
+
+def _learned_along(
+    fixes: Sequence[Fix],
+    losses: Sequence[tuple[int, int]],
+    known: tuple[Learned, ...] = (),
+    *,
+    judged_after_ms: int = 0,
+) -> tuple[Learned, ...]:
+    predictor = Predictor(ObstructionMap([place.obstruction for place in known]))
     left = list(losses)
     for fix in fixes:
-        if predictor.feed(fix) and left and fix.time_ms > left[0][1]:
+        if predictor.feed(fix) and left and fix.time_ms > left[0][1] + judged_after_ms:
             lost_ms, restored_ms = left.pop(0)
             seen = observe(predictor.track, lost_ms, restored_ms)
             if seen is not None:

@@ -13,6 +13,8 @@ WATCH = b'?WATCH={"enable":true,"json":true};\n'
 # A TPV with all its members is well below; a SKY report of many satellites is not read.
 MOST_LINE = 65_536
 _TWO_DIMENSIONS = 2
+# What a fix comes from, where it is no receiver.
+_SIMULATED = 8
 
 
 def read_report(line: bytes, received_ms: int) -> Fix | None:
@@ -27,6 +29,8 @@ def read_report(line: bytes, received_ms: int) -> Fix | None:
             return None
         if not isinstance(report.get("mode"), int) or report["mode"] < _TWO_DIMENSIONS:
             return None
+        if report.get("status") == _SIMULATED:
+            return None
         time_ms = _time_ms(report.get("time"))
         if time_ms is None or abs(time_ms - received_ms) > CLOCK_TOLERANCE_MS:
             time_ms = received_ms
@@ -35,7 +39,7 @@ def read_report(line: bytes, received_ms: int) -> Fix | None:
             float(report["lon"]),
             float(report["lat"]),
             _number(report.get("speed")),
-            _number(report.get("track")),
+            _course(report.get("track")),
             _accuracy(report),
         )
     except (ValueError, TypeError, KeyError, RecursionError, FixError):
@@ -53,6 +57,12 @@ def _number(value: object) -> float | None:
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
+
+
+def _course(value: object) -> float | None:
+    """Return a course; what is none costs a fix nothing else."""
+    degrees = _number(value)
+    return degrees if degrees is not None and 0.0 <= degrees <= 360.0 else None
 
 
 def _accuracy(report: dict[str, object]) -> float | None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
 from pydantic import ConfigDict, Field, field_validator
 
+from dama.prediction import Obstruction
 from dama.prediction.geojson import GeoJsonError, from_geojson
+from dama.prediction.learning import Learned
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
 from underpass_control.http.conditions import etag, is_known
@@ -19,7 +22,7 @@ from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
-from underpass_control.storage import obstructions
+from underpass_control.storage import learned, obstructions
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
@@ -128,9 +131,12 @@ class Obstructions:
 
     async def _set(self, call: Call) -> models.Accepted:
         try:
-            found = from_geojson(call.body(ObstructionCollection).model_dump())
+            document = call.body(ObstructionCollection).model_dump()
+            found = from_geojson(document)
+            places, others = _told_apart(found, document["features"])
             async with self._changes.transaction() as (connection, publish):
-                await obstructions.put(connection, publish, "rest", found)
+                await obstructions.put(connection, publish, "rest", others)
+                await learned.take_in(connection, publish, places)
                 state = {"count": len(found), "ids": [one.id for one in found[:_MOST_NAMED]]}
                 await call.record(connection, Changed("set", "/v1/obstructions", after=state))
         except (GeoJsonError, obstructions.UnstorableError) as error:
@@ -144,6 +150,20 @@ class Obstructions:
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no obstruction {name}")
             await call.record(connection, Changed("delete", f"/v1/obstructions/{name}"))
         return Answer(None, HTTPStatus.NO_CONTENT)
+
+
+def _told_apart(
+    found: Sequence[Obstruction], features: Sequence[Mapping[str, Any]]
+) -> tuple[list[Learned], list[Obstruction]]:
+    """Return what was exported as learned with its counts, and all others."""
+    places, others = [], []
+    for one, feature in zip(found, features, strict=True):
+        place = learned.place_of(one, feature.get("properties") or {})
+        if place is None:
+            others.append(one)
+        else:
+            places.append(place)
+    return places, others
 
 
 def _content(page: ObstructionPage) -> tuple[bytes, str]:

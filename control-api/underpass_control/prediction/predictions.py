@@ -17,7 +17,8 @@ from dama.prediction import (
 from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, Habits
 from dama.prediction.learning import Learned
 from dama.prediction.places import Line
-from dama.prediction.predictor import ENDED_SILENT_MS
+from dama.prediction.predictor import ENDED_SILENT_MS, leaps
+from underpass_control.prediction.leaps import Leaps
 from underpass_control.prediction.lessons import Lesson, Lessons
 from underpass_control.prediction.observed import ObservedBlockage, as_observed, recognise
 from underpass_control.prediction.withdrawn import Withdrawn
@@ -45,6 +46,7 @@ class _Ahead:
     # What was found last, and when; None: something has changed since.
     found: tuple[Blockage, ...] = ()
     found_ms: int | None = None
+    leaps: Leaps = field(default_factory=Leaps)
 
     def is_fresh(self, now_ms: int) -> bool:
         """Tell whether what was found last still holds."""
@@ -72,6 +74,8 @@ class Predictions:
         # Terminals whose habits are not stored.
         self._unstored: set[int] = set()
         self._looked_ms = 0
+        # Terminals whose positions leap, and nobody was told yet.
+        self._leaping: set[int] = set()
 
     def set_map(
         self, obstructions: ObstructionMap, learned: Mapping[str, Learned] | None = None
@@ -102,15 +106,24 @@ class Predictions:
     def feed(self, terminal: int, fix: Fix) -> bool:
         """Take a fix in; False where it is not newer than the last one, and changes nothing."""
         ahead = self._of(terminal)
-        habits = ahead.predictor.habits
+        habits, last = ahead.predictor.habits, ahead.predictor.track.last
         ahead.predictor.most_roads = self._most_roads()
         if not ahead.predictor.feed(fix):
             return False
+        # A track that has leapt begins anew.
+        is_new = len(ahead.predictor.track.trail) == 1
+        if last is not None and is_new and leaps(last, fix) and ahead.leaps.leapt(fix.time_ms):
+            self._leaping.add(terminal)
         ahead.found_ms = None
         if ahead.predictor.habits is not habits:
             self._unstored.add(terminal)
         self._lessons.look(terminal, ahead.predictor.track, len(self._terminals))
         return True
+
+    def take_leaping(self) -> set[int]:
+        """Return the terminals whose positions seem to be of several vehicles, now and then."""
+        found, self._leaping = self._leaping, set()
+        return found
 
     def announce(self, terminal: int, announcement: Announcement) -> None:
         """Take in what a terminal says itself; again, it changes nothing."""

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction.geojson import from_geojson
-from dama.prediction.learning import KIND, Learned
+from dama.prediction.learning import KIND, Learned, Observation, taken_in
 from underpass_control.prediction import Lesson
 from underpass_control.storage import obstructions
 from underpass_control.storage.changes import Publish
@@ -22,24 +22,61 @@ SOURCE = KIND
 _NO_MAP = ObstructionMap([])
 # Some 200 m of latitude: the same place is entered within 60 m.
 _NEAR_DEG = 0.002
+# No place has been passed more often.
+_MOST_SEEN = 1_000_000_000
 _ADVISORY_LOCK = 0x756E_6C65
 
 
 async def put(connection: AsyncConnection, publish: Publish, lessons: Iterable[Lesson]) -> None:
     """Count lessons at the places that are stored, whoever else has learned there meanwhile."""
+    await _lock(connection)
+    for lesson in lessons:
+        before = await _near(connection, lesson)
+        # Losses that the map explains were left out earlier.
+        await _change(connection, publish, before, lesson.applied(before, _NO_MAP))
+
+
+async def take_in(connection: AsyncConnection, publish: Publish, places: Iterable[Learned]) -> None:
+    """Take in places that were exported: of one that is stored, what was seen more often counts."""
+    await _lock(connection)
+    for place in places:
+        seen = Lesson(place.id, Observation(place.approach, place.axis))
+        passed = Lesson(place.id, None)
+        near = {one.id: one for lesson in (seen, passed) for one in await _near(connection, lesson)}
+        before = list(near.values())
+        await _change(connection, publish, before, taken_in(before, place))
+
+
+def place_of(obstruction: Obstruction, properties: Mapping[str, Any]) -> Learned | None:
+    """Return the learned place that an exported obstruction is, None where it is none."""
+    if properties.get("source") != SOURCE or obstruction.kind != KIND:
+        return None
+    place = _learned(obstruction, properties)
+    counts = () if place is None else (place.lost, place.held)
+    return place if counts and all(0 <= count <= _MOST_SEEN for count in counts) else None
+
+
+async def _lock(connection: AsyncConnection) -> None:
     if connection.dialect.name != "sqlite":
         # Without it, two processes that learn a new place at once would both store it.
         await connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-    for lesson in lessons:
-        before = {place.id: place for place in await _near(connection, lesson)}
-        # Losses that the map explains were left out earlier.
-        after = {place.id: place for place in lesson.applied(before.values(), _NO_MAP)}
-        for forgotten in before.keys() - after.keys():
-            await obstructions.remove(connection, publish, forgotten)
-        changed = [place for place in after.values() if before.get(place.id) != place]
-        counts = {place.id: {"lost": place.lost, "held": place.held} for place in changed}
-        found = [place.obstruction for place in changed]
-        await obstructions.put(connection, publish, SOURCE, found, properties=counts)
+
+
+async def _change(
+    connection: AsyncConnection,
+    publish: Publish,
+    known: Iterable[Learned],
+    changed: Iterable[Learned],
+) -> None:
+    """Store what has become of some places."""
+    before = {place.id: place for place in known}
+    after = {place.id: place for place in changed}
+    for forgotten in before.keys() - after.keys():
+        await obstructions.remove(connection, publish, forgotten)
+    others = [place for place in after.values() if before.get(place.id) != place]
+    counts = {place.id: {"lost": place.lost, "held": place.held} for place in others}
+    found = [place.obstruction for place in others]
+    await obstructions.put(connection, publish, SOURCE, found, properties=counts)
 
 
 async def _near(connection: AsyncConnection, lesson: Lesson) -> list[Learned]:

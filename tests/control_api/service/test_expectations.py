@@ -214,6 +214,27 @@ def test_what_is_learned_is_an_obstruction_that_says_how_often(api: Api) -> None
     assert learn(api, HELD) == ([], {})
 
 
+def test_what_was_learned_is_taken_in_again_with_its_history(api: Api) -> None:
+    learn(api, LOSS, LOSS, HELD, LOSS)
+    exported = api.get("/v1/obstructions").json
+    assert learn(api, *[HELD] * 12) == ([], {})
+    for _ in range(2):
+        assert api.call("POST", "/v1/obstructions", exported).json == {"accepted": 1}
+        names, places = learn(api)
+        assert names == [PLACE.id]
+        assert (places[PLACE.id].lost, places[PLACE.id].held) == (3, 1)
+    assert places[PLACE.id].axis == AXIS
+    # Where more has been seen since, that counts; and another service's place is the same one.
+    learn(api, HELD)
+    exported["features"][0]["id"] = "learned:99:1"
+    api.call("POST", "/v1/obstructions", exported)
+    names, places = learn(api)
+    assert names == [PLACE.id]
+    assert places[PLACE.id].held == 2
+    # It is still unlearned.
+    assert learn(api, *[HELD] * 12) == ([], {})
+
+
 def test_what_several_learn_at_once_is_counted_once_each_at_one_place(api: Api) -> None:
     others = [replace(LOSS, id=f"learned:{number}:1") for number in range(5)]
 

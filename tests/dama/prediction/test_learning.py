@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dama.prediction import Fix, ObstructionMap
-from dama.prediction.learning import Learned, Observation, held, learn, observe, passages
+from dama.prediction.learning import (
+    Learned,
+    Observation,
+    held,
+    learn,
+    observe,
+    passages,
+    taken_in,
+)
 from dama.prediction.places import distance_m
 from tests.dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix, line, now
 
@@ -105,3 +115,25 @@ def test_a_passage_is_found_in_its_direction_only() -> None:
     assert when[1] == pytest.approx(ms(45), abs=4_000)
     back = [fix(s, 900.0 - 20.0 * s, 500.0, 20.0, 270.0) for s in range(80)]
     assert list(passages(place, after(back).track)) == []
+
+
+def test_a_place_taken_in_from_elsewhere_is_the_one_that_was_passed_more_often() -> None:
+    axis, approach = line((0, 500), (300, 500)), line((-600, 500), (0, 500))
+    known = Learned("here", approach, axis, lost=3, held=1)
+    near = Learned("there", approach, line((20, 500), (330, 500)), lost=9, held=0)
+    back = Learned("back", axis, approach[::-1], lost=9)
+    assert taken_in((), near) == (near,)
+    assert taken_in((known,), replace(near, lost=2)) == (known,)
+    assert taken_in((known,), near) == (replace(near, id="here"),)
+    assert taken_in(taken_in((known,), near), near) == (replace(near, id="here"),)
+    assert taken_in((known,), back) == (known, back)
+
+
+def test_what_is_learned_elsewhere_and_on_the_map_is_not_learned_again() -> None:
+    seen = observe(after(through()).track, ms(30), ms(45))
+    assert seen is not None
+    (place,) = learn((), seen, NOTHING, new_id="elsewhere")
+    mapped = ObstructionMap([place.obstruction])
+    assert learn((), seen, mapped, new_id="again") == ()
+    (counted,) = learn((place,), seen, mapped, new_id="again")
+    assert counted.lost == 2

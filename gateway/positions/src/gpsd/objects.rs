@@ -114,13 +114,15 @@ impl Tpv {
             .time
             .as_deref()
             .map(|text| time_ms(text).ok_or(TpvError::Time));
+        // A course that is none costs a fix nothing else.
+        let is_course = |degrees: &f64| (0.0..=360.0).contains(degrees);
         let fix = Fix {
             time_ms: time.transpose()?.map(|at| roll_on(at, not_before_ms)),
             longitude,
             latitude,
             altitude_m: self.alt_msl,
             speed_mps: self.speed,
-            heading_deg: self.track,
+            heading_deg: self.track.filter(is_course),
             accuracy_m: self.accuracy_m(),
         };
         Ok(Some(fix.checked()?))

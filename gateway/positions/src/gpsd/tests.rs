@@ -49,6 +49,17 @@ fn a_tpv_is_a_fix() {
 }
 
 #[test]
+fn a_course_that_is_none_costs_that_alone() {
+    let (mut client, now) = client(None);
+    let line = TPV.replace(r#""track":90.0"#, r#""track":361.0"#);
+    let events = feed(&mut client, now, &line);
+    match events.as_slice() {
+        [Event::Fix(fix)] => assert_eq!((fix.heading_deg, fix.speed_mps), (None, Some(27.5))),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn the_client_asks_to_watch_when_a_connection_begins() {
     let (mut any, now) = client(None);
     let watch = any.poll_transmit().unwrap();
