@@ -4,7 +4,8 @@
 //! Flows of such a class wait in lanes, one for each hop to the neighbour. A hop
 //! seals from its own lane, and, as the hops of a bonded class do, from the lanes
 //! of hops that cannot carry at present and from the class' own queue. That has
-//! the streams of which nobody has said what flow they begin.
+//! the streams of which nobody has said what flow they begin. One that is tried again
+//! seals from all of them so.
 
 use std::time::Instant;
 
@@ -93,7 +94,7 @@ impl Engine {
         let is_candidate = |hop: &HopId| candidates.iter().any(|one| one.id == *hop);
         let keeps = self.policy(class).uses == PathUse::MinFct && is_candidate(&id);
         let hops: Vec<HopId> = self.hops_with_lanes(neighbour, class).collect();
-        let (mut free, mut elsewhere) = (0, false);
+        let (mut free, mut of_others, mut elsewhere) = (0, 0, false);
         for (place, lane) in lanes(class).enumerate() {
             if paused || !self.peers.waits(neighbour, lane) {
                 continue;
@@ -104,18 +105,25 @@ impl Engine {
             } else if !keeps || of_lane.is_none_or(|hop| !is_candidate(hop)) {
                 free |= 1 << place;
             } else {
+                of_others |= 1 << place;
                 elsewhere = true;
             }
+        }
+        if elsewhere && !self.may_help(now, id) {
+            of_others = 0;
         }
         if elsewhere {
             // The hop of that lane may be about to carry nothing more.
             self.ask_again(now, id, ASKED_WITHIN);
         }
         let of_class = self.peers.waits(neighbour, class) && !paused;
-        let shared = self.agent.has_pending(to, class) || of_class || free != 0;
+        let shared = self.agent.has_pending(to, class) || of_class || free | of_others != 0;
         if shared && self.takes_turn(now, id, class) {
             queues.of_class = true;
-            queues.lanes |= free;
+            queues.lanes |= free | of_others;
+            if of_others != 0 {
+                self.begin_to_help(now, id);
+            }
         }
         queues
     }

@@ -3,8 +3,10 @@
 //! Flows that are to be complete first go by other paths then, and nothing shows that the
 //! path carries more again. So where nothing has waited for its rate for long, it counts
 //! for a short time as if it carried what it did before, and flows that are little later
-//! if it does not may go there. That loads it, and its estimate follows what it carries.
-//! If it has not risen by that, the next trial comes later.
+//! if it does not may go there. Meanwhile it also takes a part of what waits for others,
+//! as far as it delivers that before they would: where all flows are large, that alone
+//! tries it. That loads it, and its estimate follows what it carries. If it has not risen
+//! by that, the next trial comes later.
 
 use std::time::{Duration, Instant};
 
@@ -154,6 +156,29 @@ impl Engine {
         };
         let before = std::mem::replace(&mut compared[place], again);
         if let (Some(hop), Some(bps)) = (self.hops.get_mut(&before.hop), before.path.capacity_bps) {
+            hop.trial.begin(now, bps);
+        }
+    }
+
+    /// Whether a path is being tried, or may be, so that it may take a part of what waits
+    /// for others.
+    pub(crate) fn may_help(&mut self, now: Instant, id: HopId) -> bool {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return false;
+        };
+        let Some(bps) = hop.usable_bps() else {
+            return false;
+        };
+        let (best_bps, rtt) = (hop.best_bps(), hop.round_trip());
+        let loaded = !hop.ready.is_empty();
+        hop.trial.is_due(now, bps, best_bps, rtt, loaded)
+    }
+
+    /// A path is about to take a part of what waits for others: that tries it.
+    pub(crate) fn begin_to_help(&mut self, now: Instant, id: HopId) {
+        if let Some(hop) = self.hops.get_mut(&id)
+            && let Some(bps) = hop.usable_bps()
+        {
             hop.trial.begin(now, bps);
         }
     }

@@ -314,31 +314,38 @@ fn of_other_policies_it_is_said_which_paths_they_leave() {
     assert_eq!(why(Class(1)), (PathUse::Bonded, None, 2));
 }
 
-/// A fade has passed, and what was found in it keeps flows away.
-#[test]
-fn a_hop_whose_estimate_has_fallen_is_tried_again_by_a_few_small_flows() {
-    let untold = |node, neighbour| {
+/// Both hops as lines whose rates nobody has told.
+fn untold() -> Lines {
+    let configured = |node, neighbour| {
         let mut config = configured(node, neighbour, Estimate::OpenSession);
         for hop in &mut config.hops {
             (hop.send_rate_bps, hop.receive_rate_bps) = (None, None);
         }
         config
     };
-    let (mut terminal, mut hub) = pair_of(untold(10, 1), untold(1, 10));
+    let (mut terminal, mut hub) = pair_of(configured(10, 1), configured(1, 10));
     for node in [&mut terminal, &mut hub] {
         node.up(1, 200);
     }
     live(&mut terminal, &mut hub, Duration::from_millis(500));
-    let mut lines = both_lines(terminal, hub);
-    let found = |lines: &mut Lines, hop: HopId, bps: u64| {
-        let link = MeasuredLink {
-            rate_bps: Some(bps),
-            capacity_bps: Some(bps),
-            ..MeasuredLink::default()
-        };
-        let [terminal, _] = &mut lines.nodes;
-        terminal.engine.measured(terminal.now, hop, link, 0);
+    both_lines(terminal, hub)
+}
+
+/// The terminal's hop is found to carry so much.
+fn found(lines: &mut Lines, hop: HopId, bps: u64) {
+    let link = MeasuredLink {
+        rate_bps: Some(bps),
+        capacity_bps: Some(bps),
+        ..MeasuredLink::default()
     };
+    let [terminal, _] = &mut lines.nodes;
+    terminal.engine.measured(terminal.now, hop, link, 0);
+}
+
+/// A fade has passed, and what was found in it keeps flows away.
+#[test]
+fn a_hop_whose_estimate_has_fallen_is_tried_again_by_a_few_small_flows() {
+    let mut lines = untold();
     // After so long, s; a second later it has left.
     let chosen = |lines: &mut Lines, after_s: u64, size_bytes: u64| {
         lines.live(Duration::from_secs(after_s), |_| ());
@@ -366,6 +373,41 @@ fn a_hop_whose_estimate_has_fallen_is_tried_again_by_a_few_small_flows() {
     assert_eq!(chosen(&mut lines, 2, small), Some(NEAR));
     found(&mut lines, NEAR, 10_000_000);
     assert_eq!(chosen(&mut lines, 0, small), Some(NEAR));
+}
+
+#[test]
+fn where_all_flows_are_large_a_hop_whose_estimate_has_fallen_takes_a_part_for_a_while() {
+    let mut lines = untold();
+    found(&mut lines, FAR, 8_000_000);
+    found(&mut lines, NEAR, 10_000_000);
+    found(&mut lines, NEAR, 300_000);
+    let [terminal, _] = &mut lines.nodes;
+    let key = terminal.open(1, BULK);
+    let told = terminal.engine.begin_flow(terminal.now, key, 1 << 31, true);
+    assert_eq!(told.why.and_then(|why| why.chosen), Some(FAR));
+    // What the near hop sends of it in so many seconds.
+    let by_near = |lines: &mut Lines, time_s: u64| {
+        let before = sent_by(&lines.nodes[0].engine, NEAR);
+        lines.live(Duration::from_secs(time_s), |[sender, receiver]| {
+            let room = sender.engine.send_capacity(key);
+            if room > 0 {
+                sender.write(key, room);
+            }
+            if receiver.has(|event| matches!(event, Event::Opened { .. })) {
+                let there = receiver.engine.key(10, key.id);
+                let _ = receiver.engine.connected(receiver.now, there);
+                let read = || receiver.engine.read(receiver.now, there, usize::MAX);
+                let _ = std::iter::from_fn(read).count();
+            }
+        });
+        sent_by(&lines.nodes[0].engine, NEAR) - before
+    };
+    assert_eq!(by_near(&mut lines, 4), 0);
+    // Two seconds of 300 kbit/s.
+    let tried = by_near(&mut lines, 5);
+    assert!((20_000..150_000).contains(&tried), "{tried}");
+    // That it carries no more makes the next trial later.
+    assert_eq!(by_near(&mut lines, 4), 0);
 }
 
 #[test]
