@@ -193,8 +193,8 @@ impl Edge {
     }
 
     /// Goes by another configuration from the next connection on; those that
-    /// are open live on. The listeners, their protocols and addresses are as
-    /// before.
+    /// are open live on, and their flows go by the new rules. The listeners, their
+    /// protocols and addresses are as before.
     pub fn reconfigure(&self, prepared: Prepared, mut classifier: Classifier) {
         classifier.count_on(&self.flows.rules());
         let classifier = Arc::new(classifier);

@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use underpass_cla::Class;
 
+use super::RulesInForce;
 use super::decisions::{Cause, Decisions, FlowDecision, SizeSource};
 use super::watch::{FlowStart, Watch};
 use crate::classify::{Classifier, Facts, FlowFacts};
@@ -19,7 +20,10 @@ use crate::stream::{
 pub(super) struct FlowConduit {
     inner: Box<dyn Conduit>,
     watch: Watch,
+    in_force: Arc<RulesInForce>,
+    /// Those of them that were asked last, and how many there were before.
     rules: Arc<Classifier>,
+    replaced: u64,
     request: OpenRequest,
     dscp: Option<u8>,
     /// The class of the connection, and the one that it has at present; none
@@ -41,11 +45,13 @@ impl FlowConduit {
     pub fn new(
         inner: Box<dyn Conduit>,
         watch: Watch,
-        rules: Arc<Classifier>,
+        in_force: Arc<RulesInForce>,
         request: &OpenRequest,
         dscp: Option<u8>,
         decisions: Arc<Decisions>,
     ) -> FlowConduit {
+        // Those that come between these two are taken anew.
+        let (replaced, rules) = (in_force.replaced(), in_force.rules());
         FlowConduit {
             inner,
             rule_of_connection: None,
@@ -53,7 +59,9 @@ impl FlowConduit {
             decisions,
             watch,
             ask_at_bytes: rules.next_promotion(0),
+            in_force,
             rules,
+            replaced,
             of_connection: Some(request.class),
             class: Some(request.class),
             request: request.clone(),
@@ -84,7 +92,8 @@ impl FlowConduit {
     fn look_at(&mut self, data: &[u8]) {
         let start = self.watch.sends(Instant::now(), data);
         let total = self.watch.total_bytes();
-        let asks = self.ask_at_bytes.is_some_and(|at| total >= at);
+        let replaced = self.takes_other_rules();
+        let asks = replaced || self.ask_at_bytes.is_some_and(|at| total >= at);
         if asks {
             self.ask_at_bytes = self.rules.next_promotion(total);
         }
@@ -104,6 +113,16 @@ impl FlowConduit {
         if explain && (start.is_some() || other_class) {
             self.tell(start.as_ref(), flow.as_ref(), path.why);
         }
+    }
+
+    /// Goes by the rules that are in force; whether they are others than before.
+    fn takes_other_rules(&mut self) -> bool {
+        let replaced = self.in_force.replaced();
+        let others = std::mem::replace(&mut self.replaced, replaced) != replaced;
+        if others {
+            self.rules = self.in_force.rules();
+        }
+        others
     }
 
     /// Tells what was decided: about what starts, or of the class alone.

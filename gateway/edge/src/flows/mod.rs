@@ -17,6 +17,7 @@ mod watch;
 
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
@@ -52,8 +53,32 @@ pub trait ObjectSizes: Debug + Send + Sync {
 pub struct Flows {
     objects: OnceLock<Arc<dyn ObjectSizes>>,
     sizes: Arc<Mutex<Sizes>>,
-    rules: RwLock<Arc<Classifier>>,
+    rules: Arc<RulesInForce>,
     decisions: Arc<Decisions>,
+}
+
+/// The rules that are in force at present.
+#[derive(Debug)]
+struct RulesInForce {
+    rules: RwLock<Arc<Classifier>>,
+    /// How many there were before.
+    replaced: AtomicU64,
+}
+
+impl RulesInForce {
+    fn rules(&self) -> Arc<Classifier> {
+        self.rules.read().unwrap().clone()
+    }
+
+    fn replace(&self, rules: Arc<Classifier>) {
+        *self.rules.write().unwrap() = rules;
+        self.replaced.fetch_add(1, Ordering::Release);
+    }
+
+    /// How many there were before.
+    fn replaced(&self) -> u64 {
+        self.replaced.load(Ordering::Acquire)
+    }
 }
 
 impl Flows {
@@ -62,7 +87,10 @@ impl Flows {
         Flows {
             objects: OnceLock::new(),
             sizes: Arc::default(),
-            rules: RwLock::new(rules),
+            rules: Arc::new(RulesInForce {
+                rules: RwLock::new(rules),
+                replaced: AtomicU64::new(0),
+            }),
             decisions: Arc::default(),
         }
     }
@@ -74,12 +102,13 @@ impl Flows {
 
     /// The rules for flows that begin.
     pub fn rules(&self) -> Arc<Classifier> {
-        self.rules.read().unwrap().clone()
+        self.rules.rules()
     }
 
-    /// Goes by other rules from the next stream on.
+    /// Goes by other rules: connections that begin do, and of those that are open what
+    /// is sent from now on, as far as rules are asked for flows.
     pub fn set_rules(&self, rules: Arc<Classifier>) {
-        *self.rules.write().unwrap() = rules;
+        self.rules.replace(rules);
     }
 
     /// What is decided about flows.
@@ -99,9 +128,8 @@ impl Flows {
     ) -> Box<dyn Conduit> {
         let watch = Watch::new(owner, &request.target, self.sizes.clone());
         let watch = watch.asking(self.objects.get().cloned());
-        let rules = self.rules();
-        let rule = verdict.and_then(|verdict| rules.name_of(verdict.rule?));
-        let decisions = self.decisions.clone();
+        let rule = verdict.and_then(|verdict| self.rules().name_of(verdict.rule?));
+        let (rules, decisions) = (self.rules.clone(), self.decisions.clone());
         let watched = FlowConduit::new(conduit, watch, rules, request, dscp, decisions);
         Box::new(watched.by_rule(rule))
     }
@@ -121,7 +149,7 @@ impl Flows {
         let watched = FlowConduit::new(
             conduit,
             watch,
-            self.rules(),
+            self.rules.clone(),
             request,
             None,
             self.decisions.clone(),

@@ -190,6 +190,38 @@ async fn flow(told: &mut Asked) -> Arc<FlowDecision> {
     }
 }
 
+#[test]
+fn rules_that_come_later_hold_for_what_open_streams_send_from_then_on() {
+    let flows = Flows::new(Arc::new(classifier("rule = []")));
+    let notes: Arc<Mutex<Vec<Told>>> = Arc::default();
+    let inner = Box::new(Noting {
+        told: notes.clone(),
+        receives: Vec::new(),
+    });
+    let mut conduit = flows.watch(inner, Owner::Peer(10), &request(), None, None);
+    let mut classes = |bytes: usize| {
+        conduit.send(Bytes::from(vec![1; bytes]));
+        let told = std::mem::take(&mut *notes.lock().unwrap()).into_iter();
+        let classes = told.filter(|told| matches!(told, Told::Class(_)));
+        classes.collect::<Vec<_>>()
+    };
+    let long = "{ after_bytes = 100000, class = '2' }";
+    let longer = "{ after_bytes = 300000, class = '3' }";
+    let go_by = |rules: &[&str]| {
+        let rules = format!("rule = [{}]", rules.join(", "));
+        flows.set_rules(Arc::new(classifier(&rules)));
+    };
+    assert!(classes(200_000).is_empty());
+    go_by(&[long, longer]);
+    assert_eq!(classes(4), [Told::Class(Class(2))]);
+    go_by(&[longer, long]);
+    assert!(classes(4).is_empty());
+    assert_eq!(classes(100_000), [Told::Class(Class(3))]);
+    // Without such a rule it has the class of its connection.
+    go_by(&[]);
+    assert_eq!(classes(4), [Told::Class(Class(1))]);
+}
+
 const RULES: &str = r#"rule = [
     { name = "web", ports = [80], class = "1" },
     { name = "long", after_bytes = 100000, class = "2" },
