@@ -142,8 +142,8 @@ class Intake:
             await self._learn(connection, publish, gateway, newest, moves)
             await nodes.put(connection, found.nodes)
             observed = await blockages.observe(connection, found.blockages)
-            up = {(s.terminal, s.link, s.path): s.time_ms for s in newest if s.state == "up"}
-            lifted = await blockages.lift(connection, up)
+            paths = {s.key: found.paths[*s.key, s.time_ms] for s in newest}
+            lifted = await blockages.lift(connection, paths)
             await announcements.put(connection, found.announcements)
             await acknowledgements.store(connection, publish, found.acknowledgements)
             reported = await settings.report(connection, found.settings)

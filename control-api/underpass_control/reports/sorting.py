@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
@@ -12,7 +13,7 @@ from underpass_control.planning.acknowledgements import Acknowledgement
 from underpass_control.reports import messages, times
 from underpass_control.storage.announcements import Announced
 from underpass_control.storage.attachments import Attachment
-from underpass_control.storage.blockages import Observed
+from underpass_control.storage.blockages import Observed, Paths
 from underpass_control.storage.links import LinkState
 from underpass_control.storage.nodes import NodeReport
 from underpass_control.storage.positions import Position
@@ -41,6 +42,8 @@ class Sorted:
     """What a post's reports become."""
 
     states: list[LinkState] = field(default_factory=list)
+    # By terminal, direction and the time of the report.
+    paths: dict[tuple[int, str, int], Paths] = field(default_factory=dict)
     counts: list[Count] = field(default_factory=list)
     nodes: list[NodeReport] = field(default_factory=list)
     positions: list[Position] = field(default_factory=list)
@@ -99,6 +102,7 @@ class Sorter:
         time_ms = times.of_status(status, entry.age_ms, self.received_ms)
         self._is_here(entry.node, time_ms)
         links: dict[int, messages.LinkReport] = {}
+        paths: defaultdict[int, dict[str, bool]] = defaultdict(dict)
         strangers, elsewhere = set(), set()
         for link in status.links:
             self._may_speak_of(entry.node, link.terminal, link.direction)
@@ -108,6 +112,7 @@ class Sorter:
             if not self._allows(link.terminal, time_ms):
                 elsewhere.add(link.terminal)
                 continue
+            paths[link.terminal][link.path] = link.state == "up"
             # Of several paths to a terminal the beam's is the one that follows its plan.
             other = links.get(link.terminal)
             if other is None or (other.plan_version is None and link.plan_version is not None):
@@ -121,6 +126,8 @@ class Sorter:
                 into.implausible += 1
             into.states.append(self._state(entry.node, status, link, time_ms))
             into.counts.append(_count(entry.node, status, link, time_ms))
+            listed = Paths(time_ms, paths[link.terminal])
+            into.paths[link.terminal, link.direction, time_ms] = listed
 
     def _node(self, node: int, said: messages.NodeReport, time_ms: int) -> NodeReport:
         is_gateway = node == self.gateway

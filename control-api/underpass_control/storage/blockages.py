@@ -32,7 +32,7 @@ class Observed:
     path: str
     entry_ms: int
     exit_ms: int | None
-    # Whether the node has reported the exit; if not, a later report had the link up.
+    # Whether the node has reported the exit; if not, a later report had the path up, or not at all.
     exit_reported: bool
     source: str
     received_ms: int
@@ -85,24 +85,37 @@ async def observe(connection: AsyncConnection, reports: Iterable[Observed]) -> l
     return found
 
 
-async def lift(
-    connection: AsyncConnection, up: Mapping[tuple[int, str, str], int]
-) -> list[Observed]:
-    """End the blockages whose link has been up since; return them.
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """All paths of a terminal's link in one direction, as the node that sends there has them."""
 
-    Takes when each link, by terminal, direction and path, was seen to be up.
+    time_ms: int
+    # Which of them are up.
+    is_up: Mapping[str, bool]
+
+    def is_over(self, one: Observed) -> bool:
+        """Tell whether a blockage of the link is over: its path is up again, or there no more."""
+        return self.time_ms > one.entry_ms and self.is_up.get(one.path, True)
+
+
+async def lift(
+    connection: AsyncConnection, paths: Mapping[tuple[int, str], Paths]
+) -> list[Observed]:
+    """End the blockages whose path has been up since, or is no longer there; return them.
+
+    Takes the paths of links, by terminal and direction.
     """
     rows = await connection.execute(
         select(Table.__table__).where(
-            Table.terminal.in_({terminal for terminal, _, _ in up}), Table.exit_ms.is_(None)
+            Table.terminal.in_({terminal for terminal, _ in paths}), Table.exit_ms.is_(None)
         )
     )
     over = []
     for row in rows:
         one = of_row(row._asdict())
-        up_ms = up.get(one.key[:3])
-        if up_ms is not None and up_ms > one.entry_ms:
-            over.append(replace(one, exit_ms=up_ms))
+        seen = paths.get((one.terminal, one.link))
+        if seen is not None and seen.is_over(one):
+            over.append(replace(one, exit_ms=seen.time_ms))
     expected = await _expected(connection, over)
     over = [_compared(one, expected.get(one.terminal, ())) for one in over]
     await _PUT.execute(connection, sorted(map(_values, over)))

@@ -406,6 +406,34 @@ def test_the_longest_names_are_taken_and_told(api: Api) -> None:
     assert states(api)[FIRST, "forward"].path == path
 
 
+def test_a_blockage_is_over_when_its_path_is_up_or_there_no_more(api: Api) -> None:
+    began = now_ms() - 60_000
+
+    def told(after_ms: int, **paths: str) -> None:
+        of_links = [link(path=path, state=state) for path, state in paths.items()]
+        taken(api, entry(status(*of_links, time_ms=began + after_ms, synchronised=True)))
+
+    def lasting() -> set[str]:
+        found = api.get(f"/v1/blockages?terminal={FIRST}").json["blockages"]
+        return {one["path"] for one in found if "exit" not in one}
+
+    for path in ("satellite", "lte", "adsl"):
+        seen = {"terminal": FIRST, "path": path, "direction": "return", "entry_ms": began}
+        taken(api, entry(report("blockage", source="probing", **seen)))
+    told(1_000, satellite="blocked", lte="blocked", adsl="blocked")
+    assert lasting() == {"satellite", "lte", "adsl"}
+    told(2_000, satellite="blocked", lte="up", adsl="down")
+    assert lasting() == {"satellite", "adsl"}
+    told(3_000, sat="up", adsl="blocked")
+    assert lasting() == {"adsl"}
+    (over,) = [
+        one
+        for one in api.get(f"/v1/blockages?terminal={FIRST}").json["blockages"]
+        if one["path"] == "satellite"
+    ]
+    assert over["exit"] == moment(began + 3_000)
+
+
 def test_members_of_a_newer_node_are_passed_over(api: Api) -> None:
     taken(api, {**entry(status(link(colour="red"), mood="good")), "hops": 3})
 

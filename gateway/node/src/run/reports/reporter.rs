@@ -121,7 +121,7 @@ impl Reporter {
         let sent = self.shell.transport_totals();
         let efficiencies = self.efficiencies().clone();
         let stored = self.shell.custody_by_neighbour();
-        self.shell.of_each_hop(|engine, hop| {
+        let mut links = self.shell.of_each_hop(|engine, hop| {
             let demand = engine.demand(hop.id);
             let of_hop = sent.range((hop.id, None)..=(hop.id, Some(Class(u8::MAX))));
             let plan = hop.plan.as_ref().filter(|plan| plan.in_force);
@@ -140,7 +140,10 @@ impl Reporter {
                 measured: measured(&hop.measured),
                 figures: Some(self.figures(engine, &hop, &stored)),
             }
-        })
+        });
+        // A path that was added later has a later number than those of its terminal.
+        links.sort_by_key(|link| link.terminal);
+        links
     }
 
     fn figures(
@@ -273,9 +276,9 @@ pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender,
         }
         status.node = node_told.with(node, now);
         last = Some((now, status.clone()));
-        let mut rest = status.links.split_off(status.links.len().min(MAX_LINKS));
+        let mut rest = status.links.split_off(in_one_report(&status.links));
         while !rest.is_empty() {
-            let next = rest.split_off(rest.len().min(MAX_LINKS));
+            let next = rest.split_off(in_one_report(&rest));
             let links = std::mem::replace(&mut rest, next);
             reports.send(Body::Status(Status {
                 links,
@@ -286,9 +289,51 @@ pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender,
     }
 }
 
+/// How many of these links the next report has: as many as it holds, and all paths of a
+/// terminal, since one that is not there is taken for removed.
+fn in_one_report(links: &[LinkReport]) -> usize {
+    let Some(next) = links.get(MAX_LINKS) else {
+        return links.len();
+    };
+    let mut before = links[..MAX_LINKS].iter();
+    let last = before.rposition(|link| link.terminal != next.terminal);
+    // More paths than a report holds are split all the same.
+    last.map_or(MAX_LINKS, |last| last + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_of_a_terminal_are_not_split_among_reports() {
+        let of = |terminals: &[u64]| -> Vec<LinkReport> {
+            let link = |terminal: &u64| LinkReport {
+                terminal: *terminal,
+                path: String::new(),
+                direction: Direction::Forward,
+                state: LinkState::Up,
+                offered_bytes: 0,
+                backlogged_bytes: 0,
+                sent_bytes: 0,
+                streams: 0,
+                rate_bps: None,
+                plan_version: None,
+                efficiency: None,
+                measured: None,
+                figures: None,
+            };
+            terminals.iter().map(link).collect()
+        };
+        let each: Vec<u64> = (0..MAX_LINKS as u64).collect();
+        let with = |more: &[u64]| [&each[..], more].concat();
+        assert_eq!(in_one_report(&of(&[])), 0);
+        assert_eq!(in_one_report(&of(&each)), MAX_LINKS);
+        assert_eq!(in_one_report(&of(&with(&[200]))), MAX_LINKS);
+        let last = MAX_LINKS as u64 - 1;
+        assert_eq!(in_one_report(&of(&with(&[last, last]))), MAX_LINKS - 1);
+        assert_eq!(in_one_report(&of(&[7; MAX_LINKS + 1])), MAX_LINKS);
+    }
 
     #[test]
     fn a_node_tells_of_itself_at_once_when_it_changes_and_each_minute() {
