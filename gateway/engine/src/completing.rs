@@ -56,6 +56,8 @@ impl ComparedPath {
 pub struct FlowPath {
     /// The round trip of the path, where one was chosen for the flow.
     pub round_trip: Option<Duration>,
+    /// When it would be complete by that.
+    pub completes: Option<Duration>,
     /// What was compared.
     pub why: Option<FlowChoice>,
 }
@@ -124,8 +126,8 @@ impl Engine {
         if !several || uses != PathUse::MinFct {
             let why = || self.choice_without_estimate(now, neighbour, class);
             return FlowPath {
-                round_trip: None,
                 why: explain.then(why),
+                ..FlowPath::default()
             };
         }
         // It is not to compete with itself.
@@ -135,6 +137,11 @@ impl Engine {
         let first = first_of(&compared);
         let round_trip =
             first.and_then(|(hop, lane)| self.go_by(key, class, (hop, lane), size_bytes));
+        let of_first = |path: &&ComparedPath| first.is_some_and(|(hop, _)| hop == path.hop);
+        let completes = compared
+            .iter()
+            .find(of_first)
+            .and_then(|path| path.completes);
         let why = || FlowChoice {
             uses,
             estimate: Some(self.policy(class).estimate),
@@ -143,6 +150,7 @@ impl Engine {
         };
         FlowPath {
             round_trip,
+            completes: completes.filter(|_| round_trip.is_some()),
             why: explain.then(why),
         }
     }

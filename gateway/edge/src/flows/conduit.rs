@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_cla::Class;
@@ -14,6 +14,12 @@ use crate::classify::{Classifier, Facts, FlowFacts};
 use crate::stream::{
     Conduit, Connected, Failure, FlowPath, OpenRequest, PathChoice, StreamName, StreamTimes,
 };
+
+/// A flow is late behind so many times the time in which it was to be complete, and so
+/// long. It may have been given to a path of which nothing was known, or that carries less
+/// meanwhile.
+const LATE_TIMES: u32 = 2;
+const LATE_BY: Duration = Duration::from_secs(1);
 
 /// Passes everything on, and tells the node where flows begin and which class
 /// the rules give them.
@@ -37,6 +43,8 @@ pub(super) struct FlowConduit {
     decisions: Arc<Decisions>,
     /// Rules are asked anew once so many bytes were sent.
     ask_at_bytes: Option<u64>,
+    /// The path of the present flow's rest is chosen anew if it is not complete by then.
+    late_at: Option<Instant>,
     /// The stream takes nothing at present.
     held_up: bool,
 }
@@ -66,6 +74,7 @@ impl FlowConduit {
             class: Some(request.class),
             request: request.clone(),
             dscp,
+            late_at: None,
             held_up: false,
         }
     }
@@ -89,30 +98,51 @@ impl FlowConduit {
         }
     }
 
-    fn look_at(&mut self, data: &[u8]) {
-        let start = self.watch.sends(Instant::now(), data);
+    fn look_at(&mut self, now: Instant, data: &[u8]) {
+        let start = self.watch.sends(now, data);
         let total = self.watch.total_bytes();
         let replaced = self.takes_other_rules();
         let asks = replaced || self.ask_at_bytes.is_some_and(|at| total >= at);
         if asks {
             self.ask_at_bytes = self.rules.next_promotion(total);
         }
-        if start.is_none() && !asks {
+        let late = start.is_none() && self.late_at.is_some_and(|at| now >= at);
+        let rest = late.then(|| self.watch.rest(data.len())).flatten();
+        if start.is_none() && !asks && rest.is_none() {
             return;
         }
         let flow = start.clone().or_else(|| self.watch.present());
-        let other_class = self.classify(flow.as_ref(), total);
+        let other_class = (start.is_some() || asks) && self.classify(flow.as_ref(), total);
         let explain = self.decisions.wants(self.request.client);
-        let path = match &start {
-            Some(start) => self.inner.begin_flow(start.size_bytes, explain),
+        let size = start.as_ref().map(|start| start.size_bytes).or(rest);
+        let path = match size {
+            Some(size_bytes) => self.begin(now, size_bytes, explain),
             None => FlowPath::default(),
         };
+        if !explain {
+            return;
+        }
+        let cause = match &start {
+            Some(start) if start.size_from == SizeSource::Doubled => Cause::Larger,
+            Some(_) => Cause::Begins,
+            None if rest.is_some() => Cause::Late,
+            None if other_class => Cause::Class,
+            None => return,
+        };
+        self.tell(cause, size, flow.as_ref(), path.why);
+    }
+
+    /// A flow begins, or the rest of one is decided on anew.
+    fn begin(&mut self, now: Instant, size_bytes: u64, explain: bool) -> FlowPath {
+        let path = self.inner.begin_flow(size_bytes, explain);
         if let Some(round_trip) = path.round_trip {
             self.watch.set_round_trip(round_trip);
         }
-        if explain && (start.is_some() || other_class) {
-            self.tell(start.as_ref(), flow.as_ref(), path.why);
-        }
+        self.late_at = path.completes.and_then(|completes| {
+            let patience = completes.saturating_mul(LATE_TIMES);
+            now.checked_add(patience.saturating_add(LATE_BY))
+        });
+        path
     }
 
     /// Goes by the rules that are in force; whether they are others than before.
@@ -125,20 +155,16 @@ impl FlowConduit {
         others
     }
 
-    /// Tells what was decided: about what starts, or of the class alone.
+    /// Tells what was decided: about so much that is to come, or of the class alone.
     fn tell(
         &self,
-        start: Option<&FlowStart>,
+        cause: Cause,
+        size_bytes: Option<u64>,
         flow: Option<&FlowStart>,
         choice: Option<PathChoice>,
     ) {
-        let size_from = start.map(|start| start.size_from);
         self.decisions.tell(FlowDecision {
-            cause: match size_from {
-                None => Cause::Class,
-                Some(SizeSource::Doubled) => Cause::Larger,
-                Some(_) => Cause::Begins,
-            },
+            cause,
             stream: self.inner.stream(),
             client: self.request.client,
             target: self.request.target.clone(),
@@ -146,8 +172,8 @@ impl FlowConduit {
             content_type: flow
                 .map(|flow| flow.content_type.clone())
                 .unwrap_or_default(),
-            size_bytes: start.map(|start| start.size_bytes),
-            size_from,
+            size_bytes,
+            size_from: size_bytes.and(flow.map(|flow| flow.size_from)),
             rule: self.rule.clone(),
             class: self.class,
             choice,
@@ -195,7 +221,7 @@ impl Conduit for FlowConduit {
     }
 
     fn send(&mut self, data: Bytes) {
-        self.look_at(&data);
+        self.look_at(Instant::now(), &data);
         self.inner.send(data);
     }
 

@@ -72,6 +72,8 @@ pub enum Cause {
     Begins,
     /// A flow has become larger than was expected: its rest is decided on anew.
     Larger,
+    /// A flow is not complete long after it should have been: its rest is decided on anew.
+    Late,
     /// A rule has given another class to what follows.
     Class,
 }
@@ -82,6 +84,7 @@ impl Cause {
         match self {
             Cause::Begins => "begins",
             Cause::Larger => "larger-than-expected",
+            Cause::Late => "later-than-expected",
             Cause::Class => "class-changed",
         }
     }

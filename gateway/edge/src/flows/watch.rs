@@ -159,6 +159,14 @@ impl Watch {
         })
     }
 
+    /// What is to come of its flow at present, as far as that is known, with the last
+    /// bytes that were sent, so many.
+    pub fn rest(&self, last: usize) -> Option<u64> {
+        let flow = self.flow.as_ref()?;
+        let left = flow.expected_bytes.saturating_sub(flow.sent_bytes);
+        Some(left.saturating_add(last as u64))
+    }
+
     /// These bytes are about to be sent. Where they begin a flow, or go on with one
     /// that they make larger than was expected, that is told.
     pub fn sends(&mut self, now: Instant, data: &[u8]) -> Option<FlowStart> {

@@ -68,6 +68,8 @@ pub struct StreamName {
 pub struct FlowPath {
     /// The round trip of its path, where the node chooses one.
     pub round_trip: Option<Duration>,
+    /// When it is estimated to be complete by that, from now on.
+    pub completes: Option<Duration>,
     /// Why it goes there, if that was asked and the node knows.
     pub why: Option<PathChoice>,
 }

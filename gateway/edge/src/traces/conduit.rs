@@ -237,8 +237,8 @@ mod tests {
                 compared: Vec::new(),
             };
             FlowPath {
-                round_trip: None,
                 why: explain.then_some(chosen),
+                ..FlowPath::default()
             }
         }
     }

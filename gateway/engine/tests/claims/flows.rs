@@ -281,6 +281,7 @@ fn what_is_said_of_a_choice_is_what_it_was_made_by() {
             other
         };
         assert_eq!(why.chosen, Some(first.hop));
+        assert_eq!(told.completes, first.completes);
         terminal.write(key, 100_000);
         let sent = by_hop(&drain(&mut terminal, 300 * MS));
         assert_eq!((sent[0] > 0, sent[1] > 0), (near, !near), "{why:?}");

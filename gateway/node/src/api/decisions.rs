@@ -58,7 +58,7 @@ pub struct FlowView {
     pub at: Option<OffsetDateTime>,
     /// Lines before this one that the reader was too slow for.
     pub missed: usize,
-    /// begins, larger-than-expected or class-changed.
+    /// begins, larger-than-expected, later-than-expected or class-changed.
     pub cause: String,
     /// The stream: the other edge node and its number there; null if it has none.
     pub stream: Option<StreamView>,

@@ -263,6 +263,7 @@ impl Conduit for StreamConduit {
             let begun = inner.engine.begin_flow(now, key, size_bytes, explain);
             FlowPath {
                 round_trip: begun.round_trip,
+                completes: begun.completes,
                 why: begun.why.map(|why| choice(&inner.engine, why)),
             }
         })

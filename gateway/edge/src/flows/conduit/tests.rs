@@ -1,7 +1,5 @@
 use std::sync::Mutex;
 
-use std::time::Duration;
-
 use super::*;
 use crate::classify::Verdict;
 use crate::config::ClassRule;
@@ -37,9 +35,12 @@ fn choice(path: &str) -> PathChoice {
 }
 
 /// Notes what it is told.
+#[derive(Default)]
 struct Noting {
     told: Arc<Mutex<Vec<Told>>>,
     receives: Vec<Bytes>,
+    /// When flows are said to be complete.
+    completes: Option<Duration>,
 }
 
 impl Noting {
@@ -61,6 +62,7 @@ impl Conduit for Noting {
         self.note(Told::Flow(size_bytes));
         FlowPath {
             round_trip: None,
+            completes: self.completes,
             why: explain.then(|| choice("lte")),
         }
     }
@@ -147,6 +149,7 @@ fn told_by(
         receives: received
             .map(|piece| Bytes::copy_from_slice(piece))
             .collect(),
+        completes: None,
     });
     let mut conduit = match again {
         false => flows.watch(inner, owner, &request, None, None),
@@ -170,8 +173,7 @@ fn decided(rules: &str, target: &str) -> (Box<dyn Conduit>, Arc<Decisions>) {
         ..request()
     };
     let inner = Box::new(Noting {
-        told: Arc::default(),
-        receives: Vec::new(),
+        ..Noting::default()
     });
     let verdict = Verdict {
         class: request.class,
@@ -191,12 +193,44 @@ async fn flow(told: &mut Asked) -> Arc<FlowDecision> {
 }
 
 #[test]
+fn the_rest_of_a_flow_that_is_late_is_decided_on_anew() {
+    let flows = Flows::new(Arc::new(classifier("rule = []")));
+    let notes: Arc<Mutex<Vec<Told>>> = Arc::default();
+    let inner = Box::new(Noting {
+        told: notes.clone(),
+        completes: Some(Duration::from_millis(500)),
+        ..Noting::default()
+    });
+    let request = request();
+    let watch = Watch::new(Owner::Peer(10), &request.target, Arc::default());
+    let (rules, decisions) = (flows.rules.clone(), flows.decisions().clone());
+    let mut conduit = FlowConduit::new(inner, watch, rules, &request, None, decisions);
+    let begin = Instant::now();
+    let mut told = |after_ms: u64, data: &[u8]| {
+        conduit.look_at(begin + Duration::from_millis(after_ms), data);
+        std::mem::take(&mut *notes.lock().unwrap())
+    };
+    let (piece, last) = (vec![1_u8; 100_000], vec![1_u8; 800_000]);
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
+    let whole = head.len() as u64 + 1_000_000;
+    assert_eq!(told(0, head), [Told::Flow(whole)]);
+    // It was to be complete by 0.5 s.
+    assert!(told(1_900, &piece).is_empty());
+    assert_eq!(told(2_100, &piece), [Told::Flow(900_000)]);
+    assert!(told(4_000, b"more").is_empty());
+    assert_eq!(told(4_200, b"more"), [Told::Flow(799_996)]);
+    // What is over is not late, nor is the next one yet.
+    assert!(told(6_000, &last[..799_992]).is_empty());
+    assert_eq!(told(60_000, head), [Told::Flow(whole)]);
+}
+
+#[test]
 fn rules_that_come_later_hold_for_what_open_streams_send_from_then_on() {
     let flows = Flows::new(Arc::new(classifier("rule = []")));
     let notes: Arc<Mutex<Vec<Told>>> = Arc::default();
     let inner = Box::new(Noting {
         told: notes.clone(),
-        receives: Vec::new(),
+        ..Noting::default()
     });
     let mut conduit = flows.watch(inner, Owner::Peer(10), &request(), None, None);
     let mut classes = |bytes: usize| {
