@@ -172,6 +172,20 @@ export interface LinkFigures {
   stored_bundles: number;
   stored_bytes: number;
   classes: { name: string; streams?: number | null; backlogged_bytes: number }[];
+  /** Absent where the beam's path is the only one. */
+  other_paths?: OtherPath[] | null;
+}
+
+/** A path to the same node that is not the beam's own. */
+export interface OtherPath {
+  path: string;
+  state: LinkStateName;
+  sent_bytes: number;
+  rate_bps?: number | null;
+  capacity_bps?: number | null;
+  rtt_ms?: number | null;
+  queue_ms?: number | null;
+  loss?: number | null;
 }
 
 export interface Blockage {

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { textOf } from "../access/listed";
-import type { Blockage, LinkFigures, LinkName } from "../api/types";
+import type { Blockage, LinkFigures, LinkName, OtherPath } from "../api/types";
 import "../beam/beam.css";
 import { PlanOf } from "../beam/why";
 import { countdown, nextBlockage } from "../fleet/blockage";
@@ -135,6 +135,7 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
         </dd>
       </dl>
       {state.figures && <Classes link={link} classes={state.figures.classes} />}
+      {state.figures?.other_paths && <OtherPaths link={link} paths={state.figures.other_paths} />}
       <LineChart
         label={`Rates, ${link}`}
         names={["carried", "allowed", "measured to carry"]}
@@ -182,6 +183,26 @@ function Classes({ link, classes }: { link: LinkName; classes: LinkFigures["clas
           <th scope="row">{one.name}</th>
           <td class="number">{one.streams ?? "many"}</td>
           <td class="number">{bytes(one.backlogged_bytes)}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function OtherPaths({ link, paths }: { link: LinkName; paths: OtherPath[] }) {
+  const known = (value: number | null | undefined, show: (value: number) => string) => (typeof value === "number" ? show(value) : "");
+  const columns: Column[] = ["Path", "State", { number: "Allowed" }, { number: "Measured" }, { number: "Round trip" }, { number: "Loss" }, { number: "Sent" }];
+  return (
+    <Table label={`Other paths of the ${link} link`} columns={columns}>
+      {paths.map((one) => (
+        <tr key={one.path}>
+          <th scope="row">{one.path}</th>
+          <td>{one.state}</td>
+          <td class="number">{known(one.rate_bps, bps)}</td>
+          <td class="number">{known(one.capacity_bps, bps)}</td>
+          <td class="number">{known(one.rtt_ms, (ms) => `${ms} ms`)}</td>
+          <td class="number">{known(one.loss, (loss) => `${Number((100 * loss).toPrecision(2))} %`)}</td>
+          <td class="number">{bytes(one.sent_bytes)}</td>
         </tr>
       ))}
     </Table>

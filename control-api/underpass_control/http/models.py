@@ -295,6 +295,19 @@ class ClassFiguresShown(Model):
     backlogged_bytes: int
 
 
+class OtherPathShown(Model):
+    """A path to the same node that is not the beam's own."""
+
+    path: str
+    state: Literal["up", "blocked", "down"]
+    sent_bytes: int
+    rate_bps: int | None = None
+    capacity_bps: int | None = None
+    rtt_ms: int | None = None
+    queue_ms: int | None = None
+    loss: float | None = None
+
+
 class LinkFiguresShown(Model):
     """What is known of a link beyond what plans go by."""
 
@@ -308,6 +321,8 @@ class LinkFiguresShown(Model):
     stored_bytes: int
     # Those with streams or a backlog.
     classes: list[ClassFiguresShown]
+    # Absent where the beam's path is the only one.
+    other_paths: list[OtherPathShown] | None = None
 
 
 class LinkState(Model):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from dama.planner import Link
 from dama.prediction import Announcement, AnnouncementError
@@ -22,6 +23,9 @@ from underpass_control.storage.usage import Count
 
 # Links in all of a post's reports: what it costs to take it in.
 MOST_LINKS = 20_000
+
+# Paths beside the beam's that are shown of a link.
+_MOST_OTHER_PATHS = 8
 
 
 class RefusedError(ValueError):
@@ -102,7 +106,7 @@ class Sorter:
         time_ms = times.of_status(status, entry.age_ms, self.received_ms)
         self._is_here(entry.node, time_ms)
         links: dict[int, messages.LinkReport] = {}
-        paths: defaultdict[int, dict[str, bool]] = defaultdict(dict)
+        of_terminals: defaultdict[int, list[messages.LinkReport]] = defaultdict(list)
         strangers, elsewhere = set(), set()
         for link in status.links:
             self._may_speak_of(entry.node, link.terminal, link.direction)
@@ -112,7 +116,7 @@ class Sorter:
             if not self._allows(link.terminal, time_ms):
                 elsewhere.add(link.terminal)
                 continue
-            paths[link.terminal][link.path] = link.state == "up"
+            of_terminals[link.terminal].append(link)
             # Of several paths to a terminal the beam's is the one that follows its plan.
             other = links.get(link.terminal)
             if other is None or (other.plan_version is None and link.plan_version is not None):
@@ -124,10 +128,12 @@ class Sorter:
         for link in links.values():
             if link.measured is not None and not link.measured.is_plausible:
                 into.implausible += 1
-            into.states.append(self._state(entry.node, status, link, time_ms))
+            paths = of_terminals[link.terminal]
+            others = [one for one in paths if one is not link]
+            into.states.append(self._state(entry.node, status, link, others, time_ms))
             into.counts.append(_count(entry.node, status, link, time_ms))
-            listed = Paths(time_ms, paths[link.terminal])
-            into.paths[link.terminal, link.direction, time_ms] = listed
+            is_up = {one.path: one.state == "up" for one in paths}
+            into.paths[link.terminal, link.direction, time_ms] = Paths(time_ms, is_up)
 
     def _node(self, node: int, said: messages.NodeReport, time_ms: int) -> NodeReport:
         is_gateway = node == self.gateway
@@ -141,7 +147,12 @@ class Sorter:
         )
 
     def _state(
-        self, node: int, status: messages.StatusReport, link: messages.LinkReport, time_ms: int
+        self,
+        node: int,
+        status: messages.StatusReport,
+        link: messages.LinkReport,
+        others: Sequence[messages.LinkReport],
+        time_ms: int,
     ) -> LinkState:
         return LinkState(
             terminal=link.terminal,
@@ -163,7 +174,7 @@ class Sorter:
             **_carries(link),
             clock_offset_ms=status.clock_offset_ms,
             synchronised=status.synchronised,
-            figures=_figures(link),
+            figures=_figures(link, others),
         )
 
     def _position(
@@ -289,9 +300,29 @@ def _count(
     )
 
 
-def _figures(link: messages.LinkReport) -> str | None:
-    """Return what is known of a link beyond what plans go by, as JSON."""
-    return None if link.figures is None else link.figures.model_dump_json(exclude_none=True)
+def _figures(link: messages.LinkReport, others: Sequence[messages.LinkReport]) -> str | None:
+    """Return what is known of a link beyond what plans go by, and of its other paths, as JSON."""
+    if link.figures is None:
+        return None
+    if not others:
+        return link.figures.model_dump_json(exclude_none=True)
+    known = link.figures.model_dump(exclude_none=True)
+    paths = [_of_path(one) for one in others[:_MOST_OTHER_PATHS]]
+    return json.dumps({**known, "other_paths": paths})
+
+
+def _of_path(link: messages.LinkReport) -> dict[str, Any]:
+    """Return what is shown of a path that is not the beam's own."""
+    shown = {
+        "path": link.path,
+        "state": link.state,
+        "sent_bytes": link.sent_bytes,
+        "rate_bps": link.rate_bps,
+        "capacity_bps": _carries(link)["capacity_bps"],
+    }
+    if link.figures is not None:
+        shown |= link.figures.model_dump(include={"rtt_ms", "queue_ms", "loss"})
+    return {name: value for name, value in shown.items() if value is not None}
 
 
 def _carries(link: messages.LinkReport) -> Carries:

@@ -474,12 +474,21 @@ def test_what_is_known_of_a_link_beyond_plans_is_shown_as_it_was_said(api: Api) 
         ],
     }
     later = {**figures, "classes": [], "of a later version": 1}
+    lte = {"path": "lte", "state": "blocked", "sent_bytes": 7, "rate_bps": 9_000_000}
     taken(api, entry(status(link(figures=figures))))
     shown = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert [one.get("figures") for one in shown if one["link"] == "return"] == [figures]
     taken(api, entry(status(link(figures=later))))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert one["figures"] == {**figures, "classes": []}
+    # Of several paths the one that follows the beam's plan comes first.
+    measured = {"capacity_bps": 4_000_000, "reason": "limit"}
+    beside = link(**lte, measured=measured, figures={**figures, "rtt_ms": 40})
+    taken(api, entry(status(beside, link(figures=figures, plan_version=3))))
+    (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
+    seen = {"capacity_bps": 4_000_000, "rtt_ms": 40, "queue_ms": 40, "loss": 0.005}
+    assert one["path"] == "satellite"
+    assert one["figures"] == {**figures, "other_paths": [{**lte, **seen}]}
     # A node of an earlier version has been started since.
     taken(api, entry(status(link())))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
