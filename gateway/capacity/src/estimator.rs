@@ -77,6 +77,8 @@ pub struct Estimator {
     reason: Reason,
     /// Part of the packets that the link loses by itself.
     loss: f64,
+    /// When that was last learned.
+    loss_learned: Option<Instant>,
     /// When a queue may last have overflowed: what was lost then is repaired
     /// later.
     overflow: Option<Instant>,
@@ -124,6 +126,7 @@ impl Estimator {
             capacity: limits.hint_bps.map(|bps| bps as f64),
             reason: Reason::Hint,
             loss: 0.0,
+            loss_learned: None,
             overflow: None,
             base: BaseRtt::default(),
             access: Duration::ZERO,
@@ -217,6 +220,11 @@ impl Estimator {
     /// Part of the packets that the link loses by itself.
     pub fn loss(&self) -> f64 {
         self.loss
+    }
+
+    /// When [`Estimator::loss`] was last learned: few packets tell nothing of it.
+    pub fn loss_learned(&self) -> Option<Instant> {
+        self.loss_learned
     }
 
     /// The link was blocked, or its sessions are others: what was on its way
@@ -500,6 +508,7 @@ impl Estimator {
         }
         if let Some(part) = self.recent_loss(now) {
             self.loss += (part - self.loss) * 0.05;
+            self.loss_learned = Some(now);
         }
     }
 

@@ -9,6 +9,10 @@ use crate::config::HopConfig;
 use crate::engine::Engine;
 use crate::hop::HopId;
 
+/// What a link loses by itself counts for so long: on an idle one nothing shows that it
+/// loses less again.
+const LOSS_COUNTS: Duration = Duration::from_secs(60);
+
 /// What is known of a hop's link from here to the neighbour, by measuring.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MeasuredLink {
@@ -28,11 +32,21 @@ pub struct MeasuredLink {
     pub queue: Duration,
     /// Part of the packets that it loses by itself.
     pub loss: f64,
+    /// When that was last learned; none where it is not known when.
+    pub loss_learned: Option<Instant>,
     /// The smoothed round trip, queues included, and when it was measured.
     pub smoothed_rtt: Option<(Instant, Duration)>,
     /// Part of the packets that begin a recovery: all that are lost within a
     /// round trip count as one.
     pub recovery_loss: f64,
+}
+
+impl MeasuredLink {
+    /// Part of the packets that it is known to lose by itself at present.
+    pub(crate) fn present_loss(&self, now: Instant) -> f64 {
+        let counts = self.loss_learned.is_none_or(|at| now < at + LOSS_COUNTS);
+        if counts { self.loss } else { 0.0 }
+    }
 }
 
 /// How a hop sends at one moment, for who measures its link.

@@ -405,7 +405,7 @@ impl Engine {
                 base,
                 delay: base + hop.measured.queue + waits,
                 waits,
-                loss: hop.measured.loss,
+                loss: hop.measured.present_loss(now),
             }
         });
         read.collect()

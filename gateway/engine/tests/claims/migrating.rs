@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use underpass_engine::{HopId, MigrateError, MoveReason, PathUse};
+use underpass_engine::{HopId, MeasuredLink, MigrateError, MoveReason, PathUse};
 
 use crate::bench::{BULK, MRU, URGENT};
 use crate::lines::Lines;
@@ -142,6 +142,39 @@ fn a_class_leaves_a_path_that_dies_at_once_and_one_that_flaps_once() {
         terminal.migrations.last().map(|one| one.reason),
         Some(MoveReason::Back)
     );
+}
+
+#[test]
+fn a_class_goes_back_to_a_path_that_has_lost_much_when_that_is_long_ago() {
+    let mut lines = moving();
+    transfer(&mut lines, Duration::from_secs(1));
+    // Nothing is sent there afterwards, so nothing else is learned of it.
+    let learned = lines.now();
+    let lossy = MeasuredLink {
+        loss: 0.15,
+        loss_learned: Some(learned),
+        ..MeasuredLink::default()
+    };
+    let [terminal, _] = &mut lines.nodes;
+    terminal.engine.measured(learned, NEAR, lossy, 0);
+    transfer(&mut lines, Duration::from_secs(10));
+    let reasons = |lines: &Lines| -> Vec<MoveReason> {
+        let moves = lines.nodes[0].migrations.iter();
+        moves.map(|one| one.reason).collect()
+    };
+    assert_eq!(reasons(&lines), [MoveReason::Loss]);
+    // The class sends little, and nothing by the near hop.
+    let key = lines.nodes[0].open(1, BULK);
+    let trickle = |lines: &mut Lines, seconds: u32| {
+        for _ in 0..seconds {
+            lines.nodes[0].write(key, 1_000);
+            lines.live(Duration::from_secs(1), |_| ());
+        }
+    };
+    trickle(&mut lines, 40);
+    assert_eq!(reasons(&lines), [MoveReason::Loss]);
+    trickle(&mut lines, 40);
+    assert_eq!(reasons(&lines), [MoveReason::Loss, MoveReason::Back]);
 }
 
 #[test]

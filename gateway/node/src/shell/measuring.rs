@@ -437,6 +437,7 @@ impl LinkMeter {
             base_rtt: self.estimator.base_rtt(),
             queue: self.estimator.queue(),
             loss: self.estimator.loss(),
+            loss_learned: self.estimator.loss_learned(),
             smoothed_rtt: self.smoothed_rtt,
             recovery_loss: self.losses.loss(),
             ..MeasuredLink::default()
