@@ -137,7 +137,7 @@ impl Watched {
         let known = rest.is_some() && rest == self.rest;
         self.rest = rest;
         if known {
-            self.meter.rest();
+            self.meter.rest(shell, hop);
             return;
         }
         let (readings, sending) = shell.look_at(hop);

@@ -277,9 +277,16 @@ impl LinkMeter {
         self.queue_there
     }
 
-    /// Nothing moves any more: what was read is of no use.
-    pub fn rest(&mut self) {
+    /// Nothing moves any more: what was read is of no use. The engine is told, if it does
+    /// not know yet, that the queue and the probe of before are over.
+    pub fn rest(&mut self, shell: &Shell, hop: HopId) {
         self.estimator.interrupt();
+        let link = self.link(timer::now());
+        let drains = std::mem::take(&mut self.drains);
+        if link != self.told || drains {
+            self.told = link;
+            shell.with_hop(hop, |engine, now| engine.measured(now, hop, link, 0));
+        }
     }
 
     /// Takes the figures of all sessions of a hop, and how it sends; tells the
