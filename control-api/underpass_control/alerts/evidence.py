@@ -78,8 +78,11 @@ async def _losses(connection: AsyncConnection) -> dict[int, dict[Link, Loss]]:
     )
     found: dict[int, dict[Link, Loss]] = {}
     for terminal, link, since_ms, exit_ms in rows:
-        # Of several paths, the one that was lost last.
-        found.setdefault(terminal, {})[Link(link)] = Loss(since_ms, exit_ms)
+        losses = found.setdefault(terminal, {})
+        loss = Loss(since_ms, exit_ms)
+        # Of several paths, the one that should have been back first.
+        known = losses.get(Link(link), loss)
+        losses[Link(link)] = min(known, loss, key=lambda one: one.due_ms)
     return found
 
 

@@ -61,6 +61,13 @@ class Loss:
     since_ms: int
     predicted_exit_ms: int | None
 
+    @property
+    def due_ms(self) -> int:
+        """When the link should have been back: at once, if its loss was not predicted."""
+        if self.predicted_exit_ms is None:
+            return self.since_ms
+        return max(self.since_ms, self.predicted_exit_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -119,8 +126,7 @@ def _unheard(one: Facts, rule: Rule, now_ms: int) -> Iterator[tuple[str, str]]:
 
 def _link_down(one: Facts, rule: Rule, now_ms: int) -> Iterator[tuple[str, str]]:
     for link, loss in one.losses.items():
-        expected_ms = loss.since_ms if loss.predicted_exit_ms is None else loss.predicted_exit_ms
-        if now_ms - max(expected_ms, loss.since_ms) > rule.limit_ms:
+        if now_ms - loss.due_ms > rule.limit_ms:
             what = "that was not predicted" if loss.predicted_exit_ms is None else "than predicted"
             longer = "has lasted" if loss.predicted_exit_ms is None else "lasts longer"
             yield (

@@ -141,20 +141,21 @@ class Intake:
             await usage.count(connection, found.counts)
             await self._learn(connection, publish, gateway, newest, moves)
             await nodes.put(connection, found.nodes)
-            observed = await blockages.observe(connection, found.blockages)
+            beam_paths = await _beam_paths(connection, found.blockages, newest)
+            observed = await blockages.observe(connection, found.blockages, beam_paths)
             paths = {s.key: found.paths[*s.key, s.time_ms] for s in newest}
-            lifted = await blockages.lift(connection, paths)
+            lifted = await blockages.lift(connection, paths, beam_paths)
             await announcements.put(connection, found.announcements)
             await acknowledgements.store(connection, publish, found.acknowledgements)
             reported = await settings.report(connection, found.settings)
             for change in (
                 *reported,
                 *links.changes_of(newest),
-                *blockages.changes_of([*observed, *lifted]),
+                *blockages.changes_of([*observed, *lifted], beam_paths),
                 *announcements.changes_of(found.announcements),
             ):
                 publish(change)
-        self._measure(observed)
+        self._measure(one for one in observed if not one.is_beside(beam_paths))
 
     async def _learn(
         self,
@@ -234,6 +235,16 @@ def _named(entry: messages.ReportEntry) -> Iterable[int]:
         yield from (link.terminal for link in entry.report.links)
     elif isinstance(entry.report, messages.BlockageReport):
         yield entry.report.terminal
+
+
+async def _beam_paths(
+    connection: AsyncConnection, seen: Iterable[blockages.Observed], newest: Iterable[LinkState]
+) -> dict[tuple[int, str], str]:
+    """Return the paths that follow the beam's plan, as far as these may be of others."""
+    terminals = list({one.terminal for one in seen})
+    known = await links.of_terminals(connection, terminals) if terminals else {}
+    known |= {state.key: state for state in newest}
+    return {key: state.path for key, state in known.items() if state.plan is not None}
 
 
 async def _newest(connection: AsyncConnection, states: Iterable[LinkState]) -> list[LinkState]:

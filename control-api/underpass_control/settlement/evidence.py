@@ -23,6 +23,7 @@ from underpass_control.settlement.period import (
     together,
 )
 from underpass_control.storage import usage
+from underpass_control.storage.blockages import OF_BEAM, SAME_LINK
 from underpass_control.storage.models import Blockage, LinkState, Terminal
 from underpass_control.usage import Usage
 
@@ -213,8 +214,10 @@ async def _blocked(
     query = (
         select(Blockage.terminal, Blockage.entry_ms, func.coalesce(Blockage.exit_ms, end_ms))
         .join(Terminal, Terminal.node == Blockage.terminal)
+        .outerjoin(LinkState, SAME_LINK)
         .where(
             Terminal.beam_id == beam,
+            OF_BEAM,
             # A node that only follows a plan has observed nothing.
             Blockage.source != _BY_PLAN,
             Blockage.entry_ms < end_ms,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import and_, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction.same import Span, has_begun
@@ -15,12 +15,19 @@ from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change, listed
 from underpass_control.storage.models import Blockage as Table
-from underpass_control.storage.models import PredictedBlockage, Terminal
+from underpass_control.storage.models import LinkState, PredictedBlockage, Terminal
 
 # No expected entry is further off than this.
 _LONGEST_MS = 2 * 3_600_000
 # The sources that observe a link; a plan or an operator only says that it is not to be used.
 _SENSED = frozenset({"modem", "probing"})
+# Joins what is known of the links, and tells of the beam whether a blockage is of its path. Where
+# no path follows a plan nobody knows which one that is.
+SAME_LINK = and_(LinkState.terminal == Table.terminal, LinkState.link == Table.link)
+OF_BEAM = or_(LinkState.plan.is_(None), LinkState.path == Table.path)
+
+# By terminal and direction, the path that follows the beam's plan, where one is known.
+BeamPaths = Mapping[tuple[int, str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,10 @@ class Observed:
         """Whether the link itself has said so, not a plan or an operator."""
         return self.source in _SENSED
 
+    def is_beside(self, beam_paths: BeamPaths) -> bool:
+        """Tell whether it is of another path than the beam's: that tells nothing of the beam."""
+        return beam_paths.get((self.terminal, self.link), self.path) != self.path
+
     @property
     def key(self) -> tuple[int, str, str, int]:
         """What makes two reports ones of the same blockage."""
@@ -64,7 +75,9 @@ _PUT = BulkInsert(
 )
 
 
-async def observe(connection: AsyncConnection, reports: Iterable[Observed]) -> list[Observed]:
+async def observe(
+    connection: AsyncConnection, reports: Iterable[Observed], beam_paths: BeamPaths
+) -> list[Observed]:
     """Store what was observed, with what had been expected of it; return what is new in it."""
     merged: dict[tuple[int, str, str, int], Observed] = {}
     for report in reports:
@@ -80,7 +93,7 @@ async def observe(connection: AsyncConnection, reports: Iterable[Observed]) -> l
         if key not in stored or (one.exit_reported and not stored[key].exit_reported)
     ]
     expected = await _expected(connection, news)
-    found = [_compared(one, expected.get(one.terminal, ())) for one in news]
+    found = [_compared(one, expected, beam_paths) for one in news]
     await _PUT.execute(connection, sorted(map(_values, found)))
     return found
 
@@ -99,7 +112,7 @@ class Paths:
 
 
 async def lift(
-    connection: AsyncConnection, paths: Mapping[tuple[int, str], Paths]
+    connection: AsyncConnection, paths: Mapping[tuple[int, str], Paths], beam_paths: BeamPaths
 ) -> list[Observed]:
     """End the blockages whose path has been up since, or is no longer there; return them.
 
@@ -117,7 +130,7 @@ async def lift(
         if seen is not None and seen.is_over(one):
             over.append(replace(one, exit_ms=seen.time_ms))
     expected = await _expected(connection, over)
-    over = [_compared(one, expected.get(one.terminal, ())) for one in over]
+    over = [_compared(one, expected, beam_paths) for one in over]
     await _PUT.execute(connection, sorted(map(_values, over)))
     return over
 
@@ -125,11 +138,17 @@ async def lift(
 async def newest(
     connection: AsyncConnection, beam: str, since_ms: int
 ) -> dict[int, tuple[int, int | None]]:
-    """Return the last loss of link of each terminal of a beam: its entry and its exit, if any."""
+    """Return the last loss of each terminal's link by a beam: its entry and its exit, if any."""
     rows = await connection.execute(
         select(Table.terminal, Table.entry_ms, Table.exit_ms)
         .join(Terminal, Terminal.node == Table.terminal)
-        .where(Terminal.beam_id == beam, Table.entry_ms >= since_ms, Table.source.in_(_SENSED))
+        .outerjoin(LinkState, SAME_LINK)
+        .where(
+            Terminal.beam_id == beam,
+            OF_BEAM,
+            Table.entry_ms >= since_ms,
+            Table.source.in_(_SENSED),
+        )
         .order_by(Table.entry_ms)
     )
     return {row.terminal: (row.entry_ms, row.exit_ms) for row in rows}
@@ -168,13 +187,15 @@ async def _expected(
     return found
 
 
-def _compared(one: Observed, expected: Iterable[Any]) -> Observed:
+def _compared(
+    one: Observed, expected: Mapping[int, Sequence[Any]], beam_paths: BeamPaths
+) -> Observed:
     """Return what was observed with the expectation that it fulfils, and the errors of that."""
-    if not one.is_sensed:
+    if not one.is_sensed or one.is_beside(beam_paths):
         return one
     same = [
         row
-        for row in expected
+        for row in expected.get(one.terminal, ())
         if has_begun(Span(row.obstruction, row.entry_ms, row.exit_ms), one.entry_ms)
     ]
     if not same:
@@ -193,9 +214,13 @@ def of_row(row: Mapping[str, Any]) -> Observed:
     return Observed(*(row[name] for name in _COLUMNS))
 
 
-def changes_of(observed: Iterable[Observed]) -> Iterator[Change]:
+def changes_of(observed: Iterable[Observed], beam_paths: BeamPaths) -> Iterator[Change]:
     """Return what is announced of observed blockages, some in each change."""
-    return listed("blockages", map(shown, observed))
+
+    def told(one: Observed) -> dict[str, Any]:
+        return shown(one) | ({"beside": True} if one.is_beside(beam_paths) else {})
+
+    return listed("blockages", map(told, observed))
 
 
 def shown(one: Observed) -> dict[str, Any]:
@@ -209,11 +234,12 @@ def shown(one: Observed) -> dict[str, Any]:
 
 
 def sensed(change: Mapping[str, Any]) -> Iterator[tuple[int, int, int | None]]:
-    """Yield the losses of link in a change of the kind `blockages`.
+    """Yield the losses of the beam's links in a change of the kind `blockages`.
 
     Yields terminals, with entries and exits in ms (None while it lasts).
     """
     for one in change["blockages"]:
-        if one["state"] == "observed" and one["source"] in _SENSED:
+        is_sensed = one["state"] == "observed" and one["source"] in _SENSED
+        if is_sensed and not one.get("beside"):
             exit_ms = milliseconds_of(one["exit"]) if "exit" in one else None
             yield one["terminal"], milliseconds_of(one["entry"]), exit_ms

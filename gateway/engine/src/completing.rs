@@ -138,7 +138,10 @@ impl Engine {
         let round_trip =
             first.and_then(|(hop, lane)| self.go_by(key, class, (hop, lane), size_bytes));
         let of_first = |path: &&ComparedPath| first.is_some_and(|(hop, _)| hop == path.hop);
-        let completes = compared.iter().find(of_first).and_then(|path| path.completes);
+        let completes = compared
+            .iter()
+            .find(of_first)
+            .and_then(|path| path.completes);
         let why = || FlowChoice {
             uses,
             estimate: Some(self.policy(class).estimate),

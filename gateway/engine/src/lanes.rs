@@ -109,7 +109,7 @@ impl Engine {
                 elsewhere = true;
             }
         }
-        if elsewhere && !self.may_be_tried(now, id) {
+        if elsewhere && !self.may_help(now, id) {
             of_others = 0;
         }
         if elsewhere {
@@ -122,7 +122,7 @@ impl Engine {
             queues.of_class = true;
             queues.lanes |= free | of_others;
             if of_others != 0 {
-                self.tries_with_part(now, id);
+                self.begin_to_help(now, id);
             }
         }
         queues

@@ -152,13 +152,15 @@ impl Engine {
     }
 
     /// What the streams that a hop leads to ask of it; of several hops to one
-    /// neighbour, of all together.
+    /// neighbour, of all together. What waits and may not go by it at present is no
+    /// backlog of its: nothing would use what a plan gave it for that.
     pub fn demand(&self, id: HopId) -> HopDemand {
         let mut demand = HopDemand::default();
         let Some(hop) = self.hops.get(&id) else {
             return demand;
         };
         let neighbour = hop.config.neighbour;
+        let may_go = |class: &Class| self.place_on(hop, *class).is_some();
         for peer in self.peers_behind(neighbour) {
             let Some(streams) = self.peers.get(peer) else {
                 continue;
@@ -168,13 +170,16 @@ impl Engine {
             for class in &self.classes {
                 let waiting = streams.backlog(*class).bytes;
                 demand.offered_bytes += waiting;
-                demand.backlogged_bytes += waiting;
+                if may_go(class) {
+                    demand.backlogged_bytes += waiting;
+                }
             }
         }
         let to = NeighbourId(neighbour);
         let sealed = self
             .classes
             .iter()
+            .filter(|class| may_go(class))
             .map(|class| self.agent.backlog_bytes(to, *class));
         demand.backlogged_bytes += sealed.sum::<u64>();
         demand

@@ -163,7 +163,7 @@ impl Engine {
 
     /// Whether a path is being tried, or may be, so that it may take a part of what waits
     /// for others.
-    pub(crate) fn may_be_tried(&mut self, now: Instant, id: HopId) -> bool {
+    pub(crate) fn may_help(&mut self, now: Instant, id: HopId) -> bool {
         let Some(hop) = self.hops.get_mut(&id) else {
             return false;
         };
@@ -176,7 +176,7 @@ impl Engine {
     }
 
     /// A path is about to take a part of what waits for others: that tries it.
-    pub(crate) fn tries_with_part(&mut self, now: Instant, id: HopId) {
+    pub(crate) fn begin_to_help(&mut self, now: Instant, id: HopId) {
         if let Some(hop) = self.hops.get_mut(&id)
             && let Some(bps) = hop.usable_bps()
         {

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select
 from underpass_control.demand import Demands
 from underpass_control.prediction import Lesson, Predictions
-from underpass_control.storage import expectations, learned, routes
+from underpass_control.storage import blockages, expectations, learned, routes
 from underpass_control.storage.expectations import Kept
 from underpass_control.storage.models import PredictedBlockage
 from underpass_control.takeover import recall
@@ -170,6 +170,31 @@ def test_holding_back_by_plan_fulfils_nothing(api: Api) -> None:
     taken(api, observed(at, at + 20_000, source="plan"))
     (found,) = api.get("/v1/blockages?state=observed").json["blockages"]
     assert "predicted" not in found
+
+
+def test_a_loss_of_another_path_than_the_beams_tells_nothing_of_the_beam(api: Api) -> None:
+    at = now_ms() - 60_000
+    keep(api, at - 50_000, expected(at + 2_000))
+    taken(api, entry(status(link(path="lte"), link(plan_version=3))))
+    taken(api, observed(at, path="lte"))
+    assert not recalled(api, at + 10_000)[0].is_blocked(FIRST)
+    taken(api, observed(at))
+    assert recalled(api, at + 10_000)[0].is_blocked(FIRST)
+    found = api.get("/v1/blockages?state=observed").json["blockages"]
+    assert {one["path"]: "predicted" in one for one in found} == {"lte": False, "satellite": True}
+
+
+def test_planners_are_told_which_losses_are_of_other_paths() -> None:
+    at = now_ms()
+    lte = blockages.Observed(FIRST, "return", "lte", at, None, False, "probing", at)
+    both = [lte, replace(lte, path="satellite")]
+
+    def sensed(beam_paths: blockages.BeamPaths) -> list[tuple[int, int, int | None]]:
+        changes = blockages.changes_of(both, beam_paths)
+        return [loss for change in changes for loss in blockages.sensed(change)]
+
+    assert sensed({(FIRST, "return"): "satellite"}) == [(FIRST, at, None)]
+    assert sensed({}) == [(FIRST, at, None)] * 2
 
 
 def test_a_blockage_whose_end_nobody_reports_is_over_once_the_link_is_up(api: Api) -> None:

@@ -7,6 +7,8 @@ import itertools
 from typing import Any
 
 import pytest
+from underpass_control.alerts import evidence
+from underpass_control.alerts.rules import Loss
 from underpass_control.roles import Role
 from underpass_control.storage import links, usage
 from underpass_control.storage.links import LinkState
@@ -432,6 +434,21 @@ def test_a_blockage_is_over_when_its_path_is_up_or_there_no_more(api: Api) -> No
         if one["path"] == "satellite"
     ]
     assert over["exit"] == moment(began + 3_000)
+
+
+def test_alerts_go_by_the_path_that_should_have_been_back_first(api: Api) -> None:
+    async def losses() -> dict[Link, Loss]:
+        async with api.database.reading() as connection:
+            (of_first,) = [
+                one for one in await evidence.read(connection, now_ms()) if one.terminal == FIRST
+            ]
+            return dict(of_first.losses)
+
+    at = now_ms() - 60_000
+    for path, entry_ms in (("lte", at + 20_000), ("satellite", at), ("adsl", at + 40_000)):
+        seen = {"terminal": FIRST, "path": path, "direction": "return", "entry_ms": entry_ms}
+        taken(api, entry(report("blockage", source="probing", **seen)))
+    assert api.run(losses()) == {Link.RETURN: Loss(at, None)}
 
 
 def test_members_of_a_newer_node_are_passed_over(api: Api) -> None:

@@ -384,9 +384,7 @@ fn where_all_flows_are_large_a_hop_whose_estimate_has_fallen_takes_a_part_for_a_
     found(&mut lines, NEAR, 300_000);
     let [terminal, _] = &mut lines.nodes;
     let key = terminal.open(1, BULK);
-    let told = terminal
-        .engine
-        .begin_flow(terminal.now, key, 1 << 31, true);
+    let told = terminal.engine.begin_flow(terminal.now, key, 1 << 31, true);
     assert_eq!(told.why.and_then(|why| why.chosen), Some(FAR));
     // What the near hop sends of it in so many seconds.
     let by_near = |lines: &mut Lines, time_s: u64| {

@@ -398,6 +398,21 @@ pub fn longest_gap(readable: &[Duration], begin_s: u64, end_s: u64) -> Duration 
 }
 
 #[test]
+fn what_may_not_go_by_a_hop_is_no_backlog_of_its() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Pinned, &["hop0"])]);
+    for hop in [NEAR, FAR] {
+        terminal.engine.block(terminal.now, hop, true);
+    }
+    for (class, bytes) in [(BULK, 5_000), (URGENT, 300)] {
+        let key = terminal.open(1, class);
+        terminal.write(key, bytes);
+    }
+    let [near, far] = [NEAR, FAR].map(|hop| terminal.engine.demand(hop));
+    assert_eq!((near.backlogged_bytes, far.backlogged_bytes), (5_300, 300));
+    assert_eq!(near.offered_bytes, far.offered_bytes);
+}
+
+#[test]
 fn a_blockage_that_is_known_makes_no_gap_neither_at_its_entry_nor_behind_its_exit() {
     let (terminal, hub) = two_paths(&[]);
     let mut lines = both_lines(terminal, hub);
