@@ -11,7 +11,7 @@ use tokio::net::UdpSocket;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use underpass_cla::{Down, LtpFigures, Node, Outcome, PathFigures, Refusal, SessionId};
 use underpass_ltp::{BUNDLE_PROTOCOL, Event, Figures, Reason, SessionId as BlockId, Span};
 
@@ -295,7 +295,7 @@ impl Session<'_> {
             self.taking.spawn(take_long(node, path, id, block, bytes));
             return;
         }
-        let mut verdict = Err(Reason::Client);
+        let mut verdict = Ok(());
         for bundle in Bundles::of(bytes) {
             let taken = self.node.received(id, bundle);
             if !judge(&mut verdict, taken, &self.config.path) {
@@ -357,7 +357,7 @@ async fn take_long(
     bytes: Bytes,
 ) -> Taken {
     let length = bytes.len();
-    let mut verdict = Err(Reason::Client);
+    let mut verdict = Ok(());
     for (number, bundle) in Bundles::of(bytes).enumerate() {
         if number % BUNDLES_AT_ONCE == BUNDLES_AT_ONCE - 1 {
             yield_now().await;
@@ -372,18 +372,19 @@ async fn take_long(
 
 /// Counts in what has become of one of a block's bundles; whether the next one is
 /// to be looked at. The peer is told of all of them at once: it sends the block
-/// again if there is no room for one, and those that are here are known by then; one
-/// that is not acceptable is lost where another one is taken.
+/// again if there is no room for one, and those that are here are known by then.
+/// One that is not acceptable is lost: ION-DTN sends what is cancelled again at
+/// once, for as long as the bundle lives.
 fn judge(verdict: &mut Result<(), Reason>, taken: Result<(), Refusal>, path: &str) -> bool {
     match taken {
         // A bundle that is here already is as good as taken.
-        Ok(()) | Err(Refusal::Completed) => *verdict = Ok(()),
+        Ok(()) | Err(Refusal::Completed) => {}
         Err(Refusal::NoResources) => {
             *verdict = Err(Reason::System);
             return false;
         }
         Err(refusal @ Refusal::NotAcceptable) => {
-            debug!(path, %refusal, "a bundle is not taken");
+            info!(path, %refusal, "a bundle is not taken");
         }
     }
     true

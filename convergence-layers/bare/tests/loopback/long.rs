@@ -1,4 +1,4 @@
-//! Bundles that are too long for memory.
+//! Bundles that are too long for memory, and those that the node does not take.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,10 +15,11 @@ use super::{config, free, ltp};
 
 const LONG_BYTES: usize = 17 << 20;
 
-/// A node that takes long bundles piece by piece.
+/// A node that takes long bundles piece by piece, and short ones or not.
 struct Disk {
     node: Arc<dyn Node>,
     taken: UnboundedSender<Vec<u8>>,
+    short: Result<(), Refusal>,
 }
 
 /// A bundle of so many bytes, as far as it has come.
@@ -73,6 +74,7 @@ impl Node for Disk {
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
+        self.short?;
         self.node.received(id, bundle)
     }
 
@@ -104,6 +106,7 @@ async fn a_bundle_that_is_longer_than_memory_takes_is_taken_piece_by_piece() {
         let disk = Arc::new(Disk {
             node: two.node.clone(),
             taken,
+            short: Ok(()),
         });
         let of = |index: usize| Config {
             transfer_mru_bytes: whole_bytes,
@@ -133,6 +136,38 @@ async fn a_bundle_that_is_longer_than_memory_takes_is_taken_piece_by_piece() {
         }
         for neighbour in &neighbours {
             neighbour.shutdown().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_ltp_what_has_no_room_comes_again_and_what_is_never_taken_does_not() {
+    let refused = Outcome::Refused(Refusal::NoResources);
+    for (short, outcome) in [
+        (Refusal::NotAcceptable, Outcome::Acknowledged),
+        (Refusal::Completed, Outcome::Acknowledged),
+        (Refusal::NoResources, refused),
+    ] {
+        let addresses = [free("127.0.0.1"), free("127.0.0.2")];
+        let (mut one, two) = (TestNode::new(), TestNode::new());
+        let (taken, _long) = unbounded_channel();
+        let disk = Arc::new(Disk {
+            node: two.node.clone(),
+            taken,
+            short: Err(short),
+        });
+        let of = |local: u64, remote: u64, at: usize| {
+            config(ltp(local, remote), addresses[at], addresses[1 - at])
+        };
+        let _neighbours = [
+            Neighbour::spawn(of(1, 2, 0), one.node.clone()),
+            Neighbour::spawn(of(2, 1, 1), disk),
+        ];
+        let (id, _, session) = one.up().await;
+        one.ready(id).await;
+        for (key, length) in [(1, 1_000), (2, 300_000)] {
+            session.offer(transfer(key, length).0);
+            assert_eq!(one.finished().await, (key, outcome), "{short}, {length}");
         }
     }
 }
