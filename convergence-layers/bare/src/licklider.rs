@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::net::UdpSocket;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use underpass_cla::{Down, LtpFigures, Node, Outcome, PathFigures, Refusal, SessionId};
@@ -46,6 +46,13 @@ const LONG_BLOCK_BYTES: usize = 128 << 10;
 
 /// Bundles of such a block after which others have their turn.
 const BUNDLES_AT_ONCE: usize = 32;
+
+/// Blocks for which the node has no room wait here, up to so many bytes of them, and
+/// are tried again so often before they are cancelled: their sender has so many
+/// blocks under way and no more, and waits, too.
+const HELD_BYTES: u64 = 16 << 20;
+const HELD_TRIES: u32 = 20;
+const HELD_PAUSE: Duration = Duration::from_millis(500);
 
 /// What the peer is told of a block of so many bytes.
 type Taken = (BlockId, usize, Result<(), Reason>);
@@ -289,20 +296,29 @@ impl Session<'_> {
 
     /// Gives the node the bundles of a block.
     fn take(&mut self, id: SessionId, block: BlockId, bytes: Bytes) {
-        if bytes.len() > LONG_BLOCK_BYTES {
-            self.taking_bytes += bytes.len();
-            let (node, path) = (self.node.clone(), self.config.path.clone());
-            self.taking.spawn(take_long(node, path, id, block, bytes));
-            return;
-        }
-        let mut verdict = Ok(());
-        for bundle in Bundles::of(bytes) {
-            let taken = self.node.received(id, bundle);
-            if !judge(&mut verdict, taken, &self.config.path) {
-                break;
+        let held = (self.taking_bytes + bytes.len()) as u64;
+        let most = HELD_BYTES.min(self.config.transfer_mru_bytes / 2);
+        let tries = if held <= most { HELD_TRIES } else { 0 };
+        let mut done = 0;
+        if bytes.len() <= LONG_BLOCK_BYTES {
+            let mut verdict = Ok(());
+            for bundle in Bundles::of(bytes.clone()) {
+                let taken = self.node.received(id, bundle);
+                if !judge(&mut verdict, taken, &self.config.path) {
+                    break;
+                }
+                done += 1;
+            }
+            if verdict.is_ok() || tries == 0 {
+                self.span.answer(Instant::now(), block, verdict);
+                return;
             }
         }
-        self.span.answer(Instant::now(), block, verdict);
+        self.taking_bytes += bytes.len();
+        let node = self.node.clone();
+        let path = self.config.path.clone();
+        self.taking
+            .spawn(take_beside(node, path, id, (block, bytes, done), tries));
     }
 
     fn end(&mut self, id: SessionId, key: u64, outcome: Outcome) {
@@ -348,21 +364,27 @@ impl Session<'_> {
     }
 }
 
-/// Gives the node the bundles of a long block.
-async fn take_long(
+/// Gives the node the bundles of a block, behind the first ones that are done,
+/// beside the session; where it has no room, as often as it may be tried.
+async fn take_beside(
     node: Arc<dyn Node>,
     path: String,
     id: SessionId,
-    block: BlockId,
-    bytes: Bytes,
+    (block, bytes, done): (BlockId, Bytes, usize),
+    mut tries: u32,
 ) -> Taken {
     let length = bytes.len();
     let mut verdict = Ok(());
-    for (number, bundle) in Bundles::of(bytes).enumerate() {
+    for (number, bundle) in Bundles::of(bytes).enumerate().skip(done) {
         if number % BUNDLES_AT_ONCE == BUNDLES_AT_ONCE - 1 {
             yield_now().await;
         }
-        let taken = handle::take(&node, id, bundle).await;
+        let mut taken = handle::take(&node, id, bundle.clone()).await;
+        while taken == Err(Refusal::NoResources) && tries > 0 {
+            tries -= 1;
+            sleep(HELD_PAUSE).await;
+            taken = handle::take(&node, id, bundle.clone()).await;
+        }
         if !judge(&mut verdict, taken, &path) {
             break;
         }
