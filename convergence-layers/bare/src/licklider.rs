@@ -69,7 +69,8 @@ struct Session<'a> {
     from_disk: HashMap<u64, u64>,
     /// Payloads that are being read.
     reading: JoinSet<Read>,
-    /// Long blocks that the node is taking, and their bytes.
+    /// Blocks that are long, or that there was no room for, which the node is taking
+    /// beside the session; and their bytes.
     taking: JoinSet<Taken>,
     taking_bytes: usize,
     closing: Option<Instant>,
@@ -187,7 +188,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether no more long blocks wait for the disk than are to be in memory.
+    /// Whether no more blocks wait to be taken than are to be in memory.
     fn has_room(&self) -> bool {
         self.taking_bytes as u64 <= self.config.transfer_mru_bytes
     }
