@@ -1,4 +1,7 @@
-"""Files over a convergence layer with a limit: without custody they go in fragments."""
+"""Files over layers that carry none from the disk by themselves.
+
+UDP has a limit: without custody they go in fragments. LTP has each in memory.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,16 @@ _RATE = NEAR.forward.rate_bps
 _MOST = 16 << 20
 
 
-@pytest.fixture(params=[1 << 20, _MOST], ids=["on disk", "in memory"])
+@pytest.fixture(
+    params=[("udp", 1 << 20), ("udp", _MOST), ("ltp", 1 << 20)],
+    ids=["udp, on disk", "udp, in memory", "ltp, on disk"],
+)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair[Testbed]]:
-    """Two nodes over udp, whose bundles are 65,507 bytes long at most.
+    """Two nodes over udp, whose bundles are 65,507 bytes long at most, or over ltp.
 
-    The parameter is how long payloads may be that applications have in memory.
+    The other parameter is how long payloads may be that applications have in memory.
     """
-    most: int = request.param
+    layer, most = request.param
     with Testbed(NEAR) as testbed:
         terminal = addresses.terminal_sat(0)
 
@@ -37,7 +43,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair[Testbed]]:
                 "neighbour": neighbour,
                 "remote": f"{remote}:{_PORT}",
                 "listen": f"{listen}:{_PORT}",
-                "convergence_layer": "udp",
+                "convergence_layer": layer,
                 "send_rate_bps": _RATE,
                 "receive_rate_bps": _RATE,
                 "rtt_ms": round(NEAR.rtt_ms),

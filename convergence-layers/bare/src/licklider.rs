@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::net::UdpSocket;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use underpass_cla::{Down, LtpFigures, Node, Outcome, PathFigures, Refusal, SessionId};
 use underpass_ltp::{BUNDLE_PROTOCOL, Event, Figures, Reason, SessionId as BlockId, Span};
 
@@ -47,6 +47,13 @@ const LONG_BLOCK_BYTES: usize = 128 << 10;
 /// Bundles of such a block after which others have their turn.
 const BUNDLES_AT_ONCE: usize = 32;
 
+/// Blocks for which the node has no room wait here, up to so many bytes of them, and
+/// are tried again so often before they are cancelled: their sender has so many
+/// blocks under way and no more, and waits, too.
+const HELD_BYTES: u64 = 16 << 20;
+const HELD_TRIES: u32 = 20;
+const HELD_PAUSE: Duration = Duration::from_millis(500);
+
 /// What the peer is told of a block of so many bytes.
 type Taken = (BlockId, usize, Result<(), Reason>);
 
@@ -62,7 +69,8 @@ struct Session<'a> {
     from_disk: HashMap<u64, u64>,
     /// Payloads that are being read.
     reading: JoinSet<Read>,
-    /// Long blocks that the node is taking, and their bytes.
+    /// Blocks that are long, or that there was no room for, which the node is taking
+    /// beside the session; and their bytes.
     taking: JoinSet<Taken>,
     taking_bytes: usize,
     closing: Option<Instant>,
@@ -180,7 +188,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether no more long blocks wait for the disk than are to be in memory.
+    /// Whether no more blocks wait to be taken than are to be in memory.
     fn has_room(&self) -> bool {
         self.taking_bytes as u64 <= self.config.transfer_mru_bytes
     }
@@ -289,20 +297,29 @@ impl Session<'_> {
 
     /// Gives the node the bundles of a block.
     fn take(&mut self, id: SessionId, block: BlockId, bytes: Bytes) {
-        if bytes.len() > LONG_BLOCK_BYTES {
-            self.taking_bytes += bytes.len();
-            let (node, path) = (self.node.clone(), self.config.path.clone());
-            self.taking.spawn(take_long(node, path, id, block, bytes));
-            return;
-        }
-        let mut verdict = Err(Reason::Client);
-        for bundle in Bundles::of(bytes) {
-            let taken = self.node.received(id, bundle);
-            if !judge(&mut verdict, taken, &self.config.path) {
-                break;
+        let held = (self.taking_bytes + bytes.len()) as u64;
+        let most = HELD_BYTES.min(self.config.transfer_mru_bytes / 2);
+        let tries = if held <= most { HELD_TRIES } else { 0 };
+        let mut done = 0;
+        if bytes.len() <= LONG_BLOCK_BYTES {
+            let mut verdict = Ok(());
+            for bundle in Bundles::of(bytes.clone()) {
+                let taken = self.node.received(id, bundle);
+                if !judge(&mut verdict, taken, &self.config.path) {
+                    break;
+                }
+                done += 1;
+            }
+            if verdict.is_ok() || tries == 0 {
+                self.span.answer(Instant::now(), block, verdict);
+                return;
             }
         }
-        self.span.answer(Instant::now(), block, verdict);
+        self.taking_bytes += bytes.len();
+        let node = self.node.clone();
+        let path = self.config.path.clone();
+        self.taking
+            .spawn(take_beside(node, path, id, (block, bytes, done), tries));
     }
 
     fn end(&mut self, id: SessionId, key: u64, outcome: Outcome) {
@@ -348,21 +365,27 @@ impl Session<'_> {
     }
 }
 
-/// Gives the node the bundles of a long block.
-async fn take_long(
+/// Gives the node the bundles of a block, behind the first ones that are done,
+/// beside the session; where it has no room, as often as it may be tried.
+async fn take_beside(
     node: Arc<dyn Node>,
     path: String,
     id: SessionId,
-    block: BlockId,
-    bytes: Bytes,
+    (block, bytes, done): (BlockId, Bytes, usize),
+    mut tries: u32,
 ) -> Taken {
     let length = bytes.len();
-    let mut verdict = Err(Reason::Client);
-    for (number, bundle) in Bundles::of(bytes).enumerate() {
+    let mut verdict = Ok(());
+    for (number, bundle) in Bundles::of(bytes).enumerate().skip(done) {
         if number % BUNDLES_AT_ONCE == BUNDLES_AT_ONCE - 1 {
             yield_now().await;
         }
-        let taken = handle::take(&node, id, bundle).await;
+        let mut taken = handle::take(&node, id, bundle.clone()).await;
+        while taken == Err(Refusal::NoResources) && tries > 0 {
+            tries -= 1;
+            sleep(HELD_PAUSE).await;
+            taken = handle::take(&node, id, bundle.clone()).await;
+        }
         if !judge(&mut verdict, taken, &path) {
             break;
         }
@@ -372,18 +395,19 @@ async fn take_long(
 
 /// Counts in what has become of one of a block's bundles; whether the next one is
 /// to be looked at. The peer is told of all of them at once: it sends the block
-/// again if there is no room for one, and those that are here are known by then; one
-/// that is not acceptable is lost where another one is taken.
+/// again if there is no room for one, and those that are here are known by then.
+/// One that is not acceptable is lost: ION-DTN sends what is cancelled again at
+/// once, for as long as the bundle lives.
 fn judge(verdict: &mut Result<(), Reason>, taken: Result<(), Refusal>, path: &str) -> bool {
     match taken {
         // A bundle that is here already is as good as taken.
-        Ok(()) | Err(Refusal::Completed) => *verdict = Ok(()),
+        Ok(()) | Err(Refusal::Completed) => {}
         Err(Refusal::NoResources) => {
             *verdict = Err(Reason::System);
             return false;
         }
         Err(refusal @ Refusal::NotAcceptable) => {
-            debug!(path, %refusal, "a bundle is not taken");
+            info!(path, %refusal, "a bundle is not taken");
         }
     }
     true

@@ -114,8 +114,7 @@ impl Commands {
                     return Err(format!("more than {MOST_CONTACTS} contacts"));
                 }
                 if believed && contact.from != contact.to {
-                    let key = (contact.from, contact.to, start_ms, line);
-                    self.contacts.insert(key, contact);
+                    self.add(line, contact)?;
                 }
             }
             ["c", "contact", start, from, to, rate, ref rest @ ..] => {
@@ -178,6 +177,27 @@ impl Commands {
                     said.trim()
                 ));
             }
+        }
+        Ok(())
+    }
+
+    /// Adds a contact, unless it is there already.
+    fn add(&mut self, line: usize, contact: Contact) -> Result<(), String> {
+        let (from, to) = (contact.from, contact.to);
+        let before = (from, to, 0, 0)..(from, to, contact.end_ms, 0);
+        // Of those before its end, the last one alone may reach into it.
+        let last = self.contacts.range(before).next_back();
+        match last.filter(|(_, other)| contact.start_ms < other.end_ms) {
+            Some((_, other)) if *other == contact => {}
+            Some(_) => {
+                return Err(format!(
+                    "another contact of {from} to {to} holds at that time"
+                ));
+            }
+            None => drop(
+                self.contacts
+                    .insert((from, to, contact.start_ms, line), contact),
+            ),
         }
         Ok(())
     }

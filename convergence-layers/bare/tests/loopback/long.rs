@@ -1,6 +1,6 @@
-//! Bundles that are too long for memory.
+//! Bundles that are too long for memory, and those that the node does not take.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,10 +15,12 @@ use super::{config, free, ltp};
 
 const LONG_BYTES: usize = 17 << 20;
 
-/// A node that takes long bundles piece by piece.
+/// A node that takes long bundles piece by piece, and refuses the next short one or
+/// not.
 struct Disk {
     node: Arc<dyn Node>,
     taken: UnboundedSender<Vec<u8>>,
+    refuses: Mutex<Option<Refusal>>,
 }
 
 /// A bundle of so many bytes, as far as it has come.
@@ -73,7 +75,8 @@ impl Node for Disk {
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
-        self.node.received(id, bundle)
+        let refuses = self.refuses.lock().expect("no test panics with it").take();
+        refuses.map_or_else(|| self.node.received(id, bundle), Err)
     }
 
     fn progress(&self, id: SessionId, key: u64, acknowledged: u64) {
@@ -104,6 +107,7 @@ async fn a_bundle_that_is_longer_than_memory_takes_is_taken_piece_by_piece() {
         let disk = Arc::new(Disk {
             node: two.node.clone(),
             taken,
+            refuses: Mutex::default(),
         });
         let of = |index: usize| Config {
             transfer_mru_bytes: whole_bytes,
@@ -133,6 +137,47 @@ async fn a_bundle_that_is_longer_than_memory_takes_is_taken_piece_by_piece() {
         }
         for neighbour in &neighbours {
             neighbour.shutdown().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_ltp_what_has_no_room_waits_and_what_is_never_taken_is_not_sent_again() {
+    for (refusal, is_taken) in [
+        (Refusal::NotAcceptable, false),
+        (Refusal::Completed, false),
+        (Refusal::NoResources, true),
+    ] {
+        let addresses = [free("127.0.0.1"), free("127.0.0.2")];
+        let (mut one, mut two) = (TestNode::new(), TestNode::new());
+        let (taken, _long) = unbounded_channel();
+        let disk = Arc::new(Disk {
+            node: two.node.clone(),
+            taken,
+            refuses: Mutex::default(),
+        });
+        let of = |local: u64, remote: u64, at: usize| {
+            config(ltp(local, remote), addresses[at], addresses[1 - at])
+        };
+        let _neighbours = [
+            Neighbour::spawn(of(1, 2, 0), one.node.clone()),
+            Neighbour::spawn(of(2, 1, 1), disk.clone()),
+        ];
+        let (id, _, session) = one.up().await;
+        one.ready(id).await;
+        for (key, length) in [(1, 1_000), (2, 300_000)] {
+            *disk.refuses.lock().expect("no test panics with it") = Some(refusal);
+            let (sent, whole) = transfer(key, length);
+            session.offer(sent);
+            if is_taken {
+                assert!(two.received().await.1 == whole);
+            }
+            let finished = one.finished().await;
+            assert_eq!(
+                finished,
+                (key, Outcome::Acknowledged),
+                "{refusal}, {length}"
+            );
         }
     }
 }

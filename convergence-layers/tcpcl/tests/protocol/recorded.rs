@@ -74,6 +74,22 @@ fn a_session_takes_every_recorded_stream() {
     }
 }
 
+#[test]
+fn a_recorded_session_of_version_3_is_refused_for_its_version() {
+    let Some(folder) = folder() else { return };
+    for side in ["1-active", "1-passive", "2-active", "2-passive"] {
+        let bytes = bytes_of(&folder.join(format!("ion/tcpclv3-connection{side}.hex")));
+        for role in [Role::Active, Role::Passive] {
+            let (bundles, down) = play(role, &bytes);
+            assert_eq!(bundles, 0, "{side}");
+            let Some(Down::Protocol(why)) = &down else {
+                panic!("{side}: {down:?}");
+            };
+            assert!(why.contains("version 3"), "{side}: {why}");
+        }
+    }
+}
+
 /// Both ends of the sessions s1 to s4: the bytes of each with what the other one
 /// said to them, in words.
 fn conversations(folder: &Path) -> Vec<(String, Role, Vec<u8>, Vec<String>)> {

@@ -32,22 +32,14 @@ pub async fn execute(mut command: PingCommand) -> Result<(), BpError> {
     let mut pings = Pings {
         run: fresh_number(),
         size: command.size,
+        count: 0,
         sent: BTreeMap::new(),
         round_trips: Vec::new(),
     };
-    let begun = Instant::now();
-    for number in 0..command.count {
-        let payload = pings.payload(u64::from(number));
-        pings.sent.insert(u64::from(number), Instant::now());
-        let sent = connection.send(&command.destination, &command.sending, &[], &payload);
-        sent.await?;
-        let until = match number + 1 == command.count {
-            true => Instant::now() + timeout,
-            false => begun + interval * (number + 1),
-        };
-        pings
-            .listen(&mut connection, until, number + 1 == command.count)
-            .await?;
+    // Whoever ends it wants to know how it went so far.
+    tokio::select! {
+        pinged = pings.run(&mut connection, &command, (interval, timeout)) => pinged?,
+        _ = tokio::signal::ctrl_c() => {}
     }
     pings.summarise(&connection, &command)
 }
@@ -62,12 +54,38 @@ fn fresh_number() -> u64 {
 struct Pings {
     run: u64,
     size: usize,
+    /// How many were sent.
+    count: u32,
     /// Those that have not come back.
     sent: BTreeMap<u64, Instant>,
     round_trips: Vec<Duration>,
 }
 
 impl Pings {
+    /// Sends all, and waits for them to come back.
+    async fn run(
+        &mut self,
+        connection: &mut Connection,
+        command: &PingCommand,
+        (interval, timeout): (Duration, Duration),
+    ) -> Result<(), BpError> {
+        let begun = Instant::now();
+        for number in 0..command.count {
+            let payload = self.payload(u64::from(number));
+            self.sent.insert(u64::from(number), Instant::now());
+            let sent = connection.send(&command.destination, &command.sending, &[], &payload);
+            sent.await?;
+            self.count = number + 1;
+            let last = self.count == command.count;
+            let until = match last {
+                true => Instant::now() + timeout,
+                false => begun + interval * self.count,
+            };
+            self.listen(connection, until, last).await?;
+        }
+        Ok(())
+    }
+
     fn payload(&self, number: u64) -> Vec<u8> {
         let mut payload = [self.run.to_be_bytes(), number.to_be_bytes()].concat();
         payload.resize(self.size, 0);
@@ -123,7 +141,7 @@ impl Pings {
         let least = ms.clone().reduce(f64::min);
         let most = ms.clone().reduce(f64::max);
         let mean = (received > 0).then(|| ms.sum::<f64>() / received as f64);
-        let sent = command.count;
+        let sent = self.count;
         let destination = &command.destination;
         let summary = json!({
             "destination": destination, "sent": sent, "received": received,
@@ -153,6 +171,7 @@ mod tests {
         let mut pings = Pings {
             run: 5,
             size: 20,
+            count: 4,
             sent: BTreeMap::from([(3, Instant::now())]),
             round_trips: Vec::new(),
         };
@@ -160,6 +179,7 @@ mod tests {
         let other = Pings {
             run: 6,
             size: 20,
+            count: 0,
             sent: BTreeMap::new(),
             round_trips: Vec::new(),
         };

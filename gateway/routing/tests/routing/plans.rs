@@ -89,6 +89,7 @@ fn contacts_and_ranges_are_changed_and_deleted() {
                 a contact +40 +50 2 3 8\na contact +60 +70 2 3 8\n\
                 a range +0 +99 2 3 1\na range +0 +99 2 3 1\n";
     assert_eq!(told(plan).len(), 5, "the same range twice is the same");
+    assert_eq!(told(&[plan, plan].concat()).len(), 5, "and so is a contact");
     let changed = format!(
         "{plan}d contact +20 2 3\nc contact +40 2 3 900\nc contact +60 2 3 8 0\n\
          d contact +77 2 3\nd contact -1 2 2\nd contact 0 2 9\n\
@@ -155,6 +156,16 @@ fn what_is_wrong_is_told_with_its_line() {
         ("a contact +18446744073709551615 +1 2 3 10", 1, "too far"),
         ("a kontakt +0 +1 2 3", 1, "expected"),
         ("d contact soon 2 3", 1, "neither +SECONDS"),
+        (
+            "a contact +0 +9 2 3 8\na contact +5 +12 2 3 8",
+            2,
+            "another contact",
+        ),
+        (
+            "a contact +0 +9 2 3 8\na contact +0 +9 2 3 9",
+            2,
+            "another contact",
+        ),
         ("c contact +0 2 3 100", 1, "no contact of 2 to 3 begins"),
         ("a contact -1 -1 2 3 0", 1, "neither +SECONDS"),
         (
