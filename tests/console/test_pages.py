@@ -296,6 +296,9 @@ def test_a_terminal_shows_its_software_and_certificate_and_its_last_words(
     itself = console.get_by_role("region", name="Software and certificate")
     expect(itself).to_contain_text("1.2.3", timeout=PATIENCE_MS)
     expect(itself).to_contain_text("29 days left")
+    console.once("dialog", lambda asked: asked.accept())
+    itself.get_by_role("button", name="Revoke its certificates").click()
+    expect(itself.get_by_role("alert")).to_contain_text("no authority", timeout=PATIENCE_MS)
     heard = console.get_by_role("region", name="Heard")
     expect(heard).to_contain_text("400 kB in 3 streams", timeout=PATIENCE_MS)
     # Of one that reports no more, though its gateway goes on speaking of it.
