@@ -84,11 +84,12 @@ describe("why a terminal has its rate", () => {
 
   test("and whether the link is other than planned, as far as that is known", () => {
     const blocked = segment(50, 90, 0, "blocked");
-    const then = (s: number, state: "up" | "blocked", of = blocked) => contradiction(of, link(11, s, { state }), START_MS + 1000 * (s + 1));
+    const then = (s: number, state: "up" | "blocked" | "down", of = blocked) => contradiction(of, link(11, s, { state }), START_MS + 1000 * (s + 1));
     expect(then(60, "up")).toContain("has the link blocked, and the link is up");
     expect(then(60, "blocked")).toBeUndefined();
-    expect(then(30, "blocked", borrowing)).toContain("has a rate for the link, which is blocked");
+    expect(then(30, "blocked", borrowing)).toContain("has a rate for the link, and the link is blocked");
     expect(then(30, "up", borrowing)).toBeUndefined();
+    expect(then(30, "down", borrowing)).toBeUndefined();
     // A maintenance gives no rate to a link that is up.
     expect(then(60, "up", segment(50, 90, 0))).toBeUndefined();
     // The last word before the entry, and one of long ago.

@@ -248,6 +248,20 @@ describe("the log of events", () => {
     expect(log.lines.map((line) => line.text)).toEqual(["rollout 3: stopped in stage 2"]);
   });
 
+  test("tells of settings what went wrong with them, and of the ground that it is another", () => {
+    const [made, log] = [fleet(), new EventLog()];
+    const tell = (kind: string, data: Record<string, unknown>) => log.add({ kind, data }, 0, made);
+    for (const action of ["set", "trial", "applied", "rolled-back"]) tell("settings", { terminal: 11, settings: 7, action });
+    tell("settings", { gateway: 1, settings: 2, action: "refused" });
+    tell("tiles", { map: "town", action: "set" });
+    expect(log.lines.map((line) => line.text)).toEqual([
+      "map town: ground set",
+      "gateway 1: settings 2: refused",
+      "bus 11: settings 7: rolled-back",
+    ]);
+    expect(log.lines[2]).toMatchObject({ kind: "settings", terminal: 11, beam: "east" });
+  });
+
   test("has a bound", () => {
     const [made, log] = [fleet(), new EventLog()];
     for (let plan = 0; plan < 2500; plan++) log.add({ kind: "plans", data: { beam: "east", link: "forward", plan } }, 0, made);

@@ -137,6 +137,17 @@ def test_a_user_signs_out_everywhere(service: ControlService, browser: Browser, 
     for one in (page, elsewhere):
         why = one.locator("#sign-in").get_by_role("alert")
         expect(why).to_contain_text("sign in again", timeout=PATIENCE_MS)
+    # An administrator signs a user out, too.
+    add_user(service, "ada", "administrator")
+    sign_in_as(elsewhere, service, "olga")
+    live(elsewhere)
+    sign_in_as(page, service, "ada")
+    live(page)
+    go(page, "access/users")
+    page.once("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name="End all sessions of olga").click(timeout=PATIENCE_MS)
+    why = elsewhere.locator("#sign-in").get_by_role("alert")
+    expect(why).to_contain_text("sign in again", timeout=PATIENCE_MS)
     elsewhere.context.close()
 
 

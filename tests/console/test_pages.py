@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -231,8 +233,25 @@ def test_a_blockage_is_dragged_and_planned_when_it_is_let_go(console: Page) -> N
     expect(form.get_by_label("for, s", exact=True)).to_have_value("30")
     table = form.get_by_role("region", name="What each terminal would have")
     expect(table.get_by_role("row", name="Bus 12")).to_contain_text("bit", timeout=PATIENCE_MS)
-    form.get_by_role("slider", name="Blocked until").press("ArrowRight")
+    slider = form.get_by_role("slider", name="Blocked until")
+    slider.press("ArrowRight")
     expect(form.get_by_label("for, s", exact=True)).to_have_value("31")
+    # However it is moved on before there is an answer: what is planned is where it ends.
+    asked: list[str] = []
+    console.on(
+        "request",
+        lambda one: asked.append(one.post_data or "") if "/what-if" in one.url else None,
+    )
+    for _ in range(3):
+        slider.press("ArrowRight")
+    expect(form.get_by_label("for, s", exact=True)).to_have_value("34")
+    until(lambda: bool(asked) and _blocked_s(asked[-1]) == pytest.approx(34, abs=0.01), console)
+
+
+def _blocked_s(question: str) -> float:
+    (blockage,) = json.loads(question)["blockages"]
+    entry, exit_ = (datetime.fromisoformat(blockage[name]) for name in ("entry", "exit"))
+    return (exit_ - entry).total_seconds()
 
 
 def test_a_blockage_is_announced_for_a_terminal_and_withdrawn(
@@ -296,6 +315,9 @@ def test_a_terminal_shows_its_software_and_certificate_and_its_last_words(
     itself = console.get_by_role("region", name="Software and certificate")
     expect(itself).to_contain_text("1.2.3", timeout=PATIENCE_MS)
     expect(itself).to_contain_text("29 days left")
+    console.once("dialog", lambda asked: asked.accept())
+    itself.get_by_role("button", name="Revoke its certificates").click()
+    expect(itself.get_by_role("alert")).to_contain_text("no authority", timeout=PATIENCE_MS)
     heard = console.get_by_role("region", name="Heard")
     expect(heard).to_contain_text("400 kB in 3 streams", timeout=PATIENCE_MS)
     # Of one that reports no more, though its gateway goes on speaking of it.

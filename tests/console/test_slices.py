@@ -99,6 +99,15 @@ def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(
     names["replicas"] = 1
     set_file(page, "ground", json.dumps(body))
     expect(card.get_by_label("Replicas of names")).to_have_value("1", timeout=PATIENCE_MS)
+    # What somebody else has changed since a download is not set back by its file.
+    with page.expect_download():
+        card.get_by_role("button", name="Download ground").click()
+    service.call("PUT", "/v1/slices/ground/functions/names/replicas", {"replicas": 2})
+    expect(card.get_by_label("Replicas of names")).to_have_value("2", timeout=PATIENCE_MS)
+    set_file(page, "ground", json.dumps(body))
+    told = page.get_by_role("alert")
+    expect(told).to_contain_text("somebody else was first", timeout=PATIENCE_MS)
+    expect(card.get_by_label("Replicas of names")).to_have_value("2")
 
     page.on("dialog", lambda dialog: dialog.accept())
     card.get_by_role("button", name="Terminate ground").click()

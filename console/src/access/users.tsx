@@ -67,6 +67,11 @@ export function Users() {
       void change(() => client.delete(pathOf(name), revision));
     }
   };
+  const endSessions = ({ name }: User) => {
+    if (confirm(`End all sessions of ${name}? Who has the password can sign in again.`)) {
+      void change(() => client.delete(`${pathOf(name)}/sessions`));
+    }
+  };
   return (
     <>
       {/* Until it is known who is there, a name that is there would get another role unseen. */}
@@ -92,6 +97,9 @@ export function Users() {
             <td>
               <button type="button" aria-label={`Remove ${user.name}`} onClick={() => remove(user)}>
                 Remove
+              </button>{" "}
+              <button type="button" aria-label={`End all sessions of ${user.name}`} onClick={() => endSessions(user)}>
+                End sessions
               </button>
             </td>
           </tr>

@@ -49,5 +49,6 @@ export function contradiction(segment: Segment, link: LinkState | undefined, now
   if (segment.state === "blocked") {
     return link.state === "up" ? "The plan is contradicted: it has the link blocked, and the link is up. What is heard counts: it sends at its guaranteed rate." : undefined;
   }
-  return link.state !== "up" && segment.rate_bps > 0 ? `The plan is contradicted: it has a rate for the link, which is ${link.state}.` : undefined;
+  // One that is down is not there at all, as of a vehicle that is parked: its plan is what it needs to come back.
+  return link.state === "blocked" && segment.rate_bps > 0 ? "The plan is contradicted: it has a rate for the link, and the link is blocked." : undefined;
 }

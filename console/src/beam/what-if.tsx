@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { textOf } from "../access/listed";
 import type { LinkName, WhatIf } from "../api/types";
 import { useLive } from "../shell/context";
@@ -27,6 +27,9 @@ export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
   const [answer, setAnswer] = useState<Answer>();
   const [failure, setFailure] = useState<string>();
   const [asking, setAsking] = useState(false);
+  /** What is asked once there is an answer: the blockage may have been moved on meanwhile. */
+  const next = useRef<(() => Promise<void>) | undefined>(undefined);
+  const isAsking = useRef(false);
 
   const span: Span = { startS: Number(inS) || 0, endS: (Number(inS) || 0) + (Number(forS) || 1) };
   const setSpan = ({ startS, endS }: Span) => {
@@ -34,21 +37,35 @@ export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
     setForS(String(endS - startS));
   };
 
-  const ask = async ({ startS, endS }: Span) => {
+  const ask = async (of: Span) => {
+    next.current = () => answered(of);
+    if (isAsking.current) return;
+    isAsking.current = true;
+    setAsking(true);
+    try {
+      for (let one = take(); one; one = take()) await one();
+    } finally {
+      isAsking.current = false;
+      setAsking(false);
+    }
+  };
+  const take = () => {
+    const one = next.current;
+    next.current = undefined;
+    return one;
+  };
+  const answered = async ({ startS, endS }: Span) => {
     const nowMs = live.now();
     const moment = (ms: number) => new Date(ms).toISOString();
     const [entryMs, exitMs] = [nowMs + 1000 * startS, nowMs + 1000 * endS];
     const blockages = node === undefined ? undefined : [{ terminal: node, entry: moment(entryMs), exit: moment(exitMs) }];
     const capacity = mbps === "" ? undefined : [{ from: moment(nowMs), rate_bps: Math.round(1e6 * Number(mbps)) }];
-    setAsking(true);
     try {
       const made = await live.client.post<WhatIf>(`v1/beams/${beam}/what-if`, { link, blockages, capacity });
       setAnswer({ totals: made.totals, composed: compose([made], nowMs, Date.parse(made.end)) });
       setFailure(undefined);
     } catch (error) {
       setFailure(textOf(error));
-    } finally {
-      setAsking(false);
     }
   };
 
@@ -68,7 +85,7 @@ export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
           span={span}
           overS={Math.max(LINE_S, span.endS)}
           onChange={setSpan}
-          onDone={(now) => void (node !== undefined && !asking && ask(now))}
+          onDone={(now) => void (node !== undefined && ask(now))}
         />
         <label>
           blocked in, s <input type="number" min="0" max="3600" step="any" value={inS} onInput={(e) => setInS(e.currentTarget.value)} />

@@ -5,7 +5,7 @@ import { utcOn } from "../shell/dates";
 import { hashOf, type Route } from "../shell/route";
 import { Table } from "../shell/table";
 
-const KINDS = ["console", "blockages", "links", "plans", "ledger", "announcements", "alerts", "terminal", "intervention", "rollout", "beam", "obstructions", "lease", "opensand"];
+const KINDS = ["console", "blockages", "links", "plans", "ledger", "announcements", "alerts", "terminal", "intervention", "rollout", "settings", "beam", "obstructions", "tiles", "lease", "opensand"];
 /** So many lines are shown at once; the filter finds the others. */
 const MOST_SHOWN = 300;
 

@@ -144,6 +144,13 @@ function otherText(kind: string, data: Record<string, unknown>, fleet: Fleet): s
       return `map: ${data.count} ${data.action}`;
     case "rollout":
       return data.action === "progress" ? undefined : `rollout ${data.rollout}: ${data.action} in stage ${data.stage}`;
+    case "settings": {
+      const whose = data.terminal ? fleet.nameOf(Number(data.terminal)) : `gateway ${data.gateway}`;
+      // A rollout sets those of thousands, and each confirms them: only what went wrong is news.
+      return data.action === "refused" || data.action === "rolled-back" ? `${whose}: settings ${data.settings}: ${data.action}` : undefined;
+    }
+    case "tiles":
+      return `map ${data.map}: ground ${data.action}`;
     case "announcements":
       return `${(data.announcements as unknown[]).length} announced by terminals`;
     case "lease":

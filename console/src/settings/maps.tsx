@@ -11,6 +11,8 @@ import { featureLines } from "./features";
 
 /** Places that are learned and forgotten, by themselves. */
 const LEARNED = "learned";
+/** The service takes no more; and a browser may end of what it cannot hold. */
+const MOST_BYTES = 256 << 20;
 
 interface Listed {
   source: string;
@@ -39,7 +41,9 @@ export function Maps() {
     setSaid("working…");
     let taken: Taken | undefined;
     const ok = await change(async () => {
-      const lines = featureLines(file instanceof File ? await file.text() : "");
+      const chosen = file instanceof File ? file : new Blob();
+      if (chosen.size > MOST_BYTES) throw new Error("The file has more than 256 MiB: divide it into several maps.");
+      const lines = featureLines(await chosen.text());
       const body = new Blob([lines], { type: "application/geo+json-seq" });
       taken = await client.upload<Taken>("PUT", pathOf(source), body);
     });

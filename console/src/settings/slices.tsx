@@ -1,6 +1,6 @@
 /** Slices of functions: their chains and health; instantiated, configured, scaled, healed, terminated. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Client } from "../api/client";
 import type { ContainerState, FunctionKind, FunctionOfSlice, Slice } from "../api/types";
@@ -19,6 +19,8 @@ const BADGES = { running: "up", degraded: "ahead", waiting: "waiting", ending: "
 const HEALTH = { healthy: "up", starting: "waiting", unhealthy: "down", none: "silent" } as const;
 
 type Change = (work: () => Promise<unknown>) => Promise<boolean>;
+/** By name, the revision of each slice that has been downloaded here: its file replaces that, and none newer. */
+type Downloaded = Map<string, number>;
 
 export function Slices() {
   const { client } = useLive();
@@ -29,6 +31,7 @@ export function Slices() {
     KINDS_EVERY_MS,
   );
   const mayOperate = useMayOperateOwn();
+  const { current: downloaded } = useRef<Downloaded>(new Map());
   useEffect(() => {
     const timer = setInterval(() => void (document.hidden || reread()), READ_EVERY_MS);
     return () => clearInterval(timer);
@@ -40,31 +43,39 @@ export function Slices() {
         is.
       </p>
       <Failure of={kinds} />
-      {mayOperate && <Instantiate slices={entries ?? []} change={change} />}
+      {mayOperate && <Instantiate slices={entries ?? []} downloaded={downloaded} change={change} />}
       <p class="flaw" role="alert">
         {flaw}
       </p>
       {entries?.length === 0 && <p>There are none.</p>}
       {entries?.map((one) => (
-        <SliceCard key={one.name} slice={one} kinds={kinds.value?.functions ?? []} change={change} />
+        <SliceCard key={one.name} slice={one} kinds={kinds.value?.functions ?? []} downloaded={downloaded} change={change} />
       ))}
       {kinds.value && <Kinds kinds={kinds.value.functions} />}
     </>
   );
 }
 
-/** A file makes a slice, or sets one anew that is as it is listed here. */
-function Instantiate({ slices, change }: { slices: Slice[]; change: Change }) {
+interface InstantiateProps {
+  slices: Slice[];
+  downloaded: Downloaded;
+  change: Change;
+}
+
+/** A file makes a slice, or sets one anew that is as it was downloaded, or else as it is listed here. */
+function Instantiate({ slices, downloaded, change }: InstantiateProps) {
   const { client } = useLive();
   const [said, setSaid] = useState<string>();
   const submit = async (form: HTMLFormElement) => {
     const given = new FormData(form);
     const [name, file] = [String(given.get("name")), given.get("file")];
     const known = slices.find((one) => one.name === name);
+    const revision = known && (downloaded.get(name) ?? known.revision);
     setSaid(undefined);
     const ok = await change(async () => {
       const body = bodyOf(file instanceof File ? await file.text() : "");
-      await client.send("PUT", pathOf(name), body, known?.revision);
+      await client.send("PUT", pathOf(name), body, revision);
+      downloaded.delete(name);
     });
     if (ok) setSaid(`${name} is ${known ? "set anew" : "instantiated"}: its site's agent runs it.`);
     return ok;
@@ -88,15 +99,20 @@ function Instantiate({ slices, change }: { slices: Slice[]; change: Change }) {
 interface CardProps {
   slice: Slice;
   kinds: FunctionKind[];
+  downloaded: Downloaded;
   change: Change;
 }
 
-function SliceCard({ slice, kinds, change }: CardProps) {
+function SliceCard({ slice, kinds, downloaded, change }: CardProps) {
   const { client } = useLive();
   const mayChange = useMayOperateOwn() && slice.state !== "ending";
   const terminate = () => {
     const what = `Terminate ${slice.name}? Its containers go, with all that they keep.`;
     if (confirm(what)) void change(() => client.delete(pathOf(slice.name), slice.revision));
+  };
+  const save = () => {
+    download(fileOf(slice), `${slice.name}.json`);
+    downloaded.set(slice.name, slice.revision);
   };
   return (
     <section class="card" aria-labelledby={`slice-${slice.name}`}>
@@ -133,7 +149,7 @@ function SliceCard({ slice, kinds, change }: CardProps) {
         ))}
       </Table>
       <p class="tools">
-        <button type="button" aria-label={`Download ${slice.name}`} onClick={() => download(fileOf(slice), `${slice.name}.json`)}>
+        <button type="button" aria-label={`Download ${slice.name}`} onClick={save}>
           Download
         </button>
         {mayChange && (

@@ -1,12 +1,15 @@
+import { useState } from "preact/hooks";
+import { textOf } from "../access/listed";
 import type { NodeReport } from "../api/types";
 import { useLive } from "../shell/context";
+import { useMayOperate } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 import { instant } from "../shell/dates";
 import { lifetime } from "./lifetime";
 
 const READ_MS = 15_000;
 
-/** What a terminal has said of itself: its software, and how long its certificate is good for. */
+/** What a terminal has said of itself: its software, and how long its certificate is good for; and the end of that. */
 export function Itself({ node }: { node: number }) {
   const live = useLive();
   const path = `v1/terminals/${node}/node`;
@@ -27,6 +30,37 @@ export function Itself({ node }: { node: number }) {
           <dd>{instant(Date.parse(said.reported))}</dd>
         </dl>
       )}
+      {said?.certificate_end && <Revocation node={node} />}
     </section>
+  );
+}
+
+/** Of equipment that is lost: nobody can be the node by it any more. */
+function Revocation({ node }: { node: number }) {
+  const { client } = useLive();
+  const [said, setSaid] = useState<string>();
+  const [flaw, setFlaw] = useState<string>();
+  if (!useMayOperate()) return null;
+  const revoke = async () => {
+    if (!confirm(`Revoke all certificates of node ${node}? Its sessions end, and it is a node again only once it is enrolled anew.`)) return;
+    setSaid(undefined);
+    setFlaw(undefined);
+    try {
+      const { revoked } = await client.delete<{ revoked: string[] }>(`v1/nodes/${node}/certificates`);
+      setSaid(`Revoked: ${revoked.join(", ")}. Hubs end its sessions once they have the list.`);
+    } catch (error) {
+      setFlaw(textOf(error));
+    }
+  };
+  return (
+    <>
+      <button type="button" onClick={() => void revoke()}>
+        Revoke its certificates
+      </button>
+      <p role="status">{said}</p>
+      <p class="flaw" role="alert">
+        {flaw}
+      </p>
+    </>
   );
 }

@@ -81,17 +81,19 @@ async def _run(agent: Agent, path: str, url: str, token: str | None, every_s: fl
     import structlog
 
     log = structlog.get_logger()
+    # As the service has said last: while it is away, slices are looked after all the same.
+    given: list[Any] = []
     async with Client(url, token) as client:
         while True:
             wait_s = every_s
             try:
-                given = await client.ask("GET", path)
-                reports = await agent.bring(given["slices"])
+                given = (await client.ask("GET", path))["slices"]
+                reports = await agent.bring(given)
                 await client.ask("POST", path, body={"slices": reports})
             except LostError as error:
-                # Slices go on as they are.
                 log.warning("the control service is away", error=str(error))
                 wait_s = max(every_s, error.again_s)
+                await agent.bring(given)
             await asyncio.sleep(wait_s)
 
 

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from underpass_control.client import path_of
-from underpass_control.commands.console import (
-    JsonOption,
-    fail,
-    print_json,
-)
+from underpass_control.commands.console import JsonOption, bars, fail, print_json
 from underpass_control.commands.database import DEFAULT_DATABASE, DatabaseOption, with_database
 from underpass_control.commands.positions import Moment, instant
 from underpass_control.commands.tables import Column, Service, asking, print_table
@@ -151,10 +147,14 @@ def check_ledger(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOptio
     """
 
     from underpass_control.settlement.check import audit
+    from underpass_control.storage import ledger as stored
 
     async def run(opened: Database) -> list[Audit]:
-        async with opened.reading() as connection:
-            return [one async for one in audit(connection)]
+        with bars() as bar:
+            async with opened.reading() as connection:
+                task = bar.add_task("entries", total=await stored.count(connection))
+                through = audit(connection, lambda more: bar.advance(task, more))
+                return [one async for one in through]
 
     found = with_database(database, run)
     shown = [_audited(one) for one in found]

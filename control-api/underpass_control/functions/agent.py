@@ -7,6 +7,7 @@ own descriptors alone: a service in wrong hands gets no rights on the host by it
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,9 @@ from underpass_control.functions.slices import Desired, SliceError, checked
 _LOG = structlog.get_logger()
 # A container that is unhealthy for so long is started again.
 HEAL_AFTER_S = 60.0
+# What takes the engine longer is waited for beside the others, so many at once.
+_PATIENCE_S = 5.0
+_AT_ONCE = 8
 _APPLIED = "applied"
 _MOST_DETAIL = 1000
 
@@ -67,21 +71,44 @@ class Agent:
         self._now_s = now_s
         # Since when a container is unhealthy.
         self._unhealthy: dict[tuple[str, str], float] = {}
+        # What the engine is at work on, by slice.
+        self._working: dict[str, asyncio.Task[Report]] = {}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def bring(self, given: list[Any]) -> list[Report]:
-        """Do what the service's answer says; return what to report, for each slice.
+        """Do what the service's answer says; return what to report, for each slice that is done.
 
-        A slice that cannot be run is reported so, and stops no other.
+        A slice that cannot be run is reported so, and stops no other. Nor does one that the engine
+        takes long for: it is told of, and touched again, once that is done.
         """
         reports = []
         room = _Room(self._site)
         for desired, ending in self._ordered(given):
             try:
-                reports.append(await self._bring(desired, room, ending=ending))
-            except (SliceError, EngineError, OSError) as error:
-                _LOG.warning("a slice cannot be run", slice=desired.name, error=str(error))
-                reports.append(_report(desired, "failed", detail=_said(error)))
+                made = None if ending else self._made(desired, room)
+            except SliceError as error:
+                reports.append(_failed(desired, error))
+                continue
+            if desired.name not in self._working:
+                work = self._worked(desired, made)
+                self._working[desired.name] = asyncio.create_task(work)
+        if self._working:
+            await asyncio.wait(self._working.values(), timeout=_PATIENCE_S)
+        for name, task in list(self._working.items()):
+            if task.done():
+                del self._working[name]
+                reports.append(task.result())
         return reports
+
+    async def _worked(self, desired: Desired, made: Project | None) -> Report:
+        """Bring a slice to a project, or to its end; return what to report."""
+        try:
+            async with self._slots:
+                if made is None:
+                    return await self._end(desired)
+                return await self._bring(desired, made)
+        except (SliceError, EngineError, OSError) as error:
+            return _failed(desired, error)
 
     def _ordered(self, given: list[Any]) -> list[tuple[Desired, bool]]:
         """Return slices, and whether they end; those that run first: they keep their room."""
@@ -95,19 +122,29 @@ class Agent:
         found.sort(key=lambda one: not (self._folder / one[0].name / _APPLIED).exists())
         return found
 
-    async def _bring(self, desired: Desired, room: _Room, *, ending: bool) -> Report:
-        folder, name = self._folder / desired.name, project_name(desired.name)
-        if ending:
-            if (folder / "compose.json").exists():
-                await self._engine.down(name, folder)
-                _LOG.info("slice terminated", slice=desired.name)
-            if folder.exists():
-                shutil.rmtree(folder)
-            return _report(desired, "ended")
+    def _made(self, desired: Desired, room: _Room) -> Project:
+        """Return a slice's project, and take the room that it needs.
+
+        Raises:
+            SliceError: It cannot be run here.
+        """
         body = checked(desired.body, self._catalogue)
-        desired = desired.model_copy(update={"body": body})
-        made = project(desired, self._catalogue, self._site.place, str(self._site.certificates))
-        room.take(desired, self._catalogue)
+        whole = desired.model_copy(update={"body": body})
+        made = project(whole, self._catalogue, self._site.place, str(self._site.certificates))
+        room.take(whole, self._catalogue)
+        return made
+
+    async def _end(self, desired: Desired) -> Report:
+        folder, name = self._folder / desired.name, project_name(desired.name)
+        if (folder / "compose.json").exists():
+            await self._engine.down(name, folder)
+            _LOG.info("slice terminated", slice=desired.name)
+        if folder.exists():
+            shutil.rmtree(folder)
+        return _report(desired, "ended")
+
+    async def _bring(self, desired: Desired, made: Project) -> Report:
+        folder, name = self._folder / desired.name, project_name(desired.name)
         self._check_certificates(desired, made)
         states = await self._engine.states(name)
         if _is_applied(folder, made, states):
@@ -169,6 +206,11 @@ class _Room:
                 )
         for left in (self._all, own):
             left[:] = [room - one for one, room in zip(wanted, left, strict=True)]
+
+
+def _failed(desired: Desired, error: Exception) -> Report:
+    _LOG.warning("a slice cannot be run", slice=desired.name, error=str(error))
+    return _report(desired, "failed", detail=_said(error))
 
 
 def _said(error: Exception) -> str:

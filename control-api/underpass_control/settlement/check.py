@@ -3,7 +3,7 @@ the result is compared with the open lots that are stored."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,6 +14,8 @@ from underpass_control.storage import ledger as stored
 
 # Entries in memory at a time: those of a large beam have thousands of postings each.
 _AT_ONCE = 200
+# Told of entries that have been gone through, how many more.
+Tell = Callable[[int], None]
 
 
 @dataclass
@@ -35,16 +37,16 @@ class Audit:
     faults: list[str] = field(default_factory=list)
 
 
-async def audit(connection: AsyncConnection) -> AsyncIterator[Audit]:
+async def audit(connection: AsyncConnection, tell: Tell = lambda _: None) -> AsyncIterator[Audit]:
     """Audit every link of every beam, one after the other.
 
     The connection is one that sees one state of the database: a service may go on settling.
     """
     for beam, link in await stored.books(connection):
-        yield await _audit(connection, beam, link)
+        yield await _audit(connection, beam, link, tell)
 
 
-async def _audit(connection: AsyncConnection, beam: str, link: Link) -> Audit:
+async def _audit(connection: AsyncConnection, beam: str, link: Link, tell: Tell) -> Audit:
     found = Audit(beam, link)
     opening = await stored.opening_of(connection, beam, link)
     found.balances = {
@@ -68,6 +70,7 @@ async def _audit(connection: AsyncConnection, beam: str, link: Link) -> Audit:
                 ledger.apply(one.entry())
             except LedgerError as error:
                 found.faults.append(f"entry {one.id}: {error}")
+        tell(len(batch))
     found.balances = {terminal: bits for terminal, bits in found.balances.items() if bits}
     if total := sum(found.balances.values()):
         found.faults.append(f"the balances sum to {total} bits, not to 0")

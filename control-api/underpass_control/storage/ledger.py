@@ -338,6 +338,12 @@ async def books(connection: AsyncConnection) -> list[tuple[str, Link]]:
     return sorted((beam, Link(link)) for beam, link in rows)
 
 
+async def count(connection: AsyncConnection) -> int:
+    """Return how many entries there are, of all beams and links."""
+    query = select(func.count()).select_from(LedgerEntry)
+    return (await connection.execute(query)).scalar_one()
+
+
 async def _within_bounds(connection: AsyncConnection, ids: Sequence[int]) -> int:
     """Return how many of these entries, in this order, have postings enough for one page."""
     query = select(LedgerPosting.entry_id, func.count()).where(LedgerPosting.entry_id.in_(ids))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from underpass_control.client import Client, LostError
+from underpass_control.commands import functions as verbs
+from underpass_control.functions import agent as agent_module
 from underpass_control.functions.agent import HEAL_AFTER_S, Agent
 from underpass_control.functions.descriptors import installed
 from underpass_control.functions.engine import ContainerState, EngineError
@@ -38,9 +41,13 @@ class Recorder:
         self.done: list[tuple[str, str]] = []
         self.projects: dict[str, dict[str, str]] = {}
         self.refuses: str | None = None
+        # What it takes long for.
+        self.slow: dict[str, asyncio.Event] = {}
 
     async def up(self, project: str, folder: Path) -> None:
         self.done.append(("up", project))
+        if project in self.slow:
+            await self.slow[project].wait()
         if self.refuses == project:
             raise EngineError("no such image")
         document = json.loads((folder / "compose.json").read_text())
@@ -142,6 +149,60 @@ def test_one_that_cannot_run_stops_no_other_and_is_tried_again(place: Place) -> 
     place.engine.refuses = None
     assert place.bring(told("bad"), told("good", number=2))["bad"]["state"] == "running"
     assert place.last == [("up", "underpass-slice-bad")]
+
+
+def test_one_that_takes_long_holds_up_no_other_and_is_told_of_once_it_is_done(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "_PATIENCE_S", 0.05)
+    asyncio.run(_slow_beside_good(place))
+
+
+async def _slow_beside_good(place: Place) -> None:
+    async def bring() -> dict[str, str]:
+        reports = await place.agent.bring([told("slow"), told("good", number=2)])
+        return {one["name"]: one["state"] for one in reports}
+
+    gate = place.engine.slow["underpass-slice-slow"] = asyncio.Event()
+    assert await bring() == {"good": "running"}
+    place.engine.projects["underpass-slice-good"]["shaper.1"] = "unhealthy"
+    assert await bring() == {"good": "running"}
+    place.now_s = HEAL_AFTER_S
+    assert await bring() == {"good": "running"}
+    assert ("restart", "shaper.1") in place.engine.done
+    # It was begun once.
+    assert place.engine.done.count(("up", "underpass-slice-slow")) == 1
+    gate.set()
+    assert await bring() == {"slow": "running", "good": "running"}
+
+
+def test_slices_are_looked_after_while_the_service_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class OverError(Exception):
+        pass
+
+    class Looked:
+        def __init__(self) -> None:
+            self.at: list[list[Any]] = []
+
+        async def bring(self, given: list[Any]) -> list[Any]:
+            self.at.append(given)
+            return []
+
+    said = iter([{"slices": ["one"]}, None, LostError("away", 0.0), LostError("away", 0.0)])
+
+    async def ask(*_: object, **__: object) -> Any:
+        answer = next(said, OverError())
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Client, "ask", ask)
+    looked = Looked()
+    with pytest.raises(OverError):
+        asyncio.run(verbs._run(cast(Agent, looked), "/", "http://127.0.0.1:1", None, 0.0))
+    assert looked.at == [["one"]] * 3
 
 
 def test_what_is_unhealthy_for_long_is_started_again(place: Place) -> None:

@@ -310,6 +310,18 @@ def test_the_audit_finds_what_was_tampered_with(api: Api, shell: Shell) -> None:
     assert "the balances sum to -200 bits" in told
 
 
+def test_the_audit_tells_how_far_it_is(api: Api) -> None:
+    lend(api, [300, 200, 100])
+    told: list[int] = []
+
+    async def read() -> int:
+        async with api.database.reading() as connection:
+            assert [one async for one in audit(connection, told.append)]
+            return await stored.count(connection)
+
+    assert (api.run(read()), sum(told)) == (3, 3)
+
+
 def test_an_empty_ledger_is_right(api: Api, shell: Shell) -> None:
     where = ("--database", api.database.url.render_as_string(hide_password=False))
     assert json.loads(shell("ledger", "check", "--json", *where)) == []

@@ -11,6 +11,7 @@ mod owner;
 mod renewal;
 mod token;
 
+use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -62,6 +63,10 @@ pub fn execute(command: &EnrollCommand) -> Result<(), EnrolError> {
     place.check_free()?;
     let key = place.key()?;
     let request = key.request(token.node)?;
+    if stderr().is_terminal() {
+        let within = TIMEOUT.as_secs();
+        eprintln!("asking {}, within {within} s …", command.url);
+    }
     let answer = match ask(&command.url, &token, &request) {
         Err(error) if error.is_final() => {
             place.forget_key();
