@@ -296,6 +296,12 @@ class Metrics:
             ("beam", "link"),
             registry=self.registry,
         )
+        self.plan_tolerance = Gauge(
+            "underpass_control_plan_tolerance",
+            "By which part rates of the newest plan may be lower, for it to fit into a document",
+            ("beam", "link"),
+            registry=self.registry,
+        )
         self.opensand_connected = Gauge(
             "underpass_control_opensand_connected",
             "Whether the NCC of a beam that this process plans can be told",
