@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from underpass_control.planning import newest_plans
 from underpass_control.planning import published as publishing
+from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.planning.published import MOST_DOCUMENT_BYTES, MOST_SEGMENTS, published
 from underpass_control.planning.wire import WirePlan
+from underpass_control.storage.database import Database
 
 from dama.planner import Blockage, CapacityStep, Link, Plan, Request, Terminal, plan
 
@@ -118,3 +122,20 @@ def test_the_coarsest_plan_is_published_if_nothing_fits(monkeypatch: pytest.Monk
     made, wire = published(beam(200, 10))
     assert made.tolerance == 2.0**-3
     assert wire.segments > 100
+
+
+def test_what_no_gateway_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        key = "east", Link.FORWARD
+        plans = NewestPlans(cast(Database, None))
+        plans._gateways["east"] = dict.fromkeys(range(1, 11), 1)
+        async with plans.making(key) as made:
+            made(42, WirePlan(beam(10, 2)))
+        plans.on_change("plans", {"beam": "east", "link": "forward", "plan": 42})
+        outgoing = await plans.newest(key, 1, 0)
+        assert outgoing is not None and outgoing.version == 42
+        # An event of that size would end the stream, again and again.
+        monkeypatch.setattr(newest_plans, "MOST_DOCUMENT_BYTES", len(outgoing.document) - 1)
+        assert await plans.newest(key, 1, 0) is None
+
+    asyncio.run(run())
