@@ -248,6 +248,11 @@ class Metrics:
             "When the newest plan of each link that this process plans ends, Unix time",
             ("beam", "link"),
         )
+        self.plan_tolerance = gauge(
+            "underpass_control_plan_tolerance",
+            "By which part rates of the newest plan may be lower, for it to fit into a document",
+            ("beam", "link"),
+        )
         self.opensand_connected = gauge(
             "underpass_control_opensand_connected",
             "Whether the NCC of a beam that this process plans can be told",

@@ -59,6 +59,7 @@ def grow(flow: Integers, wanted: Integers, room: Room) -> Cut | None:
     Returns:
         None if every row has what is wanted; else the cut that stands against it.
     """
+    _fill(flow, wanted, room)
     while True:
         need = wanted - flow.sum(axis=1)
         hungry = need > 0
@@ -70,6 +71,18 @@ def grow(flow: Integers, wanted: Integers, room: Room) -> Cut | None:
             return Cut(search.rows, search.columns)
         for column in search.ends.tolist():
             _augment(flow, column, search, need, free, room)
+
+
+def _fill(flow: Integers, wanted: Integers, room: Room) -> None:
+    """Give rows, in place, what columns have free: the ways that lead by no other row."""
+    need = wanted - flow.sum(axis=1)
+    free = room.capacity - flow.sum(axis=0)
+    for row in np.flatnonzero(need > 0).tolist():
+        fits = np.clip(room.greatest[row] - flow[row], 0, np.maximum(free, 0))
+        until = np.minimum(np.cumsum(fits), need[row])
+        more = np.diff(until, prepend=0)
+        flow[row] += more
+        free -= more
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ class Plan:
         issued_ms: UTC, ms since the Unix epoch: when it was asked for.
         times_ms: the bounds of the columns: between two of them nothing changes.
         capacity_bps: the beam's, per column.
+        tolerance: how coarse it is (`dama.planner.coarsening`): 0, not at all.
     """
 
     beam: str
@@ -85,6 +86,7 @@ class Plan:
     capacity_bps: tuple[int, ...]
     groups: tuple[Group, ...]
     parts: tuple[Part, ...]
+    tolerance: float = 0.0
 
     @property
     def start_ms(self) -> int:

@@ -39,6 +39,7 @@ def plan_document(plan: Plan) -> Document:
         "capacity_bps": list(plan.capacity_bps),
         "groups": [_group_document(group) for group in plan.groups],
         "parts": [_part_document(part) for part in plan.parts],
+        **({"tolerance": plan.tolerance} if plan.tolerance else {}),
     }
 
 
@@ -57,6 +58,8 @@ def read_plan(document: Mapping[str, Any]) -> Plan:
             capacity_bps=tuple(document["capacity_bps"]),
             groups=tuple(map(_read_group, document["groups"])),
             parts=tuple(map(_read_part, document["parts"])),
+            # Only a coarse plan has one.
+            tolerance=float(document.get("tolerance", 0.0)),
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise PlanError(f"the document is no plan: {error!r}") from error

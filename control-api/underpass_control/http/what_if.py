@@ -15,6 +15,7 @@ from underpass_control.http.endpoint import READERS, Call, Endpoint
 from underpass_control.http.plans import known_beam
 from underpass_control.http.problem import Problem
 from underpass_control.instants import milliseconds
+from underpass_control.planning.published import published
 from underpass_control.planning.shown import shown
 from underpass_control.planning.terms import terms_of
 from underpass_control.planning.what_if import Instead, basis_of, request_of
@@ -128,7 +129,7 @@ def _busy(detail: str) -> Problem:
 
 
 def _work(request: Request) -> str:
-    made = plan(request)
+    made, _ = published(plan(request))
     document = shown(made, 0)
     del document["plan"]
     document["totals"] = [

@@ -28,6 +28,7 @@ from underpass_control.planning.delays import Delays
 from underpass_control.planning.knowledge import Knowledge
 from underpass_control.planning.lease import FencedError
 from underpass_control.planning.newest_plans import NewestPlans
+from underpass_control.planning.published import published
 from underpass_control.planning.terms import terms_of
 from underpass_control.planning.wire import WirePlan
 from underpass_control.settings import Settings
@@ -365,6 +366,7 @@ class BeamController:
         metrics.plans.labels(link.value, reason.value).inc()
         metrics.plan_version.labels(*labels).set(plan.version)
         metrics.plan_ends.labels(*labels).set(plan.end_ms / 1000)
+        metrics.plan_tolerance.labels(*labels).set(plan.made.tolerance)
         metrics.signalling_delay_seconds.labels(*labels).set(delay_s)
         _LOG.info(
             "planned",
@@ -427,6 +429,7 @@ class BeamController:
         gauges = (
             metrics.plan_version,
             metrics.plan_ends,
+            metrics.plan_tolerance,
             metrics.signalling_delay_seconds,
             metrics.terminals_faded,
             metrics.least_efficiency,
@@ -436,5 +439,5 @@ class BeamController:
 
 
 def _work(request: Request) -> _Worked:
-    made = plan(request)
-    return _Worked(request, made, text(plan_document(made)), WirePlan(made))
+    made, wire = published(plan(request))
+    return _Worked(request, made, text(plan_document(made)), wire)

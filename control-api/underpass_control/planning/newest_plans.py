@@ -9,16 +9,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
 from sqlalchemy import select
 
 from dama.planner import Link
 from underpass_control.planning import stored
+from underpass_control.planning.published import MOST_DOCUMENT_BYTES
 from underpass_control.planning.stored import StoredPlan
 from underpass_control.planning.wire import WirePlan, gateways_alone
 from underpass_control.storage.attachments import SERVED_BY
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
 
+_LOG = structlog.get_logger()
 Key = tuple[str, Link]
 # Documents kept: one for each link and gateway that is followed.
 _MOST_DOCUMENTS = 256
@@ -42,6 +45,11 @@ class Outgoing:
 
     version: int
     document: bytes
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it is too large for a gateway, whose stream it would end each time."""
+        return len(self.document) > MOST_DOCUMENT_BYTES
 
 
 class NewestPlans:
@@ -125,16 +133,25 @@ class NewestPlans:
         kept = self._documents.get((key, gateway))
         if kept is not None and kept.version == version:
             self._documents.move_to_end((key, gateway))
-            return kept
+            return None if kept.is_refused else kept
         gateways = await self._gateways_of(key[0])
         mine = {node for node, of in gateways.items() if of == gateway}
         alone = gateways_alone(gateways, gateway)
         text = await asyncio.to_thread(wire.document, version, mine, alone=alone)
         outgoing = Outgoing(version, text.encode())
+        if outgoing.is_refused:
+            _LOG.error(
+                "a plan is not sent: no gateway takes a document of its size",
+                beam=key[0],
+                link=key[1].value,
+                plan=version,
+                gateway=gateway,
+                bytes=len(outgoing.document),
+            )
         self._documents[key, gateway] = outgoing
         while len(self._documents) > _MOST_DOCUMENTS:
             self._documents.popitem(last=False)
-        return outgoing
+        return None if outgoing.is_refused else outgoing
 
     async def _wire(self, key: Key, newest: _Newest) -> tuple[int, WirePlan | None]:
         async with newest.coming:

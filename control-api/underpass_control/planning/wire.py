@@ -1,7 +1,8 @@
 """The plan as gateways are sent it: `docs/control-protocol.md`, *Plans*.
 
 Terminals whose lines are equal, to a bit of each interval, share one: the least of them, so that
-rates never sum to more than the capacity.
+rates never sum to more than the capacity. Of a coarse plan, lines are made of the steps of its
+parts instead of all columns.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -18,24 +19,26 @@ import numpy as np
 import numpy.typing as npt
 
 from dama.planner import Link, Plan, Terminal
+from dama.planner.coarsening import ROUNDING_BITS, steps_of_parts
 from dama.planner.intervals import MS_PER_S, Flags, Integers
-from dama.planner.plan import Group, Part
+from dama.planner.plan import Part
 from underpass_control.fades import Grant
+from underpass_control.planning.spare import Spare
 
 _STATES = ("fair", "borrowing", "lending", "repaying", "repaid", "blocked")
 _FAIR, _BORROWING, _LENDING, _REPAYING, _REPAID, _BLOCKED = range(len(_STATES))
 # The most that the protocol can say. By an efficiency far above 1, a large beam may give more.
 _MOST_BPS = 10**12
-# Less than this, in bits of an interval, is rounding.
-_ROUNDING_BITS = 3
 Rates = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Shared:
-    """Terminals with one line: bits and fair bits per column, of each."""
+    """Terminals with one line: bits and fair bits per step, of each."""
 
     terminals: tuple[Terminal, ...]
+    # The columns in which the steps begin.
+    begins: Integers
     given: Integers
     fair: Integers
     blocked: Flags
@@ -52,6 +55,8 @@ class WireLine:
     rates_bps: Integers
     # Without the terminals and the guaranteed rate.
     segments: str
+    # How many.
+    count: int
 
 
 class WirePlan:
@@ -59,14 +64,14 @@ class WirePlan:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        bounds = np.array(plan.times_ms, dtype=np.int64)
-        self._durations: Integers = bounds[1:] - bounds[:-1]
+        self._bounds_ms: Integers = np.array(plan.times_ms, dtype=np.int64)
         self._guaranteed = guaranteed_rates(plan)
-        spare = _Spare(plan, self._durations)
+        spare = Spare(plan)
         # On the forward link, the hub shares the spare capacity itself.
         self._spread = spare if plan.link is Link.RETURN else None
         self._spare = spare
-        self.lines = tuple(self._line(shared) for shared in _shared(plan))
+        apart = spare.begins if self._spread is not None else None
+        self.lines = tuple(self._line(shared) for shared in _shared(plan, apart))
 
     def document(self, version: int, terminals: Collection[int], *, alone: bool) -> str:
         """Return the document with the lines of some terminals.
@@ -77,7 +82,7 @@ class WirePlan:
             alone: whether no other gateway sends on the link.
         """
         lines = []
-        rates = np.zeros(len(self._durations), dtype=np.int64)
+        rates = np.zeros(len(self._plan.capacity_bps), dtype=np.int64)
         for line in self.lines:
             mine = [node for node in line.terminals if node in terminals]
             rates += line.rates_bps * len(mine)
@@ -113,23 +118,41 @@ class WirePlan:
         return Grant(int(line.rates_bps[column]), line.efficiency)
 
     @cached_property
+    def segments(self) -> int:
+        """How many segments all lines of the document have."""
+        return sum(
+            line.count * len({self._guaranteed[node] for node in line.terminals})
+            for line in self.lines
+        )
+
+    @cached_property
     def _line_of(self) -> dict[int, WireLine]:
         return {node: line for line in self.lines for node in line.terminals}
 
     def _line(self, shared: _Shared) -> WireLine:
         first = shared.terminals[0]
         efficiency = float(first.efficiency)
-        per_s = shared.given * float(MS_PER_S) / self._durations
+        bounds_ms = np.append(self._bounds_ms[shared.begins], self._bounds_ms[-1])
+        durations: Integers = np.diff(bounds_ms)
+        per_s = shared.given * float(MS_PER_S) / durations
         if self._spread is not None:
-            per_s += self._spread.part_of(first, per_s, shared.blocked)
+            per_s += self._spread.part_of(first, shared.begins, per_s, shared.blocked)
         # Every such rate fits a double; the addend makes up for rounding below a whole number.
         rates = np.floor(np.minimum(per_s * efficiency + 1e-6, _MOST_BPS)).astype(np.int64)
         rates[shared.blocked] = 0
         states = _states(shared, first.owed_bits)
-        tolerated = 2 * _ROUNDING_BITS * MS_PER_S * max(1.0, efficiency) / self._durations + 1
-        joined, segments = _joined(self._plan.times_ms, rates, states, tolerated)
+        tolerated = 2 * ROUNDING_BITS * MS_PER_S * max(1.0, efficiency) / durations + 1
+        joined, segments = _joined(bounds_ms.tolist(), rates, states, tolerated)
         nodes = tuple(int(terminal.id) for terminal in shared.terminals)
-        return WireLine(nodes, Fraction(first.efficiency), joined, segments)
+        columns = np.diff(np.append(shared.begins, len(self._bounds_ms) - 1))
+        written = ",".join(segments)
+        return WireLine(
+            nodes,
+            Fraction(first.efficiency),
+            np.repeat(joined, columns),
+            f"[{written}]",
+            len(segments),
+        )
 
     def _capacity(
         self, terminals: Collection[int], rates: Integers, *, alone: bool
@@ -159,32 +182,6 @@ def _steps(times_ms: Sequence[int], rates_bps: Sequence[int]) -> list[dict[str, 
         if not steps or steps[-1]["rate_bps"] != rate_bps:
             steps.append({"from_ms": from_ms, "rate_bps": rate_bps})
     return steps
-
-
-class _Spare:
-    """The spare capacity, which the plan assigns to no terminal: bit/s of capacity."""
-
-    def __init__(self, plan: Plan, durations: Integers) -> None:
-        columns = len(durations)
-        given = np.zeros(columns)
-        self._weights = np.zeros(columns)
-        for shared in _shared(plan):
-            count = len(shared.terminals)
-            given += shared.given * float(MS_PER_S * count) / durations
-            self._weights += np.where(shared.blocked, 0.0, _weight(shared.terminals[0]) * count)
-        self.bps: Rates = np.maximum(np.array(plan.capacity_bps) - given, 0.0)
-        # Rounding leaves a bit or two of each terminal and interval.
-        count = sum(len(group.members) for group in plan.groups)
-        self.bps[self.bps * durations < _ROUNDING_BITS * MS_PER_S * count] = 0
-
-    def part_of(self, terminal: Terminal, given_bps: Rates, blocked: Flags) -> Rates:
-        """Return a terminal's part by weight, up to its ceiling."""
-        weights = np.where(self._weights > 0, self._weights, 1.0)
-        part: Rates = self.bps * _weight(terminal) / weights
-        if terminal.maximum_bps is not None:
-            most = terminal.maximum_bps / float(terminal.efficiency)
-            part = np.clip(most - given_bps, 0.0, part)
-        return np.where(blocked, 0.0, part)
 
 
 def guaranteed_rates(plan: Plan) -> dict[int, int]:
@@ -226,47 +223,67 @@ def _by_terms(terminals: list[Terminal]) -> list[tuple[Terminal, list[Terminal]]
     return [(of[0], of) for of in found.values()]
 
 
-def _shared(plan: Plan) -> Iterator[_Shared]:
-    """Yield the terminals that have equal lines, with these."""
-    nothing = np.zeros(len(plan.capacity_bps), dtype=np.bool_)
-    parts: dict[int, list[Part]] = {}
-    for part in plan.parts:
-        parts.setdefault(part.group, []).append(part)
+def _shared(plan: Plan, apart: Flags | None) -> Iterator[_Shared]:
+    """Yield the terminals that have equal lines, with these.
+
+    Args:
+        plan: whose terminals.
+        apart: in which columns all lines begin another step; None: in none.
+    """
+    whole = np.arange(len(plan.capacity_bps))
+    parts: dict[int, list[tuple[Part, Integers, Integers]]] = {}
+    for part, (begins, bits) in zip(plan.parts, steps_of_parts(plan, apart), strict=True):
+        parts.setdefault(part.group, []).append((part, begins, bits))
     for number, group in enumerate(plan.groups):
         fair = group.fair_bits // max(1, len(group.members))
         # A member that is in no part has its fair share throughout.
         in_parts = np.zeros(len(group.members), dtype=np.bool_)
-        for part in parts.get(number, ()):
+        for part, begins, bits in parts.get(number, ()):
             in_parts[part.first : part.last] = True
-            for given, first, last in _equals(part):
-                yield from _alike(group, first, last, given, fair, part.blocked)
+            fair_there, blocked = np.add.reduceat(fair, begins), part.blocked[begins]
+            for given, first, last in _equals(part, bits):
+                for of in _alike(group.members[first:last]):
+                    yield _Shared(of, begins, given, fair_there, blocked)
         others = tuple(
             member for member, inside in zip(group.members, in_parts, strict=True) if not inside
         )
-        for _, of in itertools.groupby(sorted(others, key=_key), _key):
-            yield _Shared(tuple(of), fair, fair, nothing)
+        nothing = np.zeros(len(whole), dtype=np.bool_)
+        for of in _alike(others):
+            yield _Shared(of, whole, fair, fair, nothing)
 
 
-def _equals(part: Part) -> Iterator[tuple[Integers, int, int]]:
-    """Yield the runs of equally entitled members of a part, with what each of them is given."""
+def _equals(part: Part, bits: Integers) -> Iterator[tuple[Integers, int, int]]:
+    """Yield the runs of equally entitled members of a part, with what each of them is given.
+
+    Args:
+        part: the part.
+        bits: given to all of them together, per step.
+    """
     if part.equal:
-        yield part.bits // len(part.entitlements), part.first, part.last
+        yield bits // len(part.entitlements), part.first, part.last
         return
     whole = sum(part.entitlements)
     place = part.first
+    amounts = bits.tolist()
     for entitlement, of in itertools.groupby(part.entitlements):
         count = len(list(of))
-        bits = [amount * entitlement // whole for amount in part.bits.tolist()]
-        yield np.array(bits, dtype=np.int64), place, place + count
+        given = [amount * entitlement // whole for amount in amounts]
+        yield np.array(given, dtype=np.int64), place, place + count
         place += count
 
 
-def _alike(
-    group: Group, first: int, last: int, given: Integers, fair: Integers, blocked: Flags
-) -> Iterator[_Shared]:
-    members = sorted(group.members[first:last], key=_key)
-    for _, of in itertools.groupby(members, _key):
-        yield _Shared(tuple(of), given, fair, blocked)
+def _alike(members: Iterable[Terminal]) -> Iterator[tuple[Terminal, ...]]:
+    for _, of in itertools.groupby(sorted(members, key=_key), _key):
+        yield tuple(of)
+
+
+def lines_of(plan: Plan) -> list[int]:
+    """Return of each part in how many lines its terminals are told."""
+    counts = []
+    for part in plan.parts:
+        members = plan.groups[part.group].members[part.first : part.last]
+        counts.append(len({(*_key(one), one.minimum_bps) for one in members}))
+    return counts
 
 
 def _key(terminal: Terminal) -> tuple[object, ...]:
@@ -279,7 +296,7 @@ def _states(shared: _Shared, owed_bits: int) -> Integers:
     more: Integers = shared.given - shared.fair
     before = owed_bits - (np.cumsum(more) - more)
     states = np.full(len(more), _FAIR, dtype=np.int64)
-    gains, loses = more >= _ROUNDING_BITS, more <= -_ROUNDING_BITS
+    gains, loses = more >= ROUNDING_BITS, more <= -ROUNDING_BITS
     # A column that is partly one and partly the other is named after the larger part.
     states[gains] = np.where(2 * np.clip(before, 0, None) >= more, _REPAID, _BORROWING)[gains]
     states[loses] = np.where(2 * np.clip(-before, 0, None) >= -more, _REPAYING, _LENDING)[loses]
@@ -288,26 +305,22 @@ def _states(shared: _Shared, owed_bits: int) -> Integers:
 
 
 def _joined(
-    times_ms: tuple[int, ...], rates: Integers, states: Integers, tolerated: Rates
-) -> tuple[Integers, str]:
+    times_ms: Sequence[int], rates: Integers, states: Integers, tolerated: Rates
+) -> tuple[Integers, list[str]]:
     """Join neighbours that differ by rounding only, at the least rate of them; write them out."""
     apart = (np.diff(states) != 0) | (np.abs(np.diff(rates)) > tolerated[1:] + tolerated[:-1])
     begins = np.concatenate(([0], np.flatnonzero(apart) + 1))
     least = np.minimum.reduceat(rates, begins)
     counts = np.diff(np.concatenate((begins, [len(rates)])))
     ends = [*begins[1:].tolist(), len(rates)]
-    written = ",".join(
+    written = [
         f'{{"start_ms":{times_ms[begin]},"end_ms":{times_ms[end]},'
         f'"rate_bps":{rate},"state":"{_STATES[state]}"}}'
         for begin, end, rate, state in zip(
             begins.tolist(), ends, least.tolist(), states[begins].tolist(), strict=True
         )
-    )
-    return np.repeat(least, counts), f"[{written}]"
-
-
-def _weight(terminal: Terminal) -> float:
-    return float(terminal.capacity_weight)
+    ]
+    return np.repeat(least, counts), written
 
 
 def gateways_alone(gateways: Mapping[int, int | None], gateway: int) -> bool:
