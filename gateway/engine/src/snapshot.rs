@@ -87,7 +87,7 @@ pub struct SessionPlace {
 }
 
 /// Streams of one class in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamTotals {
     /// Streams with both directions open.
     pub open: u64,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use underpass_bpsec::{Guard, Operation, Outcome};
 use underpass_cla::Class;
+use underpass_engine::StreamTotals;
 
 use super::ApiState;
 use super::cdni::CdniView;
@@ -50,7 +51,7 @@ pub struct Status {
     /// The classes' names in the order of their numbers.
     pub classes: Vec<String>,
     /// Streams by class name.
-    pub streams: BTreeMap<String, StreamsView>,
+    pub streams: BTreeMap<String, StreamTotals>,
     /// The plans that the links follow, and those that are passed on.
     pub plans: PlansView,
     /// The contact plan that bundles go by; null without one.
@@ -123,23 +124,6 @@ impl BpsecView {
     }
 }
 
-/// The streams of one class.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct StreamsView {
-    /// Streams with both directions open.
-    pub open: u64,
-    /// Streams with one direction ended.
-    pub half_closed: u64,
-    /// Streams whose peer has not confirmed the end.
-    pub draining: u64,
-    /// Bytes sent in all.
-    pub sent_bytes: u64,
-    /// Bytes received in all.
-    pub received_bytes: u64,
-    /// Bytes that wait for the link.
-    pub backlog_bytes: u64,
-}
-
 impl ApiState {
     pub(super) fn class_name(&self, class: Class) -> String {
         let place = usize::from(class.0);
@@ -187,21 +171,11 @@ impl ApiState {
         })
     }
 
-    pub(super) fn streams(&self) -> BTreeMap<String, StreamsView> {
+    pub(super) fn streams(&self) -> BTreeMap<String, StreamTotals> {
         let totals = self.shell.stream_totals();
+        let totals = totals.into_iter();
         totals
-            .into_iter()
-            .map(|(class, total)| {
-                let view = StreamsView {
-                    open: total.open,
-                    half_closed: total.half_closed,
-                    draining: total.draining,
-                    sent_bytes: total.sent_bytes,
-                    received_bytes: total.received_bytes,
-                    backlog_bytes: total.backlog_bytes,
-                };
-                (self.class_name(class), view)
-            })
+            .map(|(class, total)| (self.class_name(class), total))
             .collect()
     }
 }
