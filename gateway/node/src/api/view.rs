@@ -12,7 +12,6 @@ use underpass_cla::Class;
 use underpass_engine::StreamTotals;
 
 use super::ApiState;
-use super::cdni::CdniView;
 use super::contact_plan::ContactPlanView;
 use super::control::ControlView;
 use super::edge::EdgeSwitches;
@@ -75,7 +74,7 @@ pub struct Status {
     pub congestion_controls: Vec<String>,
     /// Where sizes of objects are told; null without `[cdni]`.
     #[serde(default)]
-    pub cdni: Option<CdniView>,
+    pub cdni: Option<underpass_cdni::Figures>,
     /// What was asked of the kernel for MPTCP; null where nothing has it.
     #[serde(default)]
     pub mptcp: Option<MptcpView>,
@@ -155,7 +154,7 @@ impl ApiState {
             control: self.control(),
             position: self.positions.as_ref().map(|positions| positions.view()),
             congestion_controls: self.congestion_controls.clone(),
-            cdni: self.cdni.as_ref().map(|cdni| cdni.figures().into()),
+            cdni: self.cdni.as_ref().map(|cdni| cdni.figures()),
             mptcp: self.mptcp.state().map(MptcpView::of),
             confinement: self.confinement.clone(),
         }
