@@ -300,7 +300,7 @@ impl Dial {
             node: shared.node.clone(),
             exported_key: contact.exported_key(),
             partial: defaults.partial.clone(),
-            whole_mru_bytes: defaults.whole_mru_bytes,
+            whole_mru_bytes: defaults.config.whole_mru_bytes,
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
             wants_mptcp: defaults.socket.mptcp,
             on_up: Box::new(move |established| {

@@ -46,7 +46,7 @@ pub async fn run_session<T: Transport>(
         node,
         exported_key: None,
         partial: defaults.partial.clone(),
-        whole_mru_bytes: defaults.whole_mru_bytes,
+        whole_mru_bytes: defaults.config.whole_mru_bytes,
         unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
         wants_mptcp: defaults.socket.mptcp,
         on_up: Box::new(|_| Ok(())),
