@@ -55,7 +55,7 @@ pub struct HopSnapshot {
 }
 
 /// A session at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SessionSnapshot {
     /// Its number.
     pub id: u64,
