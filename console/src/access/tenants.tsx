@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Tenant } from "../api/types";
 import { useLive } from "../shell/context";
+import { Flaw } from "../shell/form";
 import { administratesWhole, useMay } from "../shell/may-operate";
 import { NamedForm } from "../shell/named-form";
 import { Only } from "../shell/only";
@@ -45,9 +46,7 @@ export function Tenants() {
           leave={() => setRenaming(undefined)}
         />
       </Only>
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       <Table label="All tenants" columns={mayChange ? [...COLUMNS, "Actions"] : COLUMNS}>
         {entries?.map((one) => (
           <tr key={one.id}>

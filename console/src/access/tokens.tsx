@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import type { Tenant, Token } from "../api/types";
 import { useLive } from "../shell/context";
-import { Field, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
 import { Table } from "../shell/table";
 import { RoleField, TenantField } from "./fields";
 import { filled, useListed } from "./listed";
@@ -41,9 +41,7 @@ export function Tokens() {
         <Field label="Node" name="node" type="number" min={1} />
         <Field label="Valid for days" name="days" member="expires" type="number" min={1} max={MOST_DAYS} />
       </Form>
-      <p class="flaw" role="alert">
-        {flaw ?? tenants.flaw}
-      </p>
+      <Flaw>{flaw ?? tenants.flaw}</Flaw>
       {made !== undefined && (
         <p role="status">
           It is shown this once: <code>{made}</code>

@@ -4,6 +4,7 @@ import { useContext, useState } from "preact/hooks";
 import { textOf } from "../access/listed";
 import type { Session } from "../api/types";
 import { SessionContext, useLive } from "../shell/context";
+import { Flaw } from "../shell/form";
 import type { Route } from "../shell/route";
 
 export default function AccountPage(_: { route: Route }) {
@@ -82,9 +83,7 @@ function PasswordForm({ name }: { name: string }) {
         <button type="submit" disabled={busy}>
           Change
         </button>
-        <p class="flaw" role="alert">
-          {flaw}
-        </p>
+        <Flaw>{flaw}</Flaw>
         <p role="status">{done && "Your password is changed. You are signed out everywhere else."}</p>
         <p id="password-help">12 to 256 characters. You are signed out everywhere else.</p>
       </form>
@@ -106,9 +105,7 @@ function Everywhere() {
       <button type="button" onClick={leave}>
         Sign out everywhere
       </button>
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
     </>
   );
 }

@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Alert } from "../api/types";
 import { useLive, useTick } from "../shell/context";
+import { Flaw } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
 import { dated } from "../shell/dates";
 import { seconds } from "../shell/format";
@@ -46,9 +47,7 @@ function Firing({ mayOperate }: { mayOperate: boolean }) {
   const acknowledge = (one: Alert) => void change(() => live.client.post(`v1/alerts/${one.id}/acknowledgement`, undefined));
   return (
     <>
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       {firing?.length === 0 && <p>Nothing is wrong by the rules.</p>}
       {(firing?.length ?? 0) + (over?.length ?? 0) > 0 && (
         <label>

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { filled, useListed } from "../access/listed";
 import type { AlertKind, AlertRule } from "../api/types";
 import { useLive } from "../shell/context";
-import { Field, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
 import { KINDS, ruleOf, ruleText } from "./rule-text";
 
 /** The service takes none longer. */
@@ -57,9 +57,7 @@ export function Rules() {
           </select>
         </label>
       </Form>
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       {entries?.length === 0 && <p>There are none: nothing fires.</p>}
       <ul>
         {entries?.map((one) => (

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { filled, useListed } from "../access/listed";
 import type { AlertTarget } from "../api/types";
 import { useLive } from "../shell/context";
-import { Field, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
 
 /** The webhooks and mail addresses that are told of alerts. */
 export function Targets() {
@@ -24,9 +24,7 @@ export function Targets() {
         <Field label="Name" name="name" required maxLength={200} autocomplete="off" />
         <Field label="URL (https: or mailto:)" name="url" type="url" required maxLength={2000} autocomplete="off" />
       </Form>
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       <p role="status">
         {made?.secret && !made.url.startsWith("mailto:") && (
           <>

@@ -2,7 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Intervention } from "../api/types";
 import { useLive } from "../shell/context";
-import { Form } from "../shell/form";
+import { Flaw, Form } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
 import { utcOn } from "../shell/dates";
 import { seconds } from "../shell/format";
@@ -39,9 +39,7 @@ export function Interventions({ beam }: { beam: string }) {
   return (
     <section class="card" aria-labelledby="interventions">
       <h2 id="interventions">Set by operators</h2>
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       {current?.length === 0 && <p>Nothing: the planner decides alone.</p>}
       {current && current.length > 0 && (
         <Table
@@ -123,7 +121,7 @@ function InterventionForm({ beam, onSet }: { beam: string; onSet: (body: unknown
       <label>
         note <input maxLength={200} value={fields.note} onInput={(e) => put({ note: e.currentTarget.value })} />
       </label>
-      {missing && <p class="flaw" role="alert">{missing}</p>}
+      {missing && <Flaw>{missing}</Flaw>}
     </Form>
   );
 }

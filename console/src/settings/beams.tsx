@@ -5,7 +5,7 @@ import { filled, textOf, useListed } from "../access/listed";
 import { readToChange, type Revised } from "../api/revised";
 import type { Beam, Footprint } from "../api/types";
 import { useLive } from "../shell/context";
-import { Field } from "../shell/form";
+import { Field, Flaw } from "../shell/form";
 import { bps } from "../shell/format";
 import { useMayOperate } from "../shell/may-operate";
 import { NamedForm } from "../shell/named-form";
@@ -61,9 +61,7 @@ export function Beams() {
           leave={() => setEdited(undefined)}
         />
       )}
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       <p role="status">{said}</p>
       <Table label="All beams" columns={mayOperate ? [...COLUMNS, "Actions"] : COLUMNS}>
         {entries?.map((beam) => (
@@ -171,11 +169,7 @@ function BeamForm({ edited, members, isThere, put, leave }: FormProps) {
           <input name="none" type="checkbox" /> without a footprint
         </label>
       )}
-      {wrong && (
-        <p class="flaw" role="alert">
-          {wrong}
-        </p>
-      )}
+      {wrong && <Flaw>{wrong}</Flaw>}
     </NamedForm>
   );
 }

@@ -5,7 +5,7 @@ import { filled, textOf, useListed } from "../access/listed";
 import type { Enrolment } from "../api/types";
 import { useLive, useTick } from "../shell/context";
 import { dated } from "../shell/dates";
-import { Field, Flawed, Form } from "../shell/form";
+import { Field, Flaw, Flawed, Form } from "../shell/form";
 import { operates } from "../shell/may-operate";
 import { Only } from "../shell/only";
 import { Table } from "../shell/table";
@@ -54,9 +54,7 @@ function OfWhole() {
         for one key, and brings its configuration.
       </p>
       <EnrolmentForm members={members} make={make} />
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       <div role="status">{made && <Command key={made.token} made={made} />}</div>
       <p class="filters">
         <label>

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import { useLive } from "../shell/context";
 import { bytes } from "../shell/format";
-import { Field, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
 import { Table } from "../shell/table";
 import { featureLines } from "./features";
@@ -69,9 +69,7 @@ export function Maps() {
           <option key={source} value={source} />
         ))}
       </datalist>
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       <p role="status">{said}</p>
       {entries?.length === 0 && <p>There are none: no blockage is foreseen by a map.</p>}
       <Table label="All maps" columns={["Map", { number: "Obstructions" }, { number: "Ground" }, "Actions"]}>

@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Rollout, RolloutTerminal } from "../api/types";
 import { useLive } from "../shell/context";
+import { Flaw } from "../shell/form";
 import { useMayOperateOwn } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
@@ -34,9 +35,7 @@ export function Rollouts() {
         One change for many terminals: a few have to confirm it before the others get it, and a terminal that does not
         hear its hub afterwards takes it back.
       </p>
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       {entries?.length === 0 && <p>There are none.</p>}
       {entries && entries.length >= SHOWN && <p class="count">The newest {SHOWN}; the API has all.</p>}
       {entries?.map((one) => (

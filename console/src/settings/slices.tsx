@@ -6,7 +6,7 @@ import type { Client } from "../api/client";
 import type { ContainerState, FunctionKind, FunctionOfSlice, Slice } from "../api/types";
 import { useLive } from "../shell/context";
 import { dated } from "../shell/dates";
-import { Field, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
 import { useMayOperateOwn } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
@@ -44,9 +44,7 @@ export function Slices() {
       </p>
       <Failure of={kinds} />
       {mayOperate && <Instantiate slices={entries ?? []} downloaded={downloaded} change={change} />}
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       {entries?.length === 0 && <p>There are none.</p>}
       {entries?.map((one) => (
         <SliceCard key={one.name} slice={one} kinds={kinds.value?.functions ?? []} downloaded={downloaded} change={change} />

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { textOf } from "../access/listed";
 import { useLive } from "../shell/context";
+import { Flaw } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
 import { Table } from "../shell/table";
 import { saved } from "./saved";
@@ -85,9 +86,7 @@ export function TerminalFile() {
           change nothing. Nothing is changed before you have seen what.
         </p>
       )}
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       <p role="status">{busy ? "working…" : said}</p>
       {seen && <Look seen={seen} busy={busy} onTake={() => void take(seen)} />}
     </>

@@ -82,6 +82,15 @@ export function Field({ label, member, ...given }: FieldProps & InputHTMLAttribu
   );
 }
 
+/** What was wrong as a whole. It stays while it is empty: screen readers tell what comes into it. */
+export function Flaw({ children }: { children: ComponentChildren }) {
+  return (
+    <p class="flaw" role="alert">
+      {children}
+    </p>
+  );
+}
+
 interface FlawedProps {
   member: string;
   /** Draws the field, with what says that it is wrong. */

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { textOf } from "../access/listed";
 import type { Intervention } from "../api/types";
 import { useLive } from "../shell/context";
-import { Field, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
 import { utcOn } from "../shell/dates";
 import { seconds } from "../shell/format";
 import { useMayOperate } from "../shell/may-operate";
@@ -49,9 +49,7 @@ export function Draining({ node }: { node: number }) {
     <section class="card" aria-labelledby="draining">
       <h2 id="draining">Drain</h2>
       <Failure of={found} />
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       {set?.length === 0 && <p>It is in service.</p>}
       {set?.map((one) => {
         const inMs = Date.parse(one.from) - now;

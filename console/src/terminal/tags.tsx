@@ -6,7 +6,7 @@ import type { Client } from "../api/client";
 import { readToChange } from "../api/revised";
 import type { Terminal } from "../api/types";
 import { useLive } from "../shell/context";
-import { Field, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
 import { useMayOperateOwn } from "../shell/may-operate";
 import { hashOf } from "../shell/route";
 
@@ -86,9 +86,7 @@ export function Tags({ terminal }: { terminal: Terminal }) {
           <Field label="Tags, with ; between them" name="tags" maxLength={400} value={typed?.text ?? text} onInput={type} />
         </Form>
       )}
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
     </section>
   );
 }

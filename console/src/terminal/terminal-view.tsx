@@ -9,7 +9,7 @@ import { countdown, nextBlockage } from "../fleet/blockage";
 import { healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
 import { useLive, useTick } from "../shell/context";
-import { Field, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
 import { utcOn } from "../shell/dates";
 import { bps, bytes, seconds, speed } from "../shell/format";
@@ -245,9 +245,7 @@ function Blockages({ node }: { node: number }) {
       <Failure of={found} />
       {mayOperate && <Announce key={node} node={node} attempt={attempt} />}
       <p role="status">{said}</p>
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
       {found.value?.blockages.length === 0 && <p>None is expected, and none was observed.</p>}
       <Table label="Blockages, the newest first" columns={mayOperate ? [...BLOCKAGE_COLUMNS, "Action"] : BLOCKAGE_COLUMNS}>
         {found.value?.blockages.map((one, index) => (

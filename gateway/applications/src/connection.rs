@@ -184,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                 },
                 report = inlets.reports.recv() => {
                     if let Some(report) = report {
-                        self.tell(&report.into(), b"").await?;
+                        self.tell(&Event::Report(report), b"").await?;
                     }
                 }
                 () = sleep_until(due), if begun => return Err(ClientError::Slow),

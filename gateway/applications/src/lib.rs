@@ -20,4 +20,5 @@ pub use connection::{ClientError, Node, Outgoing, endpoint, serve_client, turn_a
 pub use desk::{ClientId, Desk, Item, Output, Taken};
 pub use echo::Echo;
 pub use mailbox::{Mailbox, MailboxError, NamedFile, Stored};
-pub use service::{Confirm, Report, Service};
+pub use service::{Confirm, Service};
+pub use wire::Report;

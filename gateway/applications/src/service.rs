@@ -19,7 +19,7 @@ use underpass_payloads::{PayloadFile, Payloads};
 
 use crate::desk::{ClientId, Desk, Item, Output};
 use crate::mailbox::{FILE_RECORD, Mailbox, MailboxError, Stored};
-use crate::wire::{ErrorCode, Event, Reported};
+use crate::wire::{ErrorCode, Report, Reported};
 
 /// Calls that are committed together at most.
 const TOGETHER: usize = 64;
@@ -36,25 +36,6 @@ const UNREAD_REPORTS: usize = 4096;
 
 /// Tells that what came with a ticket is safe.
 pub type Confirm = Box<dyn Fn(u64) + Send>;
-
-/// A status report on a bundle of an application.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// The service that has sent the bundle.
-    pub service: u64,
-    /// The node that reports.
-    pub reporter: String,
-    /// The bundle's creation timestamp, DTN time, ms.
-    pub time_ms: u64,
-    /// The timestamp's sequence number.
-    pub sequence: u64,
-    /// What has happened.
-    pub events: Vec<Reported>,
-    /// When, DTN time, ms, where the reporter says it.
-    pub at_ms: Option<u64>,
-    /// The reason code (RFC 9171 §9.5).
-    pub reason: u32,
-}
 
 impl Report {
     /// Of what a bundle node tells; none if that is no report on a bundle that it has
@@ -86,20 +67,6 @@ impl Report {
             events: asserted.into_iter().map(|(_, kind)| kind).collect(),
             reason: report.report_reason,
         })
-    }
-}
-
-impl From<Report> for Event {
-    fn from(report: Report) -> Event {
-        Event::Report {
-            service: report.service,
-            reporter: report.reporter,
-            time_ms: report.time_ms,
-            sequence: report.sequence,
-            events: report.events,
-            at_ms: report.at_ms,
-            reason: report.reason,
-        }
     }
 }
 

@@ -211,22 +211,27 @@ pub enum Event {
         file_bytes: Option<u64>,
     },
     /// A status report on a bundle that this endpoint has sent.
-    Report {
-        /// The endpoint's service.
-        service: u64,
-        /// The node that reports.
-        reporter: String,
-        /// The creation timestamp of the bundle, DTN time, ms.
-        time_ms: u64,
-        /// The timestamp's sequence number.
-        sequence: u64,
-        /// What has happened.
-        events: Vec<Reported>,
-        /// When, DTN time, ms, where the reporter says it.
-        at_ms: Option<u64>,
-        /// The reason code (RFC 9171 §9.5).
-        reason: u32,
-    },
+    Report(Report),
+}
+
+/// A status report on a bundle of an application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// The service that has sent the bundle.
+    pub service: u64,
+    /// The node that reports.
+    pub reporter: String,
+    /// The bundle's creation timestamp, DTN time, ms.
+    pub time_ms: u64,
+    /// The timestamp's sequence number.
+    pub sequence: u64,
+    /// What has happened.
+    pub events: Vec<Reported>,
+    /// When, DTN time, ms, where the reporter says it.
+    pub at_ms: Option<u64>,
+    /// The reason code (RFC 9171 §9.5).
+    pub reason: u32,
 }
 
 /// A frame is none of this protocol.

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::document::{Document, DocumentError, Said};
 use crate::pattern::Effort;
 
@@ -39,7 +41,7 @@ pub enum Size {
 }
 
 /// Counts for status and metrics.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// Documents that are kept.
     pub documents: usize,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use underpass_cla::Class;
 
@@ -75,9 +76,9 @@ struct Rule {
 }
 
 /// A rule and how often it matched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleCount {
-    /// Its name.
+    /// Its name; `rule N` if it has none.
     pub name: String,
     /// The name of its class.
     pub class: String,

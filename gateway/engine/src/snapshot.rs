@@ -57,7 +57,7 @@ pub struct HopSnapshot {
 }
 
 /// A session at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SessionSnapshot {
     /// Its number.
     pub id: u64,
@@ -89,7 +89,7 @@ pub struct SessionPlace {
 }
 
 /// Streams of one class in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamTotals {
     /// Streams with both directions open.
     pub open: u64,

@@ -15,7 +15,7 @@ use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
 
 use crate::config::{LogConfig, LogFormat};
 
-pub use excerpt::Excerpt;
+pub use excerpt::{Excerpt, Part};
 use limits::Limiter;
 pub use limits::Limits;
 use one_line::OneLine;

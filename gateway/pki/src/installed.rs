@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use serde::Deserialize;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
@@ -15,7 +16,7 @@ use crate::request::{NodeKey, sha256};
 use crate::revocation::RevocationList;
 
 /// What an authority gives a node for its request, PEM each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Delivered {
     /// The node's certificate.
     pub certificate: String,

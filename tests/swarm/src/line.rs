@@ -83,7 +83,7 @@ impl Line {
     ) -> Result<Line, IdentityError> {
         let ids = Arc::new(AtomicU64::new(0));
         let mut session = SessionDefaults::new("hub", format!("ipn:{node}.0"), ids);
-        session.incarnation = run;
+        session.config.incarnation = run;
         let mut config = DialerConfig::new(hub, session);
         config.tls = Some(identity::client(pki, node)?);
         config.classes = (0..classes).map(Class).collect();

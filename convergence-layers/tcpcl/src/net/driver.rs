@@ -19,13 +19,13 @@ use underpass_cla::{Down, ExportedKey, Node, Outcome, SessionId, SessionInfo};
 use super::handle::{Command, SessionHandle};
 use super::input::Input;
 use super::kernel::Socket;
-use super::now;
 use super::nudge::Nudge;
 use super::output::Output;
 use super::pace::Pace;
 use super::partial::{Name, SharedPartials};
 use super::taking::{ReadingPart, Taking};
 use super::transport::Transport;
+use super::{SessionDefaults, now};
 use crate::session::{Established, Event, Found, SessionCore};
 use crate::wire::TermReason;
 
@@ -54,6 +54,28 @@ pub(super) struct Surroundings {
     /// Whether MPTCP was asked for.
     pub(super) wants_mptcp: bool,
     pub(super) on_up: OnUp,
+}
+
+impl Surroundings {
+    /// Those of the next session with these `defaults`.
+    pub(super) fn new(
+        defaults: &SessionDefaults,
+        node: Arc<dyn Node>,
+        exported_key: Option<ExportedKey>,
+        on_up: OnUp,
+    ) -> Surroundings {
+        Surroundings {
+            id: defaults.next_id(),
+            path: defaults.path.clone(),
+            node,
+            exported_key,
+            partial: defaults.partial.clone(),
+            whole_mru_bytes: defaults.config.whole_mru_bytes,
+            unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
+            wants_mptcp: defaults.socket.mptcp,
+            on_up,
+        }
+    }
 }
 
 /// How a session went.

@@ -16,7 +16,7 @@ use super::address;
 use super::attempts;
 use super::contact::ContactFailure;
 use super::dialer::{LaneStatus, Shared, SlotStatus};
-use super::driver::{Ended, Surroundings};
+use super::driver::{Ended, OnUp, Surroundings};
 use super::mptcp::is_mptcp;
 use super::now;
 use super::task;
@@ -294,20 +294,12 @@ impl Dial {
         let knows_items = Arc::new(AtomicBool::new(false));
         let answered = knows_items.clone();
         let deciding = shared.clone();
-        let around = Surroundings {
-            id: defaults.next_id(),
-            path: defaults.path.clone(),
-            node: shared.node.clone(),
-            exported_key: contact.exported_key(),
-            partial: defaults.partial.clone(),
-            whole_mru_bytes: defaults.whole_mru_bytes,
-            unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
-            wants_mptcp: defaults.socket.mptcp,
-            on_up: Box::new(move |established| {
-                answered.store(established.class.is_some(), Ordering::Relaxed);
-                self.on_up(&deciding, established)
-            }),
-        };
+        let on_up: OnUp = Box::new(move |established| {
+            answered.store(established.class.is_some(), Ordering::Relaxed);
+            self.on_up(&deciding, established)
+        });
+        let key = contact.exported_key();
+        let around = Surroundings::new(&defaults, shared.node.clone(), key, on_up);
         let tcp = contact.tcp();
         // Of MPTCP, other subflows may have other addresses.
         let local = tcp.local_addr().ok().filter(|_| !is_mptcp(tcp.as_fd()));

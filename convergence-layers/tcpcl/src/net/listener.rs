@@ -17,7 +17,7 @@ use underpass_cla::Node;
 use underpass_identity::{Registry, ServerTls, SourcePlace, Sources};
 
 use super::contact::{self, ContactFailure, TlsSide};
-use super::driver::{Ended, Surroundings};
+use super::driver::{Ended, OnUp, Surroundings};
 use super::{SessionDefaults, now, task};
 use crate::session::{Role, SessionCore};
 
@@ -274,20 +274,12 @@ impl Shared {
         };
         let contact = contact?;
         let mut half_open = Some(half_open);
-        let around = Surroundings {
-            id: defaults.next_id(),
-            path: defaults.path.clone(),
-            node: self.node.clone(),
-            exported_key: contact.exported_key(),
-            partial: defaults.partial.clone(),
-            whole_mru_bytes: defaults.whole_mru_bytes,
-            unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
-            wants_mptcp: defaults.socket.mptcp,
-            on_up: Box::new(move |_| {
-                half_open.take();
-                Ok(())
-            }),
-        };
+        let on_up: OnUp = Box::new(move |_| {
+            half_open.take();
+            Ok(())
+        });
+        let key = contact.exported_key();
+        let around = Surroundings::new(&defaults, self.node.clone(), key, on_up);
         Ok(Some(
             task::run(contact, core, around, &self.registry, pending()).await,
         ))

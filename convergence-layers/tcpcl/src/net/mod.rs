@@ -31,7 +31,7 @@ mod transport;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use underpass_cla::SessionId;
 
@@ -57,30 +57,8 @@ pub struct SessionDefaults {
     /// The configured path or listener, as [`underpass_cla::SessionInfo`]
     /// reports it.
     pub path: String,
-    /// Our node id.
-    pub node_id: String,
-    /// This process' incarnation.
-    pub incarnation: u64,
-    /// The node ids that peers may have; `None` admits any.
-    pub accepted_peers: Option<Arc<[String]>>,
-    /// Keepalive interval, s; 0 for none.
-    pub keepalive_s: u16,
-    /// The largest segment we take, bytes.
-    pub segment_mru_bytes: u64,
-    /// The largest bundle we take, bytes.
-    pub transfer_mru_bytes: u64,
-    /// The largest bundle that we take into memory, bytes; longer ones are
-    /// taken piece by piece ([`underpass_cla::Node::intake`]).
-    pub whole_mru_bytes: u64,
-    /// The largest bundle that the peer takes, bytes, whatever it announces;
-    /// `None` believes it.
-    pub peer_transfer_mru_bytes: Option<u64>,
-    /// The largest segment we send, bytes.
-    pub segment_bytes: u64,
-    /// From TCP connection to established session.
-    pub contact_timeout: Duration,
-    /// How long an ending session may be silent.
-    pub ending_timeout: Duration,
+    /// What each of them announces and takes; role, TLS and class are its own.
+    pub config: SessionConfig,
     /// Options of the sockets.
     pub socket: SocketOptions,
     /// Parts of broken transfers, one place for all sessions of the process.
@@ -96,20 +74,9 @@ impl SessionDefaults {
         node_id: impl Into<String>,
         session_ids: Arc<AtomicU64>,
     ) -> Self {
-        let usual = SessionConfig::new(Role::Active, node_id);
         Self {
             path: path.into(),
-            node_id: usual.node_id,
-            incarnation: usual.incarnation,
-            accepted_peers: None,
-            keepalive_s: usual.keepalive_s,
-            segment_mru_bytes: usual.segment_mru_bytes,
-            transfer_mru_bytes: usual.transfer_mru_bytes,
-            whole_mru_bytes: usual.whole_mru_bytes,
-            peer_transfer_mru_bytes: None,
-            segment_bytes: usual.segment_bytes,
-            contact_timeout: usual.contact_timeout,
-            ending_timeout: usual.ending_timeout,
+            config: SessionConfig::new(Role::Active, node_id),
             socket: SocketOptions::default(),
             partial: Arc::default(),
             session_ids,
@@ -122,19 +89,10 @@ impl SessionDefaults {
 
     fn session_config(&self, role: Role, tls: bool) -> SessionConfig {
         SessionConfig {
+            role,
             tls,
-            accepted_peers: self.accepted_peers.clone(),
-            keepalive_s: self.keepalive_s,
-            segment_mru_bytes: self.segment_mru_bytes,
-            transfer_mru_bytes: self.transfer_mru_bytes,
-            whole_mru_bytes: self.whole_mru_bytes,
-            peer_transfer_mru_bytes: self.peer_transfer_mru_bytes,
-            segment_bytes: self.segment_bytes,
-            contact_timeout: self.contact_timeout,
-            ending_timeout: self.ending_timeout,
-            incarnation: self.incarnation,
             unfinished: self.partial.unfinished.clone(),
-            ..SessionConfig::new(role, self.node_id.clone())
+            ..self.config.clone()
         }
     }
 }

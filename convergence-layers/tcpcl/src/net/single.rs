@@ -40,17 +40,7 @@ pub async fn run_session<T: Transport>(
         Err(ContactFailure::Refused(down)) => return down,
         Err(failure) => return Down::Broken(failure.to_string()),
     }
-    let around = Surroundings {
-        id: defaults.next_id(),
-        path: defaults.path.clone(),
-        node,
-        exported_key: None,
-        partial: defaults.partial.clone(),
-        whole_mru_bytes: defaults.whole_mru_bytes,
-        unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
-        wants_mptcp: defaults.socket.mptcp,
-        on_up: Box::new(|_| Ok(())),
-    };
+    let around = Surroundings::new(defaults, node, None, Box::new(|_| Ok(())));
     let (sender, commands) = command_channel();
     let driver = Driver::new(transport, core, around, sender, commands);
     driver.run().await.down

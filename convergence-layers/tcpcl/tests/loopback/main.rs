@@ -19,10 +19,10 @@ use underpass_tcpcl::{DialerConfig, ListenerConfig, SessionDefaults};
 /// What the sessions of test node `number` have in common.
 fn defaults(number: u32) -> SessionDefaults {
     let ids = Arc::new(AtomicU64::new(1));
-    SessionDefaults {
-        incarnation: number.into(),
-        ..SessionDefaults::new(format!("path{number}"), format!("ipn:{number}.0"), ids)
-    }
+    let node_id = format!("ipn:{number}.0");
+    let mut session = SessionDefaults::new(format!("path{number}"), node_id, ids);
+    session.config.incarnation = number.into();
+    session
 }
 
 /// A hub, node 2, on any free port.

@@ -229,7 +229,7 @@ async fn a_silent_peer_is_cut_off_and_makes_room() {
     let mut at_hub = TestNode::new();
     let mut config = hub();
     config.max_half_open = 1;
-    config.session.contact_timeout = Duration::from_millis(100);
+    config.session.config.contact_timeout = Duration::from_millis(100);
     let listener = Listener::bind(config, at_hub.node.clone()).expect("a free port");
     let mut silent = TcpStream::connect(listener.local_addr())
         .await

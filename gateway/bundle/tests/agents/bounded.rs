@@ -6,10 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::net::{BULK, SERVICE, node, payload};
-use bp7::canonical::new_payload_block;
-use bp7::flags::{BlockControlFlags, BundleControlFlags};
-use bp7::primary::PrimaryBlockBuilder;
+use crate::net::{BULK, SERVICE, node, payload, record_bundle};
 use bytes::Bytes;
 use underpass_bundle::wire::{
     CodePoints, CustodyDialect, DecodeLimits, Disposition, REFUSED, Sequence, SequenceName, decode,
@@ -159,15 +156,7 @@ fn refusal(sequence: u64, ranges: usize, length: u64) -> Bytes {
         sequences: vec![of; ranges],
     }];
     let record = encode_signal(13, CustodyDialect::Ion, &dispositions).remove(0);
-    let primary = PrimaryBlockBuilder::new()
-        .bundle_control_flags(BundleControlFlags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD.bits())
-        .destination(ipn(1, 0))
-        .source(ipn(ONE, 0))
-        .lifetime(Duration::from_secs(60))
-        .build()
-        .unwrap();
-    let payload = new_payload_block(BlockControlFlags::empty(), record);
-    bp7::Bundle::new(primary, vec![payload]).to_cbor().into()
+    record_bundle(ONE, 1, record)
 }
 
 #[test]

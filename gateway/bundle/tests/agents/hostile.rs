@@ -2,11 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::net::{BULK, Net, SERVICE, bundle, node, primary};
-use bp7::canonical::new_payload_block;
+use crate::net::{BULK, Net, SERVICE, bundle, node, primary, record_bundle};
 use bp7::dtntime::CreationTimestamp;
-use bp7::flags::{BlockControlFlags, BundleControlFlags};
-use bp7::primary::PrimaryBlockBuilder;
 use bytes::Bytes;
 use proptest::prelude::*;
 use underpass_bundle::wire::{
@@ -161,15 +158,7 @@ fn signal_for_all_of(sequence: u32) -> Bytes {
     record.extend(sequence.to_be_bytes());
     record.extend([0x00, 0x1B]);
     record.extend(u64::MAX.to_be_bytes());
-    let primary = PrimaryBlockBuilder::new()
-        .bundle_control_flags(BundleControlFlags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD.bits())
-        .destination(ipn(1, 0))
-        .source(ipn(2, 0))
-        .lifetime(Duration::from_secs(60))
-        .build()
-        .unwrap();
-    let payload = new_payload_block(BlockControlFlags::empty(), record);
-    bp7::Bundle::new(primary, vec![payload]).to_cbor().into()
+    record_bundle(2, 1, record)
 }
 
 #[test]

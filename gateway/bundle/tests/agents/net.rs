@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use bp7::canonical::new_payload_block;
 use bp7::dtntime::CreationTimestamp;
+use bp7::flags::{BlockControlFlags, BundleControlFlags};
 use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
 use bytes::Bytes;
 use underpass_bundle::wire::{
@@ -50,6 +52,19 @@ pub fn bundle(primary: &PrimaryBlock, blocks: &[Extension], content: &[u8]) -> B
     raw.extend(Extension::new(block_type::PAYLOAD, 1, 0, content).raw);
     raw.push(0xFF);
     raw.into()
+}
+
+/// An administrative record from one node to another, as a bundle.
+pub fn record_bundle(from: u64, to: u64, record: Vec<u8>) -> Bytes {
+    let primary = PrimaryBlockBuilder::new()
+        .bundle_control_flags(BundleControlFlags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD.bits())
+        .destination(ipn(to, 0))
+        .source(ipn(from, 0))
+        .lifetime(LIFETIME)
+        .build()
+        .unwrap();
+    let payload = new_payload_block(BlockControlFlags::empty(), record);
+    bp7::Bundle::new(primary, vec![payload]).to_cbor().into()
 }
 
 pub fn read(raw: &Bytes) -> Bundle {

@@ -15,36 +15,16 @@ use underpass_routing::Contact;
 use super::ApiState;
 use super::problem::{Path, Problem};
 use crate::config::{NodePattern, RouteConfig, is_node_name};
+use crate::run::contacts::PlanFigures;
 
 /// The contact plan that is followed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ContactPlanView {
     /// Its file.
     pub file: String,
-    /// Contacts in it.
-    pub contacts: usize,
-    /// Nodes in it beside this one.
-    pub nodes: usize,
-    /// Of these, those with a way at present.
-    pub reached: usize,
-    /// Searches for routes since the plan was taken.
-    pub searches: u64,
-    /// How often ways have changed since the start.
-    pub changes: u64,
-    /// Nodes that contacts lead to from here and that are no neighbours: these
-    /// contacts are not used.
-    pub strangers: Vec<u64>,
-    /// The neighbours that it has contacts to.
-    pub neighbours: Vec<NeighbourContactView>,
-}
-
-/// Whether a neighbour can be sent to, by the plan.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct NeighbourContactView {
-    /// Its node number.
-    pub neighbour: u64,
-    /// Whether a contact is there now.
-    pub open: bool,
+    /// What is in it.
+    #[serde(flatten)]
+    pub figures: PlanFigures,
 }
 
 /// Who decides where bundles of applications and other nodes go.
@@ -226,30 +206,18 @@ impl ApiState {
     pub(super) fn contact_plan(&self) -> Option<ContactPlanView> {
         let config = self.config.get();
         let file = config.routing.contact_plan.as_ref()?;
-        let figures = self.contacts.figures()?;
-        let neighbours = figures.neighbours.iter();
         Some(ContactPlanView {
             file: file.display().to_string(),
-            contacts: figures.contacts,
-            nodes: figures.nodes,
-            reached: figures.reached,
-            searches: figures.searches,
-            changes: figures.changes,
-            strangers: figures.strangers,
-            neighbours: neighbours
-                .map(|contact| NeighbourContactView {
-                    neighbour: contact.neighbour,
-                    open: contact.open,
-                })
-                .collect(),
+            figures: self.contacts.figures()?,
         })
     }
 }
 
 impl fmt::Display for ContactPlanView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figures = &self.figures;
         let of = |open: bool| {
-            let neighbours = self.neighbours.iter().filter(|n| n.open == open);
+            let neighbours = figures.neighbours.iter().filter(|n| n.open == open);
             let ids: Vec<String> = neighbours
                 .map(|n| format!("ipn:{}.0", n.neighbour))
                 .collect();
@@ -262,13 +230,13 @@ impl fmt::Display for ContactPlanView {
             f,
             "Contact plan {}: {} contacts, ways to {} of {} nodes; in contact with {}; not now with {}",
             self.file,
-            self.contacts,
-            self.reached,
-            self.nodes,
+            figures.contacts,
+            figures.reached,
+            figures.nodes,
             of(true),
             of(false)
         )?;
-        for node in &self.strangers {
+        for node in &figures.strangers {
             writeln!(
                 f,
                 "Contacts with ipn:{node}.0 are not used: it is no neighbour"

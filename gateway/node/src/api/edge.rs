@@ -40,18 +40,7 @@ pub struct EdgeSwitches {
     pub interception: Option<SwitchView>,
     /// The rules in their order.
     #[serde(default)]
-    pub rules: Vec<RuleView>,
-}
-
-/// A rule that gives connections and flows their class.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RuleView {
-    /// Its name; `rule N` if it has none.
-    pub name: String,
-    /// The class by name.
-    pub class: String,
-    /// Connections and flows that matched since the start.
-    pub matched: u64,
+    pub rules: Vec<RuleCount>,
 }
 
 /// The edge at one moment.
@@ -64,7 +53,7 @@ pub struct EdgeView {
     /// Null where none is configured.
     interception: Option<InterceptionView>,
     /// The rules in their order.
-    rules: Vec<RuleView>,
+    rules: Vec<RuleCount>,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,14 +107,8 @@ impl From<&Switch> for SwitchView {
 }
 
 impl ApiState {
-    fn rules(&self) -> Vec<RuleView> {
-        let counts = self.edge.flows().rules().counts().into_iter();
-        let view = |rule: RuleCount| RuleView {
-            name: rule.name,
-            class: rule.class,
-            matched: rule.matched,
-        };
-        counts.map(view).collect()
+    fn rules(&self) -> Vec<RuleCount> {
+        self.edge.flows().rules().counts()
     }
 
     /// What is taken in.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::ApiState;
 use super::problem::Query;
+use crate::logging::Part;
 
 /// From which line on.
 #[derive(Debug, Deserialize)]
@@ -17,23 +18,7 @@ pub struct From {
     from: u64,
 }
 
-/// Lines of the log in their order.
-#[derive(Debug, Serialize)]
-pub struct LogView {
-    /// The number of the first of them.
-    first: u64,
-    /// The number of the line that comes next.
-    next: u64,
-    /// As the log has them.
-    lines: Vec<String>,
-}
-
 /// GET /v1/log?from=N
-pub async fn show(State(state): State<Arc<ApiState>>, Query(from): Query<From>) -> Json<LogView> {
-    let part = state.log.from(from.from);
-    Json(LogView {
-        first: part.first,
-        next: part.next,
-        lines: part.lines,
-    })
+pub async fn show(State(state): State<Arc<ApiState>>, Query(from): Query<From>) -> Json<Part> {
+    Json(state.log.from(from.from))
 }

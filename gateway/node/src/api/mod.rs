@@ -9,7 +9,6 @@
 mod announcements;
 mod auth;
 mod budgets;
-mod cdni;
 mod contact_plan;
 mod control;
 mod decisions;

@@ -7,9 +7,10 @@ use std::fmt;
 use ipnet::IpNet;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use underpass_edge::classify::RuleCount;
 
 use super::control::{ContactView, ControlView};
-use super::edge::{EdgeSwitches, RuleView, SwitchView};
+use super::edge::{EdgeSwitches, SwitchView};
 use super::holds::HoldView;
 use super::migrations::MigrationView;
 use super::plans::PlansView;
@@ -248,7 +249,7 @@ fn meters(paths: &[PathView]) -> Table {
     table
 }
 
-fn rules(rules: &[RuleView]) -> Table {
+fn rules(rules: &[RuleCount]) -> Table {
     let mut table = Table::new(["RULE", "CLASS", ">MATCHED"]);
     for rule in rules {
         let matched = rule.matched.to_string();

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use underpass_bpsec::{Guard, Operation, Outcome};
 use underpass_cla::Class;
+use underpass_engine::StreamTotals;
 
 use super::ApiState;
-use super::cdni::CdniView;
 use super::contact_plan::ContactPlanView;
 use super::control::ControlView;
 use super::edge::EdgeSwitches;
@@ -50,7 +50,7 @@ pub struct Status {
     /// The classes' names in the order of their numbers.
     pub classes: Vec<String>,
     /// Streams by class name.
-    pub streams: BTreeMap<String, StreamsView>,
+    pub streams: BTreeMap<String, StreamTotals>,
     /// The plans that the links follow, and those that are passed on.
     pub plans: PlansView,
     /// The contact plan that bundles go by; null without one.
@@ -74,7 +74,7 @@ pub struct Status {
     pub congestion_controls: Vec<String>,
     /// Where sizes of objects are told; null without `[cdni]`.
     #[serde(default)]
-    pub cdni: Option<CdniView>,
+    pub cdni: Option<underpass_cdni::Figures>,
     /// What was asked of the kernel for MPTCP; null where nothing has it.
     #[serde(default)]
     pub mptcp: Option<MptcpView>,
@@ -123,23 +123,6 @@ impl BpsecView {
     }
 }
 
-/// The streams of one class.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct StreamsView {
-    /// Streams with both directions open.
-    pub open: u64,
-    /// Streams with one direction ended.
-    pub half_closed: u64,
-    /// Streams whose peer has not confirmed the end.
-    pub draining: u64,
-    /// Bytes sent in all.
-    pub sent_bytes: u64,
-    /// Bytes received in all.
-    pub received_bytes: u64,
-    /// Bytes that wait for the link.
-    pub backlog_bytes: u64,
-}
-
 impl ApiState {
     pub(super) fn class_name(&self, class: Class) -> String {
         let place = usize::from(class.0);
@@ -171,7 +154,7 @@ impl ApiState {
             control: self.control(),
             position: self.positions.as_ref().map(|positions| positions.view()),
             congestion_controls: self.congestion_controls.clone(),
-            cdni: self.cdni.as_ref().map(|cdni| cdni.figures().into()),
+            cdni: self.cdni.as_ref().map(|cdni| cdni.figures()),
             mptcp: self.mptcp.state().map(MptcpView::of),
             confinement: self.confinement.clone(),
         }
@@ -187,21 +170,11 @@ impl ApiState {
         })
     }
 
-    pub(super) fn streams(&self) -> BTreeMap<String, StreamsView> {
+    pub(super) fn streams(&self) -> BTreeMap<String, StreamTotals> {
         let totals = self.shell.stream_totals();
+        let totals = totals.into_iter();
         totals
-            .into_iter()
-            .map(|(class, total)| {
-                let view = StreamsView {
-                    open: total.open,
-                    half_closed: total.half_closed,
-                    draining: total.draining,
-                    sent_bytes: total.sent_bytes,
-                    received_bytes: total.received_bytes,
-                    backlog_bytes: total.backlog_bytes,
-                };
-                (self.class_name(class), view)
-            })
+            .map(|(class, total)| (self.class_name(class), total))
             .collect()
     }
 }

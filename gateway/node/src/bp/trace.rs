@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tokio::time::Instant;
-use underpass_applications::wire::{Event, Reported};
+use underpass_applications::wire::{Event, Report, Reported};
 
 use super::command::TraceCommand;
 use super::connection::{Connection, waiting};
@@ -40,7 +40,7 @@ pub async fn execute(mut command: TraceCommand) -> Result<(), BpError> {
     };
     let until = begun + timeout;
     while let Some((event, _)) = connection.next(Some(until)).await? {
-        let Event::Report {
+        let Event::Report(Report {
             reporter,
             time_ms,
             sequence,
@@ -48,7 +48,7 @@ pub async fn execute(mut command: TraceCommand) -> Result<(), BpError> {
             at_ms,
             reason,
             ..
-        } = event
+        }) = event
         else {
             continue;
         };

@@ -37,9 +37,8 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 #[derive(Debug, Deserialize)]
 struct Answer {
     node: u64,
-    certificate: String,
-    authority: String,
-    revocations: String,
+    #[serde(flatten)]
+    delivered: Delivered,
     /// The node's configuration, TOML.
     configuration: String,
 }
@@ -77,12 +76,7 @@ pub fn execute(command: &EnrollCommand) -> Result<(), EnrolError> {
     if answer.node != token.node {
         return Err(EnrolError::OtherNode(answer.node, token.node));
     }
-    let delivered = Delivered {
-        certificate: answer.certificate,
-        authority: answer.authority,
-        revocations: answer.revocations,
-    };
-    place.fill(token.node, &key, &delivered, &answer.configuration)?;
+    place.fill(token.node, &key, &answer.delivered, &answer.configuration)?;
     println!(
         "node {} is enrolled: its key has not left this machine",
         token.node

@@ -49,9 +49,8 @@ enum RenewalError {
 #[derive(Deserialize)]
 struct Certified {
     node: u64,
-    certificate: String,
-    authority: String,
-    revocations: String,
+    #[serde(flatten)]
+    delivered: Delivered,
 }
 
 /// Asks for what a node's folder needs.
@@ -147,12 +146,7 @@ impl Renewal {
         if answer.node != self.node {
             return Err(RenewalError::OtherNode(answer.node));
         }
-        let delivered = Delivered {
-            certificate: answer.certificate,
-            authority: answer.authority,
-            revocations: answer.revocations,
-        };
-        if continue_with(&self.pki_dir, self.node, &delivered)? {
+        if continue_with(&self.pki_dir, self.node, &answer.delivered)? {
             tracing::info!("this node's certificate is renewed");
         }
         Ok(())

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, MutexGuard};
 
+use serde::Serialize;
+
 /// Lines that are kept.
 pub const MOST_LINES: usize = 400;
 /// Bytes of a line that are kept: one that quotes what a peer says may be long.
@@ -24,7 +26,7 @@ struct Lines {
 }
 
 /// Lines of the log in their order.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
     /// The number of the first of them, or of the one that comes next.
     pub first: u64,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 use underpass_bundle::{NeighbourId, PlannedRoutes};
@@ -50,7 +51,7 @@ struct Followed {
 }
 
 /// What the plan says of a neighbour.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NeighbourContact {
     /// The neighbour.
     pub neighbour: u64,
@@ -59,7 +60,7 @@ pub struct NeighbourContact {
 }
 
 /// A plan in figures.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanFigures {
     /// Contacts in it.
     pub contacts: usize,
@@ -71,7 +72,8 @@ pub struct PlanFigures {
     pub searches: u64,
     /// Changes of ways since the start.
     pub changes: u64,
-    /// Nodes that contacts lead to and that are no neighbours.
+    /// Nodes that contacts lead to from here and that are no neighbours: these
+    /// contacts are not used.
     pub strangers: Vec<u64>,
     /// The neighbours that it has contacts to.
     pub neighbours: Vec<NeighbourContact>,

@@ -276,19 +276,19 @@ impl Sessions {
     fn defaults(&self, config: &Config, name: &str) -> SessionDefaults {
         let node_id = format!("ipn:{}.0", config.node.number);
         let mut session = SessionDefaults::new(name, node_id, self.ids.clone());
-        session.incarnation = self.incarnation;
-        session.keepalive_s = config.tcp.keepalive_s;
-        session.transfer_mru_bytes = config.transfer_mru_bytes();
-        session.whole_mru_bytes = config.whole_mru_bytes();
+        session.config.incarnation = self.incarnation;
+        session.config.keepalive_s = config.tcp.keepalive_s;
+        session.config.transfer_mru_bytes = config.transfer_mru_bytes();
+        session.config.whole_mru_bytes = config.whole_mru_bytes();
         session.partial = self.partial.clone();
         session
     }
 
     fn dialled(&self, config: &Config, path: &PathConfig) -> SessionDefaults {
         let mut session = self.defaults(config, &path.name);
-        session.accepted_peers = Some([format!("ipn:{}.0", path.neighbour)].into());
-        session.peer_transfer_mru_bytes = path.transfer_mru_bytes;
-        session.segment_bytes = segment_bytes(path.send_rate_bps.or(path.hint_bps()));
+        session.config.accepted_peers = Some([format!("ipn:{}.0", path.neighbour)].into());
+        session.config.peer_transfer_mru_bytes = path.transfer_mru_bytes;
+        session.config.segment_bytes = segment_bytes(path.send_rate_bps.or(path.hint_bps()));
         session.socket = dialled_socket(config, path);
         session
     }
@@ -298,8 +298,8 @@ impl Sessions {
         let hops = config.accepted_hops();
         let hops: Vec<AcceptedHop> = hops.filter(|hop| hop.comes_by(listener)).collect();
         let peers = hops.iter().map(|hop| format!("ipn:{}.0", hop.node));
-        session.accepted_peers = Some(peers.collect());
-        session.segment_bytes = segment_bytes(fastest(&hops));
+        session.config.accepted_peers = Some(peers.collect());
+        session.config.segment_bytes = segment_bytes(fastest(&hops));
         session.socket = SocketOptions {
             mptcp: config.is_mptcp(listener),
             ..accepted_socket(config, &hops)

@@ -110,8 +110,8 @@ impl Running {
         let number = NUMBERS[place];
         let ids = Arc::new(AtomicU64::new(1));
         let mut defaults = SessionDefaults::new("sat", format!("ipn:{number}.0"), ids);
-        defaults.incarnation = incarnation;
-        defaults.segment_bytes = 16 << 10;
+        defaults.config.incarnation = incarnation;
+        defaults.config.segment_bytes = 16 << 10;
         let running = Running {
             number,
             incarnation,

@@ -109,8 +109,8 @@ pub fn engine(config: &Config, node: u64) -> EngineConfig {
 pub fn dialer(config: &Config, node: u64) -> Result<DialerConfig, IdentityError> {
     let ids = Arc::new(AtomicU64::new(0));
     let mut session = SessionDefaults::new("satellite", format!("ipn:{node}.0"), ids);
-    session.incarnation = config.run;
-    session.accepted_peers = Some([format!("ipn:{}.0", config.hub_node)].into());
+    session.config.incarnation = config.run;
+    session.config.accepted_peers = Some([format!("ipn:{}.0", config.hub_node)].into());
     let mut dialer = DialerConfig::new(config.hub, session);
     dialer.local = config
         .address(node)

@@ -8,14 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bp7::canonical::new_payload_block;
-use bp7::flags::{BlockControlFlags, BundleControlFlags};
-use bp7::primary::PrimaryBlockBuilder;
 use bytes::Bytes;
 use proptest::prelude::*;
 use underpass_bundle::wire::{
     ACCEPTED, CodePoints, Cteb, CustodyDialect, DecodeLimits, Disposition, Sequence, SequenceName,
-    decode, encode_signal, ipn,
+    decode, encode_signal,
 };
 use underpass_bundle::{Agent, BundleId, Event, NeighbourId, Reject, Route};
 use underpass_cla::{Class, Outcome};
@@ -23,7 +20,7 @@ use underpass_cla::{Class, Outcome};
 use super::disk::Disk;
 use super::hub::{Hub, by, direct, to_send};
 use super::terminals::{HUB, raw};
-use crate::net::{BULK, node};
+use crate::net::{BULK, node, record_bundle};
 
 const TERMINALS: [u64; 2] = [10, 11];
 const FACES: [u64; 2] = [20, 27];
@@ -294,15 +291,7 @@ fn signal(from: u64, cteb: &Cteb) -> Bytes {
     }];
     let codes = CodePoints::default();
     let record = encode_signal(codes.ccs_record, CustodyDialect::Ion, &dispositions).remove(0);
-    let primary = PrimaryBlockBuilder::new()
-        .bundle_control_flags(BundleControlFlags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD.bits())
-        .destination(ipn(HUB, 0))
-        .source(ipn(from, 0))
-        .lifetime(Duration::from_secs(60))
-        .build()
-        .unwrap();
-    let payload = new_payload_block(BlockControlFlags::empty(), record);
-    bp7::Bundle::new(primary, vec![payload]).to_cbor().into()
+    record_bundle(from, HUB, record)
 }
 
 fn run(mut world: World, steps: usize) -> Result<(), TestCaseError> {

@@ -4,9 +4,10 @@ use std::fmt;
 
 use prometheus_client::registry::Unit;
 use underpass_cla::Class;
+use underpass_engine::StreamTotals;
 
 use super::super::ApiState;
-use super::super::view::{CustodyClassView, CustodyNeighbourView, StreamsView};
+use super::super::view::{CustodyClassView, CustodyNeighbourView};
 use super::families::{Families, Labels};
 
 pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
@@ -34,7 +35,7 @@ fn streams(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         })
     });
     families.gauge("streams", "Streams by state", None, states)?;
-    let rows = |figure: fn(&StreamsView) -> u64| {
+    let rows = |figure: fn(&StreamTotals) -> u64| {
         let rows = streams.iter();
         rows.map(move |(class, view)| (of_class(class), figure(view)))
     };
