@@ -29,8 +29,8 @@ def with_checksum(body: str) -> str:
     return f"${body}*{total:02X}"
 
 
-def rmc(clock: str, date: str = "010626", status: str = "A", mode: str = "A") -> str:
-    return with_checksum(f"GPRMC,{clock},{status},{PLACE},10.0,90.0,{date},,,{mode}")
+def rmc(clock: str, date: str = "010626", mode: str = "A") -> str:
+    return with_checksum(f"GPRMC,{clock},A,{PLACE},10.0,90.0,{date},,,{mode}")
 
 
 def read(*lines: str) -> list[Fix]:

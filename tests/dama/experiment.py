@@ -24,6 +24,7 @@ END_MS = 300_000
 # What TCP/IP headers with timestamps leave of a packet of 1500 bytes.
 HEADERS_LEAVE = Fraction(1448, 1500)
 _STEP_MS = 250
+_REPLAN_MS = 5_000
 _REPORT_MS = 1_000
 # What the hub sends to a terminal that it hears in a planned blockage.
 _GUARANTEED_BPS = 500_000
@@ -81,7 +82,7 @@ class Outcome:
         return jain_index(list(self.sent_bits.values()))
 
 
-def run(sessions: int, drive: Drive, *, end_ms: int = END_MS, replan_ms: int = 5_000) -> Outcome:
+def run(sessions: int, drive: Drive, *, end_ms: int = END_MS) -> Outcome:
     """Let so many sessions share the beam until the end."""
     names = string.ascii_uppercase[:sessions]
     ledger = Ledger()
@@ -89,7 +90,7 @@ def run(sessions: int, drive: Drive, *, end_ms: int = END_MS, replan_ms: int = 5
     curves: dict[str, list[int]] = {name: [] for name in names}
     lines: dict[str, Line] = {}
     for second in range(0, end_ms, _REPORT_MS):
-        if second % replan_ms == 0:
+        if second % _REPLAN_MS == 0:
             lines = _plan(names, ledger, drive, second, end_ms)
         sent = dict.fromkeys(names, 0)
         for now_ms in range(second, second + _REPORT_MS, _STEP_MS):

@@ -8,13 +8,15 @@ from tests.testbed import addresses
 from tests.testbed.node import Node, Pair
 from tests.testbed.topology import Testbed
 
+_WITHIN_S = 30.0
 
-def nothing_left(pair: Pair[Testbed], *, within_s: float = 30.0) -> None:
+
+def nothing_left(pair: Pair[Testbed]) -> None:
     """Wait until both nodes have neither streams nor connections nor bundles; fail if they do."""
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + _WITHIN_S
     nodes = (pair.hub, *pair.terminals)
     while left := {node.name: what for node in nodes if (what := left_at(node))}:
-        assert time.monotonic() < deadline, f"left over after {within_s:g} s: {left}"
+        assert time.monotonic() < deadline, f"left over after {_WITHIN_S:g} s: {left}"
         time.sleep(0.2)
 
 

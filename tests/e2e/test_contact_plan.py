@@ -42,15 +42,15 @@ def _contact(
     }
 
 
-def _always(*, lower_owlt_ms: int = 200) -> list[dict[str, int]]:
+def _always() -> list[dict[str, int]]:
     """Return a plan in which all contacts last; the lower way is the longer one."""
     start, end = time.time() - 60, time.time() + 3_600
     contacts = []
     for one, other, owlt_ms in (
         (_SOURCE, _UPPER, 1),
         (_UPPER, _END, 1),
-        (_SOURCE, _LOWER, lower_owlt_ms),
-        (_LOWER, _END, lower_owlt_ms),
+        (_SOURCE, _LOWER, 200),
+        (_LOWER, _END, 200),
     ):
         contacts.append(_contact(one, other, start, end, owlt_ms))
         contacts.append(_contact(other, one, start, end, owlt_ms))

@@ -64,8 +64,8 @@ class _World:
         table = self.control.get("/v1/nodes")["nodes"]
         return {(node["node"], node["role"]): node["version"] for node in table}
 
-    def hub_waits_until(self, ready: Any, timeout_s: float = 30.0) -> None:
-        self.pair.hub.process.wait_until(ready, timeout_s=timeout_s)
+    def hub_waits_until(self, ready: Any) -> None:
+        self.pair.hub.process.wait_until(ready, timeout_s=30.0)
 
 
 def test_no_report_is_lost_while_the_service_the_hub_or_its_token_fails() -> None:

@@ -17,10 +17,10 @@ def said(
     return Blockage("tunnel", entry_ms[1], exit_ms[1], 0.9, now_ms, "predicted", *within)
 
 
-def planned_with(*blockages: Blockage, now_ms: int = NOW_MS) -> list[tuple[int, int]]:
+def planned_with(*blockages: Blockage) -> list[tuple[int, int]]:
     expectations = Expectations()
-    expectations.take(1, blockages, now_ms)
-    return [(one.entry_ms, one.exit_ms) for one in expectations.blockages(now_ms, Planned())]
+    expectations.take(1, blockages, NOW_MS)
+    return [(one.entry_ms, one.exit_ms) for one in expectations.blockages(NOW_MS, Planned())]
 
 
 def test_a_vehicle_is_planned_as_blocked_from_its_earliest_entry() -> None:

@@ -50,8 +50,8 @@ def kept(api: Api) -> list[Any]:
     return list(api.run(run()))
 
 
-def expected(entry_ms: int, *, name: str | None = "ridge", lasting_ms: int = 20_000) -> Blockage:
-    return Blockage(name, entry_ms, entry_ms + lasting_ms, 0.9, entry_ms - 60_000)
+def expected(entry_ms: int, *, name: str | None = "ridge") -> Blockage:
+    return Blockage(name, entry_ms, entry_ms + 20_000, 0.9, entry_ms - 60_000)
 
 
 def observed(entry_ms: int, exit_ms: int | None = None, **members: object) -> dict[str, object]:

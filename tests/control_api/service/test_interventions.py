@@ -50,11 +50,11 @@ def rates(plan: Any) -> dict[int, int]:
     }
 
 
-def plan_that(api: Api, holds: Callable[[Any], bool], link: str = "forward") -> Any:
+def plan_that(api: Api, holds: Callable[[Any], bool]) -> Any:
     """Return the first newest plan of which something holds."""
     until = time.monotonic() + _PATIENCE_S
     while True:
-        plan = planned(api, link).json
+        plan = planned(api, "forward").json
         if holds(plan):
             return plan
         assert time.monotonic() < until, plan

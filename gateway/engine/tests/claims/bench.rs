@@ -8,7 +8,7 @@ use underpass_bundle as bundle;
 use underpass_cla::{Class, Outcome, Refusal, SessionId, SessionInfo, Transfer};
 use underpass_engine::{
     Action, Engine, EngineConfig, HopConfig, HopId, LinkChange, Message, Migration, PathChange,
-    RouteEntry, StreamKey,
+    PlannedBlockage, RouteEntry, StreamKey,
 };
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::{Announcement, Event, Open, Target};
@@ -127,6 +127,17 @@ impl Node {
         self.engine
             .session_up(self.now, SessionId(id), HopId(hop), info);
         self.ready(SessionId(id));
+    }
+
+    /// Knows of a blockage of a hop beforehand, ms from now.
+    pub fn expect_blockage(&mut self, hop: HopId, entry_ms: u64, exit_ms: u64) {
+        let noon = 1_800_000_000_000;
+        self.engine.set_utc(self.now, Some(noon));
+        let blockage = PlannedBlockage {
+            entry_ms: noon + entry_ms,
+            exit_ms: noon + exit_ms,
+        };
+        self.engine.plan_blockages(self.now, hop, vec![blockage]);
     }
 
     pub fn ready(&mut self, id: SessionId) {

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
 use underpass_engine::{
-    ComparedPath, Engine, EngineConfig, Estimate, HopId, MeasuredLink, PathUse, PlannedBlockage,
-    Policy, StreamKey,
+    ComparedPath, Engine, EngineConfig, Estimate, HopId, MeasuredLink, PathUse, Policy, StreamKey,
 };
 use underpass_streams::Event;
 
@@ -190,14 +189,7 @@ fn flows_of_a_hop_that_is_blocked_go_by_the_other_and_come_back() {
 #[test]
 fn flows_leave_a_hop_before_a_blockage_that_is_known() {
     let (mut terminal, _hub) = nodes(Estimate::OpenSession);
-    let noon = 1_800_000_000_000;
-    terminal.engine.set_utc(terminal.now, Some(noon));
-    let blockage = PlannedBlockage {
-        entry_ms: noon + 2_000,
-        exit_ms: noon + 30_000,
-    };
-    let now = terminal.now;
-    terminal.engine.plan_blockages(now, FAR, vec![blockage]);
+    terminal.expect_blockage(FAR, 2_000, 30_000);
     let key = terminal.open(1, BULK);
     begin(&mut terminal, key, 5_000_000, 100_000);
     // The session of the far hop takes no more, and more waits in its lane.

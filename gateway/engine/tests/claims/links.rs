@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_cla::{Outcome, SessionId};
-use underpass_engine::{HopId, LinkChange, PlannedBlockage, SILENCE, Sign, Source};
+use underpass_engine::{HopId, LinkChange, SILENCE, Sign, Source};
 use underpass_streams::{Event, ResetCode};
 
 use crate::bench::{BULK, MRU, Node, URGENT, config, exchange, live, pair, pair_of};
@@ -52,14 +52,8 @@ fn a_silent_link_gets_nothing_and_takes_streams_in() {
 fn at_a_planned_end_bundles_leave_without_a_sign_of_the_peer() {
     let (mut terminal, _) = pair();
     hear(&mut terminal);
-    let noon = 1_800_000_000_000;
-    terminal.engine.set_utc(terminal.now, Some(noon));
-    let blockage = PlannedBlockage {
-        entry_ms: noon + 100,
-        exit_ms: noon + 30_000,
-    };
     let now = terminal.now;
-    terminal.engine.plan_blockages(now, HOP, vec![blockage]);
+    terminal.expect_blockage(HOP, 100, 30_000);
     terminal.pass(now + 100 * MS);
     assert_eq!(blocked(&terminal), Some(Source::Plan));
     let key = terminal.open(1, URGENT);

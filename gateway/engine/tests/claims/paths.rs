@@ -240,14 +240,7 @@ fn silence_tells_no_sooner_where_the_other_hop_only_receives() {
 fn bundles_move_before_a_blockage_that_is_known() {
     let (mut terminal, _) = two_paths(&[]);
     hear(&mut terminal);
-    let noon = 1_800_000_000_000;
-    terminal.engine.set_utc(terminal.now, Some(noon));
-    let blockage = PlannedBlockage {
-        entry_ms: noon + 100,
-        exit_ms: noon + 30_000,
-    };
-    let now = terminal.now;
-    terminal.engine.plan_blockages(now, NEAR, vec![blockage]);
+    terminal.expect_blockage(NEAR, 100, 30_000);
     let key = terminal.open(1, BULK);
     terminal.write(key, 5_000);
     assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [0, 1]);
