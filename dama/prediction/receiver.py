@@ -17,10 +17,13 @@ from dama.prediction.places import distance_m, heading_deg, turn_deg
 # without another place being given, which has five decimals or more.
 _DRIVES_MPS = 3.0
 _RESOLVED_M = 2.5
-# What is measured differs from fix to fix. A receiver of which that was seen so often in a row, and
-# that then says the same speed and course, and the places that follow from them, measures none of
-# them. So long that is near enough: roads bend.
-_VARIED = 5
+# What is measured differs from fix to fix. A receiver of which that was seen for so long in motion,
+# and that then says the same speed and course, and the places that follow from them, measures none
+# of them. What is not noisy at all, as in a simulation, may well go on so. Of a gap between fixes
+# only so much is counted.
+_VARIED_MS = 60_000
+_GAP_MS = 2_000
+# Straight on for so long is near enough: roads bend.
 _RUNS_MS = 15_000
 # By how much places differ from what follows, in metres and as a part of the way: digits that were
 # cut off.
@@ -33,12 +36,12 @@ _CUT_DEG = 1.0
 class Receiver:
     """How the latest fixes of a receiver follow from one another.
 
-    `varied` is how many in a row had another speed or course than the one before, those of the
-    present run not counted; `runs_since_ms` is the time of the fix that the present run goes on
-    from, None where the latest fix does not go on from the one before.
+    `varied_ms` is for how long fixes in motion had another speed or course each than the one
+    before, up to the present run; `runs_since_ms` is the time of the fix that the run goes on from,
+    None where the latest fix does not go on from the one before.
     """
 
-    varied: int = 0
+    varied_ms: int = 0
     runs_since_ms: int | None = None
 
     def measures(self, last: Fix, fix: Fix) -> bool:
@@ -47,15 +50,19 @@ class Receiver:
 
     def after(self, last: Fix, fix: Fix) -> Receiver:
         """Return what is known after a further fix, which was measured."""
+        since_ms = self.runs_since_ms
         if _runs_on(last, fix):
-            since_ms = self.runs_since_ms
-            return Receiver(self.varied, last.time_ms if since_ms is None else since_ms)
-        varied = 0 if self.runs_since_ms is not None else self.varied
-        return Receiver(min(varied + 1, _VARIED))
+            return Receiver(self.varied_ms, last.time_ms if since_ms is None else since_ms)
+        # Who has been seen to run on for long was rightly taken for noisy before.
+        noisy = since_ms is None or fix.time_ms - since_ms >= _RUNS_MS
+        varied_ms = self.varied_ms if noisy else 0
+        if min(fix.speed_mps or 0.0, last.speed_mps or 0.0) >= _DRIVES_MPS:
+            varied_ms += min(fix.time_ms - last.time_ms, _GAP_MS)
+        return Receiver(min(varied_ms, _VARIED_MS))
 
     def _has_run(self, last: Fix, fix: Fix) -> bool:
         since_ms = self.runs_since_ms
-        if self.varied < _VARIED or since_ms is None or fix.time_ms - since_ms < _RUNS_MS:
+        if self.varied_ms < _VARIED_MS or since_ms is None or fix.time_ms - since_ms < _RUNS_MS:
             return False
         return _runs_on(last, fix)
 

@@ -17,11 +17,12 @@ _TWO_DIMENSIONS = 2
 _SIMULATED = 8
 
 
-def read_report(line: bytes, received_ms: int) -> Fix | None:
+def read_report(line: bytes, received_ms: int | None) -> Fix | None:
     """Return the fix that a line reports; None if it is another report, or has no fix.
 
     A receiver's time more than 2 s from this machine's clock is replaced by the latter, since the
-    node judges an announcement by its own clock and tells the control service its offset.
+    node judges an announcement by its own clock and tells the control service its offset. Of a
+    recording, which was not received now (None), the receiver's time counts.
     """
     try:
         report = json.loads(line)
@@ -32,7 +33,10 @@ def read_report(line: bytes, received_ms: int) -> Fix | None:
         if report.get("status") == _SIMULATED:
             return None
         time_ms = _time_ms(report.get("time"))
-        if time_ms is None or abs(time_ms - received_ms) > CLOCK_TOLERANCE_MS:
+        if received_ms is None:
+            if time_ms is None:
+                return None
+        elif time_ms is None or abs(time_ms - received_ms) > CLOCK_TOLERANCE_MS:
             time_ms = received_ms
         return Fix(
             time_ms,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from underpass_control.client import path_of
-from underpass_control.commands.console import fail
+from underpass_control.commands.console import fail, tell
 from underpass_control.commands.tables import Column, Service, asking, millions
 
 beams = typer.Typer(help="Beams: pools of capacity.", no_args_is_help=True)
@@ -188,6 +188,37 @@ def set_terminal(
         opensand_id=opensand_id,
     )
     service.set(path_of("terminals", node), TERMINAL, changes)
+
+
+@asking(terminals, "route")
+def set_route(
+    service: Service,
+    node: Node,
+    path: Annotated[Path, typer.Argument(help="GPX (its route, else its track) or GeoJSON.")],
+) -> None:
+    """Set the line that a terminal will drive, in place of what was known of it.
+
+    Example: underpass-control terminal route 10 line-7.gpx
+    """
+    # Lines bring geometry with them, which takes a third of a second to import.
+    from underpass_control.tracks.lines import LineError, read_line
+
+    try:
+        line = read_line(path)
+    except LineError as error:
+        fail(str(error))
+    body = {"type": "LineString", "coordinates": [list(place) for place in line]}
+    service.ask("PUT", path_of("terminals", node, "route"), body=body)
+    tell({"places": len(line)}, f"{len(line)} places", as_json=service.as_json)
+
+
+@asking(terminals, "forget-route", json=False)
+def forget_route(service: Service, node: Node) -> None:
+    """Forget the line that a terminal will drive.
+
+    Example: underpass-control terminal forget-route 10
+    """
+    service.ask("DELETE", path_of("terminals", node, "route"))
 
 
 @asking(terminals, "delete", json=False)

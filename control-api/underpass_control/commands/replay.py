@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def replay(
-    path: Annotated[Path, typer.Argument(help="An NMEA 0183 log, or a GPX file.")],
+    path: Annotated[Path, typer.Argument(help="An NMEA 0183 log, a GPX file, or gpsd's reports.")],
     to: Annotated[
         str,
         typer.Option(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dama.prediction import Fix
+from underpass_control.announcing.gpsd import MOST_LINE, read_report
 from underpass_control.tracks import gpx
 from underpass_control.tracks.gpx import GpxError, read_gpx
 from underpass_control.tracks.nmea import NmeaReader, read_nmea
@@ -28,15 +29,18 @@ class Recording(NamedTuple):
 
 
 def read_recording(path: Path) -> Recording:
-    """Return the fixes of an NMEA log or a GPX file, told by how it begins."""
+    """Return the fixes of an NMEA log, a GPX file or gpsd's reports, told by how it begins."""
     reader, points = NmeaReader(of_log=True), gpx.Counts()
     try:
         with path.open("rb") as file:
             head = file.read(256)
         # As XML says: with a mark before it, and in letters of two bytes, or not.
-        is_xml = head.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith(b"<")
+        begins = head.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1]
+        is_xml = begins == b"<"
         if is_xml:
             fixes = list(read_gpx(_pieces(path), points))
+        elif begins == b"{":
+            fixes = list(_reports(path))
         else:
             fixes = list(_log(path, "utf-16" if head.startswith(_UTF_16) else "ascii", reader))
     except OSError as error:
@@ -49,7 +53,7 @@ def read_recording(path: Path) -> Recording:
         why = f"{seen.sentences} sound sentences, {seen.spoilt} other lines"
         if is_xml:
             why = f"{points.rejected} track points without place or time"
-        raise RecordingError(f"{path}: neither NMEA nor GPX with fixes ({why})")
+        raise RecordingError(f"{path}: neither NMEA, GPX nor gpsd's reports with fixes ({why})")
     return Recording(fixes, points.rejected + reader.counts.rejected)
 
 
@@ -57,6 +61,15 @@ def _pieces(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while piece := file.read(_PIECE):
             yield piece
+
+
+def _reports(path: Path) -> Iterator[Fix]:
+    """Yield the fixes of what gpsd said, as `gpspipe -w` writes it, one report a line."""
+    with path.open("rb") as file:
+        while line := file.readline(MOST_LINE):
+            fix = read_report(line, None)
+            if fix is not None:
+                yield fix
 
 
 def _log(path: Path, encoding: str, reader: NmeaReader) -> Iterator[Fix]:

@@ -203,3 +203,26 @@ def test_what_can_be_no_fix_is_counted(tmp_path: Path) -> None:
     point = '<trkpt lon="7" lat="{}"><time>2030-01-01T00:00:00Z</time></trkpt>'
     gpx.write_text(f"<gpx><trk>{point.format(46)}{point.format(91)}</trk></gpx>")
     assert read_recording(gpx).rejected == 1
+
+
+def test_what_gpsd_has_reported_is_a_recording(tmp_path: Path) -> None:
+    said = tmp_path / "gpsd.json"
+    lines = [
+        '{"class":"VERSION","release":"3.25","proto_major":3}',
+        '{"class":"TPV","mode":1}',
+        *(
+            f'{{"class":"TPV","mode":3,"time":"2020-01-01T00:00:0{s}.000Z","lat":46.0,'
+            f'"lon":7.{s},"speed":20.0,"track":90.0,"epx":6.0,"epy":6.0}}'
+            for s in range(5)
+        ),
+        '{"class":"TPV","mode":3,"lat":46.0,"lon":7.0}',
+        '{"class":"TPV","mode":3,"time":"2020-01-01T00:00:',
+    ]
+    said.write_text("\n".join(lines))
+    fixes_of = read_recording(said).fixes
+    assert [one.lon for one in fixes_of] == [7.0, 7.1, 7.2, 7.3, 7.4]
+    assert fixes_of[1].time_ms - fixes_of[0].time_ms == 1000
+    assert (fixes_of[0].speed_mps, fixes_of[0].heading_deg, fixes_of[0].accuracy_m) == (20, 90, 3)
+    said.write_text('{"type":"FeatureCollection"}')
+    with pytest.raises(RecordingError, match="gpsd's reports"):
+        read_recording(said)

@@ -66,6 +66,20 @@ def test_every_verb_has_help_with_an_example() -> None:
         assert f"Example: underpass-control {' '.join(path)}" in shown, path
 
 
+def test_the_route_of_a_terminal_is_set_from_a_file_and_forgotten(
+    api: Api, shell: Shell, tmp_path: Path
+) -> None:
+    file, path = tmp_path / "line.gpx", f"/v1/terminals/{FIRST}/route"
+    points = '<rtept lon="7.5" lat="46.5"/><rtept lon="7.6" lat="46.5"/>'
+    file.write_text(f"<gpx><rte>{points}</rte></gpx>")
+    assert json.loads(shell("terminal", "route", str(FIRST), str(file), "--json")) == {"places": 2}
+    assert api.get(path).json["coordinates"] == [[7.5, 46.5], [7.6, 46.5]]
+    shell("terminal", "forget-route", str(FIRST))
+    assert api.get(path).status == 404
+    file.write_text("<gpx/>")
+    assert "no line" in shell("terminal", "route", str(FIRST), str(file), status=1)
+
+
 def test_brackets_and_colons_in_a_name_are_shown_as_they_are(shell: Shell) -> None:
     name = "van [red] [/b] :bus:"
     shell("terminal", "set", str(FIRST), "--name", name)
