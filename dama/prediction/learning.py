@@ -90,6 +90,9 @@ def observe(track: Track, lost_ms: int, restored_ms: int) -> Observation | None:
         return None
     entry, leave = _place_at(points, lost_ms), _place_at(points, restored_ms)
     through = [p.place for p in points if lost_ms < p.time_ms < restored_ms]
+    if not through and _is_back(before[-1].place, after[0].place, entry, leave):
+        # It braked, stood, and started: it cannot have come further than it was seen to.
+        return None
     axis = without_repeats([entry, *through, leave])
     length_m = math.fsum(distance_m(a, b) for a, b in pairwise(axis))
     if length_m < _LEAST_M or 1000.0 * length_m < _LEAST_MPS * (restored_ms - lost_ms):
@@ -114,6 +117,13 @@ def _place_at(points: list[Point], time_ms: int) -> Position:
             x, y = plane.xy(second.place)
             return plane.position(part * x, part * y)
     return points[-1].place
+
+
+def _is_back(first: Position, second: Position, entry: Position, leave: Position) -> bool:
+    """Tell whether a loss would lead back, against the way between what was seen beside it."""
+    if leave == entry or second == first:
+        return False
+    return turn_deg(heading_deg(first, second), heading_deg(entry, leave)) > 90.0
 
 
 def _gone_on(edge: Point, beside: Point, time_ms: int) -> Position:

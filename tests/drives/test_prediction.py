@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 import pytest
+from underpass_control.prediction import Predictions
 
 from dama.prediction import Fix, ObstructionMap, Predictor
 from dama.prediction.learning import Learned, learn, observe
@@ -119,6 +120,25 @@ def test_ten_passes_teach_where_a_cover_begins_and_ends_to_10_m(name: str) -> No
     covers = [road.line for one in island.obstructions.values() for road in one.covered]
     assert min(distance_m(line[0], place.axis[0]) for line in covers) < 10.0
     assert min(distance_m(line[-1], place.axis[-1]) for line in covers) < 10.0
+
+
+def test_hours_of_drives_through_what_is_on_the_map_and_of_stops_teach_no_place() -> None:
+    island = island_map()
+    driven_ms = 0
+    for made in drives(60):
+        known = Predictions()
+        known.set_map(island)
+        losses = [(stay.entry_ms, stay.exit_ms) for stay in made.covered]
+        losses = sorted([*losses, *made.blind_stops_ms])
+        for fix in made.fixes:
+            while losses and fix.time_ms > losses[0][1]:
+                lost_ms, restored_ms = losses.pop(0)
+                known.observe(1, lost_ms, None)
+                known.observe(1, lost_ms, restored_ms)
+            known.feed(1, fix)
+        assert known.lessons() == []
+        driven_ms += made.fixes[-1].time_ms - made.fixes[0].time_ms
+    assert driven_ms > 8 * 3_600_000
 
 
 def _learned_along(

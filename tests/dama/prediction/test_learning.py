@@ -137,3 +137,13 @@ def test_what_is_learned_elsewhere_and_on_the_map_is_not_learned_again() -> None
     assert learn((), seen, mapped, new_id="again") == ()
     (counted,) = learn((place,), seen, mapped, new_id="again")
     assert counted.lost == 2
+
+
+def test_who_brakes_stands_and_starts_again_unseen_has_passed_no_place() -> None:
+    brakes = [fix(s, 18.0 * s - 0.6 * s * s, 500.0, 18.0 - 1.2 * s) for s in range(15)]
+    starts = [fix(36 + s, 136.0 + 0.6 * s * s, 500.0, 1.2 * s) for s in range(1, 25)]
+    cruise = eastwards(-18.0, 18.0, seconds=30, y=500.0)
+    later = [Fix(one.time_ms + 31_000, one.lon, one.lat, one.speed_mps, 90.0) for one in brakes]
+    again = [Fix(one.time_ms + 31_000, one.lon, one.lat, one.speed_mps, 90.0) for one in starts]
+    seen = after([*cruise, *later, *again]).track
+    assert observe(seen, ms(31 + 15), ms(31 + 36)) is None
