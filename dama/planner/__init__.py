@@ -24,7 +24,7 @@ from dama.planner.request import (
     Terminal,
     check,
 )
-from dama.planner.smoothing import smooth
+from dama.planner.smoothing import nearly, smooth
 
 __all__ = [
     "Blockage",
@@ -85,16 +85,20 @@ def _flow(net: Network) -> Integers:
     least = net.cells([row.least for row in rows])
     start = net.cells([np.minimum(row.fair, row.greatest) for row in rows])
     room = Room(least, net.cells([row.greatest for row in rows]), net.capacity)
+
+    def near(wanted: Integers) -> Integers:
+        return nearly(start, wanted, weights, durations, room)
+
     early = _early(net, np.ones(len(rows), dtype=np.bool_))
     flow, cut = smooth(start, due, weights, durations, Room(least, early, net.capacity))
     amounts = due
     if cut is not None:
-        amounts = max_min(flow.copy(), Claims(floor, due, weights, offsets), room)
+        amounts = max_min(flow.copy(), Claims(floor, due, weights, offsets), room, near)
     most = room.greatest.sum(axis=1)
     doubtful = np.array([row.doubt > 0 for row in rows], dtype=np.bool_)
     for upper in (np.where(doubtful, amounts, most), most):
         if net.capacity.sum() > amounts.sum() and (amounts < upper).any():
-            amounts = max_min(flow.copy(), Claims(amounts, upper, weights, offsets), room)
+            amounts = max_min(flow.copy(), Claims(amounts, upper, weights, offsets), room, near)
     if cut is None and amounts is due:
         return flow
     closed = ~cut.rows if cut is not None else np.ones(len(rows), dtype=np.bool_)

@@ -9,7 +9,7 @@ water-filling is exact), and each level is found by Newton's method on cuts (Rad
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,6 +17,9 @@ import numpy as np
 
 from dama.planner.flow import Room, grow
 from dama.planner.intervals import Flags, Integers
+
+# A flow that lacks more than this part of what is wanted is not near it.
+_FAR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,16 @@ class Claims:
     offsets: Integers
 
 
-def max_min(flow: Integers, claims: Claims, room: Room) -> Integers:
+def max_min(
+    flow: Integers, claims: Claims, room: Room, near: Callable[[Integers], Integers]
+) -> Integers:
     """Return the max-min fair amounts of the rows.
 
     Args:
-        flow: bits per cell, near what is looked for; it is used up.
+        flow: bits per cell, near what is looked for if that is little; it is used up.
         claims: of the rows.
         room: the bounds of the flow.
+        near: makes a flow, within these, of nearly so many bits per row.
 
     Returns:
         Bits per row. They can flow together; no row can have more without another having less
@@ -58,6 +64,10 @@ def max_min(flow: Integers, claims: Claims, room: Room) -> Integers:
             left = available - int(amounts[rows & ~rising].sum())
             level = _level(rows & rising, claims, left)
             wanted = _at(level, amounts, rising, claims)
+            lacking = np.maximum(wanted - flow.sum(axis=1), 0).sum()
+            if lacking > _FAR * wanted.sum():
+                # Each way by which a flow grows is looked for: far from it, that takes long.
+                flow = near(wanted)
             trim(flow, wanted, room)
             cut = grow(flow, wanted, room)
             if cut is None:

@@ -55,11 +55,22 @@ def smooth(
     """
     if not len(wanted):
         return fair.copy(), None
-    slopes = np.outer([float(weight) for weight in weights], durations_ms)
-    real = _prices(fair, wanted, slopes, room)
-    flow = _whole(real, wanted, room)
+    flow = nearly(fair, wanted, weights, durations_ms, room)
     trim(flow, wanted, room)
     return flow, grow(flow, wanted, room)
+
+
+def nearly(
+    fair: Integers,
+    wanted: Integers,
+    weights: Sequence[Fraction],
+    durations_ms: Sequence[int],
+    room: Room,
+) -> Integers:
+    """Return a flow as `smooth` does, whose amounts are right but for some bits, if they flow."""
+    slopes = np.outer([float(weight) for weight in weights], durations_ms)
+    real = _prices(fair, wanted, slopes, room)
+    return _whole(real, wanted, room)
 
 
 def _prices(fair: Integers, wanted: Integers, slopes: Reals, room: Room) -> Reals:
