@@ -500,7 +500,7 @@ def test_what_is_known_of_a_link_beyond_plans_is_shown_as_it_was_said(api: Api) 
     assert one["figures"] == {**figures, "classes": []}
     # Of several paths the one that follows the beam's plan comes first.
     measured = {"capacity_bps": 4_000_000, "reason": "limit"}
-    beside = link(**lte, measured=measured, figures={**figures, "rtt_ms": 40})
+    beside = {**link(), **lte, "measured": measured, "figures": {**figures, "rtt_ms": 40}}
     taken(api, entry(status(beside, link(figures=figures, plan_version=3))))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     seen = {"capacity_bps": 4_000_000, "rtt_ms": 40, "queue_ms": 40, "loss": 0.005}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dama.prediction import Fix
+from dama.prediction import Fix, Predictor
 from tests.dama.prediction.test_laws import START_MS, after, eastwards, fix, now
 
 
@@ -20,6 +20,10 @@ def measured(to_x: float, speed: float, seconds: int = 70) -> list[Fix]:
     ]
 
 
+def stands(predictor: Predictor) -> bool:
+    return predictor.track.standing_since_ms is not None
+
+
 def test_a_receiver_that_freezes_changes_nothing_and_one_that_stands_does() -> None:
     driven = eastwards(-200.0, 20.0)
     known = after(driven)
@@ -32,10 +36,10 @@ def test_a_receiver_that_freezes_changes_nothing_and_one_that_stands_does() -> N
     assert known.feed(fix(50, 200.0, 3.0, 20.0))
     standing = after(driven)
     assert standing.feed(fix(31, -200.0, 0.0, 0.4))
-    assert standing.track.standing_since_ms is not None
+    assert stands(standing)
     # It starts, and has been seen to move before the receiver lets its place go.
     assert standing.feed(fix(32, -200.0, 0.0, 4.0))
-    assert standing.track.standing_since_ms is None
+    assert not stands(standing)
     # Ten times a second, a place given to a metre is the same for a while.
     quick = after(driven)
     assert quick.feed(fix(30.1, -200.0, 0.0, 20.0))
