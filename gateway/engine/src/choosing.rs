@@ -175,6 +175,28 @@ impl Engine {
         able
     }
 
+    /// The longest bundle with a payload on disk that other hops to the neighbour take in
+    /// a class now, bytes; 0 if none takes more than `mru`, as this hop does.
+    pub(crate) fn taken_by_others(&self, now: Instant, id: HopId, class: Class, mru: u64) -> u64 {
+        let neighbour = self.neighbour_of(id).unwrap_or_default();
+        let longer = |other: &HopId| {
+            let other = self.hops.get(other);
+            other.and_then(|other| other.mru_bytes) > Some(mru)
+        };
+        if !self.ways.hops_to(neighbour).iter().any(longer) {
+            return 0;
+        }
+        let candidates = self.candidates(now, neighbour, class).into_iter();
+        let others = candidates.filter(|other| other.id != id);
+        let sessions = others.filter_map(|other| {
+            let carrier = self.hops.get(&other.id)?.carrier(class)?;
+            self.sessions.get(carrier)
+        });
+        let taking = sessions.filter(|session| session.info.takes_files);
+        let most = taking.map(|session| session.info.transfer_mru_bytes).max();
+        most.unwrap_or(0)
+    }
+
     /// The hops that can carry a class, and whether each is about to be blocked.
     pub(crate) fn able_hops(
         &self,

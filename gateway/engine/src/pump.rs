@@ -82,6 +82,8 @@ impl Engine {
         }
         self.agent.set_resumes(to, leaf.class, resumes);
         self.agent.set_takes_files(to, leaf.class, takes_files);
+        let elsewhere = self.taken_by_others(now, id, leaf.class, mru);
+        self.agent.set_taken_elsewhere(to, leaf.class, elsewhere);
         let max_bytes = max_bytes.min(mru);
         let mut forgotten = 0;
         let (offer, sparse) = loop {

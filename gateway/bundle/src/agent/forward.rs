@@ -180,6 +180,23 @@ impl Agent {
         queue.is_some_and(|queue| queue.takes_files)
     }
 
+    /// Sets the longest bundle with a payload on disk that a session by another path to
+    /// a neighbour takes in a class, bytes; 0 if there is none. Those that are no longer
+    /// wait for it and do not go in fragments.
+    pub fn set_taken_elsewhere(&mut self, neighbour: NeighbourId, class: Class, bytes: u64) {
+        let neighbour = self.neighbours.get_mut(&neighbour);
+        if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {
+            queue.taken_elsewhere_bytes = bytes;
+        }
+    }
+
+    pub(super) fn is_taken_elsewhere(&self, stored: &StoredBundle) -> bool {
+        let neighbour = self.neighbours.get(&stored.neighbour);
+        let queue = neighbour.and_then(|neighbour| neighbour.queues.get(&stored.class));
+        let bytes = queue.map_or(0, |queue| queue.taken_elsewhere_bytes);
+        self.sent_bytes(stored) <= bytes
+    }
+
     pub(super) fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
         let stored = self.bundles.get(id);
         let stored = stored.filter(|stored| stored.file.is_none() || self.takes_files(stored));

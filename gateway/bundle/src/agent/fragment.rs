@@ -72,10 +72,14 @@ impl StoredBundle {
 
 impl Agent {
     /// Whether a bundle that is too long for a session of its neighbour may go in
-    /// fragments by it.
+    /// fragments by it. A payload on disk does not where another session takes it whole:
+    /// fragments are put together in memory, for which it may be too long.
     pub(super) fn goes_in_fragments(&self, stored: &StoredBundle) -> bool {
-        let readable = stored.file.is_none() || self.takes_files(stored);
-        readable && stored.may_be_fragmented()
+        let apart = match stored.file {
+            Some(_) => self.takes_files(stored) && !self.is_taken_elsewhere(stored),
+            None => true,
+        };
+        apart && stored.may_be_fragmented()
     }
 
     /// Replaces the first bundle in a queue by some of its fragments and the rest,

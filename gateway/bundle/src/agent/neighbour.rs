@@ -35,6 +35,8 @@ pub(crate) struct Queue {
     pub begins_anew: bool,
     /// Whether the session takes payloads that are on disk.
     pub takes_files: bool,
+    /// The longest bundle with such a payload that one by another path takes, bytes.
+    pub taken_elsewhere_bytes: u64,
 }
 
 impl Queue {
@@ -169,6 +171,7 @@ impl Neighbour {
                 read_ahead: _,
                 begins_anew: _,
                 takes_files: _,
+                taken_elsewhere_bytes: _,
             } = queue;
             let queued = again.len() + unanswered.len() + fresh.len() + aside.len();
             tell("queued bundles", queued);

@@ -178,6 +178,22 @@ fn without_custody_it_goes_in_fragments_where_the_neighbour_takes_less() {
 }
 
 #[test]
+fn what_a_session_by_another_path_takes_whole_is_not_fragmented() {
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    net.agents[0]
+        .send_file(net.now, to(2, APPLICATION), file)
+        .unwrap();
+    let (now, via) = (net.now, NeighbourId(2));
+    net.agents[0].set_takes_files(via, BULK, true);
+    net.agents[0].set_taken_elsewhere(via, BULK, 1 << 20);
+    assert!(net.agents[0].next_for(now, via, BULK, 30_000).is_none());
+    let whole = net.agents[0].next_for(now, via, BULK, 1 << 20);
+    let file = whole.expect("it fits").file.expect("the file");
+    assert_eq!(file.len(), BYTES as u64);
+}
+
+#[test]
 fn under_custody_it_is_kept_until_the_application_has_it_and_the_signal_has_come() {
     let (mut net, files) = (pair(), files());
     let file = files.write(&content());
