@@ -369,16 +369,18 @@ fn head(flags: u8, id: u8, length: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_half_sent_on_one_session_leaves_no_room_on_others() {
+fn what_is_half_sent_on_one_session_leaves_room_for_short_bundles_alone() {
     let up = together();
-    let (mut first, mut second) = (up(), up());
+    let (mut first, mut second, mut third) = (up(), up(), up());
     first.hear(&head(2, 7, 200 << 20));
-    second.hear(&segment(3, 4, &[], 60));
+    second.hear(&head(2, 4, 2 << 20));
     assert_eq!(second.sent(), ["REFUSE reason 2 id 4"]);
+    third.hear(&segment(3, 4, &[], 60));
+    assert_eq!(third.sent(), ["ACK flags 3 id 4 len 60"]);
     assert!(first.sent().is_empty(), "it goes on");
     drop(first);
-    second.hear(&segment(3, 5, &[], 60));
-    assert_eq!(second.sent(), ["ACK flags 3 id 5 len 60"]);
+    third.hear(&head(2, 5, 2 << 20));
+    assert!(third.sent().is_empty(), "there is room");
 }
 
 #[test]
@@ -386,7 +388,7 @@ fn what_an_earlier_session_received_is_half_sent_too() {
     let up = together();
     let (mut first, mut second) = (up(), up());
     first.hear(&head(2, 7, 127 << 20));
-    let offset = 2 << 20;
+    let offset = 4 << 20;
     let named = Resumption { key: 1, offset }.to_item();
     let bytes = segment(2, 4, &[named], 60);
     let taken = second.core.handle_input(second.now, &bytes);
