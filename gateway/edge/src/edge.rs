@@ -54,6 +54,9 @@ pub enum EdgeError {
     },
 }
 
+/// Counts a connection to an origin of a peer until what it gives is dropped.
+type CountOrigin = dyn Fn(u64) -> Box<dyn Send> + Send + Sync;
+
 /// All listeners of a node, accepting.
 pub struct Edge {
     stop: CancellationToken,
@@ -68,6 +71,8 @@ pub struct Edge {
     flows: Arc<Flows>,
     accounts: Arc<OnceLock<Arc<dyn Accounts>>>,
     traces: Arc<OnceLock<Arc<dyn Traces>>>,
+    /// Of connections that it goes on with.
+    origins: OnceLock<Box<CountOrigin>>,
     paused: watch::Sender<bool>,
     /// The listening sockets, by the listeners' names.
     sockets: Vec<(String, OwnedFd)>,
@@ -178,6 +183,7 @@ impl Edge {
             flows,
             accounts,
             traces,
+            origins: OnceLock::new(),
             paused: watch::Sender::new(false),
             sockets,
         };
@@ -263,6 +269,12 @@ impl Edge {
         let _ = self.traces.set(traces);
     }
 
+    /// Counts the connections to origins that it goes on with, by their peers: what
+    /// `count` gives is dropped at their end. Who was named first stays.
+    pub fn count_origins(&self, count: impl Fn(u64) -> Box<dyn Send> + Send + Sync + 'static) {
+        let _ = self.origins.set(Box::new(count));
+    }
+
     /// The listening sockets, by the listeners' names.
     pub fn sockets(&self) -> &[(String, OwnedFd)] {
         &self.sockets
@@ -293,7 +305,9 @@ impl Edge {
             Relayed::Origin { peer, target } => {
                 let relays = self.relays.clone();
                 let conduit = self.watch_inbound_again(peer, &target, conduit);
+                let place = self.origins.get().map(|count| count(peer));
                 tokio::spawn(async move {
+                    let _until_its_end = place;
                     // Its end is in the log.
                     let _ = resume_inbound(held, peer, &target, conduit, &relays).await;
                 });

@@ -109,7 +109,7 @@ impl Engine {
                 elsewhere = true;
             }
         }
-        if elsewhere && !self.may_help(now, id) {
+        if elsewhere && !self.may_help(now, id, queues.lanes != 0) {
             of_others = 0;
         }
         if elsewhere {

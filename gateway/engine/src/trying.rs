@@ -162,8 +162,8 @@ impl Engine {
     }
 
     /// Whether a path is being tried, or may be, so that it may take a part of what waits
-    /// for others.
-    pub(crate) fn may_help(&mut self, now: Instant, id: HopId) -> bool {
+    /// for others; `waits`: something waits for it, too.
+    pub(crate) fn may_help(&mut self, now: Instant, id: HopId, waits: bool) -> bool {
         let Some(hop) = self.hops.get_mut(&id) else {
             return false;
         };
@@ -171,7 +171,8 @@ impl Engine {
             return false;
         };
         let (best_bps, rtt) = (hop.best_bps(), hop.round_trip());
-        let loaded = !hop.ready.is_empty();
+        // Between two bundles of what waits, nothing is ready.
+        let loaded = waits || !hop.ready.is_empty();
         hop.trial.is_due(now, bps, best_bps, rtt, loaded)
     }
 

@@ -68,7 +68,8 @@ struct Assembly {
     length: Option<u64>,
     /// Bytes in the segments whose head has come.
     framed: u64,
-    /// The same, among those of all transfers of the peer.
+    /// The same, and what an earlier session received, among those of all transfers
+    /// of the peer.
     counted: Counted,
     /// Whether the bundle is handed on piece by piece.
     apart: bool,
@@ -185,6 +186,8 @@ impl Incoming {
     }
 
     fn start(&mut self, header: &SegmentHeader, ending: bool) -> Action {
+        // What is given up counts no more.
+        self.state = State::Idle;
         if ending {
             return self.refuse(header, RefuseReason::SessionTerminating);
         }
@@ -314,15 +317,23 @@ impl Incoming {
 
     /// Receives behind the offset, if `partial` reaches it.
     fn begin(&mut self, mut assembly: Assembly, mut partial: BytesMut) -> Action {
-        let offset = usize::try_from(assembly.offset()).unwrap_or(usize::MAX);
-        if partial.len() < offset {
+        let before = assembly.offset();
+        let offset = usize::try_from(before).unwrap_or(usize::MAX);
+        let refused = if partial.len() < offset {
+            Some(RefuseReason::Retransmit)
+        } else if before > 0 && !assembly.counted.add(before) {
+            Some(RefuseReason::NoResources)
+        } else {
+            None
+        };
+        if let Some(reason) = refused {
             self.state = State::Draining {
                 id: assembly.id,
                 ends: assembly.flags & segment_flag::END != 0,
             };
             return Action::Refuse {
                 id: assembly.id,
-                reason: RefuseReason::Retransmit,
+                reason,
             };
         }
         partial.truncate(offset);

@@ -7,10 +7,11 @@
 //! until [`SessionCore::answer`] is called, so that acknowledgements and
 //! refusals keep the order of the transfers.
 //!
-//! What is shared by the sessions of a process is a state machine of its own:
+//! What is shared by the sessions of a process is apart from them:
 //! [`PartialTransfers`] has the received parts of transfers that broke
 //! ([`Event::Partial`]) until another session goes on with them
-//! ([`SessionCore::resume`]).
+//! ([`SessionCore::resume`]), and [`UnfinishedTransfers`] counts what each peer
+//! has under way.
 
 mod config;
 mod contact;

@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex};
 
 /// Bytes of a peer beyond which no more than one of its transfers goes on.
 const MOST_TOGETHER: u64 = 128 << 20;
+/// The first bytes of each transfer, which do not count: short bundles pass beside a
+/// long one, and do not end it.
+const SHORT_BYTES: u64 = 1 << 20;
 
 /// The counts of all peers, by their node ids: there are as many as neighbours.
 #[derive(Debug, Default)]
@@ -28,6 +31,8 @@ pub(super) struct Unfinished(Arc<AtomicU64>);
 #[derive(Debug)]
 pub(super) struct Counted {
     of: Unfinished,
+    /// Of its first bytes, those that may still come.
+    short_left: u64,
     bytes: u64,
 }
 
@@ -35,6 +40,7 @@ impl Unfinished {
     pub(super) fn begin(&self) -> Counted {
         Counted {
             of: self.clone(),
+            short_left: SHORT_BYTES,
             bytes: 0,
         }
     }
@@ -44,6 +50,12 @@ impl Counted {
     /// Counts more bytes; false if the peer's other transfers leave no room for
     /// them.
     pub(super) fn add(&mut self, bytes: u64) -> bool {
+        let short = bytes.min(self.short_left);
+        self.short_left -= short;
+        let bytes = bytes - short;
+        if bytes == 0 {
+            return true;
+        }
         let own = self.bytes;
         let more = |all: u64| {
             let is_alone = all == own;
@@ -78,15 +90,20 @@ mod tests {
     #[test]
     fn beyond_so_much_one_transfer_goes_on_and_no_other_of_its_peer() {
         let all = UnfinishedTransfers::default();
+        let begin = |peer: &str| {
+            let mut begun = all.of(peer).begin();
+            assert!(begun.add(SHORT_BYTES), "that much always has room");
+            begun
+        };
         let peer = "ipn:10.0";
-        let mut long = all.of(peer).begin();
+        let mut long = begin(peer);
         assert!(long.add(10 * MOST_TOGETHER), "it is alone");
-        let mut second = all.of(peer).begin();
+        let mut second = begin(peer);
         assert!(!second.add(1));
         assert!(long.add(1), "what was refused does not count");
-        assert!(all.of("ipn:11.0").begin().add(MOST_TOGETHER));
+        assert!(begin("ipn:11.0").add(MOST_TOGETHER));
         drop(long);
-        let mut third = all.of(peer).begin();
+        let mut third = begin(peer);
         assert!(second.add(MOST_TOGETHER / 2) && third.add(MOST_TOGETHER / 2));
         assert!(!second.add(1));
         // The other one goes to the disk.

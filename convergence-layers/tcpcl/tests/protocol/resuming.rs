@@ -1,5 +1,6 @@
 //! Transfers that break and go on in their middle.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -7,6 +8,7 @@ use proptest::prelude::*;
 use underpass_cla::{Class, Outcome, Refusal, Resume, Transfer};
 use underpass_tcpcl::session::{
     Event, Found, PartialLimits, PartialTransfers, Resumption, Role, SessionConfig, SessionCore,
+    UnfinishedTransfers,
 };
 
 use crate::peer::{AgainstPeer, CONTACT, bytes_of, config, item, peer_init, segment};
@@ -308,7 +310,12 @@ fn a_session_that_ends_begins_no_transfer_anew() {
 
 /// A session on which the peer was told that parts are kept.
 fn told() -> AgainstPeer {
-    let mut session = AgainstPeer::connected(config(Role::Passive));
+    told_with(config(Role::Passive))
+}
+
+/// The same, of this configuration.
+fn told_with(config: SessionConfig) -> AgainstPeer {
+    let mut session = AgainstPeer::connected(config);
     session.hear(CONTACT);
     let label = item(0, 0x8755, &[1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 9]);
     session.hear(&bytes_of(&peer_init(vec![label])));
@@ -337,6 +344,61 @@ fn lengths_and_acknowledgements_count_the_bytes_behind_the_offset() {
         acknowledged: 420,
     };
     assert_eq!(session.events, [progress]);
+}
+
+/// Sessions of a peer that count together what it leaves half-sent.
+fn together() -> impl Fn() -> AgainstPeer {
+    let unfinished = Arc::<UnfinishedTransfers>::default();
+    move || {
+        told_with(SessionConfig {
+            segment_mru_bytes: 1 << 30,
+            transfer_mru_bytes: 1 << 30,
+            whole_mru_bytes: 1 << 30,
+            unfinished: unfinished.clone(),
+            ..config(Role::Passive)
+        })
+    }
+}
+
+/// The head of a segment of so many bytes, none of which follows.
+fn head(flags: u8, id: u8, length: u64) -> Vec<u8> {
+    let mut head = segment(flags, id, &[], 0);
+    let at = head.len() - size_of::<u64>();
+    head[at..].copy_from_slice(&length.to_be_bytes());
+    head
+}
+
+#[test]
+fn what_is_half_sent_on_one_session_leaves_room_for_short_bundles_alone() {
+    let up = together();
+    let (mut first, mut second, mut third) = (up(), up(), up());
+    first.hear(&head(2, 7, 200 << 20));
+    second.hear(&head(2, 4, 2 << 20));
+    assert_eq!(second.sent(), ["REFUSE reason 2 id 4"]);
+    third.hear(&segment(3, 4, &[], 60));
+    assert_eq!(third.sent(), ["ACK flags 3 id 4 len 60"]);
+    assert!(first.sent().is_empty(), "it goes on");
+    drop(first);
+    third.hear(&head(2, 5, 2 << 20));
+    assert!(third.sent().is_empty(), "there is room");
+}
+
+#[test]
+fn what_an_earlier_session_received_is_half_sent_too() {
+    let up = together();
+    let (mut first, mut second) = (up(), up());
+    first.hear(&head(2, 7, 127 << 20));
+    let offset = 4 << 20;
+    let named = Resumption { key: 1, offset }.to_item();
+    let bytes = segment(2, 4, &[named], 60);
+    let taken = second.core.handle_input(second.now, &bytes);
+    assert!(matches!(
+        second.core.poll_event(),
+        Some(Event::Admit { .. })
+    ));
+    second.core.resume(Some(BytesMut::zeroed(offset as usize)));
+    second.core.handle_input(second.now, &bytes[taken..]);
+    assert_eq!(second.sent(), ["REFUSE reason 2 id 4"]);
 }
 
 #[test]

@@ -99,6 +99,8 @@ impl Entrance {
         let interceptor = interceptor.map_err(RunError::Interception)?;
         tasks.extend(watch(foundation, core, services, interceptor.as_ref()));
         let admission = Arc::new(Admission::of(config));
+        let counted = admission.clone();
+        edge.count_origins(move |peer| counted.go_on(peer));
         let served = inbound::serve(
             inbound,
             shell.clone(),

@@ -41,6 +41,12 @@ impl Admission {
         self.origins.set(config);
     }
 
+    /// Counts a connection to an origin that another process, or this one, has had so
+    /// far, until what this gives is dropped.
+    pub fn go_on(&self, peer: u64) -> Box<dyn Send> {
+        Box::new(self.origins.go_on(peer))
+    }
+
     fn admit(&self, peer: u64, client: Option<SocketAddr>) -> Result<Place, Failure> {
         self.clients.admit(peer, client)?;
         self.origins.take(peer)

@@ -95,13 +95,30 @@ impl Origins {
             let text = format!("node {peer} has {own} connections already");
             return Err(Failure::new(FailureCode::Exhausted, text));
         }
-        taken.of_peers.insert(peer, own + 1);
-        taken.all += 1;
+        taken.count(peer);
         drop(taken);
-        Ok(Place {
+        Ok(self.place(peer))
+    }
+
+    /// The place of a connection that is there already: it counts, whatever others
+    /// its peer has.
+    pub fn go_on(self: &Arc<Self>, peer: u64) -> Place {
+        self.taken.lock().unwrap().count(peer);
+        self.place(peer)
+    }
+
+    fn place(self: &Arc<Self>, peer: u64) -> Place {
+        Place {
             origins: self.clone(),
             peer,
-        })
+        }
+    }
+}
+
+impl Taken {
+    fn count(&mut self, peer: u64) {
+        *self.of_peers.entry(peer).or_default() += 1;
+        self.all += 1;
     }
 }
 
@@ -148,6 +165,23 @@ mod tests {
             taken.all == 0 && taken.of_peers.is_empty(),
             "nothing is left"
         );
+    }
+
+    #[test]
+    fn those_that_another_process_had_count_like_others() {
+        let origins = Arc::new(Origins {
+            most: RwLock::new(Most {
+                usual: 2,
+                own: HashMap::new(),
+            }),
+            pool: 100,
+            taken: Mutex::default(),
+        });
+        let held: Vec<Place> = (0..3).map(|_| origins.go_on(10)).collect();
+        assert!(origins.take(10).is_err());
+        assert!(origins.take(11).is_ok());
+        drop(held);
+        assert!(origins.take(10).is_ok());
     }
 
     #[test]

@@ -422,7 +422,7 @@ fn retain_custody_settings(config: &mut Config, running: &Config, changes: &[Cha
     let quota_bytes = match changes.iter().any(|c| c.key() == "custody.quota_bytes") {
         false => running.custody.quota_bytes,
         true => {
-            let choice = custody::choose(config);
+            let choice = custody::settle(config);
             match choice.durability == Durability::Disk && running.custody.is_durable() {
                 true => choice.quota_bytes,
                 false => config.custody.quota_bytes,

@@ -128,7 +128,7 @@ async fn handshakes(at: &Attacker, answers: &mut Answers) {
     }
 }
 
-/// More sessions than a terminal needs, which stay.
+/// More sessions than a terminal may have, none of which it ends.
 async fn sessions(at: &Attacker, answers: &mut Answers) {
     let mut open = open_many(at, 300, answers).await;
     sleep(HELD).await;
