@@ -23,6 +23,7 @@ from tests.benchmarks.campaign.manifest import CampaignError, Manifest, made_now
 from tests.benchmarks.campaign.plan import VOLUMES, Entry, chosen
 from tests.benchmarks.experiments import EXPERIMENTS
 from tests.benchmarks.figures import FIGURES
+from tests.benchmarks.processors import Processors
 from tests.benchmarks.readme import write_readme
 from tests.benchmarks.records import RESULTS
 from tests.benchmarks.report import MixedError, summary, write_report
@@ -71,8 +72,9 @@ def _run(arguments: argparse.Namespace) -> int:
     results = []
     for name in arguments.experiments:
         say(f"== {name}")
-        began = time.monotonic()
+        began, processors = time.monotonic(), Processors()
         result = EXPERIMENTS[name](settings)
+        result.notes["processors"] = processors.told()
         runs = f"runs {settings.runs or 'as the experiment has it'}"
         if settings.peer_runs:
             runs += f", of the others at most {settings.peer_runs}"

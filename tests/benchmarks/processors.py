@@ -1,0 +1,33 @@
+"""How busy the machine's processors were: what else ran beside an experiment shows there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+_STAT = Path("/proc/stat")
+# The first line of proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal.
+_IDLE, _IOWAIT, _STEAL = 3, 4, 7
+_COUNTED = 8
+
+
+class Processors:
+    """What all processors do from now on, whoever has them do it."""
+
+    def __init__(self, stat: Path = _STAT) -> None:
+        self._stat = stat
+        self._before = _times(stat)
+
+    def told(self) -> str:
+        """Return which part of the time since then they were idle or another machine's, in %."""
+        passed = [now - then for now, then in zip(_times(self._stat), self._before, strict=True)]
+        whole = max(1, sum(passed))
+        idle = 100 * (passed[_IDLE] + passed[_IOWAIT]) / whole
+        return f"idle {idle:.0f} %, taken by other machines {100 * passed[_STEAL] / whole:.0f} %"
+
+
+def _times(stat: Path) -> Sequence[int]:
+    name, *times = stat.read_text().splitlines()[0].split()
+    if name != "cpu":
+        raise RuntimeError(f"{stat} does not begin with all processors")
+    return [int(time) for time in times[:_COUNTED]]
