@@ -491,7 +491,12 @@ def test_what_is_known_of_a_link_beyond_plans_is_shown_as_it_was_said(api: Api) 
         ],
     }
     later = {**figures, "classes": [], "of a later version": 1}
-    lte = {"path": "lte", "state": "blocked", "sent_bytes": 7, "rate_bps": 9_000_000}
+    lte: dict[str, Any] = {
+        "path": "lte",
+        "state": "blocked",
+        "sent_bytes": 7,
+        "rate_bps": 9_000_000,
+    }
     taken(api, entry(status(link(figures=figures))))
     shown = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert [one.get("figures") for one in shown if one["link"] == "return"] == [figures]

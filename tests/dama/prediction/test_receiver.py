@@ -32,7 +32,8 @@ def test_a_receiver_that_freezes_changes_nothing_and_one_that_stands_does() -> N
     assert known.feed(fix(50, 200.0, 3.0, 20.0))
     standing = after(driven)
     assert standing.feed(fix(31, -200.0, 0.0, 0.4))
-    assert standing.track.standing_since_ms is not None
+    stood = standing.track
+    assert stood.standing_since_ms is not None
     # It starts, and has been seen to move before the receiver lets its place go.
     assert standing.feed(fix(32, -200.0, 0.0, 4.0))
     assert standing.track.standing_since_ms is None
