@@ -21,6 +21,11 @@ from underpass_control.cli import app
 
 _NAME = "underpass-control"
 _COMPLETIONS = {"zsh": f"_{_NAME}", "fish": f"{_NAME}.fish"}
+# zsh reads the file when it completes for the first time, and wants an answer then, too.
+_AT_ONCE = """
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  _underpass_control_completion "$@"
+fi"""
 
 
 def pages(version: str, seconds: int) -> Iterator[tuple[str, str]]:
@@ -109,6 +114,8 @@ def main() -> None:
         folder: Path = getattr(arguments, shell)
         variable = f"_{_NAME.replace('-', '_').upper()}_COMPLETE"
         script = get_completion_script(prog_name=_NAME, complete_var=variable, shell=shell)
+        if shell == "zsh":
+            script += _AT_ONCE
         (folder / name).write_text(f"{script}\n", encoding="utf-8")
 
 

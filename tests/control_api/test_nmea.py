@@ -118,6 +118,13 @@ def test_a_loss_of_fix_gives_none() -> None:
     assert reader.counts.without_fix == 1
 
 
+def test_of_a_log_that_begins_before_the_receiver_has_a_time_nothing_is_rejected() -> None:
+    cold = [with_checksum("GPRMC,,V,,,,,,,,,,N"), with_checksum("GPGLL,,,,,,V,N")]
+    reader = NmeaReader(of_log=True)
+    assert len(list(read_nmea([*cold, rmc("120000.000")], reader))) == 1
+    assert reader.counts.rejected == 0
+
+
 def test_an_epoch_of_which_one_sentence_denies_the_fix_has_none() -> None:
     held = with_checksum(f"GPGGA,120000.000,{PLACE},0,00,50.0,,M,,M,,")
     assert read(rmc("120000.000"), held) == []

@@ -55,6 +55,12 @@ def test_completions_ask_the_program(made: Path) -> None:
         assert "_UNDERPASS_CONTROL_COMPLETE=complete_" in (made / name).read_text()
 
 
+def test_zsh_has_an_answer_when_it_reads_the_file_for_the_first_time(made: Path) -> None:
+    lines = (made / "_underpass-control").read_text().splitlines()
+    assert "_underpass_control_completion() {" in lines
+    assert '  _underpass_control_completion "$@"' in lines[lines.index("}") :]
+
+
 def test_they_are_the_same_each_time(made: Path, tmp_path: Path) -> None:
     again = _made(tmp_path)
     assert {one.name for one in again.iterdir()} == {one.name for one in made.iterdir()}

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { Tenant, User } from "../api/types";
 import { useLive } from "../shell/context";
-import { Field, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
 import { Table } from "../shell/table";
 import { RoleField, TenantField } from "./fields";
 import { filled, useListed } from "./listed";
@@ -82,9 +82,7 @@ export function Users() {
         <Field label="Password" name="password" type="password" minLength={12} maxLength={256} autocomplete="new-password" />
       </Form>
       <p class="count">A name that is there already is changed; without a password, it keeps its own.</p>
-      <p class="flaw" role="alert">
-        {flaw ?? tenants.flaw}
-      </p>
+      <Flaw>{flaw ?? tenants.flaw}</Flaw>
       {entries?.length === 0 && <p>There are none: all come by tokens.</p>}
       <Table label="All users" columns={["Name", "Role", "Tenant", "Signs in by", "Since", "Actions"]}>
         {entries?.map((user) => (

@@ -42,13 +42,13 @@ export function reasons(line: Line, segment: Segment, nowMs: number): string[] {
   return said;
 }
 
-/** That a link is other than its plan has it now, if so; of one that is silent, nothing new is known. */
+/** Says so where a link is not as its plan has it now; of a silent one, nothing new is known. */
 export function contradiction(segment: Segment, link: LinkState | undefined, nowMs: number): string | undefined {
   if (!link || nowMs - Date.parse(link.received) > SILENT_AFTER_MS) return undefined;
   if (Date.parse(link.time) - Date.parse(segment.start) < SETTLED_MS) return undefined;
   if (segment.state === "blocked") {
     return link.state === "up" ? "The plan is contradicted: it has the link blocked, and the link is up. What is heard counts: it sends at its guaranteed rate." : undefined;
   }
-  // One that is down is not there at all, as of a vehicle that is parked: its plan is what it needs to come back.
+  // A link that is down, as that of a parked vehicle, is planned for so that it can come back.
   return link.state === "blocked" && segment.rate_bps > 0 ? "The plan is contradicted: it has a rate for the link, and the link is blocked." : undefined;
 }

@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import { textOf } from "../access/listed";
 import type { NodeReport } from "../api/types";
 import { useLive } from "../shell/context";
+import { Flaw } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 import { instant } from "../shell/dates";
@@ -58,9 +59,7 @@ function Revocation({ node }: { node: number }) {
         Revoke its certificates
       </button>
       <p role="status">{said}</p>
-      <p class="flaw" role="alert">
-        {flaw}
-      </p>
+      <Flaw>{flaw}</Flaw>
     </>
   );
 }

@@ -30,6 +30,8 @@ _MOST_AT_ONCE = 10_000
 _SIDES = 4
 # The log of changes names so many of those that are set at once.
 _MOST_NAMED = 100
+# Learned places are taken in so many in a transaction: with each, those around it are looked at.
+_LEARNED_AT_ONCE = 50
 _GIVES = "application/geo+json"
 
 
@@ -134,11 +136,17 @@ class Obstructions:
             document = call.body(ObstructionCollection).model_dump()
             found = from_geojson(document)
             places, others = _told_apart(found, document["features"])
+            obstructions.check(found)
             async with self._changes.transaction() as (connection, publish):
                 await obstructions.put(connection, publish, "rest", others)
-                await learned.take_in(connection, publish, places)
                 state = {"count": len(found), "ids": [one.id for one in found[:_MOST_NAMED]]}
                 await call.record(connection, Changed("set", "/v1/obstructions", after=state))
+            # Others have their turn between two of them, as the renewal of leases. What is broken
+            # off may be sent again.
+            for begin in range(0, len(places), _LEARNED_AT_ONCE):
+                async with self._changes.transaction() as (connection, publish):
+                    some = places[begin : begin + _LEARNED_AT_ONCE]
+                    await learned.take_in(connection, publish, some)
         except (GeoJsonError, obstructions.UnstorableError) as error:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
         return models.Accepted(accepted=len(found))

@@ -104,7 +104,7 @@ class Predictions:
         ahead.found_ms = None
 
     def feed(self, terminal: int, fix: Fix) -> bool:
-        """Take a fix in; False where it is not newer than the last one, and changes nothing."""
+        """Take a fix in; False where it says nothing of what is ahead, and changes nothing."""
         ahead = self._of(terminal)
         habits, last = ahead.predictor.habits, ahead.predictor.track.last
         ahead.predictor.most_roads = self._most_roads()

@@ -24,8 +24,10 @@ from underpass_control.storage.usage import Count
 # Links in all of a post's reports: what it costs to take it in.
 MOST_LINKS = 20_000
 
-# Paths beside the beam's that are shown of a link.
+# Paths beside the beam's that are shown of a link, and what they may have as JSON: a link is told
+# in one change (`underpass_control.storage.changes`), however long their names are.
 _MOST_OTHER_PATHS = 8
+_MOST_OTHER_BYTES = 1_800
 
 
 class RefusedError(ValueError):
@@ -307,7 +309,11 @@ def _figures(link: messages.LinkReport, others: Sequence[messages.LinkReport]) -
     if not others:
         return link.figures.model_dump_json(exclude_none=True)
     known = link.figures.model_dump(exclude_none=True)
-    paths = [_of_path(one) for one in others[:_MOST_OTHER_PATHS]]
+    paths, room = [], _MOST_OTHER_BYTES
+    for path in map(_of_path, others[:_MOST_OTHER_PATHS]):
+        room -= len(json.dumps(path))
+        if room >= 0:
+            paths.append(path)
     return json.dumps({**known, "other_paths": paths})
 
 

@@ -192,14 +192,24 @@ def _publish_ids(publish: Publish, action: str, ids: Sequence[str]) -> None:
     publish(change)
 
 
+def check(obstructions: Iterable[Obstruction]) -> None:
+    """Make sure that all can be stored.
+
+    Raises:
+        UnstorableError: One has an id or a name that cannot be.
+    """
+    for one in obstructions:
+        if len(one.id) > _MOST_ID or len(one.name) > _MOST_NAME:
+            raise UnstorableError(
+                f"{one.id[:40]!r}: the id has more than {_MOST_ID} characters, "
+                f"or the name more than {_MOST_NAME}"
+            )
+        if not (one.id + one.name).isprintable():
+            raise UnstorableError(f"{one.id[:40]!r}: id or name is not printable")
+
+
 def _row(source: str, obstruction: Obstruction) -> dict[str, Any]:
-    if len(obstruction.id) > _MOST_ID or len(obstruction.name) > _MOST_NAME:
-        raise UnstorableError(
-            f"{obstruction.id[:40]!r}: the id has more than {_MOST_ID} characters, "
-            f"or the name more than {_MOST_NAME}"
-        )
-    if not (obstruction.id + obstruction.name).isprintable():
-        raise UnstorableError(f"{obstruction.id[:40]!r}: id or name is not printable")
+    check([obstruction])
     feature = to_feature(obstruction)
     lines: Iterable[Any] = obstruction.area or [road.line for road in obstruction.covered]
     places = [place for line in lines for place in line]

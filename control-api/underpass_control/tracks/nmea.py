@@ -154,7 +154,9 @@ class NmeaReader:
         try:
             reader(self, read)
         except SentenceError:
-            self.counts.rejected += 1
+            # Of a log, fixes are counted alone: of a receiver that has just been switched on, no
+            # sentence has a time.
+            self.counts.rejected += not self._of_log
         return self._take()
 
     def finish(self) -> list[Fix]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 from underpass_control.demand import Demands
 from underpass_control.prediction import Lesson, Predictions
@@ -17,6 +18,7 @@ from underpass_control.takeover import recall
 
 from dama.planner import Link
 from dama.prediction import Blockage, Fix
+from dama.prediction.geojson import to_geojson
 from dama.prediction.learning import Learned, Observation
 from dama.prediction.places import Line
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
@@ -258,6 +260,33 @@ def test_what_was_learned_is_taken_in_again_with_its_history(api: Api) -> None:
     assert places[PLACE.id].held == 2
     # It is still unlearned.
     assert learn(api, *[HELD] * 12) == ([], {})
+
+
+def test_many_learned_places_are_taken_in_with_turns_for_others_between(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [
+        replace(PLACE, id=f"learned:11:{n}", axis=line((0.0, 900.0 * n), (600.0, 900.0 * n)))
+        for n in range(120)
+    ]
+    take_in, transactions = learned.take_in, []
+
+    async def noted(*given: Any) -> None:
+        transactions.append(given[0].get_transaction())
+        await take_in(*given)
+
+    monkeypatch.setattr(learned, "take_in", noted)
+    document = to_geojson(one.obstruction for one in places)
+    for feature in document["features"]:
+        feature["properties"] |= {"source": "learned", "lost": 1, "held": 0}
+    assert api.call("POST", "/v1/obstructions", document).json == {"accepted": 120}
+    assert len(learn(api)[0]) == 120
+    assert len(set(transactions)) > 1
+    # Nothing of what has one that cannot be stored is taken in.
+    document["features"][119]["id"] = "learned:\n"
+    document["features"][0]["id"] = "learned:12:1"
+    assert api.call("POST", "/v1/obstructions", document).status == 422
+    assert len(learn(api)[0]) == 120
 
 
 def test_what_several_learn_at_once_is_counted_once_each_at_one_place(api: Api) -> None:

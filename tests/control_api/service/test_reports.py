@@ -408,6 +408,26 @@ def test_the_longest_names_are_taken_and_told(api: Api) -> None:
     assert states(api)[FIRST, "forward"].path == path
 
 
+def test_of_many_paths_as_many_are_shown_as_a_change_holds(api: Api) -> None:
+    name = "\N{SATELLITE}\N{ROCKET}"
+    most = 2**53 - 1
+    classes = [{"name": name * 16, "streams": most, "backlogged_bytes": most}] * 8
+    figures = {
+        **dict.fromkeys(("rtt_ms", "queue_ms", "stored_bundles", "stored_bytes"), most),
+        **{"loss": 1 / 3, "classes": classes},
+    }
+    paths = [name * 63 + f"{n:02}" for n in range(20)]
+    made = status(*(link(path=path, figures=figures, rate_bps=most) for path in paths))
+    taken(api, entry(made))
+    (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
+    assert [path["path"] for path in one["figures"]["other_paths"]] == paths[1:2]
+    # Of usual ones, all are.
+    made = status(*(link(path=f"path-{n}", figures=figures) for n in range(9)))
+    taken(api, entry(made))
+    (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
+    assert len(one["figures"]["other_paths"]) == 8
+
+
 def test_a_blockage_is_over_when_its_path_is_up_or_there_no_more(api: Api) -> None:
     began = now_ms() - 60_000
 
@@ -491,7 +511,12 @@ def test_what_is_known_of_a_link_beyond_plans_is_shown_as_it_was_said(api: Api) 
         ],
     }
     later = {**figures, "classes": [], "of a later version": 1}
-    lte = {"path": "lte", "state": "blocked", "sent_bytes": 7, "rate_bps": 9_000_000}
+    lte: dict[str, Any] = {
+        "path": "lte",
+        "state": "blocked",
+        "sent_bytes": 7,
+        "rate_bps": 9_000_000,
+    }
     taken(api, entry(status(link(figures=figures))))
     shown = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert [one.get("figures") for one in shown if one["link"] == "return"] == [figures]

@@ -62,7 +62,7 @@ class Blockage(_OfTerminal, Base):
     entry_ms: Mapped[int]
     # None while it lasts.
     exit_ms: Mapped[int | None]
-    # Whether the node has reported the exit; if not, a later report had the link up.
+    # Whether the node has reported the exit; if not, a later report had the path up, or not at all.
     exit_reported: Mapped[bool]
     source: Mapped[str] = mapped_column(String(16))
     received_ms: Mapped[int]
