@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use underpass_bundle::BundleId;
 use underpass_capacity::FirstFlight;
+use underpass_cla::Class;
 
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
@@ -201,15 +202,26 @@ impl Engine {
         }
     }
 
-    /// Takes how many bytes the sessions of a hop have not sent yet. After its
-    /// rate was lowered, more may wait in them than the scheduler has charged:
-    /// nothing more is granted until they could be sent at the new rate.
-    pub fn observe_unsent(&mut self, now: Instant, id: HopId, bytes: u64) {
+    /// Takes how many bytes each session of a hop has not sent yet, with its class; one
+    /// without carries all. After the hop's rate was lowered, more may wait in them than
+    /// the scheduler has charged: classes of their priority and below are granted nothing
+    /// more until they could be sent at the new rate.
+    pub fn observe_unsent(
+        &mut self,
+        now: Instant,
+        id: HopId,
+        sessions: impl IntoIterator<Item = (Option<Class>, u64)>,
+    ) {
         if let Some(hop) = self.hops.get_mut(&id)
             && std::mem::take(&mut hop.lowered)
         {
-            let ip_bytes = hop.wire.ip_bytes(bytes);
-            self.scheduler.wait_for_unsent(now, id.terminal(), ip_bytes);
+            let unsent = sessions.into_iter().filter(|(_, bytes)| *bytes > 0);
+            // What goes by a session of all classes waits behind all that is in it.
+            let of_class = |(class, bytes): (Option<Class>, u64)| {
+                (class.unwrap_or(Class::SIGNALLING), hop.wire.ip_bytes(bytes))
+            };
+            let unsent: Vec<(Class, u64)> = unsent.map(of_class).collect();
+            self.scheduler.wait_for_unsent(now, id.terminal(), &unsent);
         }
     }
 

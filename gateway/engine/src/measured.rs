@@ -120,7 +120,7 @@ impl Engine {
 
     /// Takes what a hop's link was measured to carry. `drain_bytes` of IP have
     /// been sent too much: nothing more is granted until the link could have
-    /// carried them.
+    /// carried them, but to classes above those that have sent most of it.
     pub fn measured(&mut self, now: Instant, id: HopId, link: MeasuredLink, drain_bytes: u64) {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;

@@ -65,13 +65,6 @@ impl Bucket {
         self.level -= units(bytes);
     }
 
-    /// Has what waits to be sent below, `bytes`, be paid before the next bundle
-    /// is due. The bucket's credit may cover a part of it, as it always may.
-    pub fn wait_for(&mut self, now: Instant, bytes: u64) {
-        self.fill(now);
-        self.level = self.level.min(self.ceiling() - units(bytes));
-    }
-
     /// Has a debt of `bytes`, no less than it was, to be paid before the next
     /// bundle is due.
     pub fn owe(&mut self, now: Instant, bytes: u64) {
@@ -81,15 +74,20 @@ impl Bucket {
 
     /// From when the level is not negative; `None` if never at this rate.
     pub fn ready_at(&self) -> Option<Instant> {
-        self.has_at(0)
+        self.reaches_at(0)
     }
 
     /// From when there is a credit of `bytes`; `None` if never at this rate.
     pub fn has_at(&self, bytes: u64) -> Option<Instant> {
+        self.reaches_at(units(bytes))
+    }
+
+    /// From when the level is at least `least`; `None` if never at this rate.
+    pub fn reaches_at(&self, least: i128) -> Option<Instant> {
         if self.rate_bps == 0 {
             return None;
         }
-        let lacking = units(bytes) - self.level;
+        let lacking = least - self.level;
         if lacking <= 0 {
             return Some(self.at);
         }
@@ -110,15 +108,29 @@ impl Bucket {
         self.has_at(bytes)
     }
 
-    /// Whether a bundle may leave at `now`.
-    pub fn is_ready(&self, now: Instant) -> bool {
-        self.has(now, 0)
-    }
-
     /// Whether there is a credit of `bytes` at `now`.
     pub fn has(&self, now: Instant, bytes: u64) -> bool {
+        self.reaches(now, units(bytes))
+    }
+
+    /// Whether the level is at least `least` at `now`.
+    pub fn reaches(&self, now: Instant, least: i128) -> bool {
         let elapsed = now.saturating_duration_since(self.at);
-        self.rate_bps > 0 && self.level + self.earned(elapsed) >= units(bytes)
+        self.rate_bps > 0 && self.level + self.earned(elapsed) >= least
+    }
+
+    pub fn rate_bps(&self) -> u64 {
+        self.rate_bps
+    }
+
+    /// The level at the latest time that it was told; negative in debt.
+    pub fn level(&self) -> i128 {
+        self.level
+    }
+
+    /// Lowers the level, in its unit.
+    pub fn lower(&mut self, by: i128) {
+        self.level -= by;
     }
 
     /// The latest time that it was told.
@@ -126,7 +138,8 @@ impl Bucket {
         self.at
     }
 
-    fn fill(&mut self, now: Instant) {
+    /// Takes in what was earned until `now`.
+    pub fn fill(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.at);
         self.level = (self.level + self.earned(elapsed)).min(self.ceiling());
         self.at = self.at.max(now);
@@ -137,10 +150,14 @@ impl Bucket {
         i128::from(self.rate_bps) * elapsed.as_nanos() as i128
     }
 
-    fn ceiling(&self) -> i128 {
-        self.earned(CREDIT)
-            .max(units(LEAST_BUNDLE_BYTES))
-            .max(self.burst)
+    /// The most that it holds.
+    pub fn ceiling(&self) -> i128 {
+        self.bundle().max(self.burst)
+    }
+
+    /// The largest bundle that suits the rate.
+    pub fn bundle(&self) -> i128 {
+        self.earned(CREDIT).max(units(LEAST_BUNDLE_BYTES))
     }
 }
 
@@ -154,7 +171,7 @@ pub(crate) fn shape(bucket: &mut Option<Bucket>, now: Instant, rate_bps: Option<
 }
 
 /// Bytes in the unit of the level.
-fn units(bytes: u64) -> i128 {
+pub(crate) fn units(bytes: u64) -> i128 {
     i128::from(bytes) * 8 * NANOS_PER_SECOND
 }
 
@@ -169,8 +186,8 @@ mod tests {
         bucket.charge(now, 1_000);
         let due = now + Duration::from_secs(1);
         assert_eq!(bucket.ready_at(), Some(due));
-        assert!(!bucket.is_ready(due - Duration::from_nanos(1)));
-        assert!(bucket.is_ready(due));
+        assert!(!bucket.has(due - Duration::from_nanos(1), 0));
+        assert!(bucket.has(due, 0));
     }
 
     #[test]
@@ -198,23 +215,23 @@ mod tests {
         let mut bucket = Bucket::new(now, 80_000);
         bucket.set_burst(now, 100_000);
         bucket.charge(now, 100_000);
-        assert!(bucket.is_ready(now));
+        assert!(bucket.has(now, 0));
         bucket.charge(now, 10_000);
         let paid = now + Duration::from_secs(1);
         assert_eq!(bucket.ready_at(), Some(paid));
         let again = now + Duration::from_secs(60);
         bucket.charge(again, 100_000);
-        assert!(bucket.is_ready(again));
+        assert!(bucket.has(again, 0));
         bucket.charge(again, 1);
-        assert!(!bucket.is_ready(again));
+        assert!(!bucket.has(again, 0));
         // Another size by itself adds nothing.
         bucket.resize_burst(again, 90_000);
-        assert!(!bucket.is_ready(again));
+        assert!(!bucket.has(again, 0));
         // Without it, no more is saved than usual.
         let later = again + Duration::from_secs(60);
         bucket.set_burst(later, 0);
         bucket.charge(later, LEAST_BUNDLE_BYTES + 1);
-        assert!(!bucket.is_ready(later));
+        assert!(!bucket.has(later, 0));
     }
 
     #[test]
@@ -227,7 +244,7 @@ mod tests {
         assert_eq!(bucket.ready_at(), Some(half + Duration::from_millis(100)));
         bucket.set_rate(half, 0);
         assert_eq!(bucket.ready_at(), None);
-        assert!(!bucket.is_ready(half + Duration::from_secs(1000)));
+        assert!(!bucket.has(half + Duration::from_secs(1000), 0));
     }
 
     #[test]
@@ -246,6 +263,6 @@ mod tests {
         let mut bucket = Bucket::new(now, 1);
         bucket.charge(now, u64::MAX);
         assert_eq!(bucket.ready_at(), Some(now + LONGEST_WAIT));
-        assert!(!bucket.is_ready(now + LONGEST_WAIT));
+        assert!(!bucket.has(now + LONGEST_WAIT, 0));
     }
 }

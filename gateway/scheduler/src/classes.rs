@@ -108,6 +108,11 @@ impl Classes {
             .map(|(&(level, member), weight)| (level, member, weight))
     }
 
+    /// How many priority levels there are.
+    pub fn levels(&self) -> usize {
+        self.levels.last().map_or(0, |&(level, _)| level + 1)
+    }
+
     pub fn level(&self, place: usize) -> (usize, usize) {
         self.levels[place]
     }
@@ -173,5 +178,6 @@ mod tests {
             assert_eq!(classes.at(level, member), config.class);
         }
         assert_eq!(classes.level(classes.place(Class(4)).unwrap()), (2, 1));
+        assert_eq!(classes.levels(), 3);
     }
 }

@@ -23,8 +23,20 @@
 //!   sends at the same time, a quantum and a bundle more. Over long times each
 //!   has exactly its rate. A debt is paid at the rate in force: what left
 //!   before a cut of the rate is still on the line.
-//! - **Work conservation.** While any ready, unblocked child has a level that
-//!   is not negative, and so has the root, something is granted. A shard whose
+//! - **Debts.** A child's debt holds up a priority for no longer than a bundle
+//!   that suits the rate takes (60 ms, or 4 KiB, and a quarter for headers), unless
+//!   it is of that priority or of one above. What is longer is *carried* by the
+//!   priority that made it: a bundle that was granted at a higher rate or sealed for
+//!   one, what the transports have not sent when the rate falls
+//!   ([`LinkScheduler::wait_for_unsent`]), and what was sent too fast
+//!   ([`LinkScheduler::make_up_for`]). Those above go ahead, and what they send is
+//!   taken from what those that carry the debt may send. So over long times the
+//!   child still has exactly its rate, and in a window that has a cut of the rate
+//!   or a bundle that does not suit it, it sends at most a bundle more for each
+//!   priority above the last: a priority that carries a debt is granted nothing,
+//!   however often the rate changes. The root's debt holds up all.
+//! - **Work conservation.** While any ready, unblocked child has a class that no
+//!   debt holds up, and the root's level is not negative, something is granted. A shard whose
 //!   turn it is may be late: the others wait for it until the root has saved up
 //!   10 ms, which are sent later, since it saves up to 60 ms.
 //! - **Shares.** Children share the root, and classes of one priority share
@@ -57,6 +69,8 @@ mod bucket;
 mod classes;
 mod fair;
 mod link;
+mod recent;
+mod shaper;
 mod shard;
 mod terminal;
 mod unscheduled;

@@ -10,9 +10,9 @@ use underpass_cla::Class;
 use underpass_work::FastMap;
 
 use crate::beam::{Beam, QUANTUM};
-use crate::bucket::shape;
 use crate::classes::{ClassConfig, ClassError, Classes};
 use crate::fair::{FairQueue, Ranked, virtual_time};
+use crate::shaper::{Shaper, shape};
 use crate::shard::{Shard, Turn};
 use crate::terminal::{Leaf, Standing, Terminal, TerminalId};
 use crate::utilisation::Utilisation;
@@ -21,7 +21,7 @@ use crate::utilisation::Utilisation;
 /// enough that the delay behind bulk is small beside a satellite's round trip.
 pub(crate) const BUNDLE_TIME: Duration = Duration::from_millis(60);
 pub(crate) const LEAST_BUNDLE_BYTES: u64 = 4 << 10;
-const MOST_BUNDLE_BYTES: u64 = 1 << 20;
+pub(crate) const MOST_BUNDLE_BYTES: u64 = 1 << 20;
 
 /// The time of a terminal's share of the root that a bundle may take where
 /// the root's line time of it is short: the rate is low since many share it, and
@@ -92,7 +92,7 @@ pub struct LinkScheduler {
     /// Those of them whose next class has something sparse, and that are not
     /// far ahead of their shares; by their shares of what is sparse.
     sparse: FairQueue,
-    /// Terminals in debt, by the time at which it is paid.
+    /// Terminals whose first ready level a debt holds up, by when it no longer does.
     waiting: BTreeSet<Ranked<Instant>>,
 }
 
@@ -270,53 +270,38 @@ impl LinkScheduler {
         Ok(())
     }
 
-    /// Takes the `ip_bytes` that a terminal's transports have not sent yet at
-    /// `now`, after its rate was lowered: at the new rate they are a longer debt
-    /// than they were, and nothing more is granted until it is paid.
-    pub fn wait_for_unsent(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
-        if let Some(&number) = self.numbers.get(&id) {
-            self.update(number, |terminal| {
-                if let Some(bucket) = &mut terminal.bucket {
-                    bucket.wait_for(now, ip_bytes);
-                }
-            });
+    /// Takes the IP bytes, by class, that a terminal's transports have not sent yet at
+    /// `now`, after its rate was lowered: at the new rate they are a longer debt than
+    /// they were. A class is granted nothing more until what is unsent of its own
+    /// priority and above is paid.
+    pub fn wait_for_unsent(&mut self, now: Instant, id: TerminalId, unsent: &[(Class, u64)]) {
+        let mut by_level = vec![0_u64; self.classes.levels()];
+        for &(class, ip_bytes) in unsent {
+            let place = self.classes.place(class);
+            // What is of no class here holds up all of them.
+            let level = place.map_or(0, |place| self.classes.level(place).0);
+            by_level[level] = by_level[level].saturating_add(ip_bytes);
         }
+        self.change_shaper(id, |shaper, _| shaper.wait_for(now, &by_level));
     }
 
     /// Has a terminal with a rate of its own send `ip_bytes` at once after silence, and
     /// now, instead of the line time of a bundle; 0 is as usual.
     pub fn set_burst(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
-        if let Some(&number) = self.numbers.get(&id) {
-            self.update(number, |terminal| {
-                if let Some(bucket) = &mut terminal.bucket {
-                    bucket.set_burst(now, ip_bytes);
-                }
-            });
-        }
+        self.change_shaper(id, |shaper, _| shaper.set_burst(now, ip_bytes));
     }
 
     /// Has what a terminal may send at once after silence be another amount. What of it
     /// was sent is not there again.
     pub fn resize_burst(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
-        if let Some(&number) = self.numbers.get(&id) {
-            self.update(number, |terminal| {
-                if let Some(bucket) = &mut terminal.bucket {
-                    bucket.resize_burst(now, ip_bytes);
-                }
-            });
-        }
+        self.change_shaper(id, |shaper, _| shaper.resize_burst(now, ip_bytes));
     }
 
-    /// Takes that so many `ip_bytes` too much have left for a terminal: nothing
-    /// more is granted until they are made up for at its present rate.
+    /// Takes that so many `ip_bytes` too much have left for a terminal: nothing more is
+    /// granted until they are made up for at its present rate, but to priorities above
+    /// those that sent the most of late: above them less than half was sent.
     pub fn make_up_for(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
-        if let Some(&number) = self.numbers.get(&id) {
-            self.update(number, |terminal| {
-                if let Some(bucket) = &mut terminal.bucket {
-                    bucket.owe(now, ip_bytes);
-                }
-            });
-        }
+        self.change_shaper(id, |shaper, debtor| shaper.owe(now, debtor, ip_bytes));
     }
 
     /// Takes that so many `ip_bytes` too much have left for all terminals
@@ -451,7 +436,20 @@ impl LinkScheduler {
 
     fn reshape(&mut self, now: Instant, number: usize) {
         let usable = self.usable_bps(&self.terminals[number]);
-        self.update(number, |terminal| shape(&mut terminal.bucket, now, usable));
+        self.update(number, |terminal| shape(&mut terminal.shaper, now, usable));
+    }
+
+    /// Changes what holds a terminal to its rate, if it has one; told is also the level
+    /// that has to make up for what was sent too fast.
+    fn change_shaper(&mut self, id: TerminalId, change: impl FnOnce(&mut Shaper, usize)) {
+        if let Some(&number) = self.numbers.get(&id) {
+            self.update(number, |terminal| {
+                let debtor = terminal.debtor();
+                if let Some(shaper) = &mut terminal.shaper {
+                    change(shaper, debtor);
+                }
+            });
+        }
     }
 
     /// Changes a terminal, and puts it where it then belongs.
@@ -460,11 +458,7 @@ impl LinkScheduler {
         let before = terminal.active_weight();
         change(terminal);
         self.shard.weigh(before, terminal.active_weight());
-        let standing = match &terminal.bucket {
-            _ if !terminal.is_active() => Standing::Out,
-            None => Standing::Eligible,
-            Some(bucket) => bucket.ready_at().map_or(Standing::Out, Standing::Waiting),
-        };
+        let standing = terminal.present_standing();
         self.stand(number, standing);
     }
 
@@ -499,23 +493,14 @@ impl LinkScheduler {
         !terminal.is_ahead && next.is_some_and(|next| terminal.is_sparse(next))
     }
 
-    /// Makes eligible every terminal whose debt is paid.
+    /// Makes eligible every terminal that no debt holds up any more.
     fn wake(&mut self, now: Instant) {
         while let Some(&Ranked { rank, flow }) = self.waiting.first() {
             if rank > now {
                 return;
             }
-            let bucket = self.terminals[flow].bucket.as_mut();
-            let due = bucket.filter(|bucket| !bucket.is_ready(now));
-            match due {
-                None => self.stand(flow, Standing::Eligible),
-                // The deadline was one step of a very long wait.
-                Some(bucket) => {
-                    bucket.charge(now, 0);
-                    let next = bucket.ready_at().map_or(Standing::Out, Standing::Waiting);
-                    self.stand(flow, next);
-                }
-            }
+            let standing = self.terminals[flow].standing_at(now);
+            self.stand(flow, standing);
         }
     }
 }

@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use underpass_cla::Class;
 
-use crate::bucket::Bucket;
 use crate::classes::Classes;
 use crate::fair::FairQueue;
+use crate::recent::Recent;
+use crate::shaper::Shaper;
 
 /// Names a child of the root for as long as it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,7 +22,8 @@ pub struct Leaf {
     pub class: Class,
 }
 
-/// Where a terminal stands in the orders of its root.
+/// Where a terminal stands in the orders of its root: with its first level that is
+/// ready, which may send no later than those below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It has nothing ready, or may not send at all.
@@ -38,7 +40,7 @@ pub(crate) struct Terminal {
     pub weight: u64,
     pub rate_bps: Option<u64>,
     pub subtracted_bps: u64,
-    pub bucket: Option<Bucket>,
+    pub shaper: Option<Shaper>,
     pub blocked: bool,
     pub standing: Standing,
     /// It was far ahead of its share, and has not had its turn since.
@@ -49,6 +51,7 @@ pub(crate) struct Terminal {
     ready_levels: u64,
     /// By level: the classes that have something sparse, as bits.
     sparse: Vec<u64>,
+    recent: Recent,
 }
 
 impl Terminal {
@@ -62,11 +65,12 @@ impl Terminal {
         }
         Terminal {
             sparse: vec![0; levels.len()],
+            recent: Recent::new(levels.len()),
             id,
             weight,
             rate_bps: None,
             subtracted_bps: 0,
-            bucket: None,
+            shaper: None,
             blocked: false,
             standing: Standing::Out,
             is_ahead: false,
@@ -81,13 +85,14 @@ impl Terminal {
             weight: _,
             rate_bps: _,
             subtracted_bps: _,
-            bucket: _,
+            shaper: _,
             blocked: _,
             standing: _,
             is_ahead: _,
             levels,
             ready_levels: _,
             sparse: _,
+            recent: _,
         } = self;
         levels.iter().for_each(|level| level.footprint(tell));
     }
@@ -143,19 +148,54 @@ impl Terminal {
         if self.is_active() { self.weight } else { 0 }
     }
 
+    /// The first level that is ready.
+    fn first_level(&self) -> Option<usize> {
+        (self.ready_levels != 0).then(|| self.ready_levels.trailing_zeros() as usize)
+    }
+
     /// The level and member to be served next.
     pub fn first(&self) -> Option<(usize, usize)> {
-        if self.ready_levels == 0 {
-            return None;
-        }
-        let level = self.ready_levels.trailing_zeros() as usize;
+        let level = self.first_level()?;
         self.levels[level].first().map(|member| (level, member))
+    }
+
+    /// The level that has to make up for what was sent too fast.
+    pub fn debtor(&self) -> usize {
+        self.recent.debtor()
+    }
+
+    /// Where it stands. Whether it has waited long enough is another question
+    /// ([`Terminal::standing_at`]).
+    pub fn present_standing(&self) -> Standing {
+        let Some(level) = self.first_level().filter(|_| !self.blocked) else {
+            return Standing::Out;
+        };
+        match &self.shaper {
+            None => Standing::Eligible,
+            Some(shaper) => shaper
+                .ready_at(level)
+                .map_or(Standing::Out, Standing::Waiting),
+        }
+    }
+
+    /// Where it stands when it has waited until `now`.
+    pub fn standing_at(&mut self, now: Instant) -> Standing {
+        if let Some(level) = self.first_level()
+            && let Some(shaper) = &mut self.shaper
+            && !shaper.is_ready(now, level)
+        {
+            // The deadline was one step of a very long wait.
+            shaper.fill(now);
+            return self.present_standing();
+        }
+        Standing::Eligible
     }
 
     pub fn charge(&mut self, now: Instant, (level, member): (usize, usize), bytes: u64) {
         self.levels[level].charge(member, bytes);
-        if let Some(bucket) = &mut self.bucket {
-            bucket.charge(now, bytes);
+        self.recent.sent(level, bytes, self.rate_bps);
+        if let Some(shaper) = &mut self.shaper {
+            shaper.charge(now, level, bytes);
         }
     }
 }

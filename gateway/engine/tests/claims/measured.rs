@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use underpass_capacity::FirstFlight;
+use underpass_cla::SessionId;
 use underpass_engine::{EngineConfig, HopId, MeasuredLink, SILENCE, Sign};
 
-use crate::bench::{BULK, Node, config, live, pair, pair_of};
+use crate::bench::{BULK, Node, URGENT, config, live, pair, pair_of};
 use crate::paths::{FAR, NEAR, drain, two_hops};
 
 const HOP: HopId = HopId(0);
@@ -234,4 +235,26 @@ fn what_was_sent_too_fast_is_made_up_for_before_more_is_sent() {
     assert_eq!(terminal.bytes_in(Duration::from_millis(400)), 0);
     let after = terminal.bytes_in(Duration::from_secs(2));
     assert!((170_000..270_000).contains(&after), "{after}");
+}
+
+#[test]
+fn what_bulk_has_sent_too_fast_holds_up_no_class_above() {
+    let (mut terminal, _hub) = pair();
+    let bulk = terminal.open(1, BULK);
+    terminal.engine.set_rate(terminal.now, HOP, Some(8_000_000));
+    terminal.write(bulk, 4_000_000);
+    terminal.bytes_in(Duration::from_millis(500));
+    let (now, link) = (terminal.now, measured(Some(1_000_000)));
+    // A second of the link.
+    terminal.engine.measured(now, HOP, link, 125_000);
+    for (session, _) in terminal.offers() {
+        terminal.ready(session);
+    }
+    let urgent = terminal.open(1, URGENT);
+    terminal.write(urgent, 64);
+    terminal.pass(now + Duration::from_millis(75));
+    let sessions: Vec<SessionId> = terminal.offers().iter().map(|(id, _)| *id).collect();
+    assert_eq!(sessions, [SessionId(100 + u64::from(URGENT.0))]);
+    assert_eq!(terminal.bytes_in(Duration::from_millis(900)), 0);
+    assert!(terminal.bytes_in(Duration::from_secs(1)) > 90_000);
 }

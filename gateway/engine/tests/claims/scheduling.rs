@@ -81,13 +81,15 @@ fn what_is_unsent_counts_once_and_only_after_a_much_lower_rate() {
     let (mut terminal, _hub) = pair();
     let key = terminal.open(1, BULK);
     terminal.engine.set_rate(terminal.now, HOP, Some(4_000_000));
-    terminal.engine.observe_unsent(terminal.now, HOP, 0);
+    let of_bulk = |unsent: u64| [(Some(BULK), unsent)];
+    let now = terminal.now;
+    terminal.engine.observe_unsent(now, HOP, of_bulk(0));
     terminal.write(key, 1_500_000);
     terminal.bytes_in(Duration::from_millis(500));
     let mut bytes_after = |rate_bps, unsent| {
         let now = terminal.now;
         terminal.engine.set_rate(now, HOP, Some(rate_bps));
-        terminal.engine.observe_unsent(now, HOP, unsent);
+        terminal.engine.observe_unsent(now, HOP, of_bulk(unsent));
         terminal.bytes_in(Duration::from_secs(1))
     };
     assert!(bytes_after(3_500_000, 1 << 20) > 350_000);
@@ -96,6 +98,30 @@ fn what_is_unsent_counts_once_and_only_after_a_much_lower_rate() {
     // The debt has 0.6 s left, and grows no more.
     let bytes = bytes_after(1_000_000, 1 << 20);
     assert!((35_000..75_000).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn a_step_down_of_the_rate_holds_up_bulk_alone() {
+    let (mut terminal, _hub) = pair();
+    terminal.engine.set_rate(terminal.now, HOP, Some(8_000_000));
+    let bulk = terminal.open(1, BULK);
+    terminal.write(bulk, 4_000_000);
+    terminal.bytes_in(Duration::from_millis(500));
+    let now = terminal.now;
+    terminal.engine.set_rate(now, HOP, Some(400_000));
+    // At this rate they take 1.2 s.
+    let unsent = [(Some(BULK), 60_000)];
+    terminal.engine.observe_unsent(now, HOP, unsent);
+    for (session, _) in terminal.offers() {
+        terminal.ready(session);
+    }
+    let urgent = terminal.open(1, URGENT);
+    terminal.write(urgent, 64);
+    terminal.pass(now + Duration::from_millis(75));
+    let sessions: Vec<SessionId> = terminal.offers().iter().map(|(id, _)| *id).collect();
+    assert_eq!(sessions, [URGENT_SESSION]);
+    assert_eq!(terminal.bytes_in(Duration::from_secs(1)), 0);
+    assert!(terminal.bytes_in(Duration::from_secs(1)) > 30_000);
 }
 
 #[test]

@@ -11,12 +11,19 @@ use underpass_plans::{Plan, Schedule as Followed, State};
 use crate::beacons::EPOCH_MS;
 use crate::nodes;
 use crate::random::Random;
-use crate::schedule::{Fault, LinkPlan, NodePlan};
+use crate::schedule::{CLASSES, Fault, LinkPlan, NodePlan};
 use crate::world::{Happening, World};
 
 /// What a bucket saves up: 60 ms of its rate, 4 KiB at least.
 const SAVED_MS: u64 = 60;
 const SAVED_BITS: u64 = 8 * 4096;
+
+/// A link's debt holds up every class for so many of the bundles that suit its rate, as
+/// parts (n/4).
+const HELD_PARTS: i128 = 5;
+
+/// How many classes may go ahead of a debt at most, each by one bundle.
+const CLASSES_AHEAD: i128 = CLASSES as i128 - 1;
 
 /// A plan on its way to a node's link; it comes at that time.
 #[derive(Clone, Debug)]
@@ -177,6 +184,13 @@ pub struct Watch {
     at_ms: u64,
     /// What it may send, bit × 10⁻³; it may be overdrawn once.
     level: i128,
+    /// The part of a link's debt that higher classes do not wait for: of a bundle that is
+    /// longer than suits the rate, and of what the rate was when it was lowered.
+    carried: i128,
+    /// The rate by which that was reckoned last.
+    reckoned: Option<u64>,
+    /// The longest bundle that has left.
+    longest: i128,
 }
 
 impl Watch {
@@ -210,16 +224,37 @@ impl Watch {
             self.followed.advance(self.at_ms);
             let change = self.followed.next_change(self.at_ms);
             let until = change.map_or(now_ms, |change| change.min(now_ms));
-            match self.rate(self.at_ms) {
+            let rate = self.rate(self.at_ms);
+            self.reckon(rate);
+            match rate {
                 None => self.level = 0,
                 Some(rate) => {
                     self.level += i128::from(rate) * i128::from(until - self.at_ms);
                     self.level = self.level.min(saved(rate));
                 }
             }
+            self.carried = self.carried.min((-self.level).max(0));
             self.at_ms = until;
         }
         self.followed.advance(now_ms);
+        self.reckon(self.rate(now_ms));
+    }
+
+    /// The rate is this from now on. A lower one makes those who do not owe wait no longer.
+    fn reckon(&mut self, rate: Option<u64>) {
+        if let (Some(before), Some(rate)) = (self.reckoned, rate)
+            && rate < before
+            && !self.forward
+        {
+            let kept = self.held() * i128::from(rate) / i128::from(before);
+            self.carried += self.held() - kept;
+        }
+        self.reckoned = rate;
+    }
+
+    /// The debt for which all classes wait.
+    fn held(&self) -> i128 {
+        (-self.level - self.carried).max(0)
     }
 
     /// Bytes leave now.
@@ -233,12 +268,23 @@ impl Watch {
             // Times are ms here.
             let slack = i128::from(rate.max(before));
             assert!(
-                self.level + slack >= 0,
+                self.level + self.carried + slack >= 0,
                 "more left than the plan allows: {} bit too many",
                 -self.level / 1000
             );
+            let ahead = CLASSES_AHEAD * self.longest.max(saved(rate));
+            assert!(
+                self.level + ahead + slack >= 0,
+                "more went ahead of a debt than a bundle of each class: {} bit",
+                -self.level / 1000
+            );
         }
-        self.level -= i128::from(bytes * 8 * 1000);
+        let bits = i128::from(bytes * 8 * 1000);
+        self.longest = self.longest.max(bits);
+        self.level -= bits;
+        if !self.forward {
+            self.carried += (self.held() - saved(rate) * HELD_PARTS / 4).max(0);
+        }
     }
 }
 
@@ -290,6 +336,9 @@ impl World {
             at_ms: now_ms,
             // Saved up before the first plan.
             level: configured.map_or(0, saved),
+            carried: 0,
+            reckoned: None,
+            longest: 0,
         });
         watch.pass(now_ms);
         let expected = watch.followed.take(plan.clone(), now_ms);

@@ -273,8 +273,10 @@ impl Shell {
                 }
             }
             let sending = inner.engine.sending(hop);
-            let unsent = readings.iter().map(|reading| reading.figures.unsent_bytes);
-            inner.engine.observe_unsent(now, hop, unsent.sum());
+            let unsent = readings
+                .iter()
+                .map(|reading| (reading.place.class, reading.figures.unsent_bytes));
+            inner.engine.observe_unsent(now, hop, unsent);
             let figures: Vec<_> = readings.iter().map(|reading| reading.figures).collect();
             (inner.learn(now, hop, count, &figures), sending)
         });

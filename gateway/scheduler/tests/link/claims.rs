@@ -287,12 +287,15 @@ fn a_lower_rate_first_pays_for_what_was_granted_at_the_higher() {
     line.run(SECOND);
     let (now, granted) = (line.now(), line.bytes_of(1));
     line.link.set_rate(now, TerminalId(1), Some(MBIT));
-    line.link.wait_for_unsent(now, TerminalId(1), 200_000);
+    let unsent = [(Class(4), 200_000)];
+    line.link.wait_for_unsent(now, TerminalId(1), &unsent);
     // 200 kB are 1.6 s at the new rate, of which the next bundle may be early.
     line.run(SECOND * 3 / 2);
     assert_eq!(line.bytes_of(1), granted);
     // Less than the debt changes nothing.
-    line.link.wait_for_unsent(line.now(), TerminalId(1), 0);
+    let now = line.now();
+    line.link
+        .wait_for_unsent(now, TerminalId(1), &[(Class(4), 0)]);
     line.run(SECOND * 21 / 2);
     assert_rate(line.bytes_of(1) + 200_000 - granted, MBIT, 12, 15_000);
 }

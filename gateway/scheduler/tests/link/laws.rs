@@ -8,6 +8,8 @@ use underpass_scheduler::{Decision, Leaf, TerminalId};
 
 const TERMINALS: u64 = 4;
 const CLASSES: u8 = 5;
+/// The priority of each class.
+const PRIORITIES: [usize; CLASSES as usize] = [0, 1, 2, 2, 3];
 const MOST_BPS: u64 = 20_000_000;
 
 #[derive(Clone, Debug)]
@@ -66,6 +68,22 @@ impl Told {
         Some(bits)
     }
 
+    /// Whether the rate of `who` was lowered from `from` to `to`.
+    fn was_lowered(&self, who: usize, from: Duration, to: Duration) -> bool {
+        let (mut begin, mut before) = (Duration::ZERO, None);
+        for (end, rates) in &self.past {
+            // As in `allowed`.
+            if begin.max(from) <= (*end).min(to) {
+                if before.zip(rates[who]).is_some_and(|(old, new)| new < old) {
+                    return true;
+                }
+                before = rates[who];
+            }
+            begin = *end;
+        }
+        false
+    }
+
     fn may_send(&self, leaf: Leaf) -> bool {
         let id = leaf.terminal.0 as usize;
         let class = usize::from(leaf.class.0);
@@ -108,12 +126,14 @@ fn run(line: &mut Line, told: &Told, time: Duration) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// No window of `log` has more than its rate, `credit` bits and one bundle.
+/// No window of `log` has more than its rate, `credit` bits and one bundle; and where the
+/// rate was lowered, `ahead` bits, since higher priorities do not wait for the debt.
 fn assert_within_rate(
     log: &[Sent],
     told: &Told,
     who: usize,
     credit: f64,
+    ahead: f64,
 ) -> Result<(), TestCaseError> {
     for (first, begin) in log.iter().enumerate() {
         let mut before_last = 0.0;
@@ -121,11 +141,42 @@ fn assert_within_rate(
             let Some(allowed) = told.allowed(who, begin.at, end.at) else {
                 break;
             };
+            let within = before_last <= allowed + credit + 1.0;
             prop_assert!(
-                before_last <= allowed + credit + 1.0,
+                within
+                    || before_last <= allowed + credit + ahead + 1.0
+                        && told.was_lowered(who, begin.at, end.at),
                 "{who}: {begin:?} to {end:?}"
             );
             before_last += end.bytes as f64 * 8.0;
+        }
+    }
+    Ok(())
+}
+
+/// Whatever the rate does: in no window that ends with a bundle of some priority, this
+/// and those above have more than the rate, `credit` bits and that bundle.
+fn assert_priorities_within_rate(
+    log: &[Sent],
+    told: &Told,
+    who: usize,
+    credit: f64,
+) -> Result<(), TestCaseError> {
+    let priority = |sent: &Sent| PRIORITIES[usize::from(sent.leaf.class.0)];
+    for (first, begin) in log.iter().enumerate() {
+        let mut before_last = [0.0; PRIORITIES.len()];
+        for end in &log[first..] {
+            let Some(allowed) = told.allowed(who, begin.at, end.at) else {
+                break;
+            };
+            let own = priority(end);
+            prop_assert!(
+                before_last[own] <= allowed + credit + 1.0,
+                "{who}: {begin:?} to {end:?}"
+            );
+            for sum in &mut before_last[own..] {
+                *sum += end.bytes as f64 * 8.0;
+            }
         }
     }
     Ok(())
@@ -168,6 +219,7 @@ proptest! {
                 }
             }
         }
+        let bundle = MOST_BPS as f64 * 0.060;
         for id in 0..TERMINALS {
             let own: Vec<Sent> = line
                 .log
@@ -175,9 +227,11 @@ proptest! {
                 .copied()
                 .filter(|sent| sent.leaf.terminal == TerminalId(id))
                 .collect();
-            assert_within_rate(&own, &told, id as usize, MOST_BPS as f64 * 0.060)?;
+            // A bundle for each priority but the first.
+            assert_within_rate(&own, &told, id as usize, bundle, 3.0 * bundle)?;
+            assert_priorities_within_rate(&own, &told, id as usize, bundle)?;
         }
-        assert_within_rate(&line.log, &told, TERMINALS as usize, MOST_BPS as f64 * 0.060)?;
+        assert_within_rate(&line.log, &told, TERMINALS as usize, bundle, 0.0)?;
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The link scheduler in virtual time.
 
 mod claims;
+mod debts;
 mod laws;
 mod line;
 mod node;
