@@ -70,7 +70,8 @@ impl Told {
 
     /// Whether the rate of `who` was lowered from `from` to `to`.
     fn was_lowered(&self, who: usize, from: Duration, to: Duration) -> bool {
-        let (mut begin, mut before) = (Duration::ZERO, None);
+        let mut begin = Duration::ZERO;
+        let mut before: Option<u64> = None;
         for (end, rates) in &self.past {
             // As in `allowed`.
             if begin.max(from) <= (*end).min(to) {
