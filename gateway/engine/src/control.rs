@@ -1,5 +1,6 @@
 //! What operators and the plan set: rates and blockages.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use underpass_bundle::BundleId;
@@ -17,8 +18,8 @@ const PACING_STEPS: u64 = 500;
 /// higher rate and is not sent yet takes long enough to be counted.
 const LOWERED_PART: u64 = 4;
 
-/// What the sessions have of their rate (1/n) while a queue is drained: they
-/// repeat what was lost in it, which the scheduler does not grant.
+/// What the sessions of classes that wait have of their rate (1/n) while a queue is
+/// drained: they repeat what was lost in it, which the scheduler does not grant.
 const DRAINING_PART: u64 = 4;
 
 impl Engine {
@@ -118,12 +119,19 @@ impl Engine {
         let before = hop.paced_bps.unwrap_or(u64::MAX);
         hop.lowered |= usable.is_some_and(|bps| bps < before - before / LOWERED_PART);
         hop.paced_bps = usable;
-        let part = if hop.draining { DRAINING_PART } else { 1 };
-        let told = usable.map(|bps| bps / part);
+        let drains = |class| self.scheduler.makes_up_for(id.terminal(), class);
+        let slowed = match hop.draining {
+            true => hop.sessions_for(drains),
+            false => BTreeSet::new(),
+        };
         for session in hop.all_sessions() {
+            let part = match slowed.contains(&session) {
+                true => DRAINING_PART,
+                false => 1,
+            };
             self.actions.push_back(Action::SetRate {
                 session,
-                ip_bps: told,
+                ip_bps: usable.map(|bps| bps / part),
             });
         }
     }

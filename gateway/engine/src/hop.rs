@@ -423,6 +423,18 @@ impl Hop {
         self.presence.as_ref().is_some_and(Presence::is_released)
     }
 
+    /// The sessions by which bundles of such classes go, or may.
+    pub fn sessions_for(&self, is_one: impl Fn(Class) -> bool) -> BTreeSet<SessionId> {
+        let mut sessions: BTreeSet<SessionId> = &self.classless | &self.unusable;
+        for (number, own) in (0..).zip(&self.sessions) {
+            if is_one(Class(number)) {
+                sessions.extend(own);
+                sessions.extend(self.carrier(Class(number)));
+            }
+        }
+        sessions
+    }
+
     /// All sessions of the hop.
     pub fn all_sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.sessions

@@ -304,6 +304,15 @@ impl LinkScheduler {
         self.change_shaper(id, |shaper, debtor| shaper.owe(now, debtor, ip_bytes));
     }
 
+    /// Whether a class of a terminal would wait for that: it is of the priority that has
+    /// sent it, or goes behind.
+    pub fn makes_up_for(&self, id: TerminalId, class: Class) -> bool {
+        let number = self.numbers.get(&id);
+        let debtor = number.map_or(0, |&number| self.terminals[number].debtor());
+        let place = self.classes.place(class);
+        place.is_none_or(|place| self.classes.level(place).0 >= debtor)
+    }
+
     /// Takes that so many `ip_bytes` too much have left for all terminals
     /// together: nothing more is granted until the root could have carried them.
     pub fn make_up_for_all(&mut self, now: Instant, ip_bytes: u64) {

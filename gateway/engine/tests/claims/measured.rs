@@ -1,12 +1,13 @@
 //! What a link was measured to carry is what is sent.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use underpass_capacity::FirstFlight;
 use underpass_cla::SessionId;
-use underpass_engine::{EngineConfig, HopId, MeasuredLink, SILENCE, Sign};
+use underpass_engine::{Action, EngineConfig, HopId, MeasuredLink, SILENCE, Sign};
 
-use crate::bench::{BULK, Node, URGENT, config, live, pair, pair_of};
+use crate::bench::{BULK, CONTROL, Node, URGENT, config, live, pair, pair_of};
 use crate::paths::{FAR, NEAR, drain, two_hops};
 
 const HOP: HopId = HopId(0);
@@ -257,4 +258,42 @@ fn what_bulk_has_sent_too_fast_holds_up_no_class_above() {
     assert_eq!(sessions, [SessionId(100 + u64::from(URGENT.0))]);
     assert_eq!(terminal.bytes_in(Duration::from_millis(900)), 0);
     assert!(terminal.bytes_in(Duration::from_secs(1)) > 90_000);
+}
+
+/// The rates of a node's sessions, as they are told where so much is to drain.
+fn paced(node: &mut Node, drain_bytes: u64) -> BTreeMap<u64, Option<u64>> {
+    let link = measured(Some(1_000_000));
+    node.offers();
+    node.engine.measured(node.now, HOP, link, drain_bytes);
+    let actions = std::iter::from_fn(|| node.engine.poll_action());
+    let told = actions.filter_map(|action| match action {
+        Action::SetRate { session, ip_bps } => Some((session.0, ip_bps)),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn sessions_of_classes_above_keep_their_rate_while_a_queue_is_drained() {
+    let (mut terminal, _hub) = pair();
+    let bulk = terminal.open(1, BULK);
+    terminal.engine.set_rate(terminal.now, HOP, Some(8_000_000));
+    terminal.write(bulk, 4_000_000);
+    terminal.bytes_in(Duration::from_millis(500));
+    let (full, quarter) = (Some(1_000_000), Some(250_000));
+    let told = |rates: [Option<u64>; 3]| BTreeMap::from_iter((100_u64..).zip(rates));
+    assert_eq!(paced(&mut terminal, 125_000), told([full, full, quarter]));
+    assert_eq!(paced(&mut terminal, 0), told([full, full, full]));
+}
+
+#[test]
+fn a_session_that_carries_all_is_slowed_while_a_queue_is_drained() {
+    let mut terminal = Node::new(Instant::now(), config(10, &[1]));
+    terminal.session(0, 7, Some(CONTROL), 1 << 20);
+    let bulk = terminal.open(1, BULK);
+    terminal.engine.set_rate(terminal.now, HOP, Some(8_000_000));
+    terminal.write(bulk, 60_000);
+    terminal.bytes_in(Duration::from_millis(500));
+    let quarter = BTreeMap::from([(7, Some(250_000))]);
+    assert_eq!(paced(&mut terminal, 125_000), quarter);
 }
