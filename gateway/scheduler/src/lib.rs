@@ -32,13 +32,14 @@
 //!   ([`LinkScheduler::make_up_for`]). Those above go ahead, and what they send is
 //!   taken from what those that carry the debt may send. So over long times the
 //!   child still has exactly its rate, and in a window that has a cut of the rate
-//!   or a bundle that does not suit it, it sends at most a bundle more for each
-//!   priority above the last: a priority that carries a debt is granted nothing,
-//!   however often the rate changes. The root's debt holds up all.
-//! - **Work conservation.** While any ready, unblocked child has a class that no
-//!   debt holds up, and the root's level is not negative, something is granted. A shard whose
-//!   turn it is may be late: the others wait for it until the root has saved up
-//!   10 ms, which are sent later, since it saves up to 60 ms.
+//!   or a bundle that does not suit it, it sends at most two bundles more for each
+//!   priority: one that carries a debt is granted nothing, however often the rate
+//!   changes. (Two, since what is sparse counts as a priority of its own, before the
+//!   rest of its class: it had no part in the debt.) The root's debt holds up all.
+//! - **Work conservation.** While no debt holds up what any unblocked child is to
+//!   send next, and the root's level is not negative, something is granted. A shard
+//!   whose turn it is may be late: the others wait for it until the root has saved
+//!   up 10 ms, which are sent later, since it saves up to 60 ms.
 //! - **Shares.** Children share the root, and classes of one priority share
 //!   their child, by start-time fair queueing over weights (Goyal, Vin and
 //!   Cheng 1996): two that stay backlogged differ from their weights' ratio by

@@ -14,7 +14,7 @@ use crate::classes::{ClassConfig, ClassError, Classes};
 use crate::fair::{FairQueue, Ranked, virtual_time};
 use crate::shaper::{Shaper, shape};
 use crate::shard::{Shard, Turn};
-use crate::terminal::{Leaf, Standing, Terminal, TerminalId};
+use crate::terminal::{Leaf, Standing, Terminal, TerminalId, debt_level, debt_levels};
 use crate::utilisation::Utilisation;
 
 /// The line time of a bundle: long enough to keep per-bundle costs small, short
@@ -186,8 +186,9 @@ impl LinkScheduler {
         if !classes.is_ordered_as(&self.classes) {
             return Err(ConfigError::OtherClasses);
         }
-        for (_, terminal) in &mut self.terminals {
-            terminal.set_class_weights(&classes);
+        let numbers: Vec<usize> = self.terminals.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            self.update(number, |terminal| terminal.set_class_weights(&classes));
         }
         self.classes = classes;
         Ok(())
@@ -273,13 +274,13 @@ impl LinkScheduler {
     /// Takes the IP bytes, by class, that a terminal's transports have not sent yet at
     /// `now`, after its rate was lowered: at the new rate they are a longer debt than
     /// they were. A class is granted nothing more until what is unsent of its own
-    /// priority and above is paid.
+    /// priority and above is paid, but what is sparse.
     pub fn wait_for_unsent(&mut self, now: Instant, id: TerminalId, unsent: &[(Class, u64)]) {
-        let mut by_level = vec![0_u64; self.classes.levels()];
+        let mut by_level = vec![0_u64; debt_levels(self.classes.levels())];
         for &(class, ip_bytes) in unsent {
             let place = self.classes.place(class);
             // What is of no class here holds up all of them.
-            let level = place.map_or(0, |place| self.classes.level(place).0);
+            let level = place.map_or(0, |place| debt_level(self.classes.level(place).0, false));
             by_level[level] = by_level[level].saturating_add(ip_bytes);
         }
         self.change_shaper(id, |shaper, _| shaper.wait_for(now, &by_level));
@@ -299,7 +300,8 @@ impl LinkScheduler {
 
     /// Takes that so many `ip_bytes` too much have left for a terminal: nothing more is
     /// granted until they are made up for at its present rate, but to priorities above
-    /// those that sent the most of late: above them less than half was sent.
+    /// the one that sent them: above that, less than half was sent of late. What is
+    /// sparse counts as a priority of its own, before the rest of its class.
     pub fn make_up_for(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
         self.change_shaper(id, |shaper, debtor| shaper.owe(now, debtor, ip_bytes));
     }
@@ -310,7 +312,7 @@ impl LinkScheduler {
         let number = self.numbers.get(&id);
         let debtor = number.map_or(0, |&number| self.terminals[number].debtor());
         let place = self.classes.place(class);
-        place.is_none_or(|place| self.classes.level(place).0 >= debtor)
+        place.is_none_or(|place| debt_level(self.classes.level(place).0, false) >= debtor)
     }
 
     /// Takes that so many `ip_bytes` too much have left for all terminals
@@ -449,7 +451,7 @@ impl LinkScheduler {
     }
 
     /// Changes what holds a terminal to its rate, if it has one; told is also the level
-    /// that has to make up for what was sent too fast.
+    /// of debt that has to make up for what was sent too fast.
     fn change_shaper(&mut self, id: TerminalId, change: impl FnOnce(&mut Shaper, usize)) {
         if let Some(&number) = self.numbers.get(&id) {
             self.update(number, |terminal| {

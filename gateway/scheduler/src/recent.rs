@@ -1,4 +1,4 @@
-//! Which priority levels have sent most of late.
+//! Which levels have sent most of late.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What holds a terminal to its rate: one bucket, and whom its debt holds up.
+//! What holds a terminal to its rate: a bucket, and whom its debt holds up.
 
 use std::time::Instant;
 
@@ -8,7 +8,8 @@ use crate::bucket::{Bucket, units};
 /// come on top.
 const HEADERS_PART: i128 = 4;
 
-/// A bucket whose debt is divided among priority levels, 0 first.
+/// A bucket whose debt is divided among levels, 0 first: what is sparse of the first
+/// priority, the rest of it, what is sparse of the second, and so on.
 ///
 /// A debt of no more than a bundle that suits the rate holds up every level:
 /// that much is on the line. What is beyond is *carried* by the level that made

@@ -22,8 +22,8 @@ pub struct Leaf {
     pub class: Class,
 }
 
-/// Where a terminal stands in the orders of its root: with its first level that is
-/// ready, which may send no later than those below it.
+/// Where a terminal stands in the orders of its root: with what it is to send next.
+/// Levels below may send no sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It has nothing ready, or may not send at all.
@@ -51,7 +51,19 @@ pub(crate) struct Terminal {
     ready_levels: u64,
     /// By level: the classes that have something sparse, as bits.
     sparse: Vec<u64>,
+    /// By level of debt.
     recent: Recent,
+}
+
+/// How many levels of debt there are for so many of priority: each has one for what is
+/// sparse, and a lower one for the rest.
+pub(crate) fn debt_levels(levels: usize) -> usize {
+    2 * levels
+}
+
+/// The level of the debts that what is sent of a priority level makes.
+pub(crate) fn debt_level(level: usize, sparse: bool) -> usize {
+    2 * level + usize::from(!sparse)
 }
 
 impl Terminal {
@@ -65,7 +77,7 @@ impl Terminal {
         }
         Terminal {
             sparse: vec![0; levels.len()],
-            recent: Recent::new(levels.len()),
+            recent: Recent::new(debt_levels(levels.len())),
             id,
             weight,
             rate_bps: None,
@@ -148,18 +160,21 @@ impl Terminal {
         if self.is_active() { self.weight } else { 0 }
     }
 
-    /// The first level that is ready.
-    fn first_level(&self) -> Option<usize> {
-        (self.ready_levels != 0).then(|| self.ready_levels.trailing_zeros() as usize)
-    }
-
     /// The level and member to be served next.
     pub fn first(&self) -> Option<(usize, usize)> {
-        let level = self.first_level()?;
+        if self.ready_levels == 0 {
+            return None;
+        }
+        let level = self.ready_levels.trailing_zeros() as usize;
         self.levels[level].first().map(|member| (level, member))
     }
 
-    /// The level that has to make up for what was sent too fast.
+    /// The level of debt of what is sent of a class.
+    fn debt_of(&self, (level, member): (usize, usize)) -> usize {
+        debt_level(level, self.is_sparse((level, member)))
+    }
+
+    /// The level of debt that has to make up for what was sent too fast.
     pub fn debtor(&self) -> usize {
         self.recent.debtor()
     }
@@ -167,20 +182,20 @@ impl Terminal {
     /// Where it stands. Whether it has waited long enough is another question
     /// ([`Terminal::standing_at`]).
     pub fn present_standing(&self) -> Standing {
-        let Some(level) = self.first_level().filter(|_| !self.blocked) else {
+        let Some(next) = self.first().filter(|_| !self.blocked) else {
             return Standing::Out;
         };
         match &self.shaper {
             None => Standing::Eligible,
             Some(shaper) => shaper
-                .ready_at(level)
+                .ready_at(self.debt_of(next))
                 .map_or(Standing::Out, Standing::Waiting),
         }
     }
 
     /// Where it stands when it has waited until `now`.
     pub fn standing_at(&mut self, now: Instant) -> Standing {
-        if let Some(level) = self.first_level()
+        if let Some(level) = self.first().map(|next| self.debt_of(next))
             && let Some(shaper) = &mut self.shaper
             && !shaper.is_ready(now, level)
         {
@@ -193,6 +208,7 @@ impl Terminal {
 
     pub fn charge(&mut self, now: Instant, (level, member): (usize, usize), bytes: u64) {
         self.levels[level].charge(member, bytes);
+        let level = self.debt_of((level, member));
         self.recent.sent(level, bytes, self.rate_bps);
         if let Some(shaper) = &mut self.shaper {
             shaper.charge(now, level, bytes);

@@ -22,8 +22,9 @@ const SAVED_BITS: u64 = 8 * 4096;
 /// parts (n/4).
 const HELD_PARTS: i128 = 5;
 
-/// How many classes may go ahead of a debt at most, each by one bundle.
-const CLASSES_AHEAD: i128 = CLASSES as i128 - 1;
+/// By how many bundles others may go ahead of a debt at most: each class by one of what is
+/// sparse, and one of the rest.
+const BUNDLES_AHEAD: i128 = 2 * CLASSES as i128 - 1;
 
 /// A plan on its way to a node's link; it comes at that time.
 #[derive(Clone, Debug)]
@@ -272,10 +273,10 @@ impl Watch {
                 "more left than the plan allows: {} bit too many",
                 -self.level / 1000
             );
-            let ahead = CLASSES_AHEAD * self.longest.max(saved(rate));
+            let ahead = BUNDLES_AHEAD * self.longest.max(saved(rate));
             assert!(
                 self.level + ahead + slack >= 0,
-                "more went ahead of a debt than a bundle of each class: {} bit",
+                "more went ahead of a debt than two bundles of each class: {} bit",
                 -self.level / 1000
             );
         }

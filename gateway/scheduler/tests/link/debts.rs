@@ -115,6 +115,29 @@ fn who_has_sent_too_fast_makes_up_for_it() {
 }
 
 #[test]
+fn what_is_sparse_waits_for_its_own_debt_alone() {
+    let mut line = backlogged(BULK, 20 * MBIT);
+    let bulk = leaf(1, BULK);
+    make_up_for(&mut line, 2_500_000);
+    line.link.set_sparse(bulk, true).unwrap();
+    assert_eq!(wait(&mut line, BULK), Duration::from_millis(20));
+    line.send(bulk, 2_500);
+    assert_eq!(wait(&mut line, BULK), Duration::from_millis(1));
+    // The rest of the class waits, and for what went ahead.
+    line.link.set_sparse(bulk, false).unwrap();
+    assert_eq!(wait(&mut line, BULK), Duration::from_millis(980));
+    // Where sparse bundles are what has been sent, they make up for it.
+    let mut line = Line::new(None);
+    line.terminal(1, 1, Some(20 * MBIT));
+    line.link.set_sparse(bulk, true).unwrap();
+    line.ready(1, BULK, true);
+    line.run(SECOND);
+    make_up_for(&mut line, 2_500_000);
+    assert_eq!(wait(&mut line, BULK), SECOND);
+    assert_eq!(wait(&mut line, 1), Duration::ZERO);
+}
+
+#[test]
 fn a_bundle_of_a_higher_rate_holds_up_its_class_alone() {
     let mut line = backlogged(BULK, MBIT);
     let bulk = line.granted();
