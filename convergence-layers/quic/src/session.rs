@@ -43,6 +43,7 @@ struct Link {
     flow: Arc<Flow>,
     outgoing: Mutex<Outgoing>,
     coded: coded::Coded,
+    /// What the peer has under way on this session and others.
     room: Arc<Room>,
     transfer_mru_bytes: u64,
     whole_mru_bytes: u64,
@@ -70,7 +71,9 @@ pub(crate) struct Surroundings {
 pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
     let defaults = &around.defaults;
     let (messages, to_say) = mpsc::channel(MESSAGES);
-    let coded = coded::Coded::new(&contact.peer, defaults);
+    let peer = &contact.peer.node_id;
+    let room = defaults.rooms.of(peer, defaults.room_bytes());
+    let coded = coded::Coded::new(&contact.peer, defaults, &room);
     if let Some(open) = coded.open() {
         // Nothing else waits yet.
         let _ = messages.try_send(Message::Coded(open));
@@ -82,7 +85,7 @@ pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
         flow: around.flow,
         outgoing: Mutex::default(),
         coded,
-        room: Room::new(defaults.room_bytes()),
+        room,
         transfer_mru_bytes: defaults.transfer_mru_bytes,
         whole_mru_bytes: defaults.whole_mru_bytes,
         messages,

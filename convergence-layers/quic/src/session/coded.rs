@@ -15,6 +15,7 @@ use super::Link;
 use super::sending::Line;
 use crate::coding::KnownLosses;
 use crate::defaults::SessionDefaults;
+use crate::incoming::{Place, Room};
 use crate::outgoing::{self, Name};
 use crate::wire::{Hello, Message};
 
@@ -32,6 +33,9 @@ pub(super) struct Coded {
     sender: Option<Mutex<Sender>>,
     /// Where the peer knows symbols.
     receiver: Option<Mutex<Receiver>>,
+    /// Of the peer's room, for the bundles that come as symbols. The receiver's
+    /// lock is taken before this.
+    place: Mutex<Place>,
     /// The receiver has something to do at another time.
     told: Notify,
     peer: String,
@@ -39,7 +43,7 @@ pub(super) struct Coded {
 }
 
 impl Coded {
-    pub(super) fn new(peer: &Hello, defaults: &SessionDefaults) -> Coded {
+    pub(super) fn new(peer: &Hello, defaults: &SessionDefaults, room: &Arc<Room>) -> Coded {
         let known_losses = defaults.known_losses.clone();
         let protection = defaults.coding(peer.class).protection();
         let protection = protection.filter(|_| peer.coded);
@@ -50,6 +54,7 @@ impl Coded {
                 Mutex::new(Sender::new(protection, losses))
             }),
             receiver: peer.coded.then(|| Mutex::new(receiver)),
+            place: Mutex::new(room.begin()),
             told: Notify::new(),
             peer: peer.node_id.clone(),
             known_losses,
@@ -85,6 +90,18 @@ impl Coded {
     fn receiver(&self) -> Option<MutexGuard<'_, Receiver>> {
         let receiver = self.receiver.as_ref();
         receiver.map(|receiver| receiver.lock().unwrap())
+    }
+
+    /// Takes room for a bundle.
+    fn grow(&self, bytes: u64) -> Result<(), Refusal> {
+        let grown = self.place.lock().unwrap().grow(bytes);
+        grown.then_some(()).ok_or(Refusal::NoResources)
+    }
+
+    /// Gives back the room of bundles that are not under way any more.
+    fn shrink(&self, receiver: &Receiver) {
+        let mut place = self.place.lock().unwrap();
+        place.shrink(receiver.bundle_bytes());
     }
 }
 
@@ -213,12 +230,15 @@ impl Link {
         let Some(mut receiver) = self.coded.receiver() else {
             return Ok(());
         };
-        act(&mut receiver, &mut |length| {
+        let done = act(&mut receiver, &mut |length| {
             if length > self.whole_mru_bytes {
                 return Err(Refusal::NotAcceptable);
             }
-            self.node.admit(self.id(), Some(length))
-        })
+            self.node.admit(self.id(), Some(length))?;
+            self.coded.grow(length)
+        });
+        self.coded.shrink(&receiver);
+        done
     }
 
     /// Hands whole bundles to the node, and tells the peer.
@@ -231,6 +251,7 @@ impl Link {
             let verdict = self.node.received(self.id(), bytes);
             if let Some(mut receiver) = self.coded.receiver() {
                 receiver.judge(bundle, verdict);
+                self.coded.shrink(&receiver);
             }
         }
         loop {

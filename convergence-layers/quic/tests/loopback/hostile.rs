@@ -3,18 +3,21 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
 use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use underpass_cla::{Class, Down, Outcome, Session, Transfer};
+use underpass_coded::parity::LossEstimate;
+use underpass_coded::{Protection, Sender};
 use underpass_quic::wire::{ALPN, Hello, Message};
 use underpass_quic::{Coding, Dialer, Listener, ListenerConfig};
 
-use crate::{hub, terminal};
+use crate::{hub, terminal, terminal_of};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
@@ -63,26 +66,8 @@ impl Scene {
         let mut listening = hub(&ca);
         configure(&mut listening);
         let listener = Listener::bind(listening, hub_node.node.clone()).expect("a free port");
-        let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
-        let mut config = (*(tls.source)()).clone();
-        config.alpn_protocols = vec![ALPN.to_vec()];
-        let crypto = QuicClientConfig::try_from(config).expect("TLS 1.3");
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let endpoint = Endpoint::client(any).expect("a free port");
-        let connection = endpoint
-            .connect_with(
-                ClientConfig::new(Arc::new(crypto)),
-                listener.local_addr(),
-                "127.0.0.1",
-            )
-            .expect("a usable configuration")
-            .await
-            .expect("a connection");
-        let (mut send, receive) = connection.open_bi().await.expect("a stream");
-        let mut hello = BytesMut::new();
-        let own = hello_of("ipn:1.0");
-        Message::Hello(Hello { class, ..own }).encode(&mut hello);
-        send.write_all(&hello).await.expect("a connection");
+        let (connection, endpoint) = connect(&ca, listener.local_addr()).await;
+        let control = say_hello(&connection, class).await;
         let (_, _, session) = hub_node.up().await;
         Scene {
             ca,
@@ -90,9 +75,17 @@ impl Scene {
             session,
             listener,
             connection,
-            control: (send, receive),
+            control,
             _endpoint: endpoint,
         }
+    }
+
+    /// Another session of the same peer.
+    async fn another(&mut self) -> Another {
+        let (connection, endpoint) = connect(&self.ca, self.listener.local_addr()).await;
+        let control = say_hello(&connection, None).await;
+        self.hub.up().await;
+        (connection, control, endpoint)
     }
 
     async fn say(&mut self, message: Message) {
@@ -119,19 +112,13 @@ impl Scene {
 
     /// Begins a bundle of so many bytes, and sends these.
     async fn begin(&self, length: u64, bytes: &[u8]) -> SendStream {
-        let mut stream = self.connection.open_uni().await.expect("a stream");
-        stream
-            .write_all(&length.to_be_bytes())
-            .await
-            .expect("a connection");
-        stream.write_all(bytes).await.expect("a connection");
-        stream
+        begin(&self.connection, length, bytes).await
     }
 
     /// Whether another peer's bundles arrive.
     async fn serves_others(&mut self) -> bool {
         let mut other = TestNode::new();
-        let dialling = terminal(&self.ca, self.listener.local_addr());
+        let dialling = terminal_of(&self.ca, self.listener.local_addr(), 3);
         let dialer = Dialer::spawn(dialling, other.node.clone());
         let (id, _, session) = other.up().await;
         other.ready(id).await;
@@ -140,6 +127,46 @@ impl Scene {
         dialer.shutdown().await;
         arrived
     }
+}
+
+/// Another session, for as long as this is kept.
+type Another = (Connection, (SendStream, RecvStream), Endpoint);
+
+/// Connects as node 1, and says nothing yet.
+async fn connect(ca: &Ca, hub: SocketAddr) -> (Connection, Endpoint) {
+    let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
+    let mut config = (*(tls.source)()).clone();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    let crypto = QuicClientConfig::try_from(config).expect("TLS 1.3");
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let endpoint = Endpoint::client(any).expect("a free port");
+    let connection = endpoint
+        .connect_with(ClientConfig::new(Arc::new(crypto)), hub, "127.0.0.1")
+        .expect("a usable configuration")
+        .await
+        .expect("a connection");
+    (connection, endpoint)
+}
+
+/// Opens the control stream of a session of this class.
+async fn say_hello(connection: &Connection, class: Option<Class>) -> (SendStream, RecvStream) {
+    let (mut send, receive) = connection.open_bi().await.expect("a stream");
+    let mut hello = BytesMut::new();
+    let own = hello_of("ipn:1.0");
+    Message::Hello(Hello { class, ..own }).encode(&mut hello);
+    send.write_all(&hello).await.expect("a connection");
+    (send, receive)
+}
+
+/// Begins a bundle of so many bytes, and sends these.
+async fn begin(connection: &Connection, length: u64, bytes: &[u8]) -> SendStream {
+    let mut stream = connection.open_uni().await.expect("a stream");
+    stream
+        .write_all(&length.to_be_bytes())
+        .await
+        .expect("a connection");
+    stream.write_all(bytes).await.expect("a connection");
+    stream
 }
 
 #[tokio::test]
@@ -203,6 +230,97 @@ async fn room_that_is_claimed_and_not_used_is_bounded() {
     let sixth = scene.begin(4 << 20, b"x").await;
     let stopped = timeout(Duration::from_secs(5), sixth.stopped()).await;
     assert!(matches!(stopped, Ok(Ok(Some(_)))));
+    assert!(scene.serves_others().await);
+}
+
+/// Fills the room of node 1 from two sessions; all streams that it takes.
+async fn fill_the_room(scene: &mut Scene) -> (Vec<SendStream>, Another) {
+    let another = scene.another().await;
+    let (mut claimed, mut refusals) = (Vec::new(), JoinSet::new());
+    // As on one session: five bundles of 4 MiB.
+    for number in 0..6 {
+        let connection = match number % 2 {
+            0 => &scene.connection,
+            _ => &another.0,
+        };
+        let stream = begin(connection, 4 << 20, b"x").await;
+        refusals.spawn(stream.stopped());
+        claimed.push(stream);
+    }
+    let refused = timeout(Duration::from_secs(5), refusals.join_next()).await;
+    let refused = refused.expect("there is no room for six").expect("they run");
+    assert!(matches!(refused, Ok(Ok(Some(_)))), "{refused:?}");
+    let more = timeout(Duration::from_millis(300), refusals.join_next()).await;
+    assert!(more.is_err(), "there is room for five: {more:?}");
+    (claimed, another)
+}
+
+#[tokio::test]
+async fn sessions_of_one_peer_share_its_room_and_other_peers_have_theirs() {
+    let mut scene = Scene::new().await;
+    let (claimed, _another) = fill_the_room(&mut scene).await;
+    let third = scene.another().await;
+    let refused = begin(&third.0, 4 << 20, b"x").await;
+    let stopped = timeout(Duration::from_secs(5), refused.stopped()).await;
+    assert!(
+        matches!(stopped, Ok(Ok(Some(_)))),
+        "a new session has no new room"
+    );
+    assert!(scene.serves_others().await);
+    // What is given up leaves its room to the peer's sessions.
+    for mut stream in claimed {
+        // One of them is refused.
+        let _ = stream.reset(0u8.into());
+    }
+    let arrives = async {
+        loop {
+            let mut whole = begin(&third.0, 5, b"whole").await;
+            whole.finish().expect("it is open");
+            let received = timeout(Duration::from_millis(200), scene.hub.received()).await;
+            if let Ok((_, bundle)) = received
+                && &bundle[..] == b"whole"
+            {
+                break;
+            }
+        }
+    };
+    let arrived = timeout(Duration::from_secs(5), arrives).await;
+    assert!(arrived.is_ok(), "no room comes back");
+}
+
+#[tokio::test]
+async fn bundles_that_come_as_symbols_have_no_room_of_their_own() {
+    let mut scene = Scene::new().await;
+    let (_claimed, _another) = fill_the_room(&mut scene).await;
+    let mut sender = Sender::new(Protection::Always, LossEstimate::default());
+    sender.opened(underpass_coded::VERSION, 1 << 20);
+    sender.set_datagram_bytes(1_200);
+    sender.push([Bytes::from_static(b"a bundle")]);
+    let symbol = sender.poll_datagram(Instant::now()).expect("a symbol");
+    let sent = scene.connection.send_datagram(symbol.bytes);
+    sent.expect("a small one");
+    let is_refusal = |message: &Message| {
+        matches!(
+            message,
+            Message::Coded(underpass_coded::Message::Refused { bundle: 0, .. })
+        )
+    };
+    let refused = timeout(Duration::from_secs(5), scene.hear(is_refusal)).await;
+    assert!(refused.is_ok(), "the room is full");
+}
+
+#[tokio::test]
+async fn who_has_not_said_who_it_is_sends_little() {
+    let mut scene = Scene::new().await;
+    let (stranger, _endpoint) = connect(&scene.ca, scene.listener.local_addr()).await;
+    let mut stream = stranger.open_uni().await.expect("a stream");
+    let (soon, piece) = (Duration::from_millis(500), [7; 1 << 10]);
+    let mut written = 0;
+    while let Ok(one_more) = timeout(soon, stream.write_all(&piece)).await {
+        one_more.expect("a connection");
+        written += piece.len();
+        assert!(written <= 64 << 10, "{written} bytes of somebody unknown");
+    }
     assert!(scene.serves_others().await);
 }
 
