@@ -12,7 +12,6 @@ use underpass_cla::{CodedFigures, Down, Outcome, Refusal, Transfer};
 use underpass_coded::{Arrived, Receiver, Sender, Violation};
 
 use super::Link;
-use super::sending::Line;
 use crate::coding::KnownLosses;
 use crate::defaults::SessionDefaults;
 use crate::incoming::{Place, Room};
@@ -130,7 +129,7 @@ impl Link {
     }
 
     /// Sends the symbols that are due.
-    pub(super) async fn send_symbols(&self, line: &mut Line) -> Result<(), Down> {
+    pub(super) async fn send_symbols(&self) -> Result<(), Down> {
         loop {
             let polled = self.coded.sender().map(|mut sender| {
                 let datagram = sender.poll_datagram(Instant::now());
@@ -146,7 +145,7 @@ impl Link {
             let Some(datagram) = datagram else {
                 return Ok(());
             };
-            self.await_datagram(line, datagram.bytes.len()).await;
+            self.await_datagram(datagram.bytes.len()).await;
             self.send_datagram(datagram.bytes).await?;
             self.outgoing().wrote(datagram.new_bytes);
             self.tell_ready();
@@ -302,7 +301,7 @@ impl Link {
                 let mut sender = self.coded.sender();
                 let sender = sender.as_mut().ok_or(outgoing::Violation::NotCoded)?;
                 sender.wanted(block, datagrams, count, &missing)?;
-                self.writable.notify_one();
+                self.writable.notify_waiters();
             }
             Coded::Losses(losses) => {
                 let mut sender = self.coded.sender();
@@ -324,7 +323,7 @@ impl Link {
         if unsent_bytes > 0 {
             // They wait no more, so there may be room for the next bundle.
             self.outgoing().wrote(unsent_bytes);
-            self.writable.notify_one();
+            self.writable.notify_waiters();
         }
         self.bundle_ended(Name::Coded(bundle), outcome)
     }

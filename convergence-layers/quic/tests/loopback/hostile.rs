@@ -190,6 +190,47 @@ async fn a_stalled_bundle_holds_up_no_other_of_its_peer() {
     assert_eq!(&scene.hub.received().await.1[..], b"whole");
 }
 
+/// A bundle of so many pieces of 64 KiB.
+fn long(key: u64, pieces: usize) -> Transfer {
+    let piece = transfer(key, 64 << 10).1;
+    Transfer::new(key, vec![piece; pieces])
+}
+
+#[tokio::test]
+async fn a_bundle_that_the_peer_does_not_read_holds_up_none_of_those_behind_it() {
+    let mut scene = Scene::new().await;
+    let (short, bytes) = transfer(2, 500);
+    // More than a stream of the peer's has a window for.
+    scene.hub.supply([long(1, 64), short]);
+    let first = scene.connection.accept_uni().await;
+    let mut first = first.expect("a bundle");
+    let second = timeout(Duration::from_secs(5), scene.connection.accept_uni()).await;
+    let second = second.expect("it waits behind the first");
+    let second = second.expect("a bundle").read_to_end(1_000).await;
+    assert_eq!(&second.expect("it is whole")[8..], &bytes[..]);
+    scene.say(Message::Taken { stream: 1 }).await;
+    assert_eq!(scene.hub.finished().await, (2, Outcome::Acknowledged));
+    // The first goes on once it is read.
+    let whole = timeout(Duration::from_secs(10), first.read_to_end(8 << 20)).await;
+    let whole = whole.expect("it goes on").expect("it is whole");
+    assert_eq!(whole.len(), 8 + (64 << 16));
+    scene.say(Message::Taken { stream: 0 }).await;
+    assert_eq!(scene.hub.finished().await, (1, Outcome::Acknowledged));
+    assert_eq!(scene.session.figures().unsent_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_peer_that_reads_nothing_gets_few_bundles() {
+    let scene = Scene::new().await;
+    scene.hub.supply((1..20).map(|key| long(key, 64)));
+    let mut unread = Vec::new();
+    let soon = Duration::from_secs(2);
+    while let Ok(stream) = timeout(soon, scene.connection.accept_uni()).await {
+        unread.push(stream.expect("a bundle"));
+    }
+    assert_eq!(unread.len(), 5, "one, and four aside");
+}
+
 #[tokio::test]
 async fn a_bundle_of_which_nothing_is_read_leaves_others_room() {
     let hub = TestNode::new();
