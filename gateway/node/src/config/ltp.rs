@@ -5,7 +5,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use underpass_bare::LtpLimits;
 
+use super::Config;
 use super::bounds::check_within;
+
+/// Neighbours that may have the most beyond their own part at once.
+const COMMON_PARTS: u64 = 2;
 
 /// `[ltp]`: what each neighbour over LTP may take of this node.
 #[derive(Clone, Debug, Deserialize)]
@@ -13,8 +17,9 @@ use super::bounds::check_within;
 pub struct LtpConfig {
     /// Blocks under way to a neighbour, and as many from it. Default 1024.
     pub sessions: usize,
-    /// Memory for incomplete blocks from a neighbour, bytes; twice the largest
-    /// bundle at least. Default 67108864.
+    /// Memory for incomplete blocks from a neighbour, bytes. Up to twice the largest
+    /// bundle there is more, from what all neighbours over LTP have in common.
+    /// Default 67108864.
     pub receive_bytes: usize,
     /// How often a segment is sent again without an answer before its block is
     /// cancelled; time in blockages does not count. Default 20.
@@ -77,6 +82,16 @@ impl LtpConfig {
         ] {
             check_within(&format!("ltp.{key}"), value, least..=most, problems);
         }
+    }
+}
+
+impl Config {
+    /// Memory for incomplete blocks that all neighbours over LTP have in common,
+    /// beyond what each has for itself, bytes.
+    pub fn ltp_common_bytes(&self) -> usize {
+        let most = self.whole_mru_bytes().saturating_mul(2);
+        let beyond = most.saturating_sub(self.ltp.receive_bytes as u64);
+        usize::try_from(beyond.saturating_mul(COMMON_PARTS)).unwrap_or(usize::MAX)
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use underpass_backoff::Backoff;
+use underpass_bare::LtpMemory;
 use underpass_cla::{Class, Node};
 use underpass_identity::Registry;
 use underpass_quic::PeerRooms;
@@ -53,6 +54,7 @@ pub(super) struct Sessions {
     pub(super) ids: Arc<AtomicU64>,
     partial: Arc<SharedPartials>,
     pub(super) quic_rooms: Arc<PeerRooms>,
+    pub(super) ltp_memory: Arc<LtpMemory>,
 }
 
 impl Certified for Links {
@@ -361,6 +363,7 @@ pub(super) fn open(
         ids: Arc::new(AtomicU64::new(0)),
         partial: Arc::new(partial),
         quic_rooms: Arc::default(),
+        ltp_memory: LtpMemory::new(config.ltp_common_bytes()),
     };
     let links = Links {
         sessions,
