@@ -27,9 +27,8 @@ impl CommonMemory {
 
     fn take(&self, bytes: usize) -> bool {
         let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.most);
-        let taken = self
-            .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let count = &self.used;
+        let taken = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.is_ok()
     }
 
@@ -120,7 +119,7 @@ mod tests {
         let common = CommonMemory::new(100);
         let memory = || Memory::new(90, Some((10, common.clone())));
         let (mut first, mut second) = (memory(), memory());
-        assert!(first.grow(90) && !first.grow(1), "it has its own bound, too");
+        assert!(first.grow(90) && !first.grow(1), "it has a bound, too");
         assert_eq!(common.used_bytes(), 80);
         assert!(second.grow(30) && !second.grow(1));
         assert!(memory().grow(10), "nobody takes another's own part");

@@ -289,7 +289,9 @@ async fn fill_the_room(scene: &mut Scene) -> (Vec<SendStream>, Another) {
         claimed.push(stream);
     }
     let refused = timeout(Duration::from_secs(5), refusals.join_next()).await;
-    let refused = refused.expect("there is no room for six").expect("they run");
+    let refused = refused
+        .expect("there is no room for six")
+        .expect("they run");
     assert!(matches!(refused, Ok(Ok(Some(_)))), "{refused:?}");
     let more = timeout(Duration::from_millis(300), refusals.join_next()).await;
     assert!(more.is_err(), "there is room for five: {more:?}");

@@ -97,6 +97,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -111,6 +113,30 @@ mod tests {
         let mut problems = Vec::new();
         config.check(&mut problems);
         assert!(problems.is_empty(), "{problems:?}");
+    }
+
+    #[test]
+    fn what_neighbours_have_in_common_is_beyond_their_own_parts() {
+        let common_bytes = |receive_bytes: u64| {
+            let text = format!(
+                r#"
+node = {{ number = 5, role = "relay" }}
+tls = {{ plain = true }}
+custody = {{ quota_bytes = 1_073_741_824 }}
+ltp = {{ receive_bytes = {receive_bytes} }}
+terminal = [{{ node = 10 }}]
+[[listener]]
+name = "all"
+listen = "0.0.0.0:4556"
+"#
+            );
+            let config = Config::parse(&text, Path::new("node.toml")).unwrap();
+            config.ltp_common_bytes()
+        };
+        // Twice the largest bundle is 512 MiB.
+        assert_eq!(common_bytes(64 << 20), 2 * (448 << 20));
+        assert_eq!(common_bytes(512 << 20), 0);
+        assert_eq!(common_bytes(1 << 30), 0);
     }
 
     #[test]
