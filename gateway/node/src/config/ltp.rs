@@ -125,6 +125,10 @@ tls = {{ plain = true }}
 custody = {{ quota_bytes = 1_073_741_824 }}
 ltp = {{ receive_bytes = {receive_bytes} }}
 terminal = [{{ node = 10 }}]
+[[path]]
+name = "both"
+neighbour = 1
+remote = "192.0.2.1:4556"
 [[listener]]
 name = "all"
 listen = "0.0.0.0:4556"
