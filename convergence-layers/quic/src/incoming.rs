@@ -9,6 +9,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
+/// A bundle of at most so many bytes is short, as those of streams are.
+const SHORT_BYTES: u64 = 2 << 20;
+/// Room that long bundles leave to short ones: who has sent long ones goes on with
+/// the rest.
+const SHORT_ROOM_BYTES: u64 = 8 << 20;
+
 /// The rooms of all peers, by their node ids: there are as many as neighbours.
 #[derive(Debug, Default)]
 pub struct PeerRooms(Mutex<HashMap<String, Arc<Room>>>);
@@ -47,7 +53,7 @@ impl Room {
         }
     }
 
-    /// Room for so many bytes, if there is any.
+    /// Room for a bundle of so many bytes, if there is any.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Place> {
         let mut place = self.begin();
         place.grow(bytes).then_some(place)
@@ -55,9 +61,12 @@ impl Room {
 }
 
 impl Place {
-    /// Takes so many bytes more; false if there is no room for them.
+    /// Takes the bytes of one more bundle; false if there is no room for them.
     pub(crate) fn grow(&mut self, bytes: u64) -> bool {
-        let most = self.room.most.load(Relaxed);
+        let mut most = self.room.most.load(Relaxed);
+        if bytes <= SHORT_BYTES {
+            most = most.saturating_add(SHORT_ROOM_BYTES);
+        }
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
         let grown = self.room.used.fetch_update(Relaxed, Relaxed, more).is_ok();
         if grown {
@@ -84,38 +93,56 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+
     #[test]
     fn room_is_bounded_and_comes_back() {
-        let room = PeerRooms::default().of("ipn:10.0", 100);
-        let first = room.take(60);
-        assert!(first.is_some() && room.take(41).is_none() && room.take(u64::MAX).is_none());
-        let second = room.take(40);
-        assert!(second.is_some() && room.take(1).is_none());
+        let room = PeerRooms::default().of("ipn:10.0", 100 * MIB);
+        let first = room.take(60 * MIB);
+        assert!(first.is_some() && room.take(41 * MIB).is_none());
+        assert!(room.take(u64::MAX).is_none());
+        let second = room.take(40 * MIB);
+        assert!(second.is_some() && room.take(SHORT_BYTES + 1).is_none());
         drop(first);
-        assert!(room.take(60).is_some());
+        assert!(room.take(60 * MIB).is_some());
+    }
+
+    #[test]
+    fn long_bundles_leave_some_room_to_short_ones() {
+        let room = PeerRooms::default().of("ipn:10.0", 100 * MIB);
+        let long = room.take(100 * MIB);
+        let short: Vec<_> = (0..5).map(|_| room.take(SHORT_BYTES)).collect();
+        let taken = short.iter().filter(|place| place.is_some()).count();
+        assert!(long.is_some() && taken == 4);
+        assert!(room.take(1).is_none(), "that is bounded, too");
     }
 
     #[test]
     fn a_place_grows_within_the_room_and_shrinks() {
-        let room = PeerRooms::default().of("ipn:10.0", 100);
+        let room = PeerRooms::default().of("ipn:10.0", 100 * MIB);
         let mut place = room.begin();
-        assert!(place.grow(60) && !place.grow(41) && place.grow(40));
-        place.shrink(30);
-        place.shrink(50);
-        assert!(room.take(71).is_none() && room.take(70).is_some());
+        assert!(place.grow(60 * MIB) && !place.grow(41 * MIB) && place.grow(40 * MIB));
+        place.shrink(30 * MIB);
+        place.shrink(50 * MIB);
+        assert!(room.take(71 * MIB).is_none() && room.take(70 * MIB).is_some());
         drop(place);
-        assert!(room.take(100).is_some());
+        assert!(room.take(100 * MIB).is_some());
     }
 
     #[test]
     fn sessions_of_a_peer_share_its_room_and_other_peers_have_their_own() {
         let rooms = PeerRooms::default();
-        let (first, second) = (rooms.of("ipn:10.0", 100), rooms.of("ipn:10.0", 80));
-        let all = first.take(100);
-        assert!(all.is_some() && second.take(1).is_none());
-        assert!(rooms.of("ipn:11.0", 100).take(100).is_some());
+        let first = rooms.of("ipn:10.0", 100 * MIB);
+        let second = rooms.of("ipn:10.0", 80 * MIB);
+        let all = first.take(100 * MIB);
+        assert!(all.is_some() && second.take(3 * MIB).is_none());
+        let other = rooms.of("ipn:11.0", 100 * MIB);
+        assert!(other.take(100 * MIB).is_some());
         drop(all);
-        assert!(second.take(100).is_some(), "the largest path's counts");
-        assert!(rooms.of("ipn:10.0", 200).take(200).is_some());
+        let largest = second.take(100 * MIB);
+        assert!(largest.is_some(), "the largest path's counts");
+        drop(largest);
+        let wider = rooms.of("ipn:10.0", 200 * MIB);
+        assert!(wider.take(200 * MIB).is_some());
     }
 }

@@ -274,34 +274,29 @@ async fn room_that_is_claimed_and_not_used_is_bounded() {
     assert!(scene.serves_others().await);
 }
 
-/// Fills the room of node 1 from two sessions; all streams that it takes.
-async fn fill_the_room(scene: &mut Scene) -> (Vec<SendStream>, Another) {
-    let another = scene.another().await;
+/// Begins bundles of so many bytes on two sessions of node 1 by turns, one more than
+/// there is room for.
+async fn claim(sessions: [&Connection; 2], fit: usize, length: u64) -> Vec<SendStream> {
     let (mut claimed, mut refusals) = (Vec::new(), JoinSet::new());
-    // As on one session: five bundles of 4 MiB.
-    for number in 0..6 {
-        let connection = match number % 2 {
-            0 => &scene.connection,
-            _ => &another.0,
-        };
-        let stream = begin(connection, 4 << 20, b"x").await;
+    for number in 0..=fit {
+        let stream = begin(sessions[number % 2], length, b"x").await;
         refusals.spawn(stream.stopped());
         claimed.push(stream);
     }
     let refused = timeout(Duration::from_secs(5), refusals.join_next()).await;
-    let refused = refused
-        .expect("there is no room for six")
-        .expect("they run");
+    let refused = refused.expect("one has no room").expect("they run");
     assert!(matches!(refused, Ok(Ok(Some(_)))), "{refused:?}");
     let more = timeout(Duration::from_millis(300), refusals.join_next()).await;
-    assert!(more.is_err(), "there is room for five: {more:?}");
-    (claimed, another)
+    assert!(more.is_err(), "the others have room: {more:?}");
+    claimed
 }
 
 #[tokio::test]
 async fn sessions_of_one_peer_share_its_room_and_other_peers_have_theirs() {
     let mut scene = Scene::new().await;
-    let (claimed, _another) = fill_the_room(&mut scene).await;
+    let another = scene.another().await;
+    // As on one session: five bundles of 4 MiB.
+    let claimed = claim([&scene.connection, &another.0], 5, 4 << 20).await;
     let third = scene.another().await;
     let refused = begin(&third.0, 4 << 20, b"x").await;
     let stopped = timeout(Duration::from_secs(5), refused.stopped()).await;
@@ -309,32 +304,41 @@ async fn sessions_of_one_peer_share_its_room_and_other_peers_have_theirs() {
         matches!(stopped, Ok(Ok(Some(_)))),
         "a new session has no new room"
     );
+    let mut short = begin(&third.0, 5, b"short").await;
+    short.finish().expect("it is open");
+    assert_eq!(&scene.hub.received().await.1[..], b"short");
     assert!(scene.serves_others().await);
     // What is given up leaves its room to the peer's sessions.
     for mut stream in claimed {
         // One of them is refused.
         let _ = stream.reset(0u8.into());
     }
+    let bytes = vec![7; 3 << 20];
     let arrives = async {
         loop {
-            let mut whole = begin(&third.0, 5, b"whole").await;
-            whole.finish().expect("it is open");
-            let received = timeout(Duration::from_millis(200), scene.hub.received()).await;
-            if let Ok((_, bundle)) = received
-                && &bundle[..] == b"whole"
-            {
+            let mut long = begin(&third.0, 3 << 20, b"").await;
+            // It may be refused yet.
+            if long.write_all(&bytes).await.is_err() || long.finish().is_err() {
+                continue;
+            }
+            let received = timeout(Duration::from_secs(1), scene.hub.received()).await;
+            if received.is_ok_and(|(_, bundle)| bundle.len() == bytes.len()) {
                 break;
             }
         }
     };
-    let arrived = timeout(Duration::from_secs(5), arrives).await;
+    let arrived = timeout(Duration::from_secs(15), arrives).await;
     assert!(arrived.is_ok(), "no room comes back");
 }
 
 #[tokio::test]
 async fn bundles_that_come_as_symbols_have_no_room_of_their_own() {
     let mut scene = Scene::new().await;
-    let (_claimed, _another) = fill_the_room(&mut scene).await;
+    let another = scene.another().await;
+    let sessions = [&scene.connection, &another.0];
+    let _long = claim(sessions, 5, 4 << 20).await;
+    // Short ones have a little room beyond that.
+    let _short = claim(sessions, 4, 2 << 20).await;
     let mut sender = Sender::new(Protection::Always, LossEstimate::default());
     sender.opened(underpass_coded::VERSION, 1 << 20);
     sender.set_datagram_bytes(1_200);
