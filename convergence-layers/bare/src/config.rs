@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use underpass_backoff::Backoff;
 use underpass_cla::{SessionId, SessionInfo};
-use underpass_ltp::Limits;
+use underpass_ltp::{CommonMemory, Limits};
 
 use crate::ecla::MOST_SENT_BYTES;
 
@@ -88,6 +88,9 @@ pub struct Config {
     pub rtt: Duration,
     /// With LTP: the bounds for this neighbour.
     pub ltp: Limits,
+    /// With LTP: memory for incomplete blocks beyond what the bounds give this
+    /// neighbour, which all neighbours have in common.
+    pub ltp_memory: Arc<CommonMemory>,
     /// What is sent at most, bit/s of IP bytes, whatever is allocated.
     pub ceiling_bps: Option<u64>,
     /// When to dial again.

@@ -22,4 +22,4 @@ mod stream;
 
 pub use config::{Config, Layer};
 pub use neighbour::Neighbour;
-pub use underpass_ltp::Limits as LtpLimits;
+pub use underpass_ltp::{CommonMemory as LtpMemory, Limits as LtpLimits};

@@ -91,6 +91,8 @@ pub(crate) async fn run(
     ltp.segment_bytes = (config.mtu_bytes as usize).saturating_sub(headers);
     ltp.rtt = config.rtt;
     ltp.block_bytes = config.transfer_mru_bytes;
+    // What the bounds give a neighbour is its own, in whatever case the others are.
+    ltp.common = Some((ltp.receive_bytes, config.ltp_memory.clone()));
     ltp.receive_bytes = ltp
         .receive_bytes
         .max(config.transfer_mru_bytes as usize * 2);

@@ -285,6 +285,11 @@ impl Receiver {
         self.figures
     }
 
+    /// Announced lengths of the bundles that are under way or not judged, bytes.
+    pub fn bundle_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
     /// Memory that is taken for the peer, bytes: the announced lengths of its
     /// bundles, and the symbols of blocks.
     pub fn memory_bytes(&self) -> u64 {

@@ -1,6 +1,9 @@
 //! What a span goes by.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::memory::CommonMemory;
 
 /// The client service that is the Bundle Protocol (RFC 7116).
 pub const BUNDLE_PROTOCOL: u64 = 1;
@@ -39,6 +42,9 @@ pub struct Config {
     pub block_bytes: u64,
     /// Memory for incomplete blocks from the peer, bytes.
     pub receive_bytes: usize,
+    /// Of this memory, the bytes that are this span's in any case; what is beyond
+    /// them is of the part that spans have in common. `None`: all of it is its own.
+    pub common: Option<(usize, Arc<CommonMemory>)>,
     /// Gaps in one block from the peer.
     pub gaps: usize,
     /// Claims of one report that is sent; further ones go in further reports.
@@ -112,6 +118,7 @@ impl Config {
             received_sessions: limits.sessions,
             block_bytes: 16 << 20,
             receive_bytes: limits.receive_bytes,
+            common: None,
             gaps: limits.gaps,
             claims: limits.claims,
             reports: limits.reports,

@@ -11,6 +11,7 @@ mod cancelling;
 mod config;
 mod figures;
 mod link_clock;
+mod memory;
 mod receiving;
 pub mod sdnv;
 pub mod segment;
@@ -20,5 +21,6 @@ mod store;
 
 pub use config::{BUNDLE_PROTOCOL, Config, LEAST_SEGMENT_BYTES, Limits};
 pub use figures::{Figures, Refused};
+pub use memory::CommonMemory;
 pub use segment::{Reason, SessionId};
 pub use span::{Event, SendError, Span};

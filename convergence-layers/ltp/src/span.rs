@@ -15,6 +15,7 @@ use crate::cancelling::Cancelling;
 use crate::config::{Config, LEAST_SEGMENT_BYTES};
 use crate::figures::{Figures, Refused};
 use crate::link_clock::LinkClock;
+use crate::memory::Memory;
 use crate::receiving::Receiving;
 use crate::sdnv::MOST_BYTES;
 use crate::segment::{Body, Reason, SessionId};
@@ -150,7 +151,7 @@ pub struct Span {
     claimed_runs: usize,
     runs: usize,
     claims: usize,
-    receive_bytes: usize,
+    memory: Memory,
     dues: BTreeSet<(Duration, Due)>,
     events: VecDeque<Event>,
     rtt: crate::figures::RoundTrip,
@@ -171,6 +172,7 @@ impl Span {
         let mut random = fastrand::Rng::with_seed(config.seed);
         // CCSDS 734.1-B-1, 3.5.1: session numbers have 32 bits.
         let next_number = random.u64(1..1 << 32);
+        let memory = Memory::new(config.receive_bytes, config.common.clone());
         Span {
             clock: LinkClock::new(now),
             rtt: crate::figures::RoundTrip::new(config.rtt),
@@ -191,7 +193,7 @@ impl Span {
             claimed_runs: 0,
             runs: 0,
             claims: 0,
-            receive_bytes: 0,
+            memory,
             dues: BTreeSet::new(),
             events: VecDeque::new(),
             silent: false,
@@ -321,7 +323,7 @@ impl Span {
 
     /// Memory for incomplete blocks from the peer, bytes.
     pub fn receive_bytes(&self) -> usize {
-        self.receive_bytes
+        self.memory.used()
     }
 
     /// What was measured and counted.
@@ -396,7 +398,7 @@ impl Span {
 
     fn end_receiving(&mut self, number: u64) -> Option<Receiving> {
         let ended = self.receiving.remove(&number)?;
-        self.receive_bytes -= ended.store.cost_bytes();
+        self.memory.shrink(ended.store.cost_bytes());
         self.runs -= ended.runs();
         self.claims -= ended.claims;
         for (serial, due) in ended.dues() {

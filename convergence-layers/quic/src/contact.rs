@@ -159,6 +159,7 @@ pub(crate) async fn answer(
         let (peer, unread) = hear(&mut receive).await?;
         // Whoever is not wanted hears that instead.
         check(&connection, &peer, defaults, trust.uris)?;
+        connection.set_receive_window(defaults.window());
         say(&mut send, &defaults.hello(peer.class, peer.standby)).await?;
         Ok((send, receive, peer, unread))
     };

@@ -9,6 +9,7 @@ use underpass_cla::{Class, SessionId};
 
 use crate::coding::{Coding, KnownLosses};
 use crate::congestion::{Algorithm, Factory, Flow};
+use crate::incoming::PeerRooms;
 use crate::socket::SocketOptions;
 use crate::wire::Hello;
 use crate::{STREAMS, code};
@@ -28,6 +29,8 @@ const DATAGRAMS_UNSENT_BYTES: usize = 128 << 10;
 /// One stream has at most this part (1/n) of the connection's window: a bundle whose first
 /// bytes are to be repeated, or for which there is no room yet, stops no other.
 const STREAM_PART: u64 = 2;
+/// What a peer may send before it has said who it is: its HELLO is shorter.
+const STRANGER_WINDOW_BYTES: u64 = 16 << 10;
 
 /// What all sessions of a dialer or listener have in common.
 #[derive(Clone, Debug)]
@@ -61,6 +64,8 @@ pub struct SessionDefaults {
     pub coding: Arc<[Coding]>,
     /// What is known of the losses towards each peer.
     pub known_losses: Arc<KnownLosses>,
+    /// Room for what each peer has under way, which all of its sessions share.
+    pub rooms: Arc<PeerRooms>,
     /// The round trip before it is measured.
     pub rtt: Duration,
     /// The largest IP packet of the path, bytes.
@@ -95,6 +100,7 @@ impl SessionDefaults {
             algorithm: Algorithm::default(),
             coding: Arc::new([]),
             known_losses: Arc::default(),
+            rooms: Arc::default(),
             rtt: Duration::from_millis(600),
             mtu_bytes: 1500,
             contact_timeout: Duration::from_secs(20),
@@ -132,21 +138,30 @@ impl SessionDefaults {
         coding.copied().unwrap_or_default()
     }
 
-    /// Room for all that a peer may have under way: what its window allows, and
-    /// a bundle of any size.
+    /// What may be on its way to us on one session whose peer is known.
+    pub(crate) fn window(&self) -> VarInt {
+        limit(self.receive_window_bytes)
+    }
+
+    /// Room for all that a peer may have under way, on all of its sessions: what
+    /// a window allows, and a bundle of any size.
     pub(crate) fn room_bytes(&self) -> u64 {
         let window = self.receive_window_bytes.saturating_mul(2);
         self.whole_mru_bytes.saturating_add(window)
     }
 
     /// QUIC's settings for one connection, whose flow this is. The side that is
-    /// dialled takes one control stream.
+    /// dialled takes one control stream, and little before it knows the peer.
     pub(crate) fn transport(&self, flow: Arc<Flow>, is_dialled: bool) -> TransportConfig {
         let mut transport = TransportConfig::default();
         let datagram = self.mtu_bytes.saturating_sub(HEADER_BYTES);
         let datagram = datagram.clamp(*DATAGRAM_BYTES.start(), *DATAGRAM_BYTES.end());
         let hold = IdleTimeout::try_from(self.hold).unwrap_or(VarInt::MAX.into());
         let keepalive = Duration::from_secs(self.keepalive_s.into());
+        let window = match is_dialled {
+            true => self.window().min(limit(STRANGER_WINDOW_BYTES)),
+            false => self.window(),
+        };
         let mut acks = AckFrequencyConfig::default();
         acks.ack_eliciting_threshold(VarInt::from_u32(PACKETS_PER_ACK - 1));
         transport
@@ -154,7 +169,7 @@ impl SessionDefaults {
             .max_concurrent_uni_streams(VarInt::from_u32(STREAMS))
             .max_idle_timeout(Some(hold))
             .stream_receive_window(limit(self.receive_window_bytes / STREAM_PART))
-            .receive_window(limit(self.receive_window_bytes))
+            .receive_window(window)
             // A bundle that is sent alone arrives sooner than one among many.
             .send_fairness(false)
             .initial_rtt(self.rtt)

@@ -1,20 +1,43 @@
-//! Room for the bundles that a peer has under way.
+//! Room for the bundles that a peer has under way, on all of its sessions
+//! together.
 //!
 //! A bundle's room is taken by the length that its sender announces, before
 //! any memory is; the memory follows the bytes that come.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
-/// Room on one session.
-#[derive(Debug)]
+/// A bundle of at most so many bytes is short, as those of streams are.
+const SHORT_BYTES: u64 = 2 << 20;
+/// Room that long bundles leave to short ones: who has sent long ones goes on with
+/// the rest.
+const SHORT_ROOM_BYTES: u64 = 8 << 20;
+
+/// The rooms of all peers, by their node ids: there are as many as neighbours.
+#[derive(Debug, Default)]
+pub struct PeerRooms(Mutex<HashMap<String, Arc<Room>>>);
+
+impl PeerRooms {
+    /// The room of a peer, which all of its sessions share. Where its paths
+    /// differ in what they need, the largest counts.
+    pub(crate) fn of(&self, peer: &str, most: u64) -> Arc<Room> {
+        let mut rooms = self.0.lock().unwrap();
+        let room = rooms.entry(peer.to_owned()).or_default();
+        room.most.fetch_max(most, Relaxed);
+        room.clone()
+    }
+}
+
+/// The room of one peer.
+#[derive(Debug, Default)]
 pub(crate) struct Room {
-    most: u64,
+    most: AtomicU64,
     used: AtomicU64,
 }
 
-/// Room of one bundle, until it is dropped.
+/// A part of it, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     room: Arc<Room>,
@@ -22,27 +45,47 @@ pub(crate) struct Place {
 }
 
 impl Room {
-    pub(crate) fn new(most: u64) -> Arc<Room> {
-        Arc::new(Room {
-            most,
-            used: AtomicU64::new(0),
-        })
+    /// A place for nothing yet.
+    pub(crate) fn begin(self: &Arc<Self>) -> Place {
+        Place {
+            room: self.clone(),
+            bytes: 0,
+        }
     }
 
-    /// Room for so many bytes, if there is any.
+    /// Room for a bundle of so many bytes, if there is any.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Place> {
-        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.most);
-        self.used.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(Place {
-            room: self.clone(),
-            bytes,
-        })
+        let mut place = self.begin();
+        place.grow(bytes).then_some(place)
+    }
+}
+
+impl Place {
+    /// Takes the bytes of one more bundle; false if there is no room for them.
+    pub(crate) fn grow(&mut self, bytes: u64) -> bool {
+        let mut most = self.room.most.load(Relaxed);
+        if bytes <= SHORT_BYTES {
+            most = most.saturating_add(SHORT_ROOM_BYTES);
+        }
+        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
+        let grown = self.room.used.fetch_update(Relaxed, Relaxed, more).is_ok();
+        if grown {
+            self.bytes += bytes;
+        }
+        grown
+    }
+
+    /// Gives back all but so many bytes.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.bytes -= less;
+        self.room.used.fetch_sub(less, Relaxed);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.room.used.fetch_sub(self.bytes, Relaxed);
+        self.shrink(0);
     }
 }
 
@@ -50,14 +93,56 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+
     #[test]
     fn room_is_bounded_and_comes_back() {
-        let room = Room::new(100);
-        let first = room.take(60);
-        assert!(first.is_some() && room.take(41).is_none() && room.take(u64::MAX).is_none());
-        let second = room.take(40);
-        assert!(second.is_some() && room.take(1).is_none());
+        let room = PeerRooms::default().of("ipn:10.0", 100 * MIB);
+        let first = room.take(60 * MIB);
+        assert!(first.is_some() && room.take(41 * MIB).is_none());
+        assert!(room.take(u64::MAX).is_none());
+        let second = room.take(40 * MIB);
+        assert!(second.is_some() && room.take(SHORT_BYTES + 1).is_none());
         drop(first);
-        assert!(room.take(60).is_some());
+        assert!(room.take(60 * MIB).is_some());
+    }
+
+    #[test]
+    fn long_bundles_leave_some_room_to_short_ones() {
+        let room = PeerRooms::default().of("ipn:10.0", 100 * MIB);
+        let long = room.take(100 * MIB);
+        let short: Vec<_> = (0..5).map(|_| room.take(SHORT_BYTES)).collect();
+        let taken = short.iter().filter(|place| place.is_some()).count();
+        assert!(long.is_some() && taken == 4);
+        assert!(room.take(1).is_none(), "that is bounded, too");
+    }
+
+    #[test]
+    fn a_place_grows_within_the_room_and_shrinks() {
+        let room = PeerRooms::default().of("ipn:10.0", 100 * MIB);
+        let mut place = room.begin();
+        assert!(place.grow(60 * MIB) && !place.grow(41 * MIB) && place.grow(40 * MIB));
+        place.shrink(30 * MIB);
+        place.shrink(50 * MIB);
+        assert!(room.take(71 * MIB).is_none() && room.take(70 * MIB).is_some());
+        drop(place);
+        assert!(room.take(100 * MIB).is_some());
+    }
+
+    #[test]
+    fn sessions_of_a_peer_share_its_room_and_other_peers_have_their_own() {
+        let rooms = PeerRooms::default();
+        let first = rooms.of("ipn:10.0", 100 * MIB);
+        let second = rooms.of("ipn:10.0", 80 * MIB);
+        let all = first.take(100 * MIB);
+        assert!(all.is_some() && second.take(3 * MIB).is_none());
+        let other = rooms.of("ipn:11.0", 100 * MIB);
+        assert!(other.take(100 * MIB).is_some());
+        drop(all);
+        let largest = second.take(100 * MIB);
+        assert!(largest.is_some(), "the largest path's counts");
+        drop(largest);
+        let wider = rooms.of("ipn:10.0", 200 * MIB);
+        assert!(wider.take(200 * MIB).is_some());
     }
 }

@@ -25,6 +25,7 @@ pub use coding::{Coding, KnownLosses};
 pub use congestion::Algorithm;
 pub use defaults::SessionDefaults;
 pub use dialer::{Dialer, DialerConfig};
+pub use incoming::PeerRooms;
 pub use listener::{Listener, ListenerConfig};
 pub use socket::SocketOptions;
 

@@ -5,13 +5,14 @@ mod control;
 mod handle;
 mod receiving;
 mod sending;
+mod writing;
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use quinn::Connection;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::debug;
@@ -42,12 +43,18 @@ struct Link {
     id: OnceLock<SessionId>,
     flow: Arc<Flow>,
     outgoing: Mutex<Outgoing>,
+    /// The pace of all that is sent.
+    line: Mutex<sending::Line>,
+    /// Places for bundles that wait while others go on.
+    aside: Arc<Semaphore>,
     coded: coded::Coded,
+    /// What the peer has under way on this session and others.
     room: Arc<Room>,
     transfer_mru_bytes: u64,
     whole_mru_bytes: u64,
     messages: mpsc::Sender<Message>,
-    /// Something has changed for whoever writes bundles.
+    /// Something has changed for those who write bundles, each of whom begins to
+    /// listen before it looks.
     writable: Notify,
     /// The link is back.
     resumed: Notify,
@@ -70,7 +77,9 @@ pub(crate) struct Surroundings {
 pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
     let defaults = &around.defaults;
     let (messages, to_say) = mpsc::channel(MESSAGES);
-    let coded = coded::Coded::new(&contact.peer, defaults);
+    let peer = &contact.peer.node_id;
+    let room = defaults.rooms.of(peer, defaults.room_bytes());
+    let coded = coded::Coded::new(&contact.peer, defaults, &room);
     if let Some(open) = coded.open() {
         // Nothing else waits yet.
         let _ = messages.try_send(Message::Coded(open));
@@ -81,8 +90,10 @@ pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
         id: OnceLock::new(),
         flow: around.flow,
         outgoing: Mutex::default(),
+        line: Mutex::new(sending::Line::new(Instant::now())),
+        aside: Arc::new(Semaphore::new(sending::MOST_ASIDE)),
         coded,
-        room: Room::new(defaults.room_bytes()),
+        room,
         transfer_mru_bytes: defaults.transfer_mru_bytes,
         whole_mru_bytes: defaults.whole_mru_bytes,
         messages,

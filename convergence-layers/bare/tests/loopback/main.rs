@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use underpass_backoff::Backoff;
-use underpass_bare::{Config, Layer, LtpLimits, Neighbour};
+use underpass_bare::{Config, Layer, LtpLimits, LtpMemory, Neighbour};
 use underpass_cla::{Outcome, Refusal};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_payloads::{Limits, Payloads};
@@ -47,6 +47,7 @@ fn config(layer: Layer, listen: SocketAddr, remote: SocketAddr) -> Config {
         mtu_bytes: 1_500,
         rtt: Duration::from_millis(50),
         ltp: LtpLimits::default(),
+        ltp_memory: LtpMemory::new(16 << 20),
         ceiling_bps: Some(200_000_000),
         backoff: Backoff {
             base: Duration::from_millis(50),

@@ -194,9 +194,9 @@ impl Span {
             return false;
         }
         let Some(receiving) = self.receiving.get_mut(&number) else {
+            self.memory.shrink(extra);
             return false;
         };
-        self.receive_bytes += extra;
         let runs = receiving.runs();
         receiving.take(data);
         self.runs = self.runs + receiving.runs() - runs;
@@ -228,10 +228,10 @@ impl Span {
         true
     }
 
-    /// Memory for a block: the youngest incomplete ones give theirs up, so that
+    /// Takes memory for a block: the youngest incomplete ones give theirs up, so that
     /// the oldest come to their ends.
     fn make_room(&mut self, number: u64, extra: usize) -> bool {
-        while self.receive_bytes + extra > self.config.receive_bytes {
+        while !self.memory.grow(extra) {
             self.refused.no_room += 1;
             let holds = |other: &&u64| {
                 let receiving = self.receiving.get(other);
@@ -259,7 +259,7 @@ impl Span {
         let Some(length) = receiving.offers() else {
             return;
         };
-        self.receive_bytes -= receiving.store.cost_bytes();
+        self.memory.shrink(receiving.store.cost_bytes());
         let block = Bytes::from(receiving.store.take(length));
         let red_bytes = receiving.red_bytes();
         self.events.push_back(Event::Received {

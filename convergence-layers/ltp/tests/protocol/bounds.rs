@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_ltp::segment::{Body, Checkpoint, Data, Report, Segment};
-use underpass_ltp::{Reason, SendError};
+use underpass_ltp::{CommonMemory, Reason, SendError};
 
 use crate::hostile::{bytes, peers, red, send_all};
 use crate::world::{Link, World, block};
@@ -67,6 +67,44 @@ fn when_memory_is_short_the_oldest_block_comes_through() {
     let lost = &world.ends[0].lost;
     assert!(lost.iter().all(|(_, reason)| *reason == Reason::System));
     assert!(!lost.is_empty());
+}
+
+#[test]
+fn a_peer_that_takes_all_common_memory_leaves_others_their_own_part() {
+    let common = CommonMemory::new(300_000);
+    let sharing = || {
+        World::new(Link::clean(), 1, |config| {
+            config.receive_bytes = 500_000;
+            config.common = Some((150_000, common.clone()));
+        })
+    };
+    let (mut greedy, mut other) = (sharing(), sharing());
+    for number in 1..=200 {
+        greedy.inject(0, bytes(peers(number), Body::Data(red(0, &[1; 1_000]))));
+    }
+    let blocks: Vec<_> = (0..10).map(|key| block(key, 100_000)).collect();
+    for (number, block) in (1..).zip(&blocks) {
+        for offset in (0..90_000).step_by(1_000) {
+            let data = red(offset, &block[offset as usize..][..1_000]);
+            other.inject(0, bytes(peers(number), Body::Data(data)));
+        }
+    }
+    let used = |world: &World| world.ends[0].span.receive_bytes();
+    assert!((440_000..=450_000).contains(&used(&greedy)));
+    assert!((90_000..=150_000).contains(&used(&other)));
+    let rest = Data {
+        checkpoint: Some(Checkpoint {
+            serial: 1,
+            report: 0,
+        }),
+        ends_red: true,
+        ends_block: true,
+        ..red(90_000, &blocks[0][90_000..])
+    };
+    other.inject(0, bytes(peers(1), Body::Data(rest)));
+    assert_eq!(other.ends[0].received[0].0, blocks[0]);
+    drop(greedy);
+    assert_eq!(common.used_bytes(), 0);
 }
 
 #[test]

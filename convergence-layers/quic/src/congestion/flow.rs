@@ -21,6 +21,8 @@ const LEAST_DATA_BYTES: u64 = 128;
 const STILL: Duration = Duration::from_millis(250);
 /// While the link is blocked nothing leaves: QUIC forbids a window of 0.
 const SHUT: u64 = 1;
+/// A path with no more than this part (1/n) of the window in flight is nearly empty.
+const NEARLY_EMPTY: u64 = 8;
 /// The shortest time that the delivery rate is taken over.
 const LEAST_RATE_TIME: Duration = Duration::from_millis(50);
 
@@ -291,6 +293,14 @@ impl Flow {
         window.max(kept.map_or(0, |(window, _)| window)) + state.surplus
     }
 
+    /// Whether the link is open and has room for most of the window: who waits
+    /// then does not wait for the path.
+    pub(crate) fn is_nearly_empty(&self, now: Instant) -> bool {
+        let window = self.window(now);
+        let state = self.lock();
+        !state.blocked && state.rate_bps != Some(0) && state.in_flight <= window / NEARLY_EMPTY
+    }
+
     /// Payload bytes lost in all.
     pub(crate) fn lost_bytes(&self) -> u64 {
         self.lock().lost
@@ -427,6 +437,26 @@ mod tests {
         assert_eq!(flow.gate(), Gate::Shut);
         flow.set_rate(now, Some(8_000_000));
         assert!(matches!(flow.gate(), Gate::Open(Some(rate)) if rate < 1e6));
+    }
+
+    #[test]
+    fn a_path_is_nearly_empty_while_it_is_open_and_little_is_in_flight() {
+        let now = Instant::now();
+        let flow = flow(now);
+        flow.set_rate(now, Some(80_000_000));
+        one_round(&flow, now);
+        let window = flow.window(now);
+        assert!(flow.is_nearly_empty(now));
+        flow.sent(now, window / 16);
+        assert!(flow.is_nearly_empty(now));
+        flow.sent(now, window / 8);
+        assert!(!flow.is_nearly_empty(now));
+        flow.settle(now, 0);
+        flow.set_blocked(now, true);
+        assert!(!flow.is_nearly_empty(now));
+        flow.set_blocked(now, false);
+        flow.set_rate(now, Some(0));
+        assert!(!flow.is_nearly_empty(now));
     }
 
     #[test]

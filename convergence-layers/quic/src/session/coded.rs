@@ -12,9 +12,9 @@ use underpass_cla::{CodedFigures, Down, Outcome, Refusal, Transfer};
 use underpass_coded::{Arrived, Receiver, Sender, Violation};
 
 use super::Link;
-use super::sending::Line;
 use crate::coding::KnownLosses;
 use crate::defaults::SessionDefaults;
+use crate::incoming::{Place, Room};
 use crate::outgoing::{self, Name};
 use crate::wire::{Hello, Message};
 
@@ -32,6 +32,9 @@ pub(super) struct Coded {
     sender: Option<Mutex<Sender>>,
     /// Where the peer knows symbols.
     receiver: Option<Mutex<Receiver>>,
+    /// Of the peer's room, for the bundles that come as symbols. The receiver's
+    /// lock is taken before this.
+    place: Mutex<Place>,
     /// The receiver has something to do at another time.
     told: Notify,
     peer: String,
@@ -39,7 +42,7 @@ pub(super) struct Coded {
 }
 
 impl Coded {
-    pub(super) fn new(peer: &Hello, defaults: &SessionDefaults) -> Coded {
+    pub(super) fn new(peer: &Hello, defaults: &SessionDefaults, room: &Arc<Room>) -> Coded {
         let known_losses = defaults.known_losses.clone();
         let protection = defaults.coding(peer.class).protection();
         let protection = protection.filter(|_| peer.coded);
@@ -50,6 +53,7 @@ impl Coded {
                 Mutex::new(Sender::new(protection, losses))
             }),
             receiver: peer.coded.then(|| Mutex::new(receiver)),
+            place: Mutex::new(room.begin()),
             told: Notify::new(),
             peer: peer.node_id.clone(),
             known_losses,
@@ -86,6 +90,18 @@ impl Coded {
         let receiver = self.receiver.as_ref();
         receiver.map(|receiver| receiver.lock().unwrap())
     }
+
+    /// Takes room for a bundle.
+    fn grow(&self, bytes: u64) -> Result<(), Refusal> {
+        let grown = self.place.lock().unwrap().grow(bytes);
+        grown.then_some(()).ok_or(Refusal::NoResources)
+    }
+
+    /// Gives back the room of bundles that are not under way any more.
+    fn shrink(&self, receiver: &Receiver) {
+        let mut place = self.place.lock().unwrap();
+        place.shrink(receiver.bundle_bytes());
+    }
 }
 
 impl Link {
@@ -113,7 +129,7 @@ impl Link {
     }
 
     /// Sends the symbols that are due.
-    pub(super) async fn send_symbols(&self, line: &mut Line) -> Result<(), Down> {
+    pub(super) async fn send_symbols(&self) -> Result<(), Down> {
         loop {
             let polled = self.coded.sender().map(|mut sender| {
                 let datagram = sender.poll_datagram(Instant::now());
@@ -129,7 +145,7 @@ impl Link {
             let Some(datagram) = datagram else {
                 return Ok(());
             };
-            self.await_datagram(line, datagram.bytes.len()).await;
+            self.await_datagram(datagram.bytes.len()).await;
             self.send_datagram(datagram.bytes).await?;
             self.outgoing().wrote(datagram.new_bytes);
             self.tell_ready();
@@ -213,12 +229,15 @@ impl Link {
         let Some(mut receiver) = self.coded.receiver() else {
             return Ok(());
         };
-        act(&mut receiver, &mut |length| {
+        let done = act(&mut receiver, &mut |length| {
             if length > self.whole_mru_bytes {
                 return Err(Refusal::NotAcceptable);
             }
-            self.node.admit(self.id(), Some(length))
-        })
+            self.node.admit(self.id(), Some(length))?;
+            self.coded.grow(length)
+        });
+        self.coded.shrink(&receiver);
+        done
     }
 
     /// Hands whole bundles to the node, and tells the peer.
@@ -231,6 +250,7 @@ impl Link {
             let verdict = self.node.received(self.id(), bytes);
             if let Some(mut receiver) = self.coded.receiver() {
                 receiver.judge(bundle, verdict);
+                self.coded.shrink(&receiver);
             }
         }
         loop {
@@ -281,7 +301,7 @@ impl Link {
                 let mut sender = self.coded.sender();
                 let sender = sender.as_mut().ok_or(outgoing::Violation::NotCoded)?;
                 sender.wanted(block, datagrams, count, &missing)?;
-                self.writable.notify_one();
+                self.writable.notify_waiters();
             }
             Coded::Losses(losses) => {
                 let mut sender = self.coded.sender();
@@ -303,7 +323,7 @@ impl Link {
         if unsent_bytes > 0 {
             // They wait no more, so there may be room for the next bundle.
             self.outgoing().wrote(unsent_bytes);
-            self.writable.notify_one();
+            self.writable.notify_waiters();
         }
         self.bundle_ended(Name::Coded(bundle), outcome)
     }

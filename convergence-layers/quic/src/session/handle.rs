@@ -15,12 +15,12 @@ pub(super) struct Handle(pub(super) Arc<Link>);
 impl Session for Handle {
     fn offer(&self, transfer: Transfer) {
         self.0.outgoing().offer(transfer);
-        self.0.writable.notify_one();
+        self.0.writable.notify_waiters();
     }
 
     fn set_rate(&self, ip_bps: Option<u64>) {
         if self.0.flow.set_rate(Instant::now(), ip_bps) {
-            self.0.writable.notify_one();
+            self.0.writable.notify_waiters();
             self.0.wake();
         }
     }
@@ -43,7 +43,7 @@ impl Session for Handle {
         if self.0.flow.set_blocked(Instant::now(), blocked) && !blocked {
             self.0.nudge();
             self.0.resumed.notify_one();
-            self.0.writable.notify_one();
+            self.0.writable.notify_waiters();
         }
     }
 

@@ -1,18 +1,16 @@
 //! Bundles to the peer, a stream for each or as symbols.
 
-use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
-use quinn::{SendStream, WriteError};
-use tokio::task::spawn_blocking;
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
-use underpass_cla::{Down, Transfer};
-use underpass_payloads::PayloadFile;
+use underpass_cla::Down;
 
 use super::Link;
-use crate::code;
+use super::writing::Writing;
 use crate::congestion::Gate;
 use crate::outgoing::Name;
 use crate::pace::Pace;
@@ -20,8 +18,6 @@ use crate::pace::Pace;
 /// QUIC holds so many bytes more than may be in flight, so that it never has
 /// to wait for this task.
 const SLACK_BYTES: u64 = 64 << 10;
-/// What is read of a payload on disk at once.
-const READ_BYTES: u64 = 256 << 10;
 /// A bundle is at most so much line time, s.
 const BUNDLE_LINE_TIME_S: f64 = 0.06;
 const READY_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=512 << 10;
@@ -34,6 +30,9 @@ pub(super) fn send_window(window: u64) -> u64 {
     window.saturating_add(SLACK_BYTES)
 }
 
+/// Bundles at most that wait for peer or disk while others go on.
+pub(super) const MOST_ASIDE: usize = 4;
+
 /// The rate as it was last looked at.
 pub(super) struct Line {
     pace: Pace,
@@ -42,56 +41,43 @@ pub(super) struct Line {
     send_window: u64,
 }
 
-/// The stream of a bundle. QUIC ends one that is dropped in order, as if the bundle were
-/// whole: so it is reset unless it is.
-struct BundleStream {
-    stream: SendStream,
-    is_whole: bool,
-}
-
-impl BundleStream {
-    fn new(stream: SendStream) -> Self {
-        let is_whole = false;
-        Self { stream, is_whole }
-    }
-
-    /// All of the bundle is written.
-    fn finish(mut self) {
-        self.is_whole = true;
-        // Whether the peer can be told is another's concern.
-        let _ = self.stream.finish();
-    }
-}
-
-impl Drop for BundleStream {
-    fn drop(&mut self) {
-        if !self.is_whole {
-            let _ = self.stream.reset(code::ABORTED);
+impl Line {
+    pub(super) fn new(now: Instant) -> Line {
+        Line {
+            pace: Pace::new(now),
+            rate: None,
+            lost_bytes: 0,
+            send_window: 0,
         }
     }
 }
 
 impl Link {
-    /// Sends bundle after bundle; what is lost of one holds up no other.
-    pub(super) async fn send_bundles(&self) -> Down {
-        let mut line = Line {
-            pace: Pace::new(Instant::now()),
-            rate: None,
-            lost_bytes: 0,
-            send_window: 0,
-        };
+    /// Sends bundle after bundle; what is lost of one holds up no other, and
+    /// neither does one that waits for the peer or the disk.
+    pub(super) async fn send_bundles(self: &Arc<Self>) -> Down {
+        let mut aside = JoinSet::new();
         loop {
+            let changed = self.writable.notified();
             self.tell_ready();
-            if let Err(down) = self.send_symbols(&mut line).await {
+            if let Err(down) = self.send_symbols().await {
                 return down;
+            }
+            while let Some(ended) = aside.try_join_next() {
+                if let Some(down) = down_of(ended) {
+                    return down;
+                }
             }
             let bytes = self.outgoing().next_bytes_in_memory();
             let codes = bytes.is_some_and(|bytes| self.codes(bytes));
             let transfer = self.outgoing().next();
             let Some(transfer) = transfer else {
                 tokio::select! {
-                    () = self.writable.notified() => {}
+                    () = changed => {}
                     () = self.symbols_due() => {}
+                    Some(ended) = aside.join_next() => if let Some(down) = down_of(ended) {
+                        return down;
+                    },
                 }
                 continue;
             };
@@ -104,135 +90,96 @@ impl Link {
                 Err(error) => return self.down(&error),
             };
             self.outgoing().begin(Name::Stream(stream.id().index()));
-            let stream = BundleStream::new(stream);
-            if let Err(down) = self.send_bundle(stream, transfer, &mut line).await {
-                return down;
-            }
-        }
-    }
-
-    async fn send_bundle(
-        &self,
-        mut stream: BundleStream,
-        transfer: Transfer,
-        line: &mut Line,
-    ) -> Result<(), Down> {
-        let mut left = transfer.len();
-        let mut head = BytesMut::with_capacity(crate::wire::LENGTH_BYTES);
-        head.extend_from_slice(&left.to_be_bytes());
-        let mut written = stream.stream.write_chunk(head.freeze()).await;
-        let mut file = transfer.file;
-        for chunk in transfer.chunks {
-            // What the peer lacks of bundles before does not wait for all of a long
-            // one.
-            self.send_symbols(line).await?;
-            if written.is_ok() {
-                written = self.write(&mut stream.stream, chunk, line, &mut left).await;
-            }
-            // A payload on disk is behind the first piece.
-            let Some(file) = file.take() else {
-                continue;
+            let (waits, is_aside) = oneshot::channel();
+            let writing = Writing::new(self.clone(), stream, transfer.len(), waits);
+            let mut writing = Box::pin(writing.send(transfer));
+            let ended = tokio::select! {
+                biased;
+                ended = &mut writing => Some(ended),
+                _ = is_aside => None,
             };
-            let mut offset = 0;
-            while written.is_ok() && offset < file.len() {
-                self.send_symbols(line).await?;
-                let part = read(file.clone(), offset).await;
-                let part = part
-                    .map_err(|error| Down::Broken(format!("a payload cannot be read: {error}")))?;
-                offset += part.len() as u64;
-                written = self.write(&mut stream.stream, part, line, &mut left).await;
+            match ended {
+                Some(Ok(())) => {}
+                Some(Err(down)) => return down,
+                None => {
+                    aside.spawn(writing);
+                }
             }
         }
-        match written {
-            Ok(()) => stream.finish(),
-            // The peer says on the control stream why it wants no more.
-            Err(WriteError::Stopped(_)) => {
-                self.outgoing().wrote(left);
-            }
-            Err(WriteError::ConnectionLost(error)) => return Err(self.down(&error)),
-            Err(other) => return Err(Down::Broken(other.to_string())),
-        }
-        Ok(())
-    }
-
-    /// Writes a piece of a bundle, as the rate allows; what is left of the bundle
-    /// is less then.
-    async fn write(
-        &self,
-        stream: &mut SendStream,
-        mut chunk: Bytes,
-        line: &mut Line,
-        left: &mut u64,
-    ) -> Result<(), WriteError> {
-        while !chunk.is_empty() {
-            let piece = self.await_turn(line, &mut chunk).await;
-            let bytes = piece.len() as u64;
-            let written = stream.write_chunk(piece).await;
-            *left -= bytes;
-            self.outgoing().wrote(bytes);
-            self.tell_ready();
-            written?;
-        }
-        Ok(())
     }
 
     /// Waits until bytes may go, and takes the next ones from `chunk`.
-    async fn await_turn(&self, line: &mut Line, chunk: &mut Bytes) -> Bytes {
-        let Some(rate) = self.await_rate(line).await else {
+    pub(super) async fn await_turn(&self, chunk: &mut Bytes) -> Bytes {
+        let Some(rate) = self.await_rate().await else {
             return take(chunk, *PIECE_BYTES.end());
         };
         let piece = take(chunk, bytes_in(rate, PIECE_TIME_S, PIECE_BYTES));
+        let mut line = self.line();
         line.pace.sent(Instant::now(), piece.len() as u64, rate);
         piece
     }
 
     /// Waits until a datagram of so many bytes may go.
-    pub(super) async fn await_datagram(&self, line: &mut Line, bytes: usize) {
-        if let Some(rate) = self.await_rate(line).await {
+    pub(super) async fn await_datagram(&self, bytes: usize) {
+        if let Some(rate) = self.await_rate().await {
             let cost = self.flow.cost_of_datagram(bytes);
+            let mut line = self.line();
             line.pace.sent(Instant::now(), cost, rate);
         }
     }
 
     /// Waits until bytes may go; the rate that they count at.
-    async fn await_rate(&self, line: &mut Line) -> Option<f64> {
+    async fn await_rate(&self) -> Option<f64> {
         loop {
+            let changed = self.writable.notified();
             let gate = self.flow.gate();
-            self.widen(line);
             let now = Instant::now();
+            self.widen(now);
             let Gate::Open(rate) = gate else {
-                self.writable.notified().await;
+                changed.await;
                 continue;
             };
-            if rate != line.rate {
-                line.rate = rate;
-                line.pace.begin_anew(now);
-                line.lost_bytes = self.flow.lost_bytes();
-            }
-            let rate = rate?;
-            // What QUIC sends again is part of the rate, too. Of datagrams it
-            // sends nothing again.
-            let lost_bytes = self.flow.lost_bytes();
-            if lost_bytes > line.lost_bytes {
-                if !self.coded.sends() {
-                    line.pace.sent(now, lost_bytes - line.lost_bytes, rate);
-                }
-                line.lost_bytes = lost_bytes;
-            }
-            let wait = line.pace.wait(now);
+            let (rate, wait) = self.wait(now, rate)?;
             if wait.is_zero() {
                 return Some(rate);
             }
             tokio::select! {
                 () = sleep(wait.max(Duration::from_millis(1))) => {}
-                () = self.writable.notified() => {}
+                () = changed => {}
             }
         }
     }
 
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap()
+    }
+
+    /// How long bytes have to wait at this rate, if it is any.
+    fn wait(&self, now: Instant, rate: Option<f64>) -> Option<(f64, Duration)> {
+        let lost_bytes = self.flow.lost_bytes();
+        let mut line = self.line();
+        if rate != line.rate {
+            line.rate = rate;
+            line.pace.begin_anew(now);
+            line.lost_bytes = lost_bytes;
+        }
+        let rate = rate?;
+        // What QUIC sends again is part of the rate, too. Of datagrams it
+        // sends nothing again.
+        let lost_since = lost_bytes.saturating_sub(line.lost_bytes);
+        if lost_since > 0 {
+            if !self.coded.sends() {
+                line.pace.sent(now, lost_since, rate);
+            }
+            line.lost_bytes = lost_bytes;
+        }
+        Some((rate, line.pace.wait(now)))
+    }
+
     /// Has QUIC hold about what may be in flight, and no more.
-    fn widen(&self, line: &mut Line) {
-        let wanted = send_window(self.flow.window(Instant::now()));
+    fn widen(&self, now: Instant) {
+        let wanted = send_window(self.flow.window(now));
+        let mut line = self.line();
         if wanted.abs_diff(line.send_window) > line.send_window / 16 {
             line.send_window = wanted;
             self.connection.set_send_window(wanted);
@@ -252,17 +199,13 @@ impl Link {
     }
 }
 
-/// The part of a payload on disk from an offset on.
-async fn read(file: Arc<PayloadFile>, offset: u64) -> io::Result<Bytes> {
-    let bytes = READ_BYTES.min(file.len() - offset);
-    // No more than fits memory: `READ_BYTES` is small.
-    let mut part = vec![0; bytes as usize];
-    let read = spawn_blocking(move || {
-        file.read_at(&mut part, offset)?;
-        Ok(Bytes::from(part))
-    });
-    read.await
-        .unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()))
+/// What a bundle that was put aside makes of the session.
+fn down_of(ended: Result<Result<(), Down>, JoinError>) -> Option<Down> {
+    match ended {
+        Ok(Ok(())) => None,
+        Ok(Err(down)) => Some(down),
+        Err(broken) => Some(Down::Broken(broken.to_string())),
+    }
 }
 
 fn bytes_in(rate: f64, time_s: f64, bounds: std::ops::RangeInclusive<u64>) -> u64 {

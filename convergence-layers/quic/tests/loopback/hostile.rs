@@ -3,18 +3,21 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
 use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use underpass_cla::{Class, Down, Outcome, Session, Transfer};
+use underpass_coded::parity::LossEstimate;
+use underpass_coded::{Protection, Sender};
 use underpass_quic::wire::{ALPN, Hello, Message};
 use underpass_quic::{Coding, Dialer, Listener, ListenerConfig};
 
-use crate::{hub, terminal};
+use crate::{hub, terminal, terminal_of};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
@@ -63,26 +66,8 @@ impl Scene {
         let mut listening = hub(&ca);
         configure(&mut listening);
         let listener = Listener::bind(listening, hub_node.node.clone()).expect("a free port");
-        let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
-        let mut config = (*(tls.source)()).clone();
-        config.alpn_protocols = vec![ALPN.to_vec()];
-        let crypto = QuicClientConfig::try_from(config).expect("TLS 1.3");
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let endpoint = Endpoint::client(any).expect("a free port");
-        let connection = endpoint
-            .connect_with(
-                ClientConfig::new(Arc::new(crypto)),
-                listener.local_addr(),
-                "127.0.0.1",
-            )
-            .expect("a usable configuration")
-            .await
-            .expect("a connection");
-        let (mut send, receive) = connection.open_bi().await.expect("a stream");
-        let mut hello = BytesMut::new();
-        let own = hello_of("ipn:1.0");
-        Message::Hello(Hello { class, ..own }).encode(&mut hello);
-        send.write_all(&hello).await.expect("a connection");
+        let (connection, endpoint) = connect(&ca, listener.local_addr()).await;
+        let control = say_hello(&connection, class).await;
         let (_, _, session) = hub_node.up().await;
         Scene {
             ca,
@@ -90,9 +75,17 @@ impl Scene {
             session,
             listener,
             connection,
-            control: (send, receive),
+            control,
             _endpoint: endpoint,
         }
+    }
+
+    /// Another session of the same peer.
+    async fn another(&mut self) -> Another {
+        let (connection, endpoint) = connect(&self.ca, self.listener.local_addr()).await;
+        let control = say_hello(&connection, None).await;
+        self.hub.up().await;
+        (connection, control, endpoint)
     }
 
     async fn say(&mut self, message: Message) {
@@ -119,19 +112,13 @@ impl Scene {
 
     /// Begins a bundle of so many bytes, and sends these.
     async fn begin(&self, length: u64, bytes: &[u8]) -> SendStream {
-        let mut stream = self.connection.open_uni().await.expect("a stream");
-        stream
-            .write_all(&length.to_be_bytes())
-            .await
-            .expect("a connection");
-        stream.write_all(bytes).await.expect("a connection");
-        stream
+        begin(&self.connection, length, bytes).await
     }
 
     /// Whether another peer's bundles arrive.
     async fn serves_others(&mut self) -> bool {
         let mut other = TestNode::new();
-        let dialling = terminal(&self.ca, self.listener.local_addr());
+        let dialling = terminal_of(&self.ca, self.listener.local_addr(), 3);
         let dialer = Dialer::spawn(dialling, other.node.clone());
         let (id, _, session) = other.up().await;
         other.ready(id).await;
@@ -140,6 +127,46 @@ impl Scene {
         dialer.shutdown().await;
         arrived
     }
+}
+
+/// Another session, for as long as this is kept.
+type Another = (Connection, (SendStream, RecvStream), Endpoint);
+
+/// Connects as node 1, and says nothing yet.
+async fn connect(ca: &Ca, hub: SocketAddr) -> (Connection, Endpoint) {
+    let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
+    let mut config = (*(tls.source)()).clone();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    let crypto = QuicClientConfig::try_from(config).expect("TLS 1.3");
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let endpoint = Endpoint::client(any).expect("a free port");
+    let connection = endpoint
+        .connect_with(ClientConfig::new(Arc::new(crypto)), hub, "127.0.0.1")
+        .expect("a usable configuration")
+        .await
+        .expect("a connection");
+    (connection, endpoint)
+}
+
+/// Opens the control stream of a session of this class.
+async fn say_hello(connection: &Connection, class: Option<Class>) -> (SendStream, RecvStream) {
+    let (mut send, receive) = connection.open_bi().await.expect("a stream");
+    let mut hello = BytesMut::new();
+    let own = hello_of("ipn:1.0");
+    Message::Hello(Hello { class, ..own }).encode(&mut hello);
+    send.write_all(&hello).await.expect("a connection");
+    (send, receive)
+}
+
+/// Begins a bundle of so many bytes, and sends these.
+async fn begin(connection: &Connection, length: u64, bytes: &[u8]) -> SendStream {
+    let mut stream = connection.open_uni().await.expect("a stream");
+    stream
+        .write_all(&length.to_be_bytes())
+        .await
+        .expect("a connection");
+    stream.write_all(bytes).await.expect("a connection");
+    stream
 }
 
 #[tokio::test]
@@ -161,6 +188,47 @@ async fn a_stalled_bundle_holds_up_no_other_of_its_peer() {
     let mut whole = scene.begin(5, b"whole").await;
     whole.finish().expect("it is open");
     assert_eq!(&scene.hub.received().await.1[..], b"whole");
+}
+
+/// A bundle of so many pieces of 64 KiB.
+fn long(key: u64, pieces: usize) -> Transfer {
+    let piece = transfer(key, 64 << 10).1;
+    Transfer::new(key, vec![piece; pieces])
+}
+
+#[tokio::test]
+async fn a_bundle_that_the_peer_does_not_read_holds_up_none_of_those_behind_it() {
+    let mut scene = Scene::new().await;
+    let (short, bytes) = transfer(2, 500);
+    // More than a stream of the peer's has a window for.
+    scene.hub.supply([long(1, 64), short]);
+    let first = scene.connection.accept_uni().await;
+    let mut first = first.expect("a bundle");
+    let second = timeout(Duration::from_secs(5), scene.connection.accept_uni()).await;
+    let second = second.expect("it waits behind the first");
+    let second = second.expect("a bundle").read_to_end(1_000).await;
+    assert_eq!(&second.expect("it is whole")[8..], &bytes[..]);
+    scene.say(Message::Taken { stream: 1 }).await;
+    assert_eq!(scene.hub.finished().await, (2, Outcome::Acknowledged));
+    // The first goes on once it is read.
+    let whole = timeout(Duration::from_secs(10), first.read_to_end(8 << 20)).await;
+    let whole = whole.expect("it goes on").expect("it is whole");
+    assert_eq!(whole.len(), 8 + (64 << 16));
+    scene.say(Message::Taken { stream: 0 }).await;
+    assert_eq!(scene.hub.finished().await, (1, Outcome::Acknowledged));
+    assert_eq!(scene.session.figures().unsent_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_peer_that_reads_nothing_gets_few_bundles() {
+    let scene = Scene::new().await;
+    scene.hub.supply((1..20).map(|key| long(key, 64)));
+    let mut unread = Vec::new();
+    let soon = Duration::from_secs(2);
+    while let Ok(stream) = timeout(soon, scene.connection.accept_uni()).await {
+        unread.push(stream.expect("a bundle"));
+    }
+    assert_eq!(unread.len(), 5, "one, and four aside");
 }
 
 #[tokio::test]
@@ -203,6 +271,103 @@ async fn room_that_is_claimed_and_not_used_is_bounded() {
     let sixth = scene.begin(4 << 20, b"x").await;
     let stopped = timeout(Duration::from_secs(5), sixth.stopped()).await;
     assert!(matches!(stopped, Ok(Ok(Some(_)))));
+    assert!(scene.serves_others().await);
+}
+
+/// Begins bundles of so many bytes on two sessions of node 1 by turns, one more than
+/// there is room for.
+async fn claim(sessions: [&Connection; 2], fit: usize, length: u64) -> Vec<SendStream> {
+    let (mut claimed, mut refusals) = (Vec::new(), JoinSet::new());
+    for number in 0..=fit {
+        let stream = begin(sessions[number % 2], length, b"x").await;
+        refusals.spawn(stream.stopped());
+        claimed.push(stream);
+    }
+    let refused = timeout(Duration::from_secs(5), refusals.join_next()).await;
+    let refused = refused.expect("one has no room").expect("they run");
+    assert!(matches!(refused, Ok(Ok(Some(_)))), "{refused:?}");
+    let more = timeout(Duration::from_millis(300), refusals.join_next()).await;
+    assert!(more.is_err(), "the others have room: {more:?}");
+    claimed
+}
+
+#[tokio::test]
+async fn sessions_of_one_peer_share_its_room_and_other_peers_have_theirs() {
+    let mut scene = Scene::new().await;
+    let another = scene.another().await;
+    // As on one session: five bundles of 4 MiB.
+    let claimed = claim([&scene.connection, &another.0], 5, 4 << 20).await;
+    let third = scene.another().await;
+    let refused = begin(&third.0, 4 << 20, b"x").await;
+    let stopped = timeout(Duration::from_secs(5), refused.stopped()).await;
+    assert!(
+        matches!(stopped, Ok(Ok(Some(_)))),
+        "a new session has no new room"
+    );
+    let mut short = begin(&third.0, 5, b"short").await;
+    short.finish().expect("it is open");
+    assert_eq!(&scene.hub.received().await.1[..], b"short");
+    assert!(scene.serves_others().await);
+    // What is given up leaves its room to the peer's sessions.
+    for mut stream in claimed {
+        // One of them is refused.
+        let _ = stream.reset(0u8.into());
+    }
+    let bytes = vec![7; 3 << 20];
+    let arrives = async {
+        loop {
+            let mut long = begin(&third.0, 3 << 20, b"").await;
+            // It may be refused yet.
+            if long.write_all(&bytes).await.is_err() || long.finish().is_err() {
+                continue;
+            }
+            let received = timeout(Duration::from_secs(1), scene.hub.received()).await;
+            if received.is_ok_and(|(_, bundle)| bundle.len() == bytes.len()) {
+                break;
+            }
+        }
+    };
+    let arrived = timeout(Duration::from_secs(15), arrives).await;
+    assert!(arrived.is_ok(), "no room comes back");
+}
+
+#[tokio::test]
+async fn bundles_that_come_as_symbols_have_no_room_of_their_own() {
+    let mut scene = Scene::new().await;
+    let another = scene.another().await;
+    let sessions = [&scene.connection, &another.0];
+    let _long = claim(sessions, 5, 4 << 20).await;
+    // Short ones have a little room beyond that.
+    let _short = claim(sessions, 4, 2 << 20).await;
+    let mut sender = Sender::new(Protection::Always, LossEstimate::default());
+    sender.opened(underpass_coded::VERSION, 1 << 20);
+    sender.set_datagram_bytes(1_200);
+    sender.push([Bytes::from_static(b"a bundle")]);
+    let symbol = sender.poll_datagram(Instant::now()).expect("a symbol");
+    let sent = scene.connection.send_datagram(symbol.bytes);
+    sent.expect("a small one");
+    let is_refusal = |message: &Message| {
+        matches!(
+            message,
+            Message::Coded(underpass_coded::Message::Refused { bundle: 0, .. })
+        )
+    };
+    let refused = timeout(Duration::from_secs(5), scene.hear(is_refusal)).await;
+    assert!(refused.is_ok(), "the room is full");
+}
+
+#[tokio::test]
+async fn who_has_not_said_who_it_is_sends_little() {
+    let mut scene = Scene::new().await;
+    let (stranger, _endpoint) = connect(&scene.ca, scene.listener.local_addr()).await;
+    let mut stream = stranger.open_uni().await.expect("a stream");
+    let (soon, piece) = (Duration::from_millis(500), [7; 1 << 10]);
+    let mut written = 0;
+    while let Ok(one_more) = timeout(soon, stream.write_all(&piece)).await {
+        one_more.expect("a connection");
+        written += piece.len();
+        assert!(written <= 64 << 10, "{written} bytes of somebody unknown");
+    }
     assert!(scene.serves_others().await);
 }
 

@@ -45,13 +45,19 @@ fn hub(ca: &Ca) -> ListenerConfig {
 
 /// A terminal, node 1, that dials again quickly.
 fn terminal(ca: &Ca, remote: SocketAddr) -> DialerConfig {
-    let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
+    terminal_of(ca, remote, 1)
+}
+
+/// The same with another number.
+fn terminal_of(ca: &Ca, remote: SocketAddr, number: u8) -> DialerConfig {
+    let node = ca.node(&format!("ipn:{number}.0"), number, Naming::OtherName);
+    let tls = ca.client(&node, nothing_revoked());
     DialerConfig {
         backoff: Backoff {
             base: Duration::from_millis(50),
             max: Duration::from_millis(200),
         },
-        ..DialerConfig::new(remote, defaults(1), tls)
+        ..DialerConfig::new(remote, defaults(number.into()), tls)
     }
 }
 

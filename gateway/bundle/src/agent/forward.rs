@@ -21,6 +21,9 @@ use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
 pub(super) const LOOK_AHEAD: usize = 64;
 /// Bundles that are looked at for one behind others.
 pub const DEEP: usize = 256;
+/// Longer payloads than this no stream has: that a neighbour has no room for one
+/// does not tell of its room for those.
+const LONG_BYTES: u64 = 2 << 20;
 /// What a header may have beside the primary block and what is passed on.
 pub(super) const REWRITTEN_BYTES: u64 = 256;
 
@@ -405,9 +408,11 @@ impl Agent {
             Outcome::Refused(Refusal::NoResources) if stored.class == Class::SIGNALLING => {
                 self.try_later(now, id);
             }
-            // The neighbour has a quota of its own for payloads on disk: what is
-            // in memory it may well take.
-            Outcome::Refused(Refusal::NoResources) if stored.file.is_some() => {
+            // The neighbour has a quota of its own for payloads on disk, and takes
+            // few long ones into memory at once: others it may well take.
+            Outcome::Refused(Refusal::NoResources)
+                if stored.file.is_some() || stored.bytes > LONG_BYTES =>
+            {
                 self.try_later(now, id);
             }
             Outcome::Refused(Refusal::NoResources) => {

@@ -264,6 +264,28 @@ fn a_neighbour_without_room_for_it_is_offered_other_bundles_meanwhile() {
 }
 
 #[test]
+fn a_long_bundle_in_memory_that_is_refused_waits_by_itself() {
+    let mut net = pair();
+    net.send(0, 2, &vec![7; 3 << 20]).unwrap();
+    for _ in 0..2 {
+        let long = offer(&mut net, true).unwrap();
+        net.finish(0, &long, Outcome::Refused(Refusal::NoResources));
+        assert!(!net.agents[0].is_paused(NeighbourId(2)));
+        assert!(offer(&mut net, true).is_none(), "not at once");
+        let short = Send {
+            payload: vec![Bytes::from_static(b"short")],
+            ..to(2, SERVICE)
+        };
+        net.agents[0].send(net.now, short).unwrap();
+        let short = offer(&mut net, true).unwrap();
+        assert!(short.chunks.iter().map(Bytes::len).sum::<usize>() < 1_000);
+        net.finish(0, &short, Outcome::Acknowledged);
+        net.pass(Duration::from_secs(60));
+    }
+    assert!(offer(&mut net, true).is_some());
+}
+
+#[test]
 fn what_cannot_be_done_with_it_is_refused() {
     let (mut net, files) = (pair(), files());
     let own = net.agents[0].send_file(net.now, to(1, SERVICE), files.write(b"own"));

@@ -5,7 +5,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use underpass_bare::LtpLimits;
 
+use super::Config;
 use super::bounds::check_within;
+
+/// Neighbours that may have the most beyond their own part at once.
+const COMMON_PARTS: u64 = 2;
 
 /// `[ltp]`: what each neighbour over LTP may take of this node.
 #[derive(Clone, Debug, Deserialize)]
@@ -13,8 +17,9 @@ use super::bounds::check_within;
 pub struct LtpConfig {
     /// Blocks under way to a neighbour, and as many from it. Default 1024.
     pub sessions: usize,
-    /// Memory for incomplete blocks from a neighbour, bytes; twice the largest
-    /// bundle at least. Default 67108864.
+    /// Memory for incomplete blocks from a neighbour, bytes. Up to twice the largest
+    /// bundle there is more, from what all neighbours over LTP have in common.
+    /// Default 67108864.
     pub receive_bytes: usize,
     /// How often a segment is sent again without an answer before its block is
     /// cancelled; time in blockages does not count. Default 20.
@@ -80,8 +85,20 @@ impl LtpConfig {
     }
 }
 
+impl Config {
+    /// Memory for incomplete blocks that all neighbours over LTP have in common,
+    /// beyond what each has for itself, bytes.
+    pub fn ltp_common_bytes(&self) -> usize {
+        let most = self.whole_mru_bytes().saturating_mul(2);
+        let beyond = most.saturating_sub(self.ltp.receive_bytes as u64);
+        usize::try_from(beyond.saturating_mul(COMMON_PARTS)).unwrap_or(usize::MAX)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -96,6 +113,34 @@ mod tests {
         let mut problems = Vec::new();
         config.check(&mut problems);
         assert!(problems.is_empty(), "{problems:?}");
+    }
+
+    #[test]
+    fn what_neighbours_have_in_common_is_beyond_their_own_parts() {
+        let common_bytes = |receive_bytes: u64| {
+            let text = format!(
+                r#"
+node = {{ number = 5, role = "relay" }}
+tls = {{ plain = true }}
+custody = {{ quota_bytes = 1_073_741_824 }}
+ltp = {{ receive_bytes = {receive_bytes} }}
+terminal = [{{ node = 10 }}]
+[[path]]
+name = "both"
+neighbour = 1
+remote = "192.0.2.1:4556"
+[[listener]]
+name = "all"
+listen = "0.0.0.0:4556"
+"#
+            );
+            let config = Config::parse(&text, Path::new("node.toml")).unwrap();
+            config.ltp_common_bytes()
+        };
+        // Twice the largest bundle is 512 MiB.
+        assert_eq!(common_bytes(64 << 20), 2 * (448 << 20));
+        assert_eq!(common_bytes(512 << 20), 0);
+        assert_eq!(common_bytes(1 << 30), 0);
     }
 
     #[test]

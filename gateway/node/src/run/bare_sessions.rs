@@ -56,6 +56,7 @@ pub(super) fn open(
         mtu_bytes: path.mtu_bytes,
         rtt: path.rtt(),
         ltp: config.ltp.limits(),
+        ltp_memory: sessions.ltp_memory.clone(),
         ceiling_bps: path.send_rate_bps,
         backoff: backoff(config),
         session_ids: sessions.ids.clone(),

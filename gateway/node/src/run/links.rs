@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use underpass_backoff::Backoff;
+use underpass_bare::LtpMemory;
 use underpass_cla::{Class, Node};
 use underpass_identity::Registry;
+use underpass_quic::PeerRooms;
 use underpass_tcpcl::session::PartialLimits;
 use underpass_tcpcl::{
     Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SharedPartials, SocketOptions,
@@ -51,6 +53,8 @@ pub(super) struct Sessions {
     pub(super) incarnation: u64,
     pub(super) ids: Arc<AtomicU64>,
     partial: Arc<SharedPartials>,
+    pub(super) quic_rooms: Arc<PeerRooms>,
+    pub(super) ltp_memory: Arc<LtpMemory>,
 }
 
 impl Certified for Links {
@@ -358,6 +362,8 @@ pub(super) fn open(
         incarnation,
         ids: Arc::new(AtomicU64::new(0)),
         partial: Arc::new(partial),
+        quic_rooms: Arc::default(),
+        ltp_memory: LtpMemory::new(config.ltp_common_bytes()),
     };
     let links = Links {
         sessions,
