@@ -2,6 +2,8 @@
 //! authenticated and encrypted, while the fuzzer has no key.
 #![no_main]
 
+mod neighbour;
+
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
@@ -9,40 +11,14 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use underpass_bpsec::integrity::Hash;
 use underpass_bpsec::{Guard, Key, Pattern, Rule, SecurityBlock, canonical};
-use underpass_bundle::wire::{CodePoints, DecodeLimits, decode};
-use underpass_bundle::wire::{CrcKind, encode_primary, ipn};
-use underpass_bundle::{Agent, Config, Event, NeighbourId, Route, Send};
-use underpass_cla::Class;
+use underpass_bundle::wire::{CrcKind, encode_primary};
+use underpass_bundle::{Agent, Config, Event};
 
-const NODE: u64 = 1;
-const PEER: NeighbourId = NeighbourId(2);
-const CLASS: Class = Class(2);
-const START_OF_BUNDLE: u8 = 0x9F;
+use crate::neighbour::{CLASS, NODE, PEER, START_OF_BUNDLE};
 
 /// Without a CRC, as the primary block of an authenticated bundle has none.
 static PRIMARY: LazyLock<Bytes> = LazyLock::new(|| {
-    let mut config = Config::new(PEER.0, 1);
-    config.routes = vec![Route {
-        nodes: NODE..=NODE,
-        neighbour: NeighbourId(NODE),
-        take_custody: true,
-    }];
-    let mut agent = Agent::new(config);
-    let now = Instant::now();
-    agent.neighbour_up(now, NeighbourId(NODE));
-    let send = Send::new(
-        ipn(NODE, 100),
-        100,
-        CLASS,
-        vec![Bytes::from_static(b"payload")],
-    );
-    agent.send(now, send).expect("a route and room are there");
-    let offer = agent
-        .next_for(now, NeighbourId(NODE), CLASS, u64::MAX)
-        .expect("the bundle waits");
-    let raw: Vec<u8> = offer.chunks.iter().flatten().copied().collect();
-    let limits = DecodeLimits::default();
-    let bundle = decode(&raw.into(), &limits, &CodePoints::default()).expect("our own bundle");
+    let bundle = neighbour::bundle();
     encode_primary(&bundle.primary, CrcKind::None)
 });
 

@@ -158,6 +158,26 @@ impl Node {
         self.engine.write(self.now, key, data).expect("it is taken");
     }
 
+    /// Writes as much as the stream takes.
+    pub fn fill(&mut self, key: StreamKey) {
+        let room = self.engine.send_capacity(key);
+        if room > 0 {
+            self.write(key, room);
+        }
+    }
+
+    /// Reads all that has come of a stream that `peer` has opened, once it is
+    /// known here; how many bytes.
+    pub fn read_all(&mut self, peer: u64, key: StreamKey) -> usize {
+        if !self.has(|event| matches!(event, Event::Opened { .. })) {
+            return 0;
+        }
+        let here = self.engine.key(peer, key.id);
+        let _ = self.engine.connected(self.now, here);
+        let read = || self.engine.read(self.now, here, usize::MAX);
+        std::iter::from_fn(read).map(|data| data.len()).sum()
+    }
+
     /// Offers that the CL takes and forgets, for so long; their bytes.
     pub fn bytes_in(&mut self, time: Duration) -> u64 {
         let end = self.now + time;

@@ -382,16 +382,8 @@ fn where_all_flows_are_large_a_hop_whose_estimate_has_fallen_takes_a_part_for_a_
     let by_near = |lines: &mut Lines, time_s: u64| {
         let before = sent_by(&lines.nodes[0].engine, NEAR);
         lines.live(Duration::from_secs(time_s), |[sender, receiver]| {
-            let room = sender.engine.send_capacity(key);
-            if room > 0 {
-                sender.write(key, room);
-            }
-            if receiver.has(|event| matches!(event, Event::Opened { .. })) {
-                let there = receiver.engine.key(10, key.id);
-                let _ = receiver.engine.connected(receiver.now, there);
-                let read = || receiver.engine.read(receiver.now, there, usize::MAX);
-                let _ = std::iter::from_fn(read).count();
-            }
+            sender.fill(key);
+            receiver.read_all(10, key);
         });
         sent_by(&lines.nodes[0].engine, NEAR) - before
     };

@@ -7,7 +7,6 @@ use underpass_cla::Class;
 use underpass_engine::{
     MeasuredLink, Message, Need, ON_DEMAND_SERVICE, OnDemand, PathChange, PathUse, Policy, Released,
 };
-use underpass_streams::Event;
 
 use crate::bench::{BULK, MRU, Node, URGENT, config, pair_of, route};
 use crate::lines::Lines;
@@ -133,13 +132,7 @@ impl World {
                     left -= part;
                 }
                 let receiver = &mut nodes[1 - from];
-                if receiver.has(|event| matches!(event, Event::Opened { .. })) {
-                    let there = receiver.engine.key([10, 1][from], key.id);
-                    let _ = receiver.engine.connected(receiver.now, there);
-                    while let Some(data) = receiver.engine.read(receiver.now, there, usize::MAX) {
-                        read += data.len() as u64;
-                    }
-                }
+                read += receiver.read_all([10, 1][from], key) as u64;
                 if read >= bytes {
                     done.get_or_insert(receiver.now - begin);
                 }

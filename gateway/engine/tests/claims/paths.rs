@@ -366,17 +366,9 @@ pub fn transfer(lines: &mut Lines, time: Duration) -> Vec<Duration> {
     let begin = lines.now();
     let mut readable = Vec::new();
     lines.live(time, |[sender, receiver]| {
-        let room = sender.engine.send_capacity(key);
-        if room > 0 {
-            sender.write(key, room);
-        }
-        if receiver.has(|event| matches!(event, Event::Opened { .. })) {
-            let there = receiver.engine.key(10, key.id);
-            let _ = receiver.engine.connected(receiver.now, there);
-            let read = || receiver.engine.read(receiver.now, there, usize::MAX);
-            if std::iter::from_fn(read).count() > 0 {
-                readable.push(receiver.now - begin);
-            }
+        sender.fill(key);
+        if receiver.read_all(10, key) > 0 {
+            readable.push(receiver.now - begin);
         }
     });
     readable

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::node::{HUB, Node};
+use crate::node::{HUB, Node, edge};
 
 /// Of a hub whose sessions would like a congestion control of its own.
 const SESSIONS: &str = r#"
@@ -15,16 +15,6 @@ listen = "127.0.0.1:0"
 [[terminal]]
 node = 10
 send_rate_bps = 2_000_000
-"#;
-
-/// Of a hub without sessions, whose sockets need no rights.
-const ALONE: &str = r#"
-[edge]
-client_networks = ["127.0.0.0/8"]
-[[edge.listener]]
-name = "in"
-protocol = "socks5"
-address = "127.0.0.1:PORT"
 "#;
 
 const NET_ADMIN: u64 = 1 << 12;
@@ -137,11 +127,11 @@ fn a_node_whose_sockets_need_nothing_has_no_capability_and_no_helper() {
     if !is_privileged() {
         return;
     }
-    let node = Node::start(&[HUB, &ALONE.replace("PORT", "0")].concat(), |_| {});
+    let node = Node::start(&[HUB, &edge(0)].concat(), |_| {});
     assert_has(node.id(), 0);
     assert!(helpers(node.id()).is_empty());
     // Any free port below 1024 would do.
-    let node = Node::start(&[HUB, &ALONE.replace("PORT", "1021")].concat(), |_| {});
+    let node = Node::start(&[HUB, &edge(1021)].concat(), |_| {});
     assert_has(node.id(), NET_BIND_SERVICE);
 }
 

@@ -36,6 +36,21 @@ listen = "127.0.0.1:0"
 node = 10
 "#;
 
+/// What it may go on with instead: a listener for clients at a port of the
+/// loopback, and no sessions.
+pub fn edge(port: u16) -> String {
+    format!(
+        r#"
+[edge]
+client_networks = ["127.0.0.0/8"]
+[[edge.listener]]
+name = "in"
+protocol = "socks5"
+address = "127.0.0.1:{port}"
+"#
+    )
+}
+
 /// A running node; it is killed when this is dropped.
 pub struct Node {
     child: Child,

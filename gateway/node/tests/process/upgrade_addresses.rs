@@ -4,17 +4,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 
-use crate::node::{HUB, Node};
-
-/// Of a hub without sessions.
-const EDGE: &str = r#"
-[edge]
-client_networks = ["127.0.0.0/8"]
-[[edge.listener]]
-name = "in"
-protocol = "socks5"
-address = "127.0.0.1:PORT"
-"#;
+use crate::node::{HUB, Node, edge};
 
 fn port_of(listener: &TcpListener) -> u16 {
     listener.local_addr().unwrap().port()
@@ -31,8 +21,7 @@ fn reconfigure(node: &Node, from: &str, to: &str) {
 fn an_address_that_is_taken_leaves_the_node_to_the_process_that_has_it() {
     let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [own, other] = free.map(|listener| port_of(&listener));
-    let config = format!("{HUB}{}", EDGE.replace("PORT", &own.to_string()));
-    let mut node = Node::start(&config, |_| {});
+    let mut node = Node::start(&[HUB, &edge(own)].concat(), |_| {});
     let refused = |node: &Node| {
         let before = node.id();
         let answer = node.ask("POST", "/v1/upgrade", "");

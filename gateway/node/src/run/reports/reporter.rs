@@ -255,9 +255,10 @@ pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender,
         }
         status.node = node_told.with(node, now);
         last = Some((now, status.clone()));
-        let mut rest = status.links.split_off(in_one_report(&status.links));
+        let of = |link: &LinkReport| link.terminal;
+        let mut rest = status.links.split_off(in_one_report(&status.links, of));
         while !rest.is_empty() {
-            let next = rest.split_off(in_one_report(&rest));
+            let next = rest.split_off(in_one_report(&rest, of));
             let links = std::mem::replace(&mut rest, next);
             reports.send(Body::Status(Status {
                 links,
@@ -270,12 +271,12 @@ pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender,
 
 /// How many of these links the next report has: as many as it holds, and all paths of a
 /// terminal, since one that is not there is taken for removed.
-fn in_one_report(links: &[LinkReport]) -> usize {
+fn in_one_report<L>(links: &[L], terminal: impl Fn(&L) -> u64) -> usize {
     let Some(next) = links.get(MAX_LINKS) else {
         return links.len();
     };
     let mut before = links[..MAX_LINKS].iter();
-    let last = before.rposition(|link| link.terminal != next.terminal);
+    let last = before.rposition(|link| terminal(link) != terminal(next));
     // More paths than a report holds are split all the same.
     last.map_or(MAX_LINKS, |last| last + 1)
 }
@@ -286,32 +287,15 @@ mod tests {
 
     #[test]
     fn paths_of_a_terminal_are_not_split_among_reports() {
-        let of = |terminals: &[u64]| -> Vec<LinkReport> {
-            let link = |terminal: &u64| LinkReport {
-                terminal: *terminal,
-                path: String::new(),
-                direction: Direction::Forward,
-                state: LinkState::Up,
-                offered_bytes: 0,
-                backlogged_bytes: 0,
-                sent_bytes: 0,
-                streams: 0,
-                rate_bps: None,
-                plan_version: None,
-                efficiency: None,
-                measured: None,
-                figures: None,
-            };
-            terminals.iter().map(link).collect()
-        };
+        let so_many = |terminals: &[u64]| in_one_report(terminals, |terminal| *terminal);
         let each: Vec<u64> = (0..MAX_LINKS as u64).collect();
         let with = |more: &[u64]| [&each[..], more].concat();
-        assert_eq!(in_one_report(&of(&[])), 0);
-        assert_eq!(in_one_report(&of(&each)), MAX_LINKS);
-        assert_eq!(in_one_report(&of(&with(&[200]))), MAX_LINKS);
+        assert_eq!(so_many(&[]), 0);
+        assert_eq!(so_many(&each), MAX_LINKS);
+        assert_eq!(so_many(&with(&[200])), MAX_LINKS);
         let last = MAX_LINKS as u64 - 1;
-        assert_eq!(in_one_report(&of(&with(&[last, last]))), MAX_LINKS - 1);
-        assert_eq!(in_one_report(&of(&[7; MAX_LINKS + 1])), MAX_LINKS);
+        assert_eq!(so_many(&with(&[last, last])), MAX_LINKS - 1);
+        assert_eq!(so_many(&[7; MAX_LINKS + 1]), MAX_LINKS);
     }
 
     #[test]
