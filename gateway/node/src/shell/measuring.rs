@@ -205,6 +205,9 @@ pub(super) struct LinkMeter {
     /// What was seen of each session, so that sums outlive sessions.
     seen: HashMap<SessionId, PathFigures>,
     sums: Reading,
+    /// What was sent beside bundles and not asked for yet, bits of IP: what transports
+    /// repeat, repair of coded datagrams, and pure acknowledgements.
+    beside_bits: u64,
     losses: LossWindow,
     smoothed_rtt: Option<(Instant, Duration)>,
     blocked: bool,
@@ -238,6 +241,7 @@ impl LinkMeter {
             limits,
             seen: HashMap::new(),
             sums: Reading::default(),
+            beside_bits: 0,
             losses: LossWindow::default(),
             smoothed_rtt: None,
             blocked: false,
@@ -259,6 +263,11 @@ impl LinkMeter {
     /// When the sessions were last looked at.
     pub fn looked_at(&self) -> Instant {
         self.looked_at
+    }
+
+    /// What was sent beside bundles since this was last asked for, bytes of IP.
+    pub fn take_beside_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.beside_bits) / 8
     }
 
     /// How much of queue it was last seen to have, if that was just now.
@@ -502,6 +511,16 @@ impl LinkMeter {
             let acks = |of: &PathFigures| of.segments_sent.saturating_sub(of.data_segments_sent);
             let acks = acks(&new).saturating_sub(acks(&old));
             sums.other_bits += acks * reading.ack_bytes * 8;
+            let (of_new, of_old) = (new.coded, old.coded);
+            let symbols = of_new.repair_symbols_sent + of_new.asked_symbols_sent;
+            let before = of_old.repair_symbols_sent + of_old.asked_symbols_sent;
+            let codes = of_new.symbols_sent > of_old.symbols_sent || symbols > before;
+            let again = match codes {
+                // What is lost of these is made good by repair, and not by the transport.
+                true => symbols.saturating_sub(before) * segment,
+                false => step(|figures| figures.retransmitted_bytes),
+            };
+            self.beside_bits += bits(again) + acks * reading.ack_bytes * 8;
             packets += step(|figures| figures.data_segments_sent);
             repeats |= step(|figures| figures.retransmitted_bytes) > 0;
             sums.in_flight_bits += bits(new.on_their_way_bytes);
