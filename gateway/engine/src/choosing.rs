@@ -80,7 +80,8 @@ pub(crate) struct Candidate {
     spared: bool,
     /// It stood still a while ago, and others are to be used meanwhile.
     avoided: bool,
-    /// Its answers are late, and others are to be used until there is a sign of the peer.
+    /// Its answers are late, or it seems to stand still, and others are to be used
+    /// meanwhile.
     doubted: bool,
 }
 
@@ -256,7 +257,7 @@ impl Engine {
                 leaving: entry.is_some_and(|at| at <= now + needed),
                 spared: spares && hop.meter.is_some(),
                 avoided: hop.standing.is_avoided(now),
-                doubted: hop.doubt.is_on(),
+                doubted: hop.doubt.is_on() || hop.standing.is_suspected(now, class),
             })
         });
         let mut able: Vec<Candidate> = able.collect();

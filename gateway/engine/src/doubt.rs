@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_bundle as bundle;
-use underpass_cla::Class;
+use underpass_cla::{Class, SessionId};
 
 use crate::bringing_up::ON_DEMAND_SERVICE;
 use crate::budget::Meter;
@@ -186,8 +186,20 @@ impl Engine {
             return;
         };
         hop.doubt.ends_behind = Some(behind);
-        let neighbour = hop.config.neighbour;
         let sessions: Vec<_> = hop.all_sessions().collect();
+        self.copy_in_flight(now, id, &sessions, from);
+    }
+
+    /// Has what sessions of a hop have in flight go by other hops, too: what has left it
+    /// `from` then on.
+    pub(crate) fn copy_in_flight(
+        &mut self,
+        now: Instant,
+        id: HopId,
+        sessions: &[SessionId],
+        from: Option<Instant>,
+    ) {
+        let neighbour = self.neighbour_of(id).unwrap_or_default();
         let kept = sessions.iter();
         let mut kept: Vec<_> = kept
             .flat_map(|session| self.sessions.kept(*session, from))
