@@ -328,8 +328,8 @@ impl Engine {
         let ago = by.round_trip() / 2 + silent + one_way(hop) + INACCURACY;
         let from = now.checked_sub(ago);
         // What was sent since then was to arrive in that silence.
-        let mut sessions = hop.all_sessions();
-        if !sessions.any(|session| !self.sessions.kept(session, from).is_empty()) {
+        let has_sent = |session| !self.sessions.kept(session, from).is_empty();
+        if !hop.all_sessions().any(has_sent) {
             return;
         }
         // What was answered before still comes for a while.
