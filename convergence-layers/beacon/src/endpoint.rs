@@ -126,6 +126,8 @@ struct Peer {
     lost: Option<KeyId>,
     /// As listed in the endpoint's deadlines.
     due: Option<Instant>,
+    /// Beacons sent to it and heard of it.
+    moved: u64,
 }
 
 impl Peer {
@@ -207,6 +209,7 @@ impl Endpoint {
             keys: VecDeque::new(),
             lost: None,
             due: None,
+            moved: 0,
         };
         self.peers.insert(id, peer);
     }
@@ -322,6 +325,11 @@ impl Endpoint {
         self.reschedule(id);
     }
 
+    /// Beacons sent to a peer and heard of it.
+    pub fn moved(&self, id: PeerId) -> u64 {
+        self.peers.get(&id).map_or(0, |peer| peer.moved)
+    }
+
     /// How long queues hold up what goes between this node and a peer.
     pub fn delayed(&self, now: Instant, id: PeerId) -> Delayed {
         let Some(peer) = self.peers.get(&id) else {
@@ -418,6 +426,7 @@ impl Endpoint {
             return;
         };
         self.counters.heard += 1;
+        peer.moved += 1;
         if peer.config.address.is_none() {
             peer.address = Some(from);
             peer.key = Some(beacon.key);
@@ -506,6 +515,7 @@ impl Endpoint {
         self.transmits.push_back(Transmit { to, datagram });
         peer.sequence = beacon.sequence.next();
         self.counters.sent += 1;
+        peer.moved += 1;
         peer.timing.beaconed(now);
     }
 

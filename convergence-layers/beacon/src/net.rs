@@ -176,6 +176,11 @@ impl Beacons {
         self.shared.lock().set_pace(id, pace);
     }
 
+    /// See [`Endpoint::moved`].
+    pub fn moved(&self, id: PeerId) -> u64 {
+        self.shared.lock().moved(id)
+    }
+
     /// See [`Endpoint::delayed`].
     pub fn delayed(&self, id: PeerId) -> Delayed {
         self.shared.lock().delayed(Instant::now(), id)

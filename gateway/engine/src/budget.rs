@@ -12,6 +12,10 @@ use underpass_work::each;
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId};
 
+/// Headers of a datagram.
+const IPV4_UDP_BYTES: u64 = 28;
+const IPV6_UDP_BYTES: u64 = 48;
+
 /// When a budget is renewed, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
@@ -224,6 +228,26 @@ impl Engine {
                 self.change_meter(now, id, |meter| meter.renew(utc_ms));
             }
         }
+    }
+
+    /// The hops whose bytes are paid for.
+    pub fn metered_hops(&self) -> Vec<HopId> {
+        let metered = each(self.hops.iter()).filter(|(_, hop)| hop.meter.is_some());
+        metered.map(|(id, _)| *id).collect()
+    }
+
+    /// Counts what a hop has carried beside bundles: bytes of IP, and datagrams with a
+    /// payload of so many bytes each.
+    pub fn spend_beside(
+        &mut self,
+        now: Instant,
+        id: HopId,
+        ip_bytes: u64,
+        (datagrams, payload_bytes): (u64, u64),
+    ) {
+        let ipv6 = self.hops.get(&id).is_some_and(|hop| hop.config.ipv6);
+        let headers = if ipv6 { IPV6_UDP_BYTES } else { IPV4_UDP_BYTES };
+        self.spend(now, id, ip_bytes + datagrams * (payload_bytes + headers));
     }
 
     /// Counts bytes of IP that a hop has carried, in either direction. It may be

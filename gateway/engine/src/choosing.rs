@@ -57,8 +57,17 @@ const MOST_COPIED_BYTES: u64 = 4 << 20;
 
 const ANOTHER_CARRIES_ON: &str = "another path carries on what this one had";
 
-/// Bundles of one class that have left by another hop and go by this one, too.
-pub(crate) type Copies = VecDeque<(BundleId, Vec<Bytes>)>;
+/// A bundle that has left by another hop and goes by this one, too.
+#[derive(Debug)]
+pub(crate) struct CopiedBundle {
+    pub bundle: BundleId,
+    pub chunks: Vec<Bytes>,
+    /// The hop that it has left by, if doubts about that are why it goes by this one.
+    pub doubted: Option<HopId>,
+}
+
+/// Those of one class.
+pub(crate) type Copies = VecDeque<CopiedBundle>;
 
 /// A hop that a class may use now.
 pub(crate) struct Candidate {
@@ -71,6 +80,9 @@ pub(crate) struct Candidate {
     spared: bool,
     /// It stood still a while ago, and others are to be used meanwhile.
     avoided: bool,
+    /// Its answers are late, or it seems to stand still, and others are to be used
+    /// meanwhile.
+    doubted: bool,
 }
 
 impl Engine {
@@ -158,6 +170,10 @@ impl Engine {
         if able.iter().any(|one| !one.leaving) {
             able.retain(|one| !one.leaving);
         }
+        // A class that moves stays where it is: this is over soon, either way.
+        if able.iter().any(|one| !one.doubted) {
+            able.retain(|one| !one.doubted);
+        }
         if policy.uses == PathUse::Migrate {
             let path = self.steering.path_of(neighbour, class);
             if able.iter().any(|one| Some(one.id) == path) {
@@ -241,6 +257,7 @@ impl Engine {
                 leaving: entry.is_some_and(|at| at <= now + needed),
                 spared: spares && hop.meter.is_some(),
                 avoided: hop.standing.is_avoided(now),
+                doubted: hop.doubt.is_on() || hop.standing.is_suspected(now, class),
             })
         });
         let mut able: Vec<Candidate> = able.collect();
@@ -353,8 +370,10 @@ impl Engine {
         }
         // The bundle itself is not there yet.
         let expectation = self.expectation(id);
+        let missed = self.missed_behind(now, id, now);
         if let (Some(hop), Some(_)) = (self.hops.get_mut(&id), expectation) {
             hop.link.expect(expectation);
+            hop.doubt.expect(missed);
             // What is due by now has not been judged yet.
             let due = hop.link_at;
             self.watch(now, id, due);
@@ -480,11 +499,15 @@ impl Engine {
         let hop = second.and_then(|one| self.hops.get_mut(&one.id));
         if let Some(hop) = hop {
             let copies = hop.copies.entry(class).or_default();
-            copies.push_back((bundle, chunks.to_vec()));
-            let mut bytes: u64 = copies.iter().map(|(_, chunks)| length(chunks)).sum();
+            copies.push_back(CopiedBundle {
+                bundle,
+                chunks: chunks.to_vec(),
+                doubted: None,
+            });
+            let mut bytes: u64 = copies.iter().map(|copy| length(&copy.chunks)).sum();
             while copies.len() > MOST_COPIES || bytes > MOST_COPIED_BYTES {
                 let oldest = copies.pop_front();
-                bytes -= oldest.map_or(bytes, |(_, chunks)| length(&chunks));
+                bytes -= oldest.map_or(bytes, |copy| length(&copy.chunks));
             }
             let id = hop.config.id;
             self.leaf_changed(id, class);
@@ -508,7 +531,7 @@ impl Engine {
             return None;
         }
         let copies = self.hops.get_mut(&id)?.copies.get_mut(&class)?;
-        while let Some((bundle, chunks)) = copies.pop_front() {
+        while let Some(CopiedBundle { bundle, chunks, .. }) = copies.pop_front() {
             if self.agent.has_bundle(bundle) && length(&chunks) <= mru {
                 return Some(chunks);
             }
@@ -517,6 +540,6 @@ impl Engine {
     }
 }
 
-fn length(chunks: &[Bytes]) -> u64 {
+pub(crate) fn length(chunks: &[Bytes]) -> u64 {
     chunks.iter().map(|chunk| chunk.len() as u64).sum()
 }

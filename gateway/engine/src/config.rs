@@ -84,6 +84,9 @@ pub struct HopConfig {
     pub rtt_is_guess: bool,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
+    /// Whether this node dials its sessions, as terminals do: then what blocks it is
+    /// mostly at this end.
+    pub dials: bool,
     /// Whether bundles are sent by it; else it only receives.
     pub sends: bool,
     /// Whether sessions run over IPv6.
@@ -148,6 +151,7 @@ impl HopConfig {
             rtt: Duration::from_millis(600),
             rtt_is_guess: false,
             mtu_bytes: 1500,
+            dials: false,
             sends: true,
             ipv6: false,
             tls: true,

@@ -196,6 +196,8 @@ pub struct Engine {
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
     pub(crate) ways: Ways,
+    /// The hop by which the bundle has come that is being handed on.
+    pub(crate) came_by: Option<HopId>,
     /// Streams' bundles of earlier runs of this node.
     pub(crate) restored: RestoredStreams,
 }
@@ -271,6 +273,7 @@ impl Engine {
             wake_at: None,
             classes,
             ways,
+            came_by: None,
             restored: RestoredStreams::default(),
             ahead: ReadAhead::default(),
             sharding,

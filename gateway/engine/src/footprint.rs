@@ -45,6 +45,7 @@ impl Engine {
             wake_at: _,
             classes: _,
             ways,
+            came_by: _,
             restored,
             sharding: _,
             feed_at: _,
@@ -112,6 +113,7 @@ impl Hop {
             meter: _,
             presence: _,
             copies,
+            doubt: _,
             standing: _,
             trial: _,
         } = self;

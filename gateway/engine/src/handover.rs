@@ -172,6 +172,7 @@ impl Engine {
             classes: _,
             ways: _,
             sharding: _,
+            came_by: _,
             // No session is left.
             sessions: _,
             actions: _,

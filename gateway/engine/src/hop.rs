@@ -11,6 +11,7 @@ use underpass_scheduler::{TcpWire, TerminalId};
 use crate::budget::Meter;
 use crate::choosing::Copies;
 use crate::config::HopConfig;
+use crate::doubt::Doubt;
 use crate::link::LinkState;
 use crate::measured::MeasuredLink;
 use crate::on_demand::Presence;
@@ -129,6 +130,8 @@ pub(crate) struct Hop {
     pub presence: Option<Presence>,
     /// What left by another hop and goes by this one, too.
     pub copies: BTreeMap<Class, Copies>,
+    /// Whether its answers are late while others could carry what it has.
+    pub doubt: Doubt,
     /// Whether it stood still while others carried on.
     pub standing: Standing,
     /// When flows try it again, where its estimate has fallen.
@@ -173,6 +176,7 @@ impl Hop {
             given_bytes: 0,
             in_flight_since: now,
             copies: BTreeMap::new(),
+            doubt: Doubt::default(),
             standing: Standing::default(),
             trial: Trial::new(now),
         };

@@ -80,8 +80,10 @@ impl Engine {
             hop.count_received(class, bytes);
         }
         self.spend(now, id, ip_bytes);
+        self.came_by = Some(id);
         self.heard(now, id, now, Sign::Session);
         self.after_change(now);
+        self.came_by = None;
         outcome.map_err(Refusal::from)
     }
 
@@ -96,7 +98,7 @@ impl Engine {
                     self.actions.push_back(Action::Application(delivery));
                 }
                 bundle::Event::Deliver(delivery) if delivery.service == ON_DEMAND_SERVICE => {
-                    if !self.take_need(now, &delivery) {
+                    if !self.take_need(now, &delivery) && !self.take_missing(now, &delivery) {
                         let unclaimed = bundle::Event::Deliver(delivery);
                         self.actions.push_back(Action::Bundle(unclaimed));
                     }

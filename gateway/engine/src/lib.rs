@@ -22,6 +22,7 @@ mod completing;
 mod config;
 mod contacts;
 mod control;
+mod doubt;
 mod engine;
 mod footprint;
 mod handover;

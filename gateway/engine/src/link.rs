@@ -27,7 +27,7 @@ const QUEUES: Duration = Duration::from_millis(200);
 /// Kernels tell to some milliseconds when a session heard its peer: asked again,
 /// they may name a little later a time for the same sign. The next one comes
 /// later by more than this, since silence was longer.
-const SAME_SIGN: Duration = Duration::from_millis(50);
+pub(crate) const SAME_SIGN: Duration = Duration::from_millis(50);
 
 /// A deaf peer says so every 0.15 s: one that has not for so long is not deaf any more.
 const DEAF: Duration = Duration::from_secs(1);
@@ -438,7 +438,7 @@ impl LinkState {
     }
 
     /// From when on silence counts.
-    fn counted(&self) -> Instant {
+    pub fn counted(&self) -> Instant {
         self.heard.map_or(self.released, |at| at.max(self.released))
     }
 

@@ -37,7 +37,8 @@ impl Engine {
             // While the link is free nothing changes, and its deadline, which
             // is too early now, is set right when it comes. A deaf peer brings a
             // deadline of its own.
-            if first || sign == Sign::Deaf || hop.link.blocked().is_some() {
+            let waited_for = hop.link.blocked().is_some() || hop.doubt.is_on();
+            if first || sign == Sign::Deaf || waited_for {
                 self.judge(now, id);
                 self.after_change(now);
             }
@@ -73,11 +74,14 @@ impl Engine {
         }
     }
 
-    /// Links that `now` would be taken for blocked since they are silent: what
-    /// their sessions have heard by then should be told before.
+    /// Links that `now` would be taken for blocked, or doubted, since they are silent:
+    /// what their sessions have heard by then should be told before.
     pub fn links_due(&self, now: Instant) -> Vec<HopId> {
         let due = self.link_times.iter().take_while(|(at, _)| *at <= now);
-        let silent = |id: &HopId| self.hops.get(id).is_some_and(|hop| hop.link.is_silent(now));
+        let silent = |id: &HopId| {
+            let hop = self.hops.get(id);
+            hop.is_some_and(|hop| hop.link.is_silent(now) || hop.doubt.is_due(now))
+        };
         due.map(|(_, id)| *id).filter(silent).collect()
     }
 
@@ -107,6 +111,7 @@ impl Engine {
             Some(LinkChange::Free(_)) => self.set_blocked(now, id, false),
             _ => {}
         }
+        self.judge_doubt(now, id);
         let held = self.give_up_streams(now, id);
         self.watch(now, id, held);
     }
@@ -119,7 +124,8 @@ impl Engine {
             return;
         };
         let judged = hop.link.next_timeout(now, utc);
-        let next = judged.into_iter().chain(held).min();
+        let doubted = hop.doubt.next_timeout(now);
+        let next = judged.into_iter().chain(held).chain(doubted).min();
         if let Some(before) = std::mem::replace(&mut hop.link_at, next) {
             self.link_times.remove(&(before, id));
         }

@@ -7,7 +7,9 @@
 //! Satellite-Terrestrial Backhaul), packets are lost, or the path carries much
 //! less than it did. It moves only to a path with room for what it sends, and
 //! back only after that has been so for some time; for longer each time that it
-//! had to leave soon after it was back.
+//! had to leave soon after it was back. Of a path that carries nothing nobody learns
+//! that it carries more again: to go back there is to try it, and that is soon over if
+//! it was in vain.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,6 +22,12 @@ const MOST_DOUBLINGS: u32 = 4;
 /// as long: what has waited has to leave, and what the path carries is found anew.
 const RELIEVED_FOR: u32 = 6;
 const RELIEVED_PATIENCE: u32 = 3;
+/// One that has to leave so soon after its return was back too early.
+const SOON: Duration = Duration::from_secs(60);
+/// A path of which only its better days spoke for a return is given no more than this and
+/// so many round trips to show that it carries that much: by then its estimate has risen.
+const TRIED: Duration = Duration::from_secs(2);
+const TRIED_ROUND_TRIPS: u32 = 4;
 /// What a path carried at its best is forgotten by this part (1/n) a step.
 const BEST_FADES: u64 = 400;
 
@@ -114,6 +122,9 @@ pub(crate) struct PathReading {
     /// Bit/s that it carries, and may carry; none is unknown.
     pub load_bps: u64,
     pub rate_bps: Option<u64>,
+    /// What it may carry if it is as it was at its best, where it carries so little that
+    /// nothing would show that; else the same.
+    pub best_bps: Option<u64>,
     /// The round trip without queues, and with these and the class' backlog.
     pub base: Duration,
     pub delay: Duration,
@@ -136,6 +147,15 @@ impl PathReading {
         let wanted = self.load_bps.saturating_add(demand_bps);
         let fits = |rate: u64| wanted as f64 <= rate as f64 * rule.room_part;
         self.able && self.loss < rule.loss && self.rate_bps.is_none_or(fits)
+    }
+
+    /// The same, if it is as it was at its best.
+    fn may_have_room(&self, rule: &MigrationRule, demand_bps: u64) -> bool {
+        let at_best = PathReading {
+            rate_bps: self.best_bps,
+            ..*self
+        };
+        at_best.has_room(rule, demand_bps)
     }
 
     fn trouble(&self, rule: &MigrationRule, best_bps: u64) -> Option<MoveReason> {
@@ -183,6 +203,8 @@ pub(crate) struct Tunnel {
     /// When it came back last, and how often in a row it had to leave soon.
     came_back: Option<Instant>,
     doublings: u32,
+    /// It came back to a path that had no room by its estimate.
+    tries: bool,
 }
 
 impl Tunnel {
@@ -203,7 +225,16 @@ impl Tunnel {
     }
 
     /// How long trouble is given.
-    fn patience(&self, now: Instant, after: Duration, reason: MoveReason) -> Duration {
+    fn patience(
+        &self,
+        now: Instant,
+        after: Duration,
+        reason: MoveReason,
+        base: Duration,
+    ) -> Duration {
+        if self.tries && self.came_back.is_some_and(|at| now < at + SOON) {
+            return after.min(TRIED + base * TRIED_ROUND_TRIPS);
+        }
         let lately = |at| now < at + after * RELIEVED_FOR;
         match reason == MoveReason::Delay && self.relieved.is_some_and(lately) {
             true => after * RELIEVED_PATIENCE,
@@ -267,7 +298,7 @@ impl Tunnel {
             let since = trouble.map(|_| self.bad_since.unwrap_or(now));
             self.bad_since = since;
             if let Some((reason, since)) = trouble.zip(since)
-                && now >= since + self.patience(now, after, reason)
+                && now >= since + self.patience(now, after, reason, current.base)
             {
                 let others = paths.iter().filter(|path| path.id != current.id);
                 let mut roomy = others.filter(|path| path.has_room(rule, demand_bps));
@@ -276,10 +307,14 @@ impl Tunnel {
         }
         let better = paths.iter().take_while(|path| path.id != current.id);
         let mut better = better.filter(|path| match rule.after {
-            Some(_) => path.has_room(rule, demand_bps),
+            Some(_) => path.may_have_room(rule, demand_bps),
             None => path.able,
         });
-        self.go_back(now, rule, better.next())
+        let better = better.next();
+        let step = self.go_back(now, rule, better);
+        let has_room = |path: &PathReading| path.has_room(rule, demand_bps);
+        self.tries |= step.is_some() && !better.is_some_and(has_room);
+        step
     }
 
     /// Goes to a better path that has been good for long.
@@ -303,7 +338,7 @@ impl Tunnel {
             return None;
         }
         (self.bad_since, self.good_since, self.best_bps) = (None, None, 0);
-        self.relieved = None;
+        (self.relieved, self.tries) = (None, false);
         self.expected &= self.held != Some(to);
         let Some(from) = from else {
             self.on = Some((to, now, None));
@@ -321,7 +356,6 @@ impl Tunnel {
 
     /// It leaves the path that it has come back to: if soon, it was too early.
     fn leaves(&mut self, now: Instant) {
-        const SOON: Duration = Duration::from_secs(60);
         if let Some(back) = self.came_back.take() {
             let soon = now.saturating_duration_since(back) < SOON;
             self.doublings = if soon {

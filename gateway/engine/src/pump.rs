@@ -16,6 +16,7 @@ use crate::choosing::ASKED_WITHIN;
 use crate::engine::{Action, Carried, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
 use crate::lanes::Queues;
+use crate::transfers::Kept;
 
 /// Streams seal no less than this where they have more: a session with a
 /// smaller MRU gets nothing.
@@ -105,8 +106,15 @@ impl Engine {
             self.drain_agent(now);
         };
         // Copies are of what is in memory.
-        if offer.file.is_none() {
-            self.copy_to_another(now, id, leaf.class, offer.id, &offer.chunks);
+        let in_memory = offer.file.is_none();
+        let several = self.ways.hops_to(to.0).len() > 1;
+        let kept = (in_memory && several).then(|| Kept {
+            class: leaf.class,
+            bundle: offer.id,
+            chunks: offer.chunks.clone(),
+        });
+        if let Some(kept) = &kept {
+            self.copy_to_another(now, id, leaf.class, kept.bundle, &kept.chunks);
         }
         let transfer = Transfer {
             key: offer.key,
@@ -121,7 +129,11 @@ impl Engine {
         };
         let session = express.unwrap_or(session);
         let short_bytes = short.then(|| transfer.len());
+        let key = transfer.key;
         self.give(now, leaf, session, transfer, offer.again, short_bytes);
+        if let Some(kept) = kept {
+            self.sessions.keep(key, kept);
+        }
         Some(())
     }
 

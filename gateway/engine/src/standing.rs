@@ -5,7 +5,8 @@
 //!
 //! That the neighbour takes what comes by another hop tells this from a neighbour that
 //! is busy. What the hop has in flight then goes by the other one, and for a while that
-//! goes first with all else.
+//! goes first with all else. Long before that, copies of it go there: the session stays
+//! until it is sure.
 
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,9 @@ use crate::hop::{Hop, HopId};
 const PATIENCE: Duration = Duration::from_secs(10);
 const ROUND_TRIPS: u32 = 8;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// It is suspected after this and so many round trips: what was lost twice is there by then.
+const SUSPECTED: Duration = Duration::from_secs(1);
+const SUSPECTED_ROUND_TRIPS: u32 = 4;
 /// Sessions are looked at no more often than this.
 const LOOKED_EACH: Duration = Duration::from_millis(100);
 
@@ -40,12 +44,35 @@ pub(crate) struct Standing {
     times: u32,
     /// When the hops beside it were last looked at.
     looked: Option<Instant>,
+    /// It is suspected until then, if it is not found to stand still again: for which
+    /// classes, as bits.
+    suspected_until: Option<Instant>,
+    suspected: u64,
+}
+
+fn bit_of(class: Class) -> u64 {
+    1_u64.checked_shl(class.0.into()).unwrap_or(u64::MAX)
 }
 
 impl Standing {
     /// Whether others are to go first.
     pub fn is_avoided(&self, now: Instant) -> bool {
         self.avoided_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether it is suspected to stand still for a class.
+    pub fn is_suspected(&self, now: Instant, class: Class) -> bool {
+        let lasts = self.suspected_until.is_some_and(|until| now < until);
+        lasts && self.suspected & bit_of(class) != 0
+    }
+
+    /// It seems to stand still for these classes, as bits; whether that is new of any.
+    fn suspect(&mut self, now: Instant, classes: u64) -> bool {
+        let lasts = self.suspected_until.is_some_and(|until| now < until);
+        let before = if lasts { self.suspected } else { 0 };
+        self.suspected = before | classes;
+        self.suspected_until = Some(now + LONGEST_PAUSE);
+        self.suspected != before
     }
 
     fn avoid(&mut self, now: Instant) {
@@ -77,7 +104,13 @@ impl Engine {
         }
         let hops = self.ways.shared_hops_to(neighbour);
         for other in hops.iter().copied().filter(|other| *other != hop) {
-            let standing = self.standing_sessions(now, other, hop);
+            let soon = (SUSPECTED, SUSPECTED_ROUND_TRIPS);
+            let suspected = self.standing_sessions(now, other, hop, soon);
+            if suspected.is_empty() {
+                continue;
+            }
+            self.suspect(now, other, &suspected);
+            let standing = self.standing_sessions(now, other, hop, (PATIENCE, ROUND_TRIPS));
             if standing.is_empty() {
                 continue;
             }
@@ -88,6 +121,18 @@ impl Engine {
                 other.standing.avoid(now);
             }
             self.hops_have_changed(now, neighbour);
+        }
+    }
+
+    /// These sessions of a hop seem to stand still: copies of what they have go by others,
+    /// and so does what is new of their classes.
+    fn suspect(&mut self, now: Instant, id: HopId, sessions: &[SessionId]) {
+        let known = sessions.iter().filter_map(|id| self.sessions.get(*id));
+        let bits = known.map(|session| session.info.class.map_or(u64::MAX, bit_of));
+        let classes = bits.fold(0, |all, bits| all | bits);
+        let hop = self.hops.get_mut(&id);
+        if hop.is_some_and(|hop| hop.standing.suspect(now, classes)) {
+            self.copy_in_flight(now, id, sessions, None);
         }
     }
 
@@ -103,12 +148,19 @@ impl Engine {
         is_time
     }
 
-    /// The sessions of a hop that stand still, of classes that another hop may carry.
-    fn standing_sessions(&mut self, now: Instant, id: HopId, other: HopId) -> Vec<SessionId> {
+    /// The sessions of a hop that stand still, of classes that another hop may carry: for
+    /// that long and so many round trips.
+    fn standing_sessions(
+        &mut self,
+        now: Instant,
+        id: HopId,
+        other: HopId,
+        (time, round_trips): (Duration, u32),
+    ) -> Vec<SessionId> {
         let Some(hop) = self.hops.get(&id).filter(|hop| !hop.blocked) else {
             return Vec::new();
         };
-        let patience = PATIENCE + (hop.round_trip() + hop.measured.queue) * ROUND_TRIPS;
+        let patience = time + (hop.round_trip() + hop.measured.queue) * round_trips;
         let sessions: Vec<SessionId> = hop.all_sessions().collect();
         let mut standing = Vec::new();
         for id in sessions {
@@ -132,6 +184,22 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hop_is_suspected_for_the_classes_that_stand_still_and_for_a_while() {
+        let (mut standing, begin) = (Standing::default(), Instant::now());
+        let (bulk, urgent) = (Class(2), Class(1));
+        assert!(standing.suspect(begin, bit_of(bulk)));
+        assert!(!standing.suspect(begin + LONGEST_PAUSE / 2, bit_of(bulk)));
+        let now = begin + LONGEST_PAUSE;
+        assert!(standing.is_suspected(now, bulk) && !standing.is_suspected(now, urgent));
+        assert!(standing.suspect(now, bit_of(urgent)));
+        assert!(standing.is_suspected(now, bulk) && standing.is_suspected(now, urgent));
+        let later = now + LONGEST_PAUSE;
+        assert!(!standing.is_suspected(later, bulk));
+        assert!(standing.suspect(later, u64::MAX));
+        assert!(standing.is_suspected(later, Class(200)));
+    }
 
     #[test]
     fn a_hop_that_stands_still_again_and_again_is_avoided_ever_longer() {

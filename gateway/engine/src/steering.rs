@@ -19,6 +19,9 @@ const JUDGED_EACH: Duration = Duration::from_millis(250);
 const JUDGED_IDLE: Duration = Duration::from_secs(1);
 /// A rate below this is none, bit/s.
 const NOTHING_BPS: u64 = 1_000;
+/// A path that carries less than this part (1/n) of its estimate shows nothing of what it
+/// carries.
+const SHOWS_NOTHING: u64 = 2;
 /// A rate counts with 1/n of what was sent since it was last looked at.
 const SMOOTHED: u64 = 4;
 
@@ -397,11 +400,17 @@ impl Engine {
             let waits = Duration::from_secs_f64(waits.min(3_600.0));
             let base = hop.round_trip();
             let pace = steered.and_then(|steered| steered.of_hops.get(&id));
+            let load_bps = pace.map_or(0, |pace| pace.bps);
+            let best_bps = rate_bps.map(|rate| match load_bps < rate / SHOWS_NOTHING {
+                true => rate.max(hop.best_bps()),
+                false => rate,
+            });
             PathReading {
                 id,
                 able: able.get(&id).is_some_and(|leaving| !leaving || !stays),
-                load_bps: pace.map_or(0, |pace| pace.bps),
+                load_bps,
                 rate_bps,
+                best_bps,
                 base,
                 delay: base + hop.measured.queue + waits,
                 waits,

@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use underpass_cla::{EXPRESS_ROOM_BYTES, Outcome, SessionId, SessionInfo};
+use bytes::Bytes;
+use underpass_bundle::BundleId;
+use underpass_cla::{Class, EXPRESS_ROOM_BYTES, Outcome, SessionId, SessionInfo};
 use underpass_work::FastMap;
 
 use crate::hop::HopId;
@@ -96,6 +98,16 @@ pub(crate) struct InFlight {
     pub left_by: Instant,
     /// Bytes of its bundle that the peer has acknowledged, and keeps if it breaks off.
     pub acknowledged: u64,
+    /// Its bundle, where a copy of it may go by another hop.
+    kept: Option<Kept>,
+}
+
+/// A bundle under way of which a copy can be made.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub class: Class,
+    pub bundle: BundleId,
+    pub chunks: Vec<Bytes>,
 }
 
 /// All sessions.
@@ -169,9 +181,37 @@ impl Sessions {
                 offered: now,
                 left_by,
                 acknowledged: 0,
+                kept: None,
             };
             self.transfers.insert(key, transfer);
         }
+    }
+
+    /// Keeps the bundle of a transfer until that has ended.
+    pub fn keep(&mut self, key: u64, kept: Kept) {
+        if let Some(transfer) = self.transfers.get_mut(&key) {
+            transfer.kept = Some(kept);
+        }
+    }
+
+    /// When the oldest transfer that is on a session has left its hop.
+    pub fn oldest_left_by(&self, id: SessionId) -> Option<Instant> {
+        let oldest = self.known.get(&id)?.in_flight.first()?;
+        Some(self.transfers.get(oldest)?.left_by)
+    }
+
+    /// The bundles that were kept of the transfers on a session, by their keys; only of
+    /// those that have not left its hop before `from`.
+    pub fn kept(&self, id: SessionId, from: Option<Instant>) -> Vec<(u64, Kept)> {
+        let keys = self.known.get(&id).into_iter();
+        let keys = keys.flat_map(|session| session.in_flight.iter().copied());
+        let kept = keys.filter_map(|key| {
+            let transfer = self.transfers.get(&key)?;
+            let left_later = from.is_none_or(|from| transfer.left_by >= from);
+            let kept = transfer.kept.as_ref().filter(|_| left_later)?;
+            Some((key, kept.clone()))
+        });
+        kept.collect()
     }
 
     /// Notes how many bytes of a transfer have been acknowledged.

@@ -3,13 +3,24 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use underpass_beacon::{BEACON_BYTES, INTERVAL, SILENCE, Signs};
+use underpass_beacon::{BEACON_BYTES, INTERVAL, PeerId, SILENCE, Signs};
 
 use super::hop::{HUB, Hop, PATIENCE, PEER, TERMINAL, key};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const GEO: Duration = Duration::from_millis(560);
+
+#[test]
+fn what_goes_to_a_peer_and_comes_from_it_is_counted_for_that_peer() {
+    let mut hop = Hop::new(GEO);
+    hop.run(5 * SECOND);
+    let end = &hop.ends[HUB];
+    let counters = end.counters();
+    assert!(counters.sent > 10 && counters.heard > 10, "{counters:?}");
+    assert_eq!(end.moved(PEER), counters.sent + counters.heard);
+    assert_eq!(end.moved(PeerId(PEER.0 + 1)), 0);
+}
 
 #[test]
 fn a_direction_never_carries_more_than_5_kbit_per_second_of_beacons() {

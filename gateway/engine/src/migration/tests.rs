@@ -22,6 +22,7 @@ impl Rig {
             able: true,
             load_bps: 0,
             rate_bps: Some(rate),
+            best_bps: Some(rate),
             base: Duration::from_millis(base_ms),
             delay: Duration::from_millis(base_ms),
             waits: Duration::ZERO,
@@ -217,6 +218,54 @@ fn it_comes_back_only_after_there_was_room_for_ten_seconds() {
     assert_eq!(rig.seconds(2).len(), 1);
     assert_eq!(rig.tunnel.path(), Some(NEAR));
     assert_eq!(rig.moves[1].2, MoveReason::Back);
+}
+
+/// Nothing is sent there meanwhile, so its estimate stays what it was.
+#[test]
+fn a_path_that_has_faded_is_tried_and_left_soon_if_it_carries_no_more() {
+    let mut rig = Rig::new();
+    let fade = |rig: &mut Rig| {
+        rig.paths[0].rate_bps = Some(1_000_000);
+        rig.paths[0].load_bps = 1_000_000;
+        rig.paths[0].delay = Duration::from_secs(1);
+    };
+    let rest = |rig: &mut Rig| {
+        rig.paths[0].load_bps = 0;
+        rig.paths[0].delay = rig.paths[0].base;
+    };
+    fade(&mut rig);
+    assert_eq!(rig.seconds(5), []);
+    assert_eq!(rig.seconds(1).len(), 1);
+    for waits in [10, 20, 40, 80, 160, 160] {
+        rest(&mut rig);
+        // It has been there for up to a second.
+        assert_eq!(rig.seconds(waits - 2), []);
+        let [(_, NEAR, MoveReason::Back)] = rig.seconds(3) else {
+            panic!("{:?}", rig.moves);
+        };
+        fade(&mut rig);
+        // Two seconds and four round trips.
+        let [(_, FAR, MoveReason::Delay)] = rig.seconds(3) else {
+            panic!("{:?}", rig.moves);
+        };
+    }
+    // It carries as much as ever: then all is as ever, too.
+    rest(&mut rig);
+    assert_eq!(rig.seconds(162).len(), 1);
+    rig.paths[0].rate_bps = Some(10_000_000);
+    rig.paths[0].load_bps = 4_000_000;
+    assert_eq!(rig.seconds(120), []);
+    rig.congest();
+    assert_eq!(rig.seconds(5), []);
+    assert_eq!(rig.seconds(1).len(), 1);
+}
+
+#[test]
+fn what_a_path_carried_once_is_no_reason_to_flee_there() {
+    let mut rig = Rig::new();
+    rig.congest();
+    rig.paths[1].rate_bps = Some(1_000_000);
+    assert_eq!(rig.seconds(60), []);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_cla::{Outcome, SessionId};
+use underpass_engine::{HopId, Sign};
 
 use crate::bench::Node;
 
@@ -31,7 +32,7 @@ impl Line {
 /// What happens at a node at its time.
 enum Happening {
     Arrives(SessionId, Bytes, u64),
-    Acknowledged(u64),
+    Acknowledged(SessionId, u64),
     Ready(SessionId),
 }
 
@@ -43,6 +44,15 @@ pub struct Lines {
     free: Vec<[Instant; 2]>,
     coming: BTreeMap<(Instant, u64), (usize, Happening)>,
     next: u64,
+    /// A line, and the node at whose antenna it is blocked.
+    blocked: Option<(usize, usize)>,
+    /// Nodes are told when their transports hear acknowledgements.
+    pub tells_signs: bool,
+}
+
+/// The line of a session.
+fn line_of(session: SessionId) -> usize {
+    session.0 as usize / 100 - 1
 }
 
 impl Lines {
@@ -54,7 +64,14 @@ impl Lines {
             free: vec![[now; 2]; lines.len()],
             coming: BTreeMap::new(),
             next: 0,
+            blocked: None,
+            tells_signs: false,
         }
+    }
+
+    /// Blocks a line at the antenna of a node: what has passed that goes on.
+    pub fn block(&mut self, line: usize, node: usize) {
+        self.blocked = Some((line, node));
     }
 
     pub fn now(&self) -> Instant {
@@ -88,14 +105,16 @@ impl Lines {
     fn send(&mut self) {
         for from in 0..2 {
             for (session, transfer) in self.nodes[from].offers() {
-                let place = session.0 as usize / 100 - 1;
+                let place = line_of(session);
                 let (line, now) = (self.lines[place], self.now());
                 let bytes = transfer.len();
                 let left = self.free[place][from].max(now) + line.time_of(bytes);
                 self.free[place][from] = left;
                 let raw = Bytes::from(transfer.chunks.concat());
                 let arrives = Happening::Arrives(session, raw, transfer.key);
-                self.happens(left + line.delay, 1 - from, arrives);
+                if self.blocked != Some((place, from)) {
+                    self.happens(left + line.delay, 1 - from, arrives);
+                }
                 let early = line.time_of(NEXT_AT_BYTES.min(bytes / 2));
                 self.happens((left - early).max(now), from, Happening::Ready(session));
             }
@@ -113,14 +132,22 @@ impl Lines {
         {
             let (place, happening) = first.remove();
             match happening {
+                Happening::Arrives(session, ..) | Happening::Acknowledged(session, _)
+                    if self.blocked == Some((line_of(session), place)) => {}
                 Happening::Arrives(session, raw, key) => {
                     let taken = self.nodes[place].receive(session, raw);
                     assert_eq!(taken, Ok(()));
-                    let back = self.lines[session.0 as usize / 100 - 1].delay;
-                    self.happens(now + back, 1 - place, Happening::Acknowledged(key));
+                    let back = self.lines[line_of(session)].delay;
+                    let acknowledged = Happening::Acknowledged(session, key);
+                    self.happens(now + back, 1 - place, acknowledged);
                 }
-                Happening::Acknowledged(key) => {
-                    self.nodes[place].finish(key, Outcome::Acknowledged);
+                Happening::Acknowledged(session, key) => {
+                    let node = &mut self.nodes[place];
+                    if self.tells_signs {
+                        let hop = HopId(line_of(session) as u64);
+                        node.engine.heard(now, hop, now, Sign::Session);
+                    }
+                    node.finish(key, Outcome::Acknowledged);
                 }
                 Happening::Ready(session) => self.nodes[place].ready(session),
             }

@@ -4,6 +4,7 @@ mod bench;
 mod bounded;
 mod contacts;
 mod custody;
+mod doubts;
 mod draining;
 mod durable;
 mod flows;

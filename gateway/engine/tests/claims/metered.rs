@@ -277,6 +277,29 @@ fn copies_that_wait_do_not_go_by_a_hop_whose_budget_is_spent_meanwhile() {
     assert_eq!(by_hop(&drain(&mut terminal, 500 * MS))[0], 0);
 }
 
+#[test]
+fn what_goes_beside_bundles_is_paid_for_too() {
+    let (uses, when) = (PathUse::Failover, MeteredUse::Freely);
+    let (mut terminal, _hub) = metered(Some(1_000_000), &[], uses, when);
+    assert_eq!(terminal.engine.metered_hops(), [NEAR]);
+    let now = terminal.now;
+    let spent = |terminal: &Node| {
+        let meter = terminal.engine.meter(NEAR).expect("it is metered");
+        (meter.spent.spent_bytes, meter.exhausted)
+    };
+    let before = spent(&terminal).0;
+    // Datagrams have headers of 28 bytes.
+    terminal.engine.spend_beside(now, NEAR, 1_000, (10, 42));
+    assert_eq!(spent(&terminal), (before + 1_700, false));
+    terminal.engine.spend_beside(now, FAR, 1_000, (10, 42));
+    assert_eq!(spent(&terminal), (before + 1_700, false));
+    terminal.engine.spend_beside(now, NEAR, 1_000_000, (0, 42));
+    assert!(spent(&terminal).1);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [0, 1]);
+}
+
 /// What is offered for a while; only the far hop's sessions take more than one bundle.
 fn drain_far(node: &mut Node) -> Vec<Offered> {
     let mut all = Vec::new();

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use underpass_engine::{HopId, MeasuredLink, MigrateError, MoveReason, PathUse};
+use underpass_engine::{HopId, MeasuredLink, MigrateError, MoveReason, PathUse, StreamKey};
+use underpass_streams::Event;
 
 use crate::bench::{BULK, MRU, URGENT};
 use crate::lines::Lines;
@@ -175,6 +176,64 @@ fn a_class_goes_back_to_a_path_that_has_lost_much_when_that_is_long_ago() {
     assert_eq!(reasons(&lines), [MoveReason::Loss]);
     trickle(&mut lines, 40);
     assert_eq!(reasons(&lines), [MoveReason::Loss, MoveReason::Back]);
+}
+
+/// Sends 4 Mbit/s for so many tenths of a second.
+fn steady(lines: &mut Lines, key: StreamKey, tenths: u32) {
+    for _ in 0..tenths {
+        if lines.nodes[0].engine.send_capacity(key) >= 50_000 {
+            lines.nodes[0].write(key, 50_000);
+        }
+        lines.live(100 * MS, |[_, hub]| {
+            if hub.has(|event| matches!(event, Event::Opened { .. })) {
+                let there = hub.engine.key(10, key.id);
+                let _ = hub.engine.connected(hub.now, there);
+                while hub.engine.read(hub.now, there, usize::MAX).is_some() {}
+            }
+        });
+    }
+}
+
+#[test]
+fn a_class_of_steady_demand_goes_back_to_a_path_of_which_nothing_shows_that_it_is_well() {
+    let mut lines = moving();
+    let carries = |lines: &mut Lines, bps: u64| {
+        let now = lines.now();
+        let link = MeasuredLink {
+            rate_bps: Some(bps),
+            capacity_bps: Some(bps),
+            ..MeasuredLink::default()
+        };
+        lines.nodes[0].engine.measured(now, NEAR, link, 0);
+    };
+    let reasons = |lines: &Lines| -> Vec<MoveReason> {
+        let moves = lines.nodes[0].migrations.iter();
+        moves.map(|one| one.reason).collect()
+    };
+    let key = lines.nodes[0].open(1, BULK);
+    carries(&mut lines, 10_000_000);
+    steady(&mut lines, key, 20);
+    assert_eq!(reasons(&lines), []);
+    carries(&mut lines, 1_000_000);
+    steady(&mut lines, key, 90);
+    assert_eq!(reasons(&lines), [MoveReason::Delay]);
+    // It is tried, and left soon.
+    let mut looks = 0;
+    while reasons(&lines).len() < 2 && looks < 60 {
+        steady(&mut lines, key, 5);
+        looks += 1;
+    }
+    assert_eq!(reasons(&lines)[1..], [MoveReason::Back]);
+    steady(&mut lines, key, 40);
+    assert_eq!(reasons(&lines)[2..], [MoveReason::Delay]);
+    // Then it carries more: what is sent shows it.
+    while reasons(&lines).len() < 4 && looks < 180 {
+        steady(&mut lines, key, 5);
+        looks += 1;
+    }
+    carries(&mut lines, 10_000_000);
+    steady(&mut lines, key, 300);
+    assert_eq!(reasons(&lines)[3..], [MoveReason::Back]);
 }
 
 #[test]

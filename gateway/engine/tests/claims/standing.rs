@@ -79,6 +79,23 @@ fn what_stands_still_goes_by_the_hop_that_moves_and_that_one_goes_first() {
 }
 
 #[test]
+fn copies_of_what_stands_still_go_by_the_other_hop_long_before_its_session_ends() {
+    let (mut terminal, mut hub) = nodes(Policy::default());
+    let seen = send(&mut terminal, &mut hub, Duration::from_millis(500), true);
+    assert!(seen.near > 0, "{seen:?}");
+    let stored = |node: &Node| {
+        let stored = node.engine.stored_bundles(node.now, 1_000).into_iter();
+        stored.map(|one| one.id).collect::<Vec<_>>()
+    };
+    let stuck = stored(&terminal);
+    assert!(stuck.len() >= seen.near, "{stuck:?}");
+    send(&mut terminal, &mut hub, Duration::from_secs(2), true);
+    let left = stored(&terminal);
+    assert!(stuck.iter().all(|id| !left.contains(id)), "{left:?}");
+    assert_eq!(terminal.aborted, []);
+}
+
+#[test]
 fn while_the_neighbour_takes_nothing_by_either_hop_sessions_stay() {
     let (mut terminal, mut hub) = nodes(Policy::default());
     send(&mut terminal, &mut hub, Duration::from_secs(120), false);

@@ -279,6 +279,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         rtt: path.rtt(),
         rtt_is_guess: path.rtt_ms.is_none(),
         mtu_bytes: path.mtu_bytes,
+        dials: true,
         sends: path.direction == PathDirection::Both,
         ipv6: path.remote.ip().to_canonical().is_ipv6(),
         tls: tls && !path.plain,
@@ -306,6 +307,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
             rtt: hop.rtt,
             rtt_is_guess: hop.rtt_is_guess,
             mtu_bytes: hop.mtu_bytes,
+            dials: false,
             sends: hop.direction == PathDirection::Both,
             // Its sessions tell.
             ipv6: false,

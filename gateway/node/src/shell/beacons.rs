@@ -85,6 +85,15 @@ impl LinkBeacons {
         }
     }
 
+    /// Beacons sent to a hop's peer and heard of it.
+    pub(super) fn moved(&self, hop: HopId) -> u64 {
+        let endpoints = self.endpoints();
+        let moved = endpoints
+            .values()
+            .map(|beacons| beacons.moved(PeerId(hop.0)));
+        moved.sum()
+    }
+
     /// How long queues hold up what goes between this node and a hop's peer, as far as
     /// that is known.
     pub(super) fn delayed(&self, hop: HopId) -> Delayed {

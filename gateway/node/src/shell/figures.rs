@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
+use underpass_beacon::BEACON_BYTES;
 use underpass_cla::{PathFigures, SessionId};
 use underpass_engine::{HopId, Sending, SessionPlace};
 use underpass_scheduler::UnscheduledTraffic;
@@ -26,6 +27,8 @@ const FEW_HOPS: usize = 4;
 /// rate follows: at most so often each, and so many of them in a second.
 const MEASURED_EACH: Duration = Duration::from_millis(25);
 const MEASURED_PER_S: u32 = 400;
+/// Beacons of a metered hop that is idle are counted by so many at once: about 64 kB.
+const BEACONS_AT_ONCE: u64 = 900;
 
 /// Watches the sessions of `shell`, and what time it is for the control
 /// service. `plain_ip_bytes` tells the total of IP
@@ -66,6 +69,8 @@ pub async fn watch(
             .collect();
         watched.retain(|hop, _| hops.contains(hop));
         let shared = shared_queue(&watched);
+        let metered = shell.with_each(|engine, _| engine.metered_hops());
+        let metered: HashSet<HopId> = metered.into_iter().flatten().collect();
         for (shard, hops) in portions {
             let at_rest = shell.at_rest(shard, &hops);
             for (hop, rest) in hops.into_iter().zip(at_rest) {
@@ -75,6 +80,7 @@ pub async fn watch(
                     of_hop.traffic.observe_plain(total);
                 }
                 of_hop.subtract(&shell, hop);
+                of_hop.spend(&shell, hop, metered.contains(&hop));
             }
             // Tasks that wait for this thread go first.
             tokio::task::yield_now().await;
@@ -114,6 +120,10 @@ struct Watched {
     rest: Option<u64>,
     /// What the engine was told, bit/s.
     told_bps: u64,
+    /// Beacons of which a meter knows, if the hop has one.
+    spent_beacons: Option<u64>,
+    /// What it does not know yet of all that goes beside bundles, bytes of IP.
+    unspent_bytes: u64,
 }
 
 impl Watched {
@@ -123,6 +133,8 @@ impl Watched {
             meter: LinkMeter::new(),
             rest: None,
             told_bps: 0,
+            spent_beacons: None,
+            unspent_bytes: 0,
         }
     }
 
@@ -182,6 +194,32 @@ impl Watched {
             self.told_bps = bps;
             shell.with_hop(hop, |engine, now| engine.subtract(now, hop, bps));
         }
+    }
+}
+
+impl Watched {
+    /// Has the meter of a hop count what goes beside bundles. Beacons of an idle one are
+    /// counted by some at once: what is spent is written down.
+    fn spend(&mut self, shell: &Shell, hop: HopId, is_metered: bool) {
+        let sent_bytes = self.meter.take_beside_bytes();
+        if !is_metered {
+            self.spent_beacons = None;
+            return;
+        }
+        self.unspent_bytes += sent_bytes;
+        let beacons = shell.beacons().map_or(0, |beacons| beacons.moved(hop));
+        // A socket that was opened anew counts from the start.
+        let known = *self.spent_beacons.get_or_insert(beacons);
+        let new = beacons.checked_sub(known).unwrap_or(beacons);
+        if self.unspent_bytes == 0 && new < BEACONS_AT_ONCE {
+            return;
+        }
+        self.spent_beacons = Some(beacons);
+        let bytes = std::mem::take(&mut self.unspent_bytes);
+        let datagrams = (new, BEACON_BYTES as u64);
+        shell.with_hop(hop, |engine, now| {
+            engine.spend_beside(now, hop, bytes, datagrams);
+        });
     }
 }
 

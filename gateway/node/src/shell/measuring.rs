@@ -2,6 +2,7 @@
 //! carries.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use underpass_beacon::BEACON_BYTES;
@@ -44,6 +45,8 @@ const CLOCK_TICK: Duration = Duration::from_millis(4);
 /// until this after it was heard; each look at the sessions has it probed for a while.
 const PROBED_FOR: Duration = Duration::from_secs(2);
 const PROBED_AT_ONCE: Duration = Duration::from_millis(250);
+/// The engine is told of a silence of so long in the middle of a bundle.
+const MISSED: Range<Duration> = Duration::from_millis(100)..PROBED_FOR;
 
 /// A queue of less is none: the estimator notices none either.
 const NO_QUEUE: Duration = Duration::from_millis(12);
@@ -202,6 +205,9 @@ pub(super) struct LinkMeter {
     /// What was seen of each session, so that sums outlive sessions.
     seen: HashMap<SessionId, PathFigures>,
     sums: Reading,
+    /// What was sent beside bundles and not asked for yet, bits of IP: what transports
+    /// repeat, repair of coded datagrams, and pure acknowledgements.
+    beside_bits: u64,
     losses: LossWindow,
     smoothed_rtt: Option<(Instant, Duration)>,
     blocked: bool,
@@ -235,6 +241,7 @@ impl LinkMeter {
             limits,
             seen: HashMap::new(),
             sums: Reading::default(),
+            beside_bits: 0,
             losses: LossWindow::default(),
             smoothed_rtt: None,
             blocked: false,
@@ -256,6 +263,11 @@ impl LinkMeter {
     /// When the sessions were last looked at.
     pub fn looked_at(&self) -> Instant {
         self.looked_at
+    }
+
+    /// What was sent beside bundles since this was last asked for, bytes of IP.
+    pub fn take_beside_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.beside_bits) / 8
     }
 
     /// How much of queue it was last seen to have, if that was just now.
@@ -430,6 +442,7 @@ impl LinkMeter {
         }
         let silent = sending.heard.map(|at| now.saturating_duration_since(at));
         let overdue = rtt + CLOCK_TICK..PROBED_FOR;
+        tell_of_silence(shell, hop, silent, sessions);
         let owes = |figures: PathFigures| figures.is_unanswered() || figures.receiving;
         let owed = || sessions.iter().any(|reading| owes(reading.figures));
         if silent.is_some_and(|silent| overdue.contains(&silent)) && owed() {
@@ -498,6 +511,16 @@ impl LinkMeter {
             let acks = |of: &PathFigures| of.segments_sent.saturating_sub(of.data_segments_sent);
             let acks = acks(&new).saturating_sub(acks(&old));
             sums.other_bits += acks * reading.ack_bytes * 8;
+            let (of_new, of_old) = (new.coded, old.coded);
+            let symbols = of_new.repair_symbols_sent + of_new.asked_symbols_sent;
+            let before = of_old.repair_symbols_sent + of_old.asked_symbols_sent;
+            let codes = of_new.symbols_sent > of_old.symbols_sent || symbols > before;
+            let again = match codes {
+                // What is lost of these is made good by repair, and not by the transport.
+                true => symbols.saturating_sub(before) * segment,
+                false => step(|figures| figures.retransmitted_bytes),
+            };
+            self.beside_bits += bits(again) + acks * reading.ack_bytes * 8;
             packets += step(|figures| figures.data_segments_sent);
             repeats |= step(|figures| figures.retransmitted_bytes) > 0;
             sums.in_flight_bits += bits(new.on_their_way_bytes);
@@ -517,6 +540,23 @@ impl LinkMeter {
         }
         let (_, rtt) = self.smoothed_rtt.unwrap_or((now, Duration::ZERO));
         self.losses.sent(now, packets, repeats, rtt);
+    }
+}
+
+/// Tells the engine if the rest of a bundle does not come: where there is another path,
+/// the peer learns of it by that.
+fn tell_of_silence(
+    shell: &Shell,
+    hop: HopId,
+    silent: Option<Duration>,
+    sessions: &[SessionReading],
+) {
+    let figures = sessions.iter().map(|reading| reading.figures);
+    let receives = figures.clone().any(|figures| figures.receiving);
+    let heard = figures.filter_map(|figures| figures.heard_ago);
+    let silent = heard.chain(silent).min();
+    if let Some(silent) = silent.filter(|of| receives && MISSED.contains(of)) {
+        shell.with_hop(hop, |engine, now| engine.misses(now, hop, silent));
     }
 }
 

@@ -1,0 +1,372 @@
+//! A hop whose peer is silent for longer than it should be, while another hop could carry
+//! what it has: it is *in doubt*.
+//!
+//! A blockage ends sessions, and to come back costs round trips, so silence has to last
+//! before it counts as one. A doubt is cheap, so it comes sooner: as soon as an answer
+//! that is due is late, or when the peer says by another hop that what it has begun to
+//! receive does not go on. Copies of what has not been answered go by the other hop, the
+//! oldest first, and so does all that is new; the sessions stay. The first sign of the peer
+//! ends the doubt: then the hop goes on as before, and copies that have not left are
+//! forgotten. If there is none, the hop is blocked in its time, and all that is not
+//! acknowledged goes by the other one. Each false alarm makes the next one later.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_bundle as bundle;
+use underpass_cla::{Class, SessionId};
+
+use crate::bringing_up::ON_DEMAND_SERVICE;
+use crate::budget::Meter;
+use crate::choosing::{CopiedBundle, length};
+use crate::engine::Engine;
+use crate::hop::{Hop, HopId};
+use crate::link::SAME_SIGN;
+use crate::policy::{MeteredUse, PathUse};
+use crate::services::Message;
+use crate::transfers::Kept;
+
+/// An answer is late when it has been due for this, and for twice as long after each
+/// false alarm; what is longer ago does not count.
+const PATIENCE: Duration = Duration::from_millis(100);
+const MOST_DOUBLINGS: u32 = 2;
+const FORGOTTEN: Duration = Duration::from_secs(60);
+/// How often the sessions of a hop in doubt are asked for signs.
+const LOOKED_EACH: Duration = Duration::from_millis(20);
+/// The times of a word from the peer are known to this.
+const INACCURACY: Duration = Duration::from_millis(20);
+
+/// Copies of what one hop has, at most, and their bytes; the oldest first.
+const MOST_COPIES: usize = 256;
+const MOST_COPIED_BYTES: u64 = 4 << 20;
+
+/// A message to the service of nodes that ask for a path: nothing has come by the other
+/// hop for so many ms, 16 bits, though a bundle has begun there.
+const MISSES: u8 = 2;
+/// It is of use for so long.
+const WORD_COUNTS: Duration = Duration::from_secs(2);
+
+/// Whether a hop is in doubt.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Doubt {
+    /// A sign of the peer behind this ends it; none where the hop is not in doubt.
+    ends_behind: Option<Instant>,
+    /// When answers are to be late, if nothing is heard until then.
+    due: Option<Instant>,
+    /// False alarms in a row, and the last one.
+    alarms: u32,
+    last_alarm: Option<Instant>,
+    /// The last sign of the peer before it was told of its silence, and how long that was.
+    told: Option<(Instant, Duration)>,
+}
+
+impl Doubt {
+    /// Whether others are to go first until there is a sign of the peer.
+    pub fn is_on(&self) -> bool {
+        self.ends_behind.is_some()
+    }
+
+    /// Whether the sessions should be asked for signs before it is judged.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.is_on() || self.due.is_some_and(|due| due <= now)
+    }
+
+    /// When it is to be judged anew.
+    pub fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        let looked = self.is_on().then(|| now + LOOKED_EACH);
+        looked.or(self.due.filter(|due| *due > now))
+    }
+
+    /// Answers are late at that time, if there is nothing that is late sooner.
+    pub fn expect(&mut self, missed: Option<Instant>) {
+        self.due = missed;
+    }
+
+    fn patience(&self, now: Instant) -> Duration {
+        let lately = self.last_alarm.is_some_and(|at| now < at + FORGOTTEN);
+        let doublings = if lately { self.alarms } else { 0 };
+        PATIENCE * (1 << doublings.min(MOST_DOUBLINGS))
+    }
+
+    /// There was a sign of the peer: the doubt was in vain.
+    fn was_false(&mut self, now: Instant) {
+        let lately = self.last_alarm.is_some_and(|at| now < at + FORGOTTEN);
+        self.alarms = if lately { self.alarms + 1 } else { 1 };
+        (self.ends_behind, self.last_alarm) = (None, Some(now));
+    }
+
+    /// Whether the peer is to be told of a silence behind a sign: once, and again each
+    /// time that it has become twice as long.
+    fn tells(&mut self, sign: Instant, silent: Duration) -> bool {
+        let told = self.told.filter(|(before, _)| sign <= *before + SAME_SIGN);
+        let tells = told.is_none_or(|(_, told)| silent >= 2 * told);
+        if tells {
+            self.told = Some((sign, silent));
+        }
+        tells
+    }
+}
+
+impl Engine {
+    /// Judges whether a hop is in doubt, and does what follows.
+    pub(crate) fn judge_doubt(&mut self, now: Instant, id: HopId) {
+        let missed = self.missed_at(now, id);
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        let sign = hop.link.counted();
+        hop.doubt.due = missed;
+        match hop.doubt.ends_behind {
+            // What it had in flight has been given back already.
+            Some(_) if hop.blocked => {
+                hop.doubt.ends_behind = None;
+                self.end_doubt(id);
+            }
+            Some(behind) if sign > behind => {
+                hop.doubt.was_false(now);
+                self.end_doubt(id);
+            }
+            None if missed.is_some_and(|at| at <= now) => {
+                // What has left a terminal before it last heard the hub has come through.
+                let from = hop.config.dials.then_some(sign);
+                self.begin_doubt(now, id, sign + SAME_SIGN, from);
+            }
+            _ => {}
+        }
+    }
+
+    /// When answers to what a hop has in flight are late, if nothing is heard until then.
+    fn missed_at(&self, now: Instant, id: HopId) -> Option<Instant> {
+        let sessions = self.hops.get(&id)?.all_sessions();
+        let oldest = sessions.filter_map(|session| self.sessions.oldest_left_by(session));
+        self.missed_behind(now, id, oldest.min()?)
+    }
+
+    /// The same of something that has left by then.
+    pub(crate) fn missed_behind(
+        &self,
+        now: Instant,
+        id: HopId,
+        left_by: Instant,
+    ) -> Option<Instant> {
+        let hop = self.hops.get(&id)?;
+        if hop.blocked || !hop.link.is_probed() || !self.has_sure_other(id) {
+            return None;
+        }
+        let rtt = hop.round_trip() + hop.measured.queue;
+        let smoothed = hop.measured.smoothed_rtt.map(|(_, rtt)| rtt);
+        let rtt = smoothed.map_or(rtt, |smoothed| smoothed.max(rtt));
+        let answered = left_by.max(hop.in_flight_since) + rtt + hop.segment_time();
+        Some(answered.max(hop.link.counted()) + hop.doubt.patience(now))
+    }
+
+    /// Whether another hop to the same neighbour, that is not in doubt itself, may carry
+    /// what this one has though nobody knows yet that it is lost: one that is metered only
+    /// where a class uses such ones freely.
+    fn has_sure_other(&self, id: HopId) -> bool {
+        let Some(hop) = self.hops.get(&id) else {
+            return false;
+        };
+        let mut classes = self.classes.iter();
+        let freely = classes.any(|class| self.policy(*class).metered == MeteredUse::Freely);
+        let spent = |meter: &Meter| !freely || meter.is_closed();
+        let sure = |hop: &Hop| {
+            let able = hop.config.sends && hop.is_up() && !hop.blocked && !hop.doubt.is_on();
+            able && !hop.meter.as_ref().is_some_and(spent)
+        };
+        let hops = self.ways.hops_to(hop.config.neighbour).iter();
+        hops.filter(|other| **other != id)
+            .any(|other| self.hops.get(other).is_some_and(sure))
+    }
+
+    /// A hop is in doubt from now on, until a sign `behind` that; copies are of what has
+    /// left it `from` then on.
+    fn begin_doubt(&mut self, now: Instant, id: HopId, behind: Instant, from: Option<Instant>) {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        hop.doubt.ends_behind = Some(behind);
+        let sessions: Vec<_> = hop.all_sessions().collect();
+        self.copy_in_flight(now, id, &sessions, from);
+    }
+
+    /// Has what sessions of a hop have in flight go by other hops, too: what has left it
+    /// `from` then on.
+    pub(crate) fn copy_in_flight(
+        &mut self,
+        now: Instant,
+        id: HopId,
+        sessions: &[SessionId],
+        from: Option<Instant>,
+    ) {
+        let neighbour = self.neighbour_of(id).unwrap_or_default();
+        let kept = sessions.iter();
+        let mut kept: Vec<_> = kept
+            .flat_map(|session| self.sessions.kept(*session, from))
+            .collect();
+        kept.sort_by_key(|(key, _)| *key);
+        let mut bytes = 0;
+        for (_, kept) in kept.into_iter().take(MOST_COPIES) {
+            bytes += length(&kept.chunks);
+            if bytes > MOST_COPIED_BYTES {
+                break;
+            }
+            self.copy_doubted(now, id, kept);
+        }
+        for hop in self.ways.shared_hops_to(neighbour).iter() {
+            self.leaves_changed(*hop);
+        }
+    }
+
+    /// Has a bundle that a hop in doubt has in flight go by another one, too, if its class
+    /// may and has no copy of it there already.
+    fn copy_doubted(&mut self, now: Instant, id: HopId, kept: Kept) {
+        let Kept {
+            class,
+            bundle,
+            chunks,
+        } = kept;
+        let neighbour = self.neighbour_of(id).unwrap_or_default();
+        if self.policy(class).uses == PathUse::Duplicated {
+            return;
+        }
+        let others = self.candidates(now, neighbour, class).into_iter();
+        let others = others.filter(|one| one.id != id);
+        let first = others.min_by_key(|one| one.way.busy + one.way.delay);
+        if let Some(hop) = first.and_then(|one| self.hops.get_mut(&one.id)) {
+            let copies = hop.copies.entry(class).or_default();
+            copies.push_back(CopiedBundle {
+                bundle,
+                chunks,
+                doubted: Some(id),
+            });
+        }
+    }
+
+    /// A hop is not in doubt any more: copies of what it has are not wanted.
+    fn end_doubt(&mut self, id: HopId) {
+        let neighbour = self.neighbour_of(id).unwrap_or_default();
+        for other in self.ways.shared_hops_to(neighbour).iter() {
+            if let Some(hop) = self.hops.get_mut(other) {
+                for copies in hop.copies.values_mut() {
+                    copies.retain(|copy| copy.doubted != Some(id));
+                }
+            }
+            self.leaves_changed(*other);
+        }
+    }
+
+    /// Nothing has come by a hop for so long, though the neighbour has begun a bundle
+    /// there. It is told so by another hop: its own signs are older by a round trip.
+    pub fn misses(&mut self, now: Instant, id: HopId, silent: Duration) {
+        let Some(hop) = self.hops.get(&id) else {
+            return;
+        };
+        let known = hop.blocked || !hop.link.is_probed() || silent < hop.doubt.patience(now);
+        let neighbour = hop.config.neighbour;
+        // Of several others, the neighbour could not know which one is meant.
+        if known || self.ways.hops_to(neighbour).len() != 2 || !self.has_sure_other(id) {
+            return;
+        }
+        let sign = now.checked_sub(silent).unwrap_or(now);
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        if !hop.doubt.tells(sign, silent) {
+            return;
+        }
+        // The word is not to go by this one.
+        if !hop.doubt.is_on() {
+            let behind = sign.max(hop.link.counted()) + SAME_SIGN;
+            self.begin_doubt(now, id, behind, None);
+            self.judge(now, id);
+        }
+        let ms = u16::try_from(silent.as_millis()).unwrap_or(u16::MAX);
+        let [high, low] = ms.to_be_bytes();
+        let word = Message::new(
+            neighbour,
+            ON_DEMAND_SERVICE,
+            Class::SIGNALLING,
+            Bytes::from(vec![MISSES, high, low]),
+        );
+        // Without room the next one says it, or this end's silence does.
+        let _ = self.send_message(now, word, WORD_COUNTS);
+    }
+
+    /// A neighbour says by one hop that nothing comes by the other one; whether the
+    /// message is that. It speaks of its own hops alone, and can make this end do no more
+    /// than send a few MiB twice.
+    pub(crate) fn take_missing(&mut self, now: Instant, delivery: &bundle::Delivery) -> bool {
+        let source = bundle::wire::ipn_parts(&delivery.source);
+        let Some((peer, ON_DEMAND_SERVICE)) = source else {
+            return false;
+        };
+        let [MISSES, high, low] = delivery.payload[..] else {
+            return false;
+        };
+        let silent = Duration::from_millis(u16::from_be_bytes([high, low]).into());
+        let hops = self.ways.shared_hops_to(peer);
+        let by = self.came_by.filter(|by| hops.contains(by));
+        let mut others = hops.iter().filter(|id| Some(**id) != by);
+        let (Some(by), Some(id), None) = (by, others.next(), others.next()) else {
+            return true;
+        };
+        self.doubt_by_word(now, *id, by, silent + delivery.age);
+        true
+    }
+
+    /// Nothing had come by a hop for so long when the neighbour said so by another one.
+    fn doubt_by_word(&mut self, now: Instant, id: HopId, by: HopId, silent: Duration) {
+        let (Some(hop), Some(by)) = (self.hops.get(&id), self.hops.get(&by)) else {
+            return;
+        };
+        let patient = silent < hop.doubt.patience(now) || hop.doubt.is_on();
+        if hop.blocked || !hop.link.is_probed() || patient || !self.has_sure_other(id) {
+            return;
+        }
+        let one_way = |hop: &Hop| hop.round_trip() / 2 + hop.measured.queue;
+        let ago = by.round_trip() / 2 + silent + one_way(hop) + INACCURACY;
+        let from = now.checked_sub(ago);
+        // What was sent since then was to arrive in that silence.
+        let has_sent = |session| !self.sessions.kept(session, from).is_empty();
+        if !hop.all_sessions().any(has_sent) {
+            return;
+        }
+        // What was answered before still comes for a while.
+        let behind = now + one_way(hop) + SAME_SIGN;
+        self.begin_doubt(now, id, behind, from);
+        // What is due by now has not been judged yet.
+        let due = self.hops.get(&id).and_then(|hop| hop.link_at);
+        self.watch(now, id, due);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn each_false_alarm_makes_the_next_one_later_for_a_while() {
+        let (mut doubt, mut now) = (Doubt::default(), Instant::now());
+        for patience in [100_u32, 200, 400, 400] {
+            assert_eq!(doubt.patience(now), patience * MS);
+            doubt.was_false(now);
+            now += 1_000 * MS;
+        }
+        now += FORGOTTEN;
+        assert_eq!(doubt.patience(now), PATIENCE);
+        doubt.was_false(now);
+        assert_eq!(doubt.patience(now), 2 * PATIENCE);
+    }
+
+    #[test]
+    fn the_peer_is_told_of_one_silence_a_few_times() {
+        let (mut doubt, sign) = (Doubt::default(), Instant::now());
+        let told = (100..2_000_u32).filter(|ms| doubt.tells(sign, *ms * MS));
+        assert_eq!(told.collect::<Vec<_>>(), [100, 200, 400, 800, 1_600]);
+        // The next one is another.
+        assert!(doubt.tells(sign + 200 * MS, 100 * MS));
+    }
+}

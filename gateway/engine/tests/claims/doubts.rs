@@ -1,0 +1,207 @@
+//! A hop whose answers are late, beside one that could carry what it has.
+
+use std::time::Duration;
+
+use underpass_cla::SessionId;
+use underpass_engine::{
+    HopId, LinkChange, MeterConfig, MeteredUse, Period, Policy, SILENCE, Sign, Source,
+};
+use underpass_streams::Event;
+
+use crate::bench::{BULK, Node, URGENT};
+use crate::lines::Lines;
+use crate::paths::{FAR, MS, NEAR, both_lines, by_hop, longest_gap, two_hops, two_paths};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn hear(node: &mut Node, hop: HopId) {
+    node.engine.heard(node.now, hop, node.now, Sign::Beacon);
+}
+
+/// A terminal that has just sent a bundle by the near hop, of 5 ms and a round trip of 30 ms.
+fn sent_by_near() -> (Node, Node) {
+    let (mut terminal, hub) = two_paths(&[]);
+    for hop in [NEAR, FAR] {
+        hear(&mut terminal, hop);
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    (terminal, hub)
+}
+
+/// What is offered by each hop until so long from now.
+fn offered_in(node: &mut Node, time: Duration) -> [usize; 2] {
+    node.pass(node.now + time);
+    by_hop(&node.offers())
+}
+
+#[test]
+fn what_is_late_goes_by_another_hop_too_and_sessions_stay() {
+    let (mut terminal, _hub) = sent_by_near();
+    assert_eq!(offered_in(&mut terminal, 125 * MS), [0, 0]);
+    assert_eq!(offered_in(&mut terminal, 20 * MS), [0, 1]);
+    // What is new goes there, though it would be there sooner by the near hop.
+    let urgent = terminal.open(1, URGENT);
+    terminal.write(urgent, 500);
+    assert_eq!(offered_in(&mut terminal, 40 * MS), [0, 1]);
+    assert_eq!(terminal.changes, []);
+    assert_eq!(terminal.aborted, []);
+    hear(&mut terminal, NEAR);
+    terminal.write(urgent, 500);
+    assert_eq!(offered_in(&mut terminal, 20 * MS), [1, 0]);
+}
+
+#[test]
+fn a_false_alarm_makes_the_next_doubt_later() {
+    let (mut terminal, _hub) = sent_by_near();
+    for (hop, until) in [([0, 1], 145 * MS), ([0, 0], 190 * MS), ([0, 1], 25 * MS)] {
+        assert_eq!(offered_in(&mut terminal, until), hop);
+        if until == 145 * MS {
+            hear(&mut terminal, NEAR);
+            for session in [201, 202] {
+                terminal.ready(SessionId(session));
+            }
+        }
+    }
+    assert_eq!(terminal.changes, []);
+}
+
+#[test]
+fn copies_that_have_not_left_are_forgotten_at_the_first_sign() {
+    let (mut terminal, _hub) = two_paths(&[]);
+    for hop in [NEAR, FAR] {
+        hear(&mut terminal, hop);
+    }
+    let key = terminal.open(1, BULK);
+    terminal.engine.block(terminal.now, NEAR, true);
+    terminal.write(key, 5_000);
+    // It takes nothing more.
+    assert_eq!(by_hop(&terminal.offers()), [0, 1]);
+    terminal.engine.block(terminal.now, NEAR, false);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    assert_eq!(offered_in(&mut terminal, 145 * MS), [0, 0]);
+    assert_eq!(terminal.engine.footprint()["copies"], 1);
+    hear(&mut terminal, NEAR);
+    assert_eq!(terminal.engine.footprint()["copies"], 0);
+}
+
+#[test]
+fn a_hop_that_is_silent_for_long_is_blocked_as_ever() {
+    let (mut terminal, _hub) = sent_by_near();
+    terminal.pass(terminal.now + 225 * MS);
+    terminal.offers();
+    assert_eq!(terminal.changes, []);
+    terminal.pass(terminal.now + 20 * MS);
+    terminal.offers();
+    assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
+    // The last one is given all its time.
+    terminal.pass(terminal.now + SILENCE);
+    assert_eq!(terminal.changes.len(), 1);
+}
+
+#[test]
+fn bytes_are_paid_for_only_where_they_are_lost_for_sure() {
+    for (use_of_metered, expected) in [(MeteredUse::Last, [0, 0]), (MeteredUse::Freely, [0, 1])] {
+        let (mut terminal, _hub) = sent_by_near();
+        let mut config = two_hops(10, 1);
+        config.hops[1].meter = Some(MeterConfig {
+            budget_bytes: None,
+            period: Period::Day,
+            beyond: Vec::new(),
+        });
+        let policy = Policy {
+            metered: use_of_metered,
+            ..Policy::default()
+        };
+        config.policies.insert(BULK, policy);
+        let now = terminal.now;
+        let taken = terminal.engine.reconfigure(now, config);
+        taken.expect("the same classes");
+        assert_eq!(offered_in(&mut terminal, 190 * MS), expected);
+        terminal.pass(terminal.now + 100 * MS);
+        terminal.offers();
+        assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
+    }
+}
+
+/// A long transfer by both hops from one node to the other; the far one is blocked at
+/// the antenna of the terminal 12 s behind its beginning. The longest gap then.
+fn gap_of_transfer(from: usize, receiver_tells: bool) -> Duration {
+    let (mut terminal, hub) = two_paths(&[]);
+    let mut config = two_hops(10, 1);
+    for hop in &mut config.hops {
+        hop.dials = true;
+    }
+    let now = terminal.now;
+    let taken = terminal.engine.reconfigure(now, config);
+    taken.expect("the same classes");
+    let mut lines = both_lines(terminal, hub);
+    lines.tells_signs = true;
+    for node in &mut lines.nodes {
+        for hop in [NEAR, FAR] {
+            hear(node, hop);
+        }
+    }
+    let (there, back) = (1 - from, [1, 10]);
+    let key = lines.nodes[from].open(back[from], BULK);
+    let begin = lines.now();
+    let mut readable = Vec::new();
+    let mut flow = |lines: &mut Lines, time: Duration, tells: bool| {
+        lines.live(time, |nodes| {
+            // Its transport acknowledges each segment.
+            for node in nodes.iter_mut() {
+                hear(node, NEAR);
+            }
+            let room = nodes[from].engine.send_capacity(key);
+            if room > 0 {
+                nodes[from].write(key, room);
+            }
+            let receiver = &mut nodes[there];
+            if receiver.has(|event| matches!(event, Event::Opened { .. })) {
+                let opened = receiver.engine.key(back[there], key.id);
+                let _ = receiver.engine.connected(receiver.now, opened);
+                let read = || receiver.engine.read(receiver.now, opened, usize::MAX);
+                if std::iter::from_fn(read).count() > 0 {
+                    readable.push(receiver.now - begin);
+                }
+            }
+            if tells {
+                let (now, heard) = (receiver.now, receiver.engine.last_heard(FAR));
+                let silent = heard.map_or(Duration::ZERO, |at| now - at);
+                if silent >= 100 * MS {
+                    receiver.engine.misses(now, FAR, silent);
+                }
+            }
+        });
+    };
+    flow(&mut lines, 12 * SECOND, false);
+    lines.block(1, 0);
+    flow(&mut lines, 3 * SECOND, receiver_tells);
+    let blocked = |node: &Node| {
+        let changes = node.changes.iter();
+        changes
+            .filter(|change| matches!(change, LinkChange::Blocked(_)))
+            .count()
+    };
+    assert_eq!(blocked(&lines.nodes[from]), 1, "only in the end");
+    longest_gap(&readable, 11, 15)
+}
+
+/// A bundle of the far hop takes a quarter of a second on the near one.
+#[test]
+fn what_a_terminal_sends_goes_on_long_before_a_round_trip_of_the_silent_hop() {
+    let gap = gap_of_transfer(0, false);
+    assert!(gap < 600 * MS, "{gap:?}");
+}
+
+/// Acknowledgements still come for half a round trip: the hub could not know as soon.
+#[test]
+fn what_a_hub_sends_goes_on_soon_after_the_terminal_misses_it() {
+    let alone = gap_of_transfer(1, false);
+    assert!(alone < 850 * MS, "{alone:?}");
+    let told = gap_of_transfer(1, true);
+    assert!(told < 600 * MS, "{told:?}");
+    assert!(told + 100 * MS < alone, "{told:?} and {alone:?}");
+}
