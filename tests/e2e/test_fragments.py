@@ -1,6 +1,7 @@
 """Files over layers that carry none from the disk by themselves.
 
-UDP has a limit: without custody they go in fragments. LTP has each in memory.
+UDP has a limit: without custody they go in fragments, and long ones are put together
+on the disk. LTP has each in memory.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair[Testbed]]:
         yield Pair(testbed, options)
 
 
-@pytest.mark.parametrize("size", [60_000, 200_000, 5_000_000])
+@pytest.mark.parametrize("size", [60_000, 200_000, 5_000_000, 40_000_000])
 def test_a_file_is_whole_at_the_other_end(pair: Pair[Testbed], tmp_path: Path, size: int) -> None:
     sent = tmp_path / "file"
     sent.write_bytes(random.Random(size).randbytes(size))

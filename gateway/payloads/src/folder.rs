@@ -1,10 +1,10 @@
 //! The folder, and who has how much in it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag, fallocate, open};
@@ -12,6 +12,7 @@ use nix::sys::stat::Mode;
 use nix::sys::statvfs::fstatvfs;
 use thiserror::Error;
 
+use crate::assembly::{Assembly, Job};
 use crate::file::PayloadFile;
 use crate::writer::Writer;
 
@@ -20,6 +21,9 @@ const MOST_PAYLOADS: usize = 256;
 /// Those among them that are not complete: each has a thread and some pieces in
 /// memory.
 const MOST_INCOMPLETE: usize = 64;
+/// Those among them whose parts come in any order: they may be incomplete for long,
+/// and transfers need the others.
+const MOST_ASSEMBLIES: usize = 16;
 
 /// What may be in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +59,12 @@ pub enum Refused {
 #[derive(Debug)]
 pub struct Payloads {
     pub(crate) folder: PathBuf,
-    limits: Limits,
+    pub(crate) limits: Limits,
     taken: Mutex<Taken>,
     /// Payloads of this run that have a name.
     named: Mutex<HashMap<String, Weak<PayloadFile>>>,
+    /// What the thread that puts payloads together is to do, once there is one.
+    pub(crate) jobs: OnceLock<mpsc::Sender<Job>>,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +79,8 @@ struct Held {
     payloads: usize,
     /// Of these, what is not complete.
     incomplete: usize,
+    /// Of those, what is put together.
+    assemblies: usize,
     bytes: u64,
 }
 
@@ -102,6 +110,7 @@ impl Payloads {
             limits,
             taken: Mutex::default(),
             named: Mutex::default(),
+            jobs: OnceLock::new(),
         };
         payloads.nameless()?;
         Ok(Arc::new(payloads))
@@ -135,6 +144,24 @@ impl Payloads {
             return Err(Refused::TooLong { bytes, most });
         }
         self.take_room(owner, bytes, false).ok_or(Refused::Quota)
+    }
+
+    /// Begins a payload of so many bytes whose parts come in any order. Of the
+    /// quota it takes what has come of it; does not wait for the disk. `owner` is
+    /// as in [`Payloads::reserve`].
+    ///
+    /// # Errors
+    /// When it is too long, or the owner puts enough together already.
+    pub fn assemble(self: &Arc<Self>, owner: u64, bytes: u64) -> Result<Assembly, Refused> {
+        let most = self.limits.payload_bytes;
+        if bytes > most {
+            return Err(Refused::TooLong { bytes, most });
+        }
+        let mut room = self.reserve(owner, 0)?;
+        match room.begin_assembly() {
+            true => Ok(Assembly::new(room, bytes)),
+            false => Err(Refused::Quota),
+        }
     }
 
     /// Takes up a payload that an earlier run has saved for the record of this
@@ -209,7 +236,7 @@ impl Payloads {
         Ok(())
     }
 
-    fn nameless(&self) -> io::Result<File> {
+    pub(crate) fn nameless(&self) -> io::Result<File> {
         let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
         let opened = open(&self.folder, flags, Mode::S_IRUSR | Mode::S_IWUSR);
         opened.map(File::from).map_err(|errno| {
@@ -231,6 +258,7 @@ impl Payloads {
         let free = Held {
             payloads: MOST_PAYLOADS.saturating_sub(taken.all.payloads),
             incomplete: MOST_INCOMPLETE.saturating_sub(taken.all.incomplete),
+            assemblies: 0,
             bytes: self.limits.quota_bytes.saturating_sub(taken.all.bytes),
         };
         let fits = own.bytes.saturating_add(bytes) <= free.bytes
@@ -246,7 +274,9 @@ impl Payloads {
             payloads: self.clone(),
             owner,
             bytes,
+            others: BTreeMap::new(),
             complete,
+            assembly: false,
         })
     }
 
@@ -261,9 +291,10 @@ fn is_name(name: &str) -> bool {
     name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Takes room on the disk for a whole file: at most half of what is free beyond
-/// what is left to custody, so that whatever else is on the disk can go on.
-fn reserve(file: &File, bytes: u64, leave_free: u64) -> io::Result<()> {
+/// Whether a file may have so many bytes more of the disk: at most half of what is
+/// free beyond what is left to custody, so that whatever else is on the disk can go
+/// on.
+pub(crate) fn check_disk(file: &File, bytes: u64, leave_free: u64) -> io::Result<()> {
     let disk = fstatvfs(file)?;
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
     let free = free.saturating_sub(leave_free);
@@ -274,6 +305,12 @@ fn reserve(file: &File, bytes: u64, leave_free: u64) -> io::Result<()> {
         );
         return Err(io::Error::new(io::ErrorKind::StorageFull, short));
     }
+    Ok(())
+}
+
+/// Takes room on the disk for a whole file.
+fn reserve(file: &File, bytes: u64, leave_free: u64) -> io::Result<()> {
+    check_disk(file, bytes, leave_free)?;
     let length = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     if length == 0 {
         return Ok(());
@@ -290,7 +327,11 @@ pub struct Room {
     pub(crate) payloads: Arc<Payloads>,
     owner: u64,
     bytes: u64,
+    /// What of a payload that is put together others have sent, by who they are.
+    others: BTreeMap<u64, u64>,
     complete: bool,
+    /// Whether it counts among those that are put together.
+    assembly: bool,
 }
 
 impl Room {
@@ -308,29 +349,110 @@ impl Room {
         Ok(Writer::new(file, bytes, self))
     }
 
+    /// The payload is put together from parts, if its owner may have one more of
+    /// these: who has the most leaves others as many.
+    fn begin_assembly(&mut self) -> bool {
+        let mut taken = self.payloads.lock();
+        let free = MOST_ASSEMBLIES.saturating_sub(taken.all.assemblies);
+        let own = taken.of.entry(self.owner).or_default();
+        let begins = own.assemblies < free;
+        if begins {
+            own.assemblies += 1;
+            taken.all.assemblies += 1;
+        }
+        drop(taken);
+        self.assembly = begins;
+        begins
+    }
+
+    /// Takes room for bytes that somebody has sent; whether they have any.
+    pub(crate) fn grow(&mut self, sender: u64, more: u64) -> bool {
+        let mut taken = self.payloads.lock();
+        let quota = self.payloads.limits.quota_bytes;
+        let free = quota.saturating_sub(taken.all.bytes);
+        let own = taken.of.get(&sender).map_or(0, |own| own.bytes);
+        if own.saturating_add(more) > free {
+            return false;
+        }
+        taken.all.bytes += more;
+        taken.of.entry(sender).or_default().bytes += more;
+        drop(taken);
+        match sender == self.owner {
+            true => self.bytes += more,
+            false => *self.others.entry(sender).or_default() += more,
+        }
+        true
+    }
+
+    /// Gives back what [`Room::grow`] has taken too much.
+    pub(crate) fn shrink(&mut self, sender: u64, less: u64) {
+        let mut taken = self.payloads.lock();
+        taken.give_back(sender, less);
+        drop(taken);
+        match sender == self.owner {
+            true => self.bytes -= less,
+            false => {
+                if let Some(bytes) = self.others.get_mut(&sender) {
+                    *bytes -= less;
+                }
+            }
+        }
+    }
+
+    /// Gives back what is more than so many bytes.
+    pub(crate) fn trim(&mut self, bytes: u64) {
+        let others: u64 = self.others.values().sum();
+        let mut surplus = (self.bytes + others).saturating_sub(bytes);
+        let own = (self.owner, self.bytes);
+        let senders = self.others.iter().map(|(sender, bytes)| (*sender, *bytes));
+        let senders: Vec<(u64, u64)> = [own].into_iter().chain(senders).collect();
+        for (sender, bytes) in senders {
+            let less = bytes.min(surplus);
+            self.shrink(sender, less);
+            surplus -= less;
+        }
+    }
+
     /// The payload is complete.
     pub(crate) fn complete(mut self) -> Room {
         let mut taken = self.payloads.lock();
-        taken.all.incomplete -= 1;
-        if let Some(own) = taken.of.get_mut(&self.owner) {
-            own.incomplete -= 1;
+        let Taken { all, of } = &mut *taken;
+        for held in [Some(all), of.get_mut(&self.owner)].into_iter().flatten() {
+            held.incomplete -= 1;
+            held.assemblies -= usize::from(self.assembly);
         }
         drop(taken);
         self.complete = true;
+        self.assembly = false;
         self
+    }
+}
+
+impl Taken {
+    /// Somebody has fewer bytes.
+    fn give_back(&mut self, owner: u64, bytes: u64) {
+        self.all.bytes -= bytes;
+        if let Some(own) = self.of.get_mut(&owner) {
+            own.bytes -= bytes;
+            if own.payloads == 0 && own.bytes == 0 {
+                self.of.remove(&owner);
+            }
+        }
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
         let mut taken = self.payloads.lock();
-        taken.all.subtract(self.bytes, self.complete);
-        if let Some(own) = taken.of.get_mut(&self.owner) {
-            own.subtract(self.bytes, self.complete);
-            if own.payloads == 0 {
-                taken.of.remove(&self.owner);
-            }
+        let Taken { all, of } = &mut *taken;
+        for held in [Some(all), of.get_mut(&self.owner)].into_iter().flatten() {
+            held.subtract(0, self.complete);
+            held.assemblies -= usize::from(self.assembly);
         }
+        for (sender, bytes) in &self.others {
+            taken.give_back(*sender, *bytes);
+        }
+        taken.give_back(self.owner, self.bytes);
     }
 }
 

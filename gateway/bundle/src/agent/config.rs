@@ -141,8 +141,12 @@ pub struct Config {
     pub duplicates: DuplicateLimits,
     /// What is accepted on receipt.
     pub decode: DecodeLimits,
-    /// Payloads on disk, for what an earlier run has left.
+    /// Payloads on disk, for what an earlier run has left and for what comes in
+    /// fragments.
     pub payloads: Option<Arc<Payloads>>,
+    /// Bundles for applications that come in fragments are put together on the disk,
+    /// where there are payloads, if theirs are longer, bytes.
+    pub long_above_bytes: u64,
     /// What secures bundles end to end, if anything does. The same for all
     /// agents of a node.
     pub security: Option<Arc<dyn Security>>,
@@ -213,6 +217,7 @@ impl Config {
             duplicates: DuplicateLimits::default(),
             decode: DecodeLimits::default(),
             payloads: None,
+            long_above_bytes: 16 << 20,
             security: None,
             status_reports_per_s: 10,
             routes: Vec::new(),

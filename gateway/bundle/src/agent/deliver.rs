@@ -45,7 +45,7 @@ impl Agent {
         }
         let fragment = arrival.bundle.primary.has_fragmentation();
         let on_disk = arrival.bundle.file.is_some();
-        if fragment && !on_disk && self.config.delivers(service) {
+        if fragment && self.config.delivers(service) {
             return self.take_fragment(now, arrival, service);
         }
         let name = arrival.name();
@@ -119,15 +119,18 @@ impl Agent {
     }
 
     /// The same of a bundle whose payload is on disk, or is to go there: only
-    /// applications take it, and no part of it.
+    /// applications take it, and fragments where they are put together there.
     pub(super) fn undeliverable_file(
         &self,
         arrival: &Arrival,
         service: u64,
     ) -> Option<DeleteReason> {
+        let primary = &arrival.bundle.primary;
+        let whole = !primary.has_fragmentation()
+            || arrival.cteb().is_none() && self.goes_to_disk(service, primary.total_data_length);
         let taken = self.config.keeping(service).is_some()
             && !arrival.bundle.is_administrative()
-            && !arrival.bundle.primary.has_fragmentation();
+            && whole;
         let refused = (!taken).then_some(DeleteReason::DepletedStorage);
         self.undeliverable(arrival, service).or(refused)
     }

@@ -73,7 +73,8 @@ impl StoredBundle {
 impl Agent {
     /// Whether a bundle that is too long for a session of its neighbour may go in
     /// fragments by it. A payload on disk does not where another session takes it whole:
-    /// fragments are put together in memory, for which it may be too long.
+    /// of its many fragments none may be lost, and other implementations put them
+    /// together in memory, for which it may be too long.
     pub(super) fn goes_in_fragments(&self, stored: &StoredBundle) -> bool {
         let apart = match stored.file {
             Some(_) => self.takes_files(stored) && !self.is_taken_elsewhere(stored),

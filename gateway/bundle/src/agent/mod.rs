@@ -350,6 +350,7 @@ impl Agent {
             };
             self.give_up(now, id, DeleteReason::LifetimeExpired);
         }
+        self.take_placed(now);
         self.reassembly.handle_timeout(now);
         self.store.handle_timeout(now);
         self.handle_store(now);

@@ -127,7 +127,7 @@ impl Agent {
                 _ => self.settle(now, owed, Err(DeleteReason::DepletedStorage)),
             },
             Message::Fragment(arrival, service, room) => {
-                let (class, bytes) = (arrival.class, arrival.bundle.payload.len() as u64);
+                let (class, bytes) = (arrival.class, arrival.bundle.payload_bytes());
                 let primary = arrival.bundle.primary.clone();
                 // Its CL has acknowledged it: nobody sends it again.
                 if self.assemble(now, *arrival, service, room).is_err() {

@@ -5,7 +5,10 @@
 //! So there is little of it in all, no neighbour has more of it than it leaves
 //! free, and what is not whole when its lifetime ends, or after ten minutes, is
 //! forgotten. Two fragments that contradict each other are not both believed:
-//! the first one is.
+//! the first one is. Bundles that are too long for memory are put together on the
+//! disk, where this node has room for them.
+
+mod on_disk;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -21,6 +24,7 @@ use super::quota::Reservation;
 use super::receive::Arrival;
 use super::stored::NameGroup;
 use crate::wire::{MAX_HEADER_BYTES, Malformed, ipn_parts, is_null};
+use on_disk::OnDisk;
 
 /// Payload bytes of fragments at most, in all.
 const MOST_BYTES: u64 = 128 << 20;
@@ -62,6 +66,7 @@ pub(super) struct Reassembly {
     fragments: usize,
     /// Bytes and fragments of each.
     by_neighbour: HashMap<NeighbourId, (u64, usize)>,
+    on_disk: OnDisk,
 }
 
 impl Reassembly {
@@ -74,15 +79,18 @@ impl Reassembly {
             bytes: _,
             fragments,
             by_neighbour,
+            on_disk,
         } = self;
         tell("bundles in fragments", parts.len());
         tell("bundles in fragments by time", untils.len() + names.len());
         tell("fragments", *fragments);
         tell("neighbours with fragments", by_neighbour.len());
+        on_disk.footprint(tell);
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.untils.first().map(|(until, _)| *until)
+        let until = self.untils.first().map(|(until, _)| *until);
+        until.into_iter().chain(self.on_disk.next_timeout()).min()
     }
 
     /// Forgets what is not whole in time.
@@ -94,6 +102,7 @@ impl Reassembly {
                 self.forget(&name);
             }
         }
+        self.on_disk.handle_timeout(now);
     }
 
     /// Whether there is room for a fragment from a neighbour.
@@ -107,18 +116,32 @@ impl Reassembly {
 
     fn forget(&mut self, name: &Whole) -> Option<Parts> {
         let parts = self.parts.remove(name)?;
-        self.fragments -= parts.room.len();
         for (from, bytes, _) in &parts.room {
-            self.bytes -= bytes;
-            if let Some(of_neighbour) = self.by_neighbour.get_mut(from) {
-                of_neighbour.0 -= bytes;
-                of_neighbour.1 -= 1;
-                if of_neighbour.1 == 0 {
-                    self.by_neighbour.remove(from);
-                }
-            }
+            self.uncount(*from, *bytes);
         }
         Some(parts)
+    }
+
+    /// A fragment of a neighbour is in memory.
+    fn count(&mut self, from: NeighbourId, bytes: u64) {
+        self.fragments += 1;
+        self.bytes += bytes;
+        let of_neighbour = self.by_neighbour.entry(from).or_default();
+        of_neighbour.0 += bytes;
+        of_neighbour.1 += 1;
+    }
+
+    /// It is in memory no more.
+    fn uncount(&mut self, from: NeighbourId, bytes: u64) {
+        self.fragments -= 1;
+        self.bytes -= bytes;
+        if let Some(of_neighbour) = self.by_neighbour.get_mut(&from) {
+            of_neighbour.0 -= bytes;
+            of_neighbour.1 -= 1;
+            if of_neighbour.1 == 0 {
+                self.by_neighbour.remove(&from);
+            }
+        }
     }
 }
 
@@ -181,22 +204,28 @@ impl Agent {
         service: u64,
     ) -> Result<(), Reject> {
         let primary = &arrival.bundle.primary;
-        let bytes = arrival.bundle.payload.len() as u64;
+        let bytes = arrival.bundle.payload_bytes();
         let end = primary.fragmentation_offset.checked_add(bytes);
         let total = primary.total_data_length;
         let fits = bytes > 0 && end.is_some_and(|end| end <= total);
         // A bundle without a source must not be fragmented (RFC 9171 §4.2.3).
         let nameless = is_null(&primary.source);
-        if !fits || nameless || total > self.config.decode.max_payload_bytes {
+        let to_disk = self.goes_to_disk(service, total);
+        let too_long = !to_disk && total > self.config.decode.max_payload_bytes;
+        let on_disk = arrival.bundle.file.is_some();
+        if !fits || nameless || too_long && !on_disk {
             return Err(Reject::Malformed(Malformed::Fragment));
+        }
+        if on_disk && !to_disk {
+            self.refuse(now, &arrival, DeleteReason::DepletedStorage);
+            return Ok(());
         }
         if arrival.cteb().is_some() || arrival.bundle.encrypted {
             self.refuse(now, &arrival, DeleteReason::BlockUnsupported);
             return Ok(());
         }
-        let room = self
-            .usage
-            .reserve_undelivered(bytes.saturating_add(BESIDE_BYTES));
+        let here = arrival.bundle.payload.len() as u64;
+        let room = self.usage.reserve_undelivered(here + BESIDE_BYTES);
         let room = room.ok_or(Reject::NoResources)?;
         // All fragments of a bundle meet at one agent, whichever way they come.
         let node = ipn_parts(&primary.source).map_or(0, |(node, _)| node);
@@ -223,11 +252,23 @@ impl Agent {
         let primary = &arrival.bundle.primary;
         let (offset, total) = (primary.fragmentation_offset, primary.total_data_length);
         let whole = (name.group, name.sequence, primary.destination.to_string());
-        // A slice of a bundle keeps all of it in memory, its headers too.
-        let payload = match arrival.bundle.payload.len() < COPIED_BYTES {
-            true => Bytes::copy_from_slice(&arrival.bundle.payload),
-            false => arrival.bundle.payload.clone(),
+        let to_disk = self.goes_to_disk(service, total);
+        // Fragments of one bundle say the same total length.
+        let elsewhere = match to_disk {
+            true => self.reassembly.parts.contains_key(&whole),
+            false => self.reassembly.on_disk.has(&whole),
         };
+        if elsewhere {
+            return Err(Reject::Malformed(Malformed::Fragment));
+        }
+        if to_disk {
+            return self.place_fragment(now, arrival, service, whole, room);
+        }
+        // Rules of security may have come into force.
+        if arrival.bundle.file.is_some() {
+            return Err(Reject::NoResources);
+        }
+        let payload = own_payload(&arrival);
         let bytes = payload.len() as u64 + BESIDE_BYTES;
         if !self.reassembly.has_room(arrival.from, bytes) {
             return Err(Reject::NoResources);
@@ -258,12 +299,9 @@ impl Agent {
             Ok(true) => {}
         }
         parts.room.push((arrival.from, bytes, room));
-        reassembly.fragments += 1;
-        reassembly.bytes += bytes;
-        let of_neighbour = reassembly.by_neighbour.entry(arrival.from).or_default();
-        of_neighbour.0 += bytes;
-        of_neighbour.1 += 1;
-        if parts.have < total {
+        let is_whole = parts.have >= total;
+        reassembly.count(arrival.from, bytes);
+        if !is_whole {
             return Ok(());
         }
         let Some(parts) = reassembly.forget(&whole) else {
@@ -276,11 +314,26 @@ impl Agent {
             payload.extend_from_slice(&piece);
         }
         drop(parts.room);
-        let flags = bp7::flags::BundleControlFlags::BUNDLE_IS_FRAGMENT.bits();
-        let primary = &mut arrival.bundle.primary;
-        primary.bundle_control_flags &= !flags;
-        (primary.fragmentation_offset, primary.total_data_length) = (0, 0);
+        made_whole(&mut arrival);
         arrival.bundle.payload = payload.freeze();
         self.deliver(now, arrival, service)
     }
+}
+
+/// A fragment's payload. A slice of a bundle keeps all of it in memory, its headers
+/// too.
+fn own_payload(arrival: &Arrival) -> Bytes {
+    let payload = &arrival.bundle.payload;
+    match payload.len() < COPIED_BYTES {
+        true => Bytes::copy_from_slice(payload),
+        false => payload.clone(),
+    }
+}
+
+/// Makes of a fragment the bundle that it is of, but for the payload.
+fn made_whole(arrival: &mut Arrival) {
+    let flags = bp7::flags::BundleControlFlags::BUNDLE_IS_FRAGMENT.bits();
+    let primary = &mut arrival.bundle.primary;
+    primary.bundle_control_flags &= !flags;
+    (primary.fragmentation_offset, primary.total_data_length) = (0, 0);
 }

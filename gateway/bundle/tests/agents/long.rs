@@ -178,6 +178,29 @@ fn without_custody_it_goes_in_fragments_where_the_neighbour_takes_less() {
 }
 
 #[test]
+fn what_is_left_of_it_goes_undivided_once_a_session_takes_that() {
+    let (mut net, files) = (pair(), files());
+    let file = files.write(&content());
+    net.agents[0]
+        .send_file(net.now, to(2, APPLICATION), file)
+        .unwrap();
+    let (now, via) = (net.now, NeighbourId(2));
+    net.agents[0].set_takes_files(via, BULK, true);
+    let mut mru = 1_400;
+    let mut parts = Vec::new();
+    while let Some(offer) = net.agents[0].next_for(now, via, BULK, mru) {
+        net.finish(0, &offer, Outcome::Acknowledged);
+        parts.push(offer.file.expect("a part of the file").len());
+        // The other path is back.
+        mru = 1 << 20;
+    }
+    assert_eq!(parts.iter().sum::<u64>(), BYTES as u64);
+    let (rest, few) = parts.split_last().unwrap();
+    assert_eq!(few.len(), 64);
+    assert!(*rest > 10_000, "{rest}");
+}
+
+#[test]
 fn what_a_session_by_another_path_takes_whole_is_not_fragmented() {
     let (mut net, files) = (pair(), files());
     let file = files.write(&content());

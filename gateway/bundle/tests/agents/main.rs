@@ -13,6 +13,7 @@ mod fragments;
 mod hops;
 mod hostile;
 mod long;
+mod long_fragments;
 mod named;
 mod net;
 mod order;

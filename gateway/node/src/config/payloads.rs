@@ -79,6 +79,13 @@ impl Config {
         self.whole_mru_bytes().min(MOST_IN_MEMORY)
     }
 
+    /// Payloads that are longer go to the disk, too, where they come in fragments,
+    /// bytes: the payload of each bundle that goes there is longer.
+    pub fn long_payload_above_bytes(&self) -> u64 {
+        let beside = 2 * MAX_HEADER_BYTES as u64;
+        self.long_above_bytes().saturating_sub(beside)
+    }
+
     /// The largest bundle that is taken, bytes.
     pub fn transfer_mru_bytes(&self) -> u64 {
         let store = self.whole_mru_bytes();

@@ -142,6 +142,7 @@ fn agent(config: &Config) -> bundle::Config {
     // What a session may take into memory it may decode there.
     let in_memory = &mut agent.decode.max_payload_bytes;
     *in_memory = config.whole_mru_bytes().max(*in_memory);
+    agent.long_above_bytes = config.long_payload_above_bytes();
     agent.relaying = relaying(config);
     agent.routes = routes_to_several(config);
     agent.named = named_routes(config);

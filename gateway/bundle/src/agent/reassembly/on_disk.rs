@@ -1,0 +1,255 @@
+//! Fragments of bundles that are too long for memory, put together in a file.
+//!
+//! The folder of payloads has a thread for that. A fragment that is not written yet
+//! counts with those that are in memory; what is written counts on the disk, for the
+//! neighbour that has sent it. The thread cannot call the agent, which looks every
+//! few milliseconds while it waits for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bp7::primary::PrimaryBlock;
+use bytes::Bytes;
+use underpass_cla::Class;
+use underpass_payloads::{Assembly, Outcomes, Part, PayloadFile, Placed};
+use underpass_work::each;
+
+use super::super::Agent;
+use super::super::config::NeighbourId;
+use super::super::event::{DeleteReason, Reject};
+use super::super::quota::Reservation;
+use super::super::receive::Arrival;
+use super::super::security::Insecure;
+use super::{BESIDE_BYTES, Whole, made_whole, own_payload};
+use crate::wire::Malformed;
+
+/// For how long nothing may come of a bundle that is incomplete.
+const MOST_PAUSE: Duration = Duration::from_secs(3600);
+/// So long after something was given to the thread it is asked what it has done.
+const LOOK_AFTER: Duration = Duration::from_millis(5);
+
+/// The bundles that are put together on the disk.
+#[derive(Default)]
+pub(super) struct OnDisk {
+    bundles: HashMap<Whole, Incomplete>,
+    /// Fragments that the thread has, by number.
+    writing: HashMap<u64, Writing>,
+    next: u64,
+    outcomes: Outcomes,
+    look_at: Option<Instant>,
+}
+
+struct Incomplete {
+    assembly: Assembly,
+    /// The last fragment, without its payload.
+    last: Arrival,
+    service: u64,
+    /// When its lifetime ends, as the first fragment says.
+    expires: Instant,
+    /// When it is forgotten if nothing more comes.
+    until: Instant,
+}
+
+/// A fragment that the thread has.
+struct Writing {
+    whole: Whole,
+    from: NeighbourId,
+    /// What it counts in memory, and its room there.
+    bytes: u64,
+    room: Reservation,
+    primary: PrimaryBlock,
+    class: Class,
+    payload_bytes: u64,
+}
+
+impl OnDisk {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let OnDisk {
+            bundles,
+            writing,
+            next: _,
+            outcomes: _,
+            look_at: _,
+        } = self;
+        tell("bundles in fragments on disk", bundles.len());
+        tell("fragments that are written", writing.len());
+    }
+
+    /// Whether a bundle is put together here.
+    pub fn has(&self, whole: &Whole) -> bool {
+        self.bundles.contains_key(whole)
+    }
+
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let untils = each(self.bundles.values()).map(|incomplete| incomplete.until);
+        untils.chain(self.look_at).min()
+    }
+
+    /// Forgets what is not whole in time.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.bundles.retain(|_, incomplete| incomplete.until > now);
+    }
+}
+
+impl Agent {
+    /// Whether a bundle of so many bytes for a service is put together on the disk.
+    pub(in crate::agent) fn goes_to_disk(&self, service: u64, total: u64) -> bool {
+        let payloads = self.config.payloads.as_ref();
+        let most = payloads.map_or(0, |payloads| payloads.max_payload_bytes());
+        let fits = total > self.config.long_above_bytes && total <= most;
+        fits && self.config.keeping(service).is_some() && !self.secures()
+    }
+
+    fn secures(&self) -> bool {
+        let security = self.config.security.as_ref();
+        security.is_some_and(|security| security.is_used())
+    }
+
+    /// Has a fragment of such a bundle written where it belongs.
+    pub(super) fn place_fragment(
+        &mut self,
+        now: Instant,
+        mut arrival: Arrival,
+        service: u64,
+        whole: Whole,
+        room: Reservation,
+    ) -> Result<(), Reject> {
+        self.take_placed(now);
+        let (group, sequence, _) = &whole;
+        if self.seen.contains(group, *sequence) {
+            return Ok(());
+        }
+        let (from, class) = (arrival.from, arrival.class);
+        let primary = arrival.bundle.primary.clone();
+        let (offset, total) = (primary.fragmentation_offset, primary.total_data_length);
+        let payload_bytes = arrival.bundle.payload_bytes();
+        let part = match arrival.bundle.file.take() {
+            Some(file) => Part::OnDisk(file),
+            None => Part::Here(own_payload(&arrival)),
+        };
+        let bytes = match &part {
+            Part::Here(payload) => payload.len() as u64 + BESIDE_BYTES,
+            Part::OnDisk(_) => BESIDE_BYTES,
+        };
+        if !self.reassembly.has_room(from, bytes) {
+            return Err(Reject::NoResources);
+        }
+        let payloads = self.config.payloads.as_ref().ok_or(Reject::NoResources)?;
+        strip(&mut arrival);
+        let expires = arrival.expires;
+        let on_disk = &mut self.reassembly.on_disk;
+        let (number, outcomes) = (on_disk.next, &on_disk.outcomes);
+        let place = |assembly: &Assembly, part| {
+            let placed = assembly.place(from.0, offset, part, number, outcomes);
+            placed.map_err(|_| Reject::NoResources)
+        };
+        match on_disk.bundles.get_mut(&whole) {
+            Some(incomplete) => {
+                if incomplete.assembly.bytes() != total {
+                    return Err(Reject::Malformed(Malformed::Fragment));
+                }
+                place(&incomplete.assembly, part)?;
+                incomplete.last = arrival;
+                incomplete.until = incomplete.expires.min(now + MOST_PAUSE);
+            }
+            None => {
+                let assembly = payloads.assemble(from.0, total);
+                let assembly = assembly.map_err(|_| Reject::NoResources)?;
+                place(&assembly, part)?;
+                let incomplete = Incomplete {
+                    assembly,
+                    last: arrival,
+                    service,
+                    expires,
+                    until: expires.min(now + MOST_PAUSE),
+                };
+                on_disk.bundles.insert(whole.clone(), incomplete);
+            }
+        }
+        on_disk.next += 1;
+        on_disk.look_at.get_or_insert(now + LOOK_AFTER);
+        let writing = Writing {
+            whole,
+            from,
+            bytes,
+            room,
+            primary,
+            class,
+            payload_bytes,
+        };
+        on_disk.writing.insert(number, writing);
+        self.reassembly.count(from, bytes);
+        Ok(())
+    }
+
+    /// Takes up what the thread has done.
+    pub(in crate::agent) fn take_placed(&mut self, now: Instant) {
+        if self.reassembly.on_disk.writing.is_empty() {
+            return;
+        }
+        for (number, placed) in self.reassembly.on_disk.outcomes.take() {
+            let Some(writing) = self.reassembly.on_disk.writing.remove(&number) else {
+                continue;
+            };
+            self.reassembly.uncount(writing.from, writing.bytes);
+            drop(writing.room);
+            let reason = match placed {
+                Placed::There => continue,
+                Placed::Whole(file) => {
+                    self.deliver_whole(now, &writing.whole, file);
+                    continue;
+                }
+                Placed::Contradicts => DeleteReason::BlockUnintelligible,
+                Placed::Refused(_) => DeleteReason::DepletedStorage,
+                Placed::Lost(_) => {
+                    self.reassembly.on_disk.bundles.remove(&writing.whole);
+                    DeleteReason::DepletedStorage
+                }
+            };
+            // Its CL has acknowledged it: nobody sends it again.
+            let (bytes, class) = (writing.payload_bytes, writing.class);
+            self.tell_refused(now, &writing.primary, bytes, class, reason);
+        }
+        let on_disk = &mut self.reassembly.on_disk;
+        let waits = !on_disk.writing.is_empty();
+        on_disk.look_at = waits.then(|| now + LOOK_AFTER);
+    }
+
+    fn deliver_whole(&mut self, now: Instant, whole: &Whole, file: Arc<PayloadFile>) {
+        let Some(incomplete) = self.reassembly.on_disk.bundles.remove(whole) else {
+            return;
+        };
+        let (mut arrival, service) = (incomplete.last, incomplete.service);
+        made_whole(&mut arrival);
+        let (primary, class) = (arrival.bundle.primary.clone(), arrival.class);
+        let bytes = file.len();
+        arrival.bundle.file = Some(file);
+        let refused = match self.secures() {
+            // Rules have come into force while it was put together.
+            true => Some(Insecure::Missing.into()),
+            false => match self.deliver(now, arrival, service) {
+                Ok(()) => None,
+                Err(_) => Some(DeleteReason::DepletedStorage),
+            },
+        };
+        if let Some(reason) = refused {
+            self.tell_refused(now, &primary, bytes, class, reason);
+        }
+    }
+}
+
+/// Leaves of a fragment what its delivery needs: the rest would keep what it was
+/// read from in memory.
+fn strip(arrival: &mut Arrival) {
+    let bundle = &mut arrival.bundle;
+    for part in [
+        &mut bundle.primary_raw,
+        &mut bundle.payload_head,
+        &mut bundle.payload,
+        &mut bundle.payload_tail,
+    ] {
+        *part = Bytes::new();
+    }
+    bundle.others = Vec::new();
+}

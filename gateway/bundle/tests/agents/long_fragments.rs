@@ -1,0 +1,330 @@
+//! Bundles in fragments that are too long for memory: they are put together on the
+//! disk, hostile ones among them.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::net::{BULK, Net, SERVICE, bundle, node, primary};
+use bp7::dtntime::CreationTimestamp;
+use bytes::Bytes;
+use underpass_bundle::wire::{Malformed, ipn};
+use underpass_bundle::{
+    Amount, Applications, Decoded, DeleteReason, Delivery, Event, NeighbourId, Reject,
+};
+use underpass_payloads::{Limits, Payloads};
+
+const APPLICATION: u64 = 40;
+/// Longer payloads are put together on the disk.
+const ABOVE: u64 = 10_000;
+const BYTES: usize = 100_000;
+const QUOTA: u64 = 1 << 20;
+/// The bundle is a fragment (RFC 9171 §4.2.3).
+const IS_FRAGMENT: u64 = 1;
+/// It must be gone by then, whatever else comes.
+const LIFETIME: Duration = Duration::from_secs(3 * 3600);
+
+/// Two nodes; the second one has an application, and payloads on disk.
+struct Site {
+    net: Net,
+    payloads: Arc<Payloads>,
+    _folder: tempfile::TempDir,
+}
+
+fn site() -> Site {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        quota_bytes: QUOTA,
+        payload_bytes: QUOTA,
+        leave_free_bytes: 0,
+    };
+    let payloads = Payloads::open(folder.path(), limits).unwrap();
+    let most = Amount {
+        bytes: 1 << 20,
+        bundles: 1_000,
+    };
+    let services = vec![APPLICATION..=APPLICATION];
+    let applications = Applications::new(services, [SERVICE].into(), None, most);
+    let mut second = node(2);
+    second.applications = Some(Arc::new(applications));
+    second.payloads = Some(payloads.clone());
+    second.long_above_bytes = ABOVE;
+    Site {
+        net: Net::of([node(1), second]),
+        payloads,
+        _folder: folder,
+    }
+}
+
+fn content() -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(5);
+    (0..BYTES).map(|_| random.u8(..)).collect()
+}
+
+/// A fragment for a service of the second node.
+fn to_service(service: u64, of: (u64, u64), offset: u64, total: u64, payload: &[u8]) -> Bytes {
+    let (source, sequence) = of;
+    let mut primary = primary(IS_FRAGMENT, source, ipn(2, service));
+    primary.creation_timestamp = CreationTimestamp::with_time_and_seq(1_000, sequence);
+    primary.lifetime = LIFETIME;
+    primary.fragmentation_offset = offset;
+    primary.total_data_length = total;
+    bundle(&primary, &[], payload)
+}
+
+/// A fragment of a bundle of a node, by its sequence number, for the application.
+fn fragment(of: (u64, u64), offset: usize, total: u64, payload: &[u8]) -> Bytes {
+    to_service(APPLICATION, of, offset as u64, total, payload)
+}
+
+impl Site {
+    fn arrive(&mut self, from: u64, raw: Bytes) -> Result<(), Reject> {
+        let now = self.net.now;
+        self.net.agents[1].receive(now, NeighbourId(from), BULK, raw)
+    }
+
+    /// A fragment of a bundle of `BYTES` of the first node comes.
+    fn take(&mut self, sequence: u64, offset: usize, payload: &[u8]) {
+        let raw = fragment((1, sequence), offset, BYTES as u64, payload);
+        assert_eq!(self.arrive(1, raw), Ok(()));
+    }
+
+    fn count(&self, wanted: &str) -> usize {
+        let mut entries = 0;
+        self.net.agents[1].footprint(&mut |name, count| {
+            entries += if name == wanted { count } else { 0 };
+        });
+        entries
+    }
+
+    fn incomplete(&self) -> usize {
+        self.count("bundles in fragments on disk")
+    }
+
+    /// Has the thread write what it was given, and the node hear of that.
+    fn settle(&mut self) {
+        for _ in 0..5_000 {
+            if self.count("fragments that are written") == 0 {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+            self.net.pass(Duration::from_millis(5));
+        }
+        panic!("fragments are not written");
+    }
+
+    /// What is delivered once everything is written.
+    fn delivered(&mut self) -> Option<Delivery> {
+        self.settle();
+        self.net.deliveries(1).pop()
+    }
+
+    /// The reasons for which bundles are deleted once everything is written.
+    fn deleted(&mut self) -> Vec<DeleteReason> {
+        self.settle();
+        let reason = |event| match event {
+            Event::Deleted { reason, .. } => Some(reason),
+            _ => None,
+        };
+        let events = self.net.events(1).into_iter();
+        events.filter_map(reason).collect()
+    }
+
+    /// Waits until the disk has nothing any more.
+    fn becomes_empty(&self) {
+        for _ in 0..10_000 {
+            if self.payloads.used() == (0, 0) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{:?} are left", self.payloads.used());
+    }
+}
+
+fn read(delivery: &Delivery) -> Vec<u8> {
+    let file = delivery.file.as_ref().expect("a file");
+    let mut all = vec![0; usize::try_from(file.len()).unwrap()];
+    file.read_at(&mut all, 0).unwrap();
+    all
+}
+
+#[test]
+fn fragments_in_any_order_are_delivered_as_one_file() {
+    let (mut site, content) = (site(), content());
+    for seed in 0..10 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut parts: Vec<usize> = (0..BYTES).step_by(7_000).collect();
+        random.shuffle(&mut parts);
+        for from in &parts {
+            assert!(site.net.deliveries(1).is_empty());
+            // Many overlap.
+            let to = (from + 7_000 + random.usize(0..6_000)).min(BYTES);
+            site.take(seed, *from, &content[*from..to]);
+        }
+        let delivery = site.delivered().expect("it is whole");
+        assert_eq!(delivery.service, APPLICATION);
+        assert!(delivery.payload.is_empty());
+        assert!(read(&delivery) == content);
+        // What comes late is known.
+        site.take(seed, 0, &content[..5_000]);
+        assert!(site.delivered().is_none());
+        assert_eq!(site.incomplete(), 0);
+        drop(delivery);
+        site.becomes_empty();
+    }
+}
+
+#[test]
+fn duplicates_cost_nothing_and_bundles_side_by_side_do_not_mix() {
+    let (mut site, content) = (site(), content());
+    let other: Vec<u8> = content.iter().map(|byte| !byte).collect();
+    for _ in 0..3 {
+        site.take(1, 0, &content[..50_000]);
+        site.take(2, 0, &other[..50_000]);
+    }
+    site.settle();
+    assert_eq!(site.payloads.used(), (2, 100_000));
+    site.take(1, 50_000, &content[50_000..]);
+    assert!(read(&site.delivered().unwrap()) == content);
+    site.take(2, 50_000, &other[50_000..]);
+    assert!(read(&site.delivered().unwrap()) == other);
+    site.becomes_empty();
+}
+
+#[test]
+fn of_what_contradicts_the_first_is_believed_and_the_other_told() {
+    let (mut site, content) = (site(), content());
+    site.take(1, 0, &content[..50_000]);
+    let mut lie = content[40_000..60_000].to_vec();
+    lie[9_999] ^= 1;
+    site.take(1, 40_000, &lie);
+    assert_eq!(site.deleted(), [DeleteReason::BlockUnintelligible]);
+    let total = fragment((1, 1), 50_000, BYTES as u64 + 1, b"x");
+    let refused = Err(Reject::Malformed(Malformed::Fragment));
+    assert_eq!(site.arrive(1, total), refused, "another total length");
+    site.take(1, 50_000, &content[50_000..]);
+    assert!(read(&site.delivered().unwrap()) == content);
+}
+
+#[test]
+fn a_bundle_is_not_put_together_in_memory_and_on_the_disk_at_once() {
+    let (mut site, content) = (site(), content());
+    let refused = || Err(Reject::Malformed(Malformed::Fragment));
+    for (sequence, first, second) in [(1, 9_000, BYTES as u64), (2, BYTES as u64, 9_000)] {
+        let raw = fragment((1, sequence), 0, first, &content[..4_500]);
+        assert_eq!(site.arrive(1, raw), Ok(()));
+        let raw = fragment((1, sequence), 4_500, second, &content[4_500..9_000]);
+        assert_eq!(site.arrive(1, raw), refused());
+    }
+    assert!(site.delivered().is_none());
+}
+
+#[test]
+fn lengths_that_lie_take_what_has_come_and_leave_other_neighbours_room() {
+    let (mut site, content) = (site(), content());
+    let mut taken = 0;
+    for number in 0..100 {
+        match site.arrive(1, fragment((1, number), 0, QUOTA, b"x")) {
+            Ok(()) => taken += 1,
+            Err(Reject::NoResources) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    site.settle();
+    assert_eq!(site.payloads.used(), (taken, taken as u64));
+    assert_eq!(site.incomplete(), taken);
+    assert!(taken < 20, "{taken}");
+    let longest = fragment((1, 100), 0, QUOTA + 1, b"x");
+    let refused = Err(Reject::Malformed(Malformed::Fragment));
+    assert_eq!(site.arrive(1, longest), refused);
+    for from in [50_000, 0] {
+        let raw = fragment((9, 1), from, BYTES as u64, &content[from..][..50_000]);
+        assert_eq!(site.arrive(9, raw), Ok(()));
+    }
+    assert!(read(&site.delivered().unwrap()) == content);
+    site.net.pass(LIFETIME);
+    assert_eq!(site.incomplete(), 0);
+    site.becomes_empty();
+    let undelivered = site.net.agents[1].custody(site.net.now).undelivered_bytes;
+    assert_eq!(undelivered, 0);
+}
+
+#[test]
+fn a_neighbour_has_no_more_of_the_disk_than_it_leaves_free() {
+    let mut site = site();
+    let piece = vec![7; 100_000];
+    let mut taken = 0;
+    for number in 0..10 {
+        let raw = fragment((1, 1), number * piece.len(), QUOTA, &piece);
+        match site.arrive(1, raw) {
+            Ok(()) => taken += 1,
+            Err(Reject::NoResources) => break,
+            other => panic!("{other:?}"),
+        }
+        site.settle();
+    }
+    assert_eq!(taken, 5);
+    let raw = fragment((9, 1), 0, QUOTA, &piece);
+    assert_eq!(site.arrive(9, raw), Ok(()));
+    site.settle();
+}
+
+#[test]
+fn what_makes_no_progress_is_forgotten_before_its_lifetime_ends() {
+    let (mut site, content) = (site(), content());
+    let pause = Duration::from_secs(3_500);
+    for from in [0, 1_000] {
+        site.take(1, from, &content[from..from + 1_000]);
+        site.settle();
+        site.net.pass(pause);
+        assert_eq!(site.incomplete(), 1);
+    }
+    site.net.pass(Duration::from_secs(101));
+    assert_eq!(site.incomplete(), 0);
+    site.becomes_empty();
+}
+
+#[test]
+fn a_fragment_that_is_on_disk_itself_is_judged_and_taken() {
+    let (mut site, content) = (site(), content());
+    site.take(1, 0, &content[..50_000]);
+    let raw = fragment((1, 1), 50_000, BYTES as u64, &content[50_000..]);
+    let mut decoder = site.net.agents[1].decoder().long().unwrap();
+    let payload = decoder.take(raw.clone()).unwrap();
+    let (now, from) = (site.net.now, NeighbourId(1));
+    let (opened, bytes) = decoder.opened().unwrap();
+    let mut elsewhere = opened.clone();
+    let agent = &mut site.net.agents[1];
+    assert_eq!(agent.judge_long(now, from, BULK, opened), Ok(()));
+    // A service of the node takes what is in memory.
+    elsewhere.primary.destination = ipn(2, SERVICE);
+    let unwanted = Err(Reject::Unwanted(DeleteReason::DepletedStorage));
+    assert_eq!(agent.judge_long(now, from, BULK, &elsewhere), unwanted);
+    let mut writer = site.payloads.reserve(1, bytes).unwrap().begin(bytes);
+    writer.as_mut().unwrap().write(&payload).unwrap();
+    let file = writer.unwrap().finish().unwrap();
+    let decoded = Decoded::long(raw.len() as u64, decoder.finish(file));
+    let taken = site.net.agents[1].receive_decoded(now, from, BULK, decoded);
+    assert_eq!(taken, Ok(()));
+    let delivery = site.delivered().expect("it is whole");
+    assert!(read(&delivery) == content);
+    drop(delivery);
+    site.becomes_empty();
+}
+
+#[test]
+fn for_a_service_of_the_node_and_below_the_limit_memory_is_used() {
+    let (mut site, content) = (site(), content());
+    for (service, bytes) in [(SERVICE, BYTES), (APPLICATION, 9_000)] {
+        let half = bytes / 2;
+        for (offset, payload) in [(0, &content[..half]), (half, &content[half..bytes])] {
+            let total = bytes as u64;
+            let raw = to_service(service, (1, service), offset as u64, total, payload);
+            assert_eq!(site.arrive(1, raw), Ok(()));
+        }
+        let delivery = site.delivered().expect("it is whole");
+        assert!(delivery.payload == content[..bytes]);
+        assert_eq!(site.payloads.used(), (0, 0));
+    }
+}
