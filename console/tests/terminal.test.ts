@@ -57,7 +57,7 @@ describe("a certificate", () => {
 
 describe("a rule", () => {
   const rule = (more: Partial<AlertRule>): AlertRule => ({
-    id: 1, name: "x", kind: "unheard", for_s: 0, keep_firing_for_s: 60, ...more,
+    id: 1, name: "x", kind: "unheard", for_s: 0, keep_firing_for_s: 60, revision: 1, ...more,
   });
   test("has its limit in the unit of its kind", () => {
     expect(ruleOf({ name: "x", kind: "certificate", limit: "30" })).toEqual({ name: "x", kind: "certificate", limit_s: 2_592_000 });

@@ -73,6 +73,7 @@ export interface AlertRule {
   for_s: number;
   keep_firing_for_s: number;
   beam?: string | null;
+  revision: number;
 }
 
 export interface Rollout {
