@@ -96,6 +96,15 @@ export interface RolloutTerminal {
   reason?: string | null;
 }
 
+/** What a link was known to carry in 10 s from `start` on. */
+export interface Carried {
+  start: string;
+  /** As a modem or an operator has told it. */
+  efficiency?: number | null;
+  /** As its node has measured it. */
+  capacity_bps?: number | null;
+}
+
 export interface AlertTarget {
   id: number;
   name: string;
