@@ -112,6 +112,7 @@ def test_a_rule_is_changed_but_not_where_somebody_else_was_first(
     told = page.get_by_text("Nothing was done, since somebody else was first")
     expect(told).to_be_visible(timeout=PATIENCE_MS)
     # Chosen anew, it is shown as it is now.
+    expect(page.get_by_text(f"5 days, beam {BEAM}")).to_be_visible(timeout=PATIENCE_MS)
     change.click()
     expect(limit).to_have_value("5")
     expect(form.get_by_label("Fires after, s")).to_have_value("0")
