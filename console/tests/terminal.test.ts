@@ -5,6 +5,7 @@ import type { Vehicle } from "../src/fleet/fleet";
 import { lastHeard } from "../src/terminal/heard";
 import { leftOver, verdict } from "../src/terminal/left-over";
 import { lifetime } from "../src/terminal/lifetime";
+import { carriedColumns, leastEfficiency } from "../src/terminal/series";
 import { link, START_MS } from "./made";
 
 const none = { expected: new Map() };
@@ -55,9 +56,28 @@ describe("a certificate", () => {
   });
 });
 
+describe("what a link was measured to carry", () => {
+  const at = (s: number, capacity_bps: number | null, efficiency: number | null = null) => ({
+    start: new Date(START_MS + 1000 * s).toISOString(), capacity_bps, efficiency,
+  });
+  const s0 = START_MS / 1000;
+  test("has a gap where nothing was known for long", () => {
+    expect(carriedColumns([at(0, 5), at(10, 6), at(600, 7)])).toEqual([[s0, s0 + 10, s0 + 25, s0 + 600], [5, 6, null, 7]]);
+    expect(carriedColumns([at(0, 5), at(10, null)])).toEqual([[s0, s0 + 10], [5, null]]);
+    expect(carriedColumns([])).toEqual([[], []]);
+  });
+  test("has one value for a time in which the path changed", () => {
+    expect(carriedColumns([at(0, 5), at(0, 6), at(10, null), at(10, 7)])).toEqual([[s0, s0 + 10], [5, 7]]);
+  });
+  test("tells the least efficiency, if any was told", () => {
+    expect(leastEfficiency([at(0, 5, 0.8), at(10, 5, 0.6), at(20, 5)])).toBe(0.6);
+    expect(leastEfficiency([at(0, 5)])).toBeUndefined();
+  });
+});
+
 describe("a rule", () => {
   const rule = (more: Partial<AlertRule>): AlertRule => ({
-    id: 1, name: "x", kind: "unheard", for_s: 0, keep_firing_for_s: 60, ...more,
+    id: 1, name: "x", kind: "unheard", for_s: 0, keep_firing_for_s: 60, revision: 1, ...more,
   });
   test("has its limit in the unit of its kind", () => {
     expect(ruleOf({ name: "x", kind: "certificate", limit: "30" })).toEqual({ name: "x", kind: "certificate", limit_s: 2_592_000 });

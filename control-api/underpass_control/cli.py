@@ -313,7 +313,7 @@ def serve(
         except BaseException:
             await opened.close()
             raise
-        made = Service(opened, settings).application()
+        made = Service(opened, settings, shown).application()
         if shown is not None:
             made.cleanup_ctx.append(shown.following)
         return made

@@ -83,6 +83,11 @@ class Metrics:
             "underpass_control_sessions_pruned",
             "Sessions of users deleted after their end",
         )
+        self.certificate_expiry = gauge(
+            "underpass_control_certificate_expiry_timestamp_seconds",
+            "When a certificate that the service goes by ends, since the Unix epoch",
+            ("certificate",),
+        )
         self.sign_ins = counter(
             "underpass_control_sign_ins",
             "Tries to sign in, by password or provider: accepted, failed, or refused as too many",

@@ -11,6 +11,7 @@ from underpass_control.access.passwords import Passwords
 from underpass_control.access.vehicles import VehiclesOfTenants
 from underpass_control.alerts.sending import Sending
 from underpass_control.alerts.watch import watch_for_ever
+from underpass_control.certificates import OwnCertificates
 from underpass_control.enrolment.authority import Authority
 from underpass_control.events import Events
 from underpass_control.http import page
@@ -49,6 +50,7 @@ from underpass_control.http.status import ServiceStatus
 from underpass_control.http.tenants import Tenants
 from underpass_control.http.terminal_files import TerminalFiles
 from underpass_control.http.tiles import MapTiles
+from underpass_control.http.tls import ShownCertificate
 from underpass_control.http.tokens import Tokens
 from underpass_control.http.users import Users
 from underpass_control.http.what_if import WhatIf
@@ -71,10 +73,14 @@ _LARGEST_BODY_BYTES = 8 << 20
 class Service:
     """The HTTP application, and what it needs while it runs."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, shown: ShownCertificate | None = None
+    ) -> None:
+        """Take what HTTPS shows, where it is this process that ends it."""
         self._database = database
         self._settings = settings
         self._metrics = Metrics()
+        self._certificates = OwnCertificates(self._metrics, settings, shown)
         self._events = Events()
         self._changes = Changes(database, self._events.tell, self._events.interrupt)
         self._writer = PositionWriter(self._changes)
@@ -173,6 +179,7 @@ class Service:
                 prune_for_ever(self._database, settings, metrics),
                 watch_for_ever(self._database, self._changes, metrics, every_s),
                 sending.send_for_ever(),
+                self._certificates.watch_for_ever(),
                 advance_for_ever(
                     self._database, self._changes, metrics, settings.advance_rollouts_every_s
                 ),

@@ -79,6 +79,50 @@ def test_a_rule_about_software_or_certificates_has_its_own_fields(
     expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
 
 
+def test_a_rule_is_changed_but_not_where_somebody_else_was_first(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    needed()
+    del fleet
+    body = {"name": "night", "kind": "certificate", "limit_s": 864_000, "beam": BEAM}
+    made = service.call("POST", "/v1/alert-rules", {**body, "keep_firing_for_s": 5})
+    path = f"/v1/alert-rules/{made['id']}"
+    sign_in(page, service)
+    go(page, "alerts")
+    change = page.get_by_role("button", name="Change the rule night")
+    change.click(timeout=PATIENCE_MS)
+    form = page.get_by_role("form", name="Change the rule night")
+    limit = form.get_by_role("spinbutton", name="Limit, days")
+    expect(limit).to_have_value("10")
+    expect(form.get_by_label("Resolved after, s")).to_have_value("5")
+    expect(form.get_by_role("combobox")).to_have_value(BEAM)
+    assert not violations(page)
+    limit.fill("20")
+    form.get_by_role("button", name="Change").click()
+    expect(page.get_by_text("night is changed.")).to_be_visible(timeout=PATIENCE_MS)
+    (one,) = service.call("GET", "/v1/alert-rules")["rules"]
+    assert one == {**made, "limit_s": 1_728_000, "revision": 2}
+    # It is changed elsewhere while it is looked at here: nothing is undone.
+    expect(page.get_by_role("form", name="Make a rule")).to_be_visible()
+    change.click()
+    expect(limit).to_have_value("20")
+    service.call("PUT", path, {**body, "limit_s": 432_000})
+    form.get_by_label("Fires after, s").fill("60")
+    form.get_by_role("button", name="Change").click()
+    told = page.get_by_text("Nothing was done, since somebody else was first")
+    expect(told).to_be_visible(timeout=PATIENCE_MS)
+    # Chosen anew, it is shown as it is now.
+    expect(page.get_by_text(f"5 days, beam {BEAM}")).to_be_visible(timeout=PATIENCE_MS)
+    change.click()
+    expect(limit).to_have_value("5")
+    expect(form.get_by_label("Fires after, s")).to_have_value("0")
+    form.get_by_role("button", name="Leave it").click()
+    expect(page.get_by_role("form", name="Make a rule")).to_be_visible()
+    page.once("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name="Delete the rule night").click()
+    expect(change).to_have_count(0, timeout=PATIENCE_MS)
+
+
 def test_a_webhook_is_refused_in_words_and_its_secret_shown_once(
     service: ControlService, fleet: Fleet, page: Page
 ) -> None:

@@ -61,6 +61,29 @@ def test_purging_takes_the_state_and_leaves_what_an_administrator_wrote() -> Non
     assert "rm -rf /etc" not in postrm
 
 
+def test_the_functions_agent_is_the_administrators_to_enable() -> None:
+    """Without a site and Docker it has nothing to do, and who runs it gives it Docker's socket."""
+    agent = "underpass-functions-agent.service"
+    postinst = (DEBIAN / "underpass-control" / "postinst").read_text()
+    was_enabled = postinst.index("was-enabled $agent")
+    assert postinst.count("enable $agent") == 1 < was_enabled < postinst.index("enable $agent")
+    # Once it runs, it gets the new program; where it does not, it stays so.
+    assert "try-restart $agent" in postinst
+    assert agent in postinst
+    for script in ("prerm", "postrm"):
+        assert agent in (DEBIAN / "underpass-control" / script).read_text()
+    # Slices that run go on with what lies there.
+    assert "slices" not in (DEBIAN / "underpass-control" / "postrm").read_text()
+
+
+def test_each_unit_is_in_a_package() -> None:
+    packed = re.findall(
+        r"^ +unit [a-z-]+ ([a-z-]+)$", (ROOT / "packaging" / "build").read_text(), re.MULTILINE
+    )
+    units = (ROOT / "packaging" / "systemd").glob("*.service")
+    assert sorted(packed) == sorted(unit.stem for unit in units)
+
+
 def test_the_unit_of_the_package_is_the_documented_one_but_for_the_programs_place() -> None:
     build = (ROOT / "packaging" / "build").read_text()
     assert "s|/usr/local/bin/|/usr/bin/|" in build

@@ -40,11 +40,12 @@ _SHOWN_WITHIN_S = 90.0
 _QUERIES = [query for path in watched.BOARDS for query in watched.queries(path)]
 # What the rule for unforeseen blockages takes for a plan that foresees one.
 _PLANNED = 'underpass_plan_rate_bytes_per_second{link="return", role="pass-on"}'
-# What has no series as long as all is well.
+# What has no series as long as all is well, or where no HTTPS is set up.
 _METRICS = Metrics()
 _OF_FAULTS = {
     "underpass_control_planning_failures": _METRICS.planning_failures,
     "underpass_control_ledger_faults": _METRICS.ledger_faults,
+    "underpass_control_certificate_expiry_timestamp_seconds": _METRICS.certificate_expiry,
 }
 
 

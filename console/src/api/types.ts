@@ -73,6 +73,7 @@ export interface AlertRule {
   for_s: number;
   keep_firing_for_s: number;
   beam?: string | null;
+  revision: number;
 }
 
 export interface Rollout {
@@ -93,6 +94,15 @@ export interface RolloutTerminal {
   late: boolean;
   stage?: number | null;
   reason?: string | null;
+}
+
+/** What a link was known to carry in 10 s from `start` on. */
+export interface Carried {
+  start: string;
+  /** As a modem or an operator has told it. */
+  efficiency?: number | null;
+  /** As its node has measured it. */
+  capacity_bps?: number | null;
 }
 
 export interface AlertTarget {

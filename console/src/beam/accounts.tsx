@@ -14,6 +14,7 @@ const FAIRNESS_MS = 15_000;
 /** A longer time changes more slowly, and costs the service more. */
 const READS_IN_TIME = 40;
 const MOST_ROWS = 50;
+const MORE_ROWS = 200;
 
 /** Who owes how much; how fair the last minutes were, and what each link's bits cost. */
 export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
@@ -44,6 +45,10 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
   const debts = [...(owed?.balances ?? [])].sort((a, b) => Math.abs(b.bits) - Math.abs(a.bits));
   const most = Math.abs(debts[0]?.bits ?? 1);
   const settled = fairness.value?.settledS;
+  const [text, setText] = useState("");
+  const [shown, setShown] = useState(MOST_ROWS);
+  const wanted = text.trim().toLowerCase();
+  const matching = (fair?.terminals ?? []).filter(({ terminal }) => `${terminal} ${live.fleet.nameOf(terminal)}`.toLowerCase().includes(wanted));
   const efficiency = (node: number) => {
     const state = live.fleet.vehicles.get(node)?.[link];
     return state ? `${state.efficiency}${state.efficiency_told ? "" : " (not told)"}` : "–";
@@ -78,15 +83,17 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
             {fair.jain_by_weight !== undefined && fair.jain_by_weight !== null && `, by weight ${fair.jain_by_weight.toFixed(4)}`}
           </p>
           {fair.terminals.length > MOST_ROWS && (
-            <p class="count">
-              The first {MOST_ROWS} of {fair.terminals.length}; the API has all.
+            <p class="filters">
+              <label>
+                Terminals with <input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+              </label>
             </p>
           )}
           <Table
             label="What each terminal sent and was given"
             columns={["Terminal", { number: "Mean rate" }, { number: "Planned" }, { number: "Fair share" }, { number: "Blocked" }, { number: "Efficiency" }]}
           >
-            {fair.terminals.slice(0, MOST_ROWS).map((one) => (
+            {matching.slice(0, shown).map((one) => (
               <tr key={one.terminal}>
                 <th scope="row">{live.fleet.nameOf(one.terminal)}</th>
                 <td class="number">{bps(one.throughput_bps)}</td>
@@ -97,6 +104,14 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
               </tr>
             ))}
           </Table>
+          {matching.length > shown && (
+            <p class="count">
+              The first {shown} of {matching.length}.{" "}
+              <button type="button" onClick={() => setShown(shown + MORE_ROWS)}>
+                Show {Math.min(MORE_ROWS, matching.length - shown)} more
+              </button>
+            </p>
+          )}
         </>
       )}
     </section>

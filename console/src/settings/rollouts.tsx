@@ -1,4 +1,4 @@
-/** Changes of settings in stages: how far they are, paused, resumed, aborted. */
+/** Changes of settings in stages: begun, how far they are, paused, resumed, aborted. */
 
 import { useEffect, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
@@ -8,6 +8,7 @@ import { Flaw } from "../shell/form";
 import { useMayOperateOwn } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
+import { RolloutForm } from "./rollout-form";
 
 const READ_EVERY_MS = 10_000;
 const SHOWN = 50;
@@ -17,7 +18,9 @@ const ENDED = ["aborted", "aborting", "done"];
 export function Rollouts() {
   const live = useLive();
   const [open, setOpen] = useState<number>();
-  const { entries, flaw, change, reread } = useListed<Rollout>("v1/rollouts", "rollouts", SHOWN);
+  const mayOperate = useMayOperateOwn();
+  const [said, setSaid] = useState<string>();
+  const { entries, flaw, members, change, reread } = useListed<Rollout>("v1/rollouts", "rollouts", SHOWN);
   useEffect(() => {
     const off = live.listen(({ kind }) => void (kind === "rollout" && reread()));
     // A tenant's users are not told of them by events.
@@ -29,13 +32,21 @@ export function Rollouts() {
   }, [live]);
   const set = (one: Rollout, state: string, restore = false) =>
     void change(() => live.client.send("PUT", `v1/rollouts/${one.id}/state`, { state, restore }));
+  const make = async (body: Record<string, unknown>) => {
+    setSaid(undefined);
+    const done = await change(() => live.client.post("v1/rollouts", body));
+    if (done) setSaid(`${body.name} has begun.`);
+    return done;
+  };
   return (
     <>
       <p>
         One change for many terminals: a few have to confirm it before the others get it, and a terminal that does not
         hear its hub afterwards takes it back.
       </p>
+      {mayOperate && <RolloutForm members={members} make={make} />}
       <Flaw>{flaw}</Flaw>
+      <p role="status">{said}</p>
       {entries?.length === 0 && <p>There are none.</p>}
       {entries && entries.length >= SHOWN && <p class="count">The newest {SHOWN}; the API has all.</p>}
       {entries?.map((one) => (

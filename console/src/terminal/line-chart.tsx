@@ -18,10 +18,14 @@ export interface LineChartProps {
   /** What is drawn now, and when the link was not up. */
   read: () => { columns: Columns; outages: [number, number][] };
   format: (value: number) => string;
+  /** Up to now, s; it stays so for as long as the chart is there. */
+  windowS?: number;
+  /** That time in words. */
+  span?: string;
 }
 
-/** The last five minutes of a link. */
-export function LineChart({ label, names, colours, read, format }: LineChartProps) {
+/** The last minutes or hours of a link. */
+export function LineChart({ label, names, colours, read, format, windowS = WINDOW_S, span = "five minutes" }: LineChartProps) {
   const live = useLive();
   const container = useRef<HTMLDivElement>(null);
   const newest = useRef(read);
@@ -79,7 +83,7 @@ export function LineChart({ label, names, colours, read, format }: LineChartProp
       if (element.clientWidth > 0 && element.clientWidth !== plot.width) plot.setSize({ width: element.clientWidth, height: HEIGHT });
       plot.batch(() => {
         plot.setData(columns as uPlot.AlignedData);
-        plot.setScale("x", { min: now - WINDOW_S, max: now });
+        plot.setScale("x", { min: now - windowS, max: now });
       });
     };
     draw();
@@ -93,7 +97,7 @@ export function LineChart({ label, names, colours, read, format }: LineChartProp
   }, [live]);
   return (
     <figure class="chart">
-      <div ref={container} role="img" aria-label={`${label} in the last five minutes`} />
+      <div ref={container} role="img" aria-label={`${label} in the last ${span}`} />
       <figcaption>
         <ul class="key">
           {names.map((name, index) => (

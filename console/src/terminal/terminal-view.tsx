@@ -17,6 +17,7 @@ import { NotHere } from "../shell/not-here";
 import { Failure, useRead } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
 import { Table, type Column } from "../shell/table";
+import { CarriedHistory } from "./carried-history";
 import { Draining } from "./draining";
 import { healthOfLink } from "./heard";
 import { Itself } from "./itself";
@@ -151,6 +152,7 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
         format={bytes}
       />
       <p class="note">Drawn since this console was opened; shaded: the link was not up.</p>
+      <CarriedHistory node={node} link={link} />
     </section>
   );
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from underpass_control.client import Client, LostError, path_of
+from underpass_control.client import Client, LostError, RefusedError, path_of
 from underpass_control.commands.console import (
     DEFAULT_URL,
     TokenOption,
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from underpass_control.functions.sites import SiteFile
 
 slices = typer.Typer(help="Slices: chains of functions in containers.", no_args_is_help=True)
+
+# When the service is asked again that has refused: somebody has to do something first.
+_REFUSED_S = 30.0
 
 SLICE = (
     Column("name", "name"),
@@ -51,6 +55,9 @@ def functions_agent(
     token: TokenOption = None,
 ) -> None:
     """Have this host's Docker run the slices of a site, until it is ended.
+
+    It ends if the service refuses it from the start. One that has been let in once looks after
+    its slices as it was told last, whatever the service answers, and asks again.
 
     Example: underpass-control functions-agent --site /etc/underpass/site.toml
     """
@@ -83,18 +90,49 @@ async def _run(agent: Agent, path: str, url: str, token: str | None, every_s: fl
     log = structlog.get_logger()
     # As the service has said last: while it is away, slices are looked after all the same.
     given: list[Any] = []
+    was_let_in = False
+    # What the service has last refused it with; empty once it lets it in.
+    refused = ""
     async with Client(url, token) as client:
         while True:
             wait_s = every_s
             try:
-                given = (await client.ask("GET", path))["slices"]
+                given = _slices_of(await client.ask("GET", path))
+                was_let_in = True
                 reports = await agent.bring(given)
                 await client.ask("POST", path, body={"slices": reports})
             except LostError as error:
                 log.warning("the control service is away", error=str(error))
                 wait_s = max(every_s, error.again_s)
                 await agent.bring(given)
+            except RefusedError as error:
+                if not was_let_in:
+                    # Whoever starts it with a wrong token or URL sees that at once.
+                    raise
+                if str(error) != refused:
+                    refused = str(error)
+                    log.warning(
+                        "the control service refuses this agent", status=error.status, error=refused
+                    )
+                wait_s = max(every_s, _REFUSED_S)
+                await agent.bring(given)
+            else:
+                if refused:
+                    refused = ""
+                    log.info("the control service lets this agent in again")
             await asyncio.sleep(wait_s)
+
+
+def _slices_of(answer: Any) -> list[Any]:
+    """Return how the slices are to be.
+
+    Raises:
+        RefusedError: What has answered is no control service.
+    """
+    found = answer.get("slices") if isinstance(answer, dict) else None
+    if not isinstance(found, list):
+        raise RefusedError(HTTPStatus.OK, "what answers there is no control service")
+    return found
 
 
 @asking(slices, "list")

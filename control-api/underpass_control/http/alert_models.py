@@ -53,9 +53,10 @@ class AlertRuleBody(Model):
 
 
 class AlertRule(AlertRuleBody):
-    """A rule."""
+    """A rule; `revision` is what `If-Match` names to change it as it is here."""
 
     id: int
+    revision: int
 
 
 class AlertRuleList(Model):

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,9 +18,10 @@ from underpass_control.access.caller import Caller
 from underpass_control.alerts.addresses import AddressError, check_url
 from underpass_control.alerts.mail import mail_address
 from underpass_control.http import alert_models as models
+from underpass_control.http.conditions import etag, replaced
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint, Handle
-from underpass_control.http.problem import Problem
+from underpass_control.http.problem import Problem, changed_since
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
 from underpass_control.roles import Role
@@ -28,12 +29,14 @@ from underpass_control.settings import Settings
 from underpass_control.storage import alerts, registry
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
-from underpass_control.storage.models import Alert, AlertRule, AlertTarget, Beam
+from underpass_control.storage.models import Alert, AlertPending, AlertRule, AlertTarget, Beam
 
 # Each rule is held against all terminals every few seconds; each alert is told to each target.
 MOST_RULES = 100
 MOST_TARGETS = 20
 _SECRET_BYTES = 32
+# What a rule's condition is made of.
+_CONDITION = ("limit_ms", "version", "beam_id")
 
 Table = type[AlertRule] | type[AlertTarget]
 
@@ -75,6 +78,18 @@ class Alerts:
                 ("The rules by which alerts fire", self._rules, READERS, models.AlertRuleList),
                 ("Make a rule", self._add_rule, models.AlertRuleBody, models.AlertRule),
                 "Delete a rule: what fires by it is resolved",
+            ),
+            Endpoint(
+                "PUT",
+                "/v1/alert-rules/{rule}",
+                "Change a rule, but for its kind, if it is as `If-Match` says",
+                self._change_rule,
+                OPERATORS,
+                recorded=True,
+                headers=["If-Match"],
+                body=models.AlertRuleBody,
+                answers=models.AlertRule,
+                problems=[HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED],
             ),
             *self._collection(
                 AlertTarget,
@@ -161,22 +176,47 @@ class Alerts:
 
     async def _add_rule(self, call: Call) -> Answer:
         body = call.body(models.AlertRuleBody)
-        values = {
-            "name": body.name,
-            "kind": body.kind,
-            "limit_ms": 0 if body.limit_s is None else max(round(body.limit_s * 1000), 1),
-            "for_ms": round(body.for_s * 1000),
-            "keep_firing_for_ms": round(body.keep_firing_for_s * 1000),
-            "version": body.version,
-            "beam_id": body.beam,
-        }
         async with self._changes.transaction() as (connection, _):
-            if body.beam is not None and await registry.get(connection, Beam, body.beam) is None:
-                raise Problem(HTTPStatus.CONFLICT, f"there is no beam {body.beam}")
-            row = await _add(connection, AlertRule, values, MOST_RULES)
+            await _check_beam(connection, body)
+            row = await _add(connection, AlertRule, _values_of(body), MOST_RULES)
             made = _rule(row)
             await _record(call, connection, "create", "alert-rules", row.id, made)
-        return Answer(made, HTTPStatus.CREATED)
+        return Answer(made, HTTPStatus.CREATED, {"ETag": etag(row.revision)})
+
+    async def _change_rule(self, call: Call) -> Answer:
+        number, body = call.path_number("rule"), call.body(models.AlertRuleBody)
+        values = _values_of(body)
+        table = AlertRule.__table__
+        async with self._changes.transaction() as (connection, _):
+            query = select(table).where(AlertRule.id == number)
+            before = (await connection.execute(query)).one_or_none()
+            if before is None:
+                raise Problem(HTTPStatus.NOT_FOUND, f"there is no rule {number}")
+            expected = replaced(call, before.revision)
+            if body.kind != before.kind:
+                # What fires by it would be of a kind that it is not of any more.
+                detail = f"it is of the kind {before.kind}, and stays so: make another rule"
+                raise Problem(HTTPStatus.CONFLICT, detail)
+            await _check_beam(connection, body)
+            # The revision once more: somebody else may change it meanwhile.
+            changed = (
+                update(AlertRule)
+                .where(AlertRule.id == number, AlertRule.revision == before.revision)
+                .values(**values, revision=before.revision + 1)
+                .returning(*table.columns)
+            )
+            row = (await connection.execute(changed)).one_or_none()
+            if row is None:
+                if expected is not None:
+                    raise changed_since()
+                raise Problem(HTTPStatus.CONFLICT, "somebody else has just changed it: try again")
+            if any(getattr(row, name) != getattr(before, name) for name in _CONDITION):
+                # What held was another condition: it has to hold anew for its time.
+                pending = delete(AlertPending).where(AlertPending.rule_id == number)
+                await connection.execute(pending)
+            was, now = _rule(before), _rule(row)
+            await _record(call, connection, "set", "alert-rules", number, now, was)
+        return Answer(now, HTTPStatus.OK, {"ETag": etag(row.revision)})
 
     async def _targets(self, _call: Call) -> models.AlertTargetList:
         async with self._database.reading() as connection:
@@ -226,6 +266,23 @@ async def _add(
     return row
 
 
+def _values_of(body: models.AlertRuleBody) -> dict[str, Any]:
+    return {
+        "name": body.name,
+        "kind": body.kind,
+        "limit_ms": 0 if body.limit_s is None else max(round(body.limit_s * 1000), 1),
+        "for_ms": round(body.for_s * 1000),
+        "keep_firing_for_ms": round(body.keep_firing_for_s * 1000),
+        "version": body.version,
+        "beam_id": body.beam,
+    }
+
+
+async def _check_beam(connection: AsyncConnection, body: models.AlertRuleBody) -> None:
+    if body.beam is not None and await registry.get(connection, Beam, body.beam) is None:
+        raise Problem(HTTPStatus.CONFLICT, f"there is no beam {body.beam}")
+
+
 async def _record(
     call: Call,
     connection: AsyncConnection,
@@ -233,11 +290,18 @@ async def _record(
     collection: str,
     number: int,
     after: models.AlertRule | models.AlertTarget | None,
+    before: models.AlertRule | None = None,
 ) -> None:
-    state = None if after is None else after.model_dump(mode="json", exclude_none=True)
+    target = f"/v1/{collection}/{number}"
+    changed = Changed(action, target, None, _state_of(before), _state_of(after))
+    await call.record(connection, changed)
+
+
+def _state_of(one: models.AlertRule | models.AlertTarget | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
     # A webhook's address is often a secret itself.
-    state = None if state is None else {k: v for k, v in state.items() if k != "url"}
-    await call.record(connection, Changed(action, f"/v1/{collection}/{number}", None, None, state))
+    return one.model_dump(mode="json", exclude_none=True, exclude={"url", "revision"})
 
 
 async def _not_acknowledged(connection: AsyncConnection, number: int) -> Problem:
@@ -258,6 +322,7 @@ def _rule(row: Row[Any]) -> models.AlertRule:
         keep_firing_for_s=row.keep_firing_for_ms / 1000,
         version=row.version,
         beam=row.beam_id,
+        revision=row.revision,
     )
 
 

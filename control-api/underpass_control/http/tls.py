@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from underpass_control.certificates import shown_ends
 from underpass_control.repeating import repeat
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _LOG = structlog.get_logger()
 _LOOK_EVERY_S = 60.0
 _NOT_TAKEN_UP = "the certificate of HTTPS has changed and is not taken up"
+_NO_ENDS = "when the certificate of HTTPS ends cannot be read"
 
 
 class ShownCertificate:
@@ -26,6 +28,7 @@ class ShownCertificate:
 
     Attributes:
         context: what shows it, to those who connect from then on.
+        ends: when it ends, and the first of its chain, seconds since the Unix epoch.
     """
 
     def __init__(self, certificate: Path, key: Path) -> None:
@@ -38,6 +41,7 @@ class ShownCertificate:
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._taken = self._state()
         self.context.load_cert_chain(certificate, key)
+        self.ends = self._read_ends()
 
     async def following(self, _: web.Application) -> AsyncIterator[None]:
         """Take up another one while an application runs."""
@@ -60,7 +64,16 @@ class ShownCertificate:
             _LOG.warning(_NOT_TAKEN_UP, file=str(self._certificate), error=str(error))
             return
         self._taken = state
+        self.ends = self._read_ends()
         _LOG.info("the certificate of HTTPS is taken up again", file=str(self._certificate))
+
+    def _read_ends(self) -> dict[str, float]:
+        try:
+            return shown_ends(self._certificate)
+        except (OSError, ValueError) as error:
+            # It is shown all the same.
+            _LOG.warning(_NO_ENDS, file=str(self._certificate), error=str(error))
+            return {}
 
     def _state(self) -> list[tuple[int, int, int]]:
         files = (self._certificate.stat(), self._key.stat())

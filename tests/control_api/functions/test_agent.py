@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from underpass_control.client import Client, LostError
+from structlog.testing import capture_logs
+from underpass_control.client import Client, LostError, RefusedError
 from underpass_control.commands import functions as verbs
 from underpass_control.functions import agent as agent_module
 from underpass_control.functions.agent import HEAL_AFTER_S, Agent
@@ -203,6 +204,72 @@ def test_slices_are_looked_after_while_the_service_is_away(
     with pytest.raises(OverError):
         asyncio.run(verbs._run(cast(Agent, looked), "/", "http://127.0.0.1:1", None, 0.0))
     assert looked.at == [["one"]] * 3
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> list[list[Any]]:
+    """Run an agent against what a service answers, one by one; return what it looked after."""
+    said = iter(answers)
+    at: list[list[Any]] = []
+
+    class Looked:
+        async def bring(self, given: list[Any]) -> list[Any]:
+            at.append(given)
+            return []
+
+    async def ask(*_: object, **__: object) -> Any:
+        answer = next(said, EOFError())
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Client, "ask", ask)
+    monkeypatch.setattr(verbs, "_REFUSED_S", 0.0)
+    with pytest.raises(EOFError):
+        asyncio.run(verbs._run(cast(Agent, Looked()), "/", "http://127.0.0.1:1", None, 0.0))
+    return at
+
+
+def test_slices_are_looked_after_while_the_service_refuses_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two = {"slices": ["one"]}, {"slices": ["two"]}
+    revoked = RefusedError(401, "the token is unknown")
+    with capture_logs() as logs:
+        at = answered(monkeypatch, one, None, revoked, revoked, two, None)
+    assert at == [["one"]] * 3 + [["two"]]
+    # Said once, and not with each try.
+    assert [(entry["log_level"], entry.get("error")) for entry in logs] == [
+        ("warning", "the token is unknown"),
+        ("info", None),
+    ]
+
+
+def test_reports_that_are_refused_end_no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = {"slices": ["one"]}
+    at = answered(monkeypatch, one, RefusedError(422, "no such state"), one, None)
+    assert at == [["one"]] * 3
+
+
+@pytest.mark.parametrize("answer", [None, [], "", {}, {"slices": None}, {"slices": {}}])
+def test_an_answer_of_something_else_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    assert answered(monkeypatch, {"slices": ["one"]}, None, answer) == [["one"]] * 2
+
+
+@pytest.mark.parametrize("first", [RefusedError(401, "the token is unknown"), {"beams": []}])
+def test_an_agent_that_is_refused_from_the_start_ends_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, first: Any
+) -> None:
+    with pytest.raises(RefusedError, match=r"the token is unknown|no control service"):
+        answered(monkeypatch, first)
+
+
+def test_a_service_that_is_away_at_the_start_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = LostError("away", 0.0)
+    assert answered(monkeypatch, away, {"slices": ["one"]}, None) == [[], ["one"]]
 
 
 def test_what_is_unhealthy_for_long_is_started_again(place: Place) -> None:

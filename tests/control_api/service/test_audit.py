@@ -59,6 +59,12 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
             "/v1/alert-rules",
             {"name": "x", "kind": "unheard", "limit_s": 9},
         ),
+        (
+            "PUT",
+            "/v1/alert-rules/{rule}",
+            "/v1/alert-rules/1",
+            {"name": "y", "kind": "unheard", "limit_s": 8},
+        ),
         ("DELETE", "/v1/alert-rules/{rule}", "/v1/alert-rules/1", None),
         (
             "POST",

@@ -9,10 +9,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.planning import controllers, lease
+from underpass_control.settings import Settings
 from underpass_control.storage import habits
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.learned import load_map
@@ -23,6 +25,7 @@ from tests.control_api.opensand import ncc as peer
 from tests.control_api.service.api import Api, served
 from tests.control_api.service.test_events import following
 from tests.control_api.service.test_opensand import BEAM, set_terminals
+from tests.control_api.test_certificates import end_of, make
 
 Transaction = Callable[[Database], AbstractAsyncContextManager[AsyncConnection]]
 
@@ -167,3 +170,16 @@ def test_events_of_an_ncc_are_told_after_one_that_could_not_be(
     with served(sqlite_url) as api:
         api.add_beam()
         api.run(run(api))
+
+
+def test_metrics_have_the_end_of_the_authority(sqlite_url: str, tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    make(authority, 3000)
+    name = "underpass_control_certificate_expiry_timestamp_seconds"
+    with served(sqlite_url, Settings(authority=tmp_path)) as api:
+        until = time.monotonic() + 10
+        while name + "{" not in (text := api.get("/metrics").text) and time.monotonic() < until:
+            api.run(asyncio.sleep(0.02))
+    [line] = [one for one in text.splitlines() if one.startswith(name + "{")]
+    sample, value = line.rsplit(" ", 1)
+    assert (sample, float(value)) == (name + '{certificate="authority"}', end_of(authority))

@@ -1,0 +1,78 @@
+/** What the service is asked to roll out, of a form's fields. */
+
+/** How a class goes by its paths, as `docs/paths.md` has it. */
+export const POLICIES = ["bonded", "failover", "pinned", "duplicated", "migrate", "minfct"] as const;
+
+type Body = Record<string, unknown>;
+
+/**
+ * A rollout, of the fields that are filled in; what is left out is the service's to choose.
+ *
+ * With the text of a file, the settings are what that has, else those of one class or path.
+ */
+export function rolloutOf(fields: Record<string, string>, file: string | undefined): Body {
+  const { name, beam, tag, terminals, stages, hold_s, wait_s, most_failures, whole, ...change } = fields;
+  const settings = file === undefined ? settingsOf(change) : settingsIn(file);
+  const body: Body = { name, settings, whole: whole !== undefined };
+  if (beam !== undefined) body.beam = beam;
+  if (tag !== undefined) body.tag = tag;
+  if (terminals !== undefined) body.terminals = numbersOf(terminals, "the terminals' numbers");
+  if (stages !== undefined) body.stages = numbersOf(stages, "the stages");
+  for (const [member, value] of Object.entries({ hold_s, wait_s, most_failures })) {
+    if (value !== undefined) body[member] = Number(value);
+  }
+  return body;
+}
+
+/** Those of the one class or path that is named. */
+function settingsOf(change: Record<string, string>): Body {
+  const { class: ofClass, path: ofPath, weight, policy, by, send, receive, direction } = change;
+  if (ofClass !== undefined) {
+    const one: Body = {};
+    if (weight !== undefined) one.weight = Number(weight);
+    if (policy !== undefined) one.policy = policy;
+    if (by !== undefined) one.paths = listOf(by);
+    return { classes: [named(ofClass, one)], paths: [] };
+  }
+  if (ofPath === undefined) throw new Error("a class or a path is needed");
+  const one: Body = {};
+  if (send !== undefined) one.send_rate_bps = bpsOf(send);
+  if (receive !== undefined) one.receive_rate_bps = bpsOf(receive);
+  if (direction !== undefined) one.direction = direction;
+  return { classes: [], paths: [named(ofPath, one)] };
+}
+
+function named(name: string, settings: Body): Body {
+  if (Object.keys(settings).length === 0) throw new Error(`nothing of ${name} is changed`);
+  return { name, ...settings };
+}
+
+/** Those of a file. */
+function settingsIn(text: string): Body {
+  let found: unknown;
+  try {
+    found = JSON.parse(text);
+  } catch {
+    throw new Error("the file is no JSON");
+  }
+  if (typeof found !== "object" || found === null || Array.isArray(found)) {
+    throw new Error("the file has no `classes` and `paths`");
+  }
+  return found as Body;
+}
+
+function numbersOf(text: string, what: string): number[] {
+  const found = listOf(text.replace(/\s/g, ","));
+  if (found.length === 0 || !found.every((one) => /^\d{1,10}$/.test(one))) {
+    throw new Error(`${what} are whole numbers, such as 1, 10`);
+  }
+  return found.map(Number);
+}
+
+function listOf(text: string): string[] {
+  return text.split(",").map((one) => one.trim()).filter((one) => one !== "");
+}
+
+function bpsOf(mbps: string): number {
+  return Math.round(1e6 * Number(mbps));
+}

@@ -1,0 +1,94 @@
+"""Rollouts are begun in the console, and what cannot be rolled out is said in words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.axe import needed, no_violations
+from tests.console.fleet import BEAM, DRIVER, Fleet
+from tests.console.pages import PATIENCE_MS, go, sign_in
+from tests.console.service import ControlService
+from tests.console.test_settings import NASTY, choose
+
+pytestmark = pytest.mark.console
+
+
+def test_a_change_of_a_class_is_rolled_out_in_stages(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    needed()
+    sign_in(page, service)
+    go(page, "settings/rollouts")
+    form = page.get_by_role("form", name="Begin a rollout")
+    form.get_by_label("Name").fill(NASTY)
+    form.get_by_role("textbox", name="Class").fill("bulk")
+    page.on("dialog", lambda dialog: dialog.accept())
+    # Nothing is changed: nothing is sent.
+    form.get_by_role("button", name="Roll out").click()
+    expect(page.get_by_text("nothing of bulk is changed")).to_be_visible(timeout=PATIENCE_MS)
+    form.get_by_label("Weight").fill("5")
+    form.get_by_label("Terminals of each stage").fill("1, 2")
+    form.get_by_label("Each holds for, s").fill("60")
+    form.get_by_role("button", name="Roll out").click()
+    section = page.get_by_role("region", name=NASTY, exact=True)
+    expect(section).to_contain_text("stage 1 of 3", timeout=PATIENCE_MS)
+    no_violations(page)
+    (made,) = service.call("GET", "/v1/rollouts")["rollouts"]
+    assert made["settings"] == {"classes": [{"name": "bulk", "weight": 5}], "paths": []}
+    assert (made["stages"], made["hold_s"], made["wait_s"]) == ([1, 2], 60, 3_600)
+    assert sum(made["counts"].values()) == len(service.call("GET", "/v1/terminals")["terminals"])
+    # Another one of the same terminals is refused, and by whom is said.
+    form.get_by_label("Name").fill("second")
+    form.get_by_label("Which terminals").select_option(label="those with the numbers")
+    form.get_by_role("textbox", name="Numbers").fill(str(DRIVER))
+    form.get_by_label("What changes").select_option(label="a path")
+    form.get_by_role("textbox", name="Path").fill("satellite")
+    form.get_by_label("Sends at most, Mbit/s").fill("2")
+    form.get_by_role("button", name="Roll out").click()
+    told = f"terminal {DRIVER} is in rollout {made['id']}, not ended yet"
+    expect(page.get_by_text(told)).to_be_visible(timeout=PATIENCE_MS)
+    section.get_by_role("button", name=f"Abort and restore: {NASTY}").click()
+    expect(section).to_contain_text("aborted", timeout=PATIENCE_MS)
+    form.get_by_role("button", name="Roll out").click()
+    expect(page.get_by_role("region", name="second", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+
+
+def test_the_settings_of_a_file_are_rolled_out(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    beam = {**service.call("GET", f"/v1/beams/{BEAM}"), "name": "Coaches"}
+    del beam["id"]
+    service.call("PUT", "/v1/beams/coaches", beam)
+    service.call("PUT", "/v1/terminals/931", {"beam": "coaches", "name": "Coach"})
+    sign_in(page, service)
+    go(page, "settings/rollouts")
+    form = page.get_by_role("form", name="Begin a rollout")
+    form.get_by_label("Name").fill("from a file")
+    form.get_by_label("Which terminals").select_option(label="those with the numbers")
+    form.get_by_role("textbox", name="Numbers").fill("931")
+    form.get_by_label("What changes").select_option(label="what a JSON file has")
+    page.on("dialog", lambda dialog: dialog.accept())
+    settings = {"classes": [{"name": "bulk", "weight": 7}], "paths": []}
+    for content, told in (
+        ("{", "the file is no JSON"),
+        ('{"klasses": []}', "/settings/klasses"),
+        (json.dumps(settings), "from a file has begun."),
+    ):
+        choose(page, "Settings, JSON", "bulk.json", content)
+        form.get_by_role("button", name="Roll out").click()
+        expect(page.get_by_text(told)).to_be_visible(timeout=PATIENCE_MS)
+    made = service.call("GET", "/v1/rollouts")["rollouts"][0]
+    assert (made["name"], made["settings"]) == ("from a file", settings)
+
+
+def test_a_viewer_begins_no_rollout(service: ControlService, fleet: Fleet, page: Page) -> None:
+    del fleet
+    sign_in(page, service, service.viewer)
+    go(page, "settings/rollouts")
+    expect(page.get_by_text("One change for many terminals")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_role("form")).to_have_count(0)
