@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint format bench fuzz corpus mutants interop explore site lock clean
+.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint lint-rust lint-others format bench fuzz corpus mutants interop explore site lock clean
 
 PYTHON := .venv/bin/python
 # Containers often set it. Without compiled files each of the many processes that the tests start
@@ -111,9 +111,13 @@ images: build
 packages: build
 	$(call timed,building the packages,PYTHON=$(PYTHON) packaging/build)
 
-lint: setup console
+lint: lint-rust lint-others
+
+lint-rust: setup
 	$(call timed,cargo fmt,cargo fmt --all --check)
 	$(call timed,clippy,cargo clippy --locked --workspace --all-targets -- -D warnings)
+
+lint-others: setup console
 	$(call timed,ruff,$(PYTHON) -m ruff format --check . && $(PYTHON) -m ruff check .)
 	$(call timed,mypy,$(PYTHON) -m mypy)
 	$(call timed,tsc,console/npm run check)

@@ -14,7 +14,7 @@ export interface Ahead {
 }
 
 /** The planner does not go by what is less sure. */
-export const LEAST_CONFIDENCE = 0.5;
+const LEAST_CONFIDENCE = 0.5;
 
 /** The next blockage that is expected of a vehicle, or the one that it is in by expectation. */
 export function nextBlockage(vehicle: Vehicle, nowMs: number): Ahead | undefined {

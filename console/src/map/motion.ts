@@ -20,7 +20,7 @@ const COLOUR = 11;
 const SELECTED = 12;
 
 /** A vehicle without a heading. */
-export const NO_HEADING = -1;
+const NO_HEADING = -1;
 /** Fixes further apart than this are not glided between: about 2 km at the equator. */
 const LEAP = 5e-5;
 const SHORTEST_MS = 200;

@@ -60,7 +60,7 @@ function isCovered(road: Road): boolean {
   return road.covered_by !== null;
 }
 
-export function linesOf({ geometry }: Obstruction): Degrees[][] {
+function linesOf({ geometry }: Obstruction): Degrees[][] {
   return geometry.coordinates;
 }
 
