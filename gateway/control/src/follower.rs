@@ -146,6 +146,8 @@ impl Run {
             }
         }
     }
+
+    /// Says that an event was too large.
     fn pass_over(&self, bytes: usize, kind: &str, id: Option<&str>) {
         self.following.passed_over.fetch_add(1, Ordering::Relaxed);
         tracing::error!(
