@@ -240,7 +240,7 @@ class Metrics:
         )
         self.planning_failures = counter(
             "underpass_control_planning_failures",
-            "Plans that could not be made or stored, by why",
+            "Plans that could not be made, stored, or sent to a gateway, by why",
             ("why",),
         )
         self.plan_version = gauge(

@@ -88,7 +88,7 @@ class Service:
         self._metrics.clock_offset.set_function(lambda: database.clock.offset_ms / 1000)
         intake = Intake(database, self._changes, self._writer, self._metrics, terminal_state)
         self._traces = Traces(settings.traces)
-        self._newest_plans = NewestPlans(database)
+        self._newest_plans = NewestPlans(database, self._metrics)
         self.controllers = BeamControllers(
             database, self._changes, self._metrics, settings, self._newest_plans, self._traces
         )

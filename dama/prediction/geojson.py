@@ -37,6 +37,8 @@ def to_feature(obstruction: Obstruction) -> dict[str, Any]:
         "layer": obstruction.layer,
         "certainty": obstruction.certainty,
     }
+    if obstruction.satellite is not None:
+        properties["satellite"] = obstruction.satellite
     if obstruction.area:
         geometry = {"type": "Polygon", "coordinates": [_pairs(ring) for ring in obstruction.area]}
     else:
@@ -80,6 +82,7 @@ def from_geojson(document: object) -> list[Obstruction]:
       into it, as lines that end at its first or at its last position; `oneway` (true) says that it
       is driven as drawn only.
     - A feature with the property `roads` is one that `to_feature` wrote.
+    - The property `satellite` names the only one that it hides.
 
     The id is the feature's, or its property `id`, or one made of its geometry: the same document
     always gives the same obstructions. Raises `GeoJsonError`.
@@ -112,6 +115,8 @@ def _feature(document: object, where: str) -> Obstruction:
         "name": _text(properties.get("name", ""), f"{where}.properties.name"),
         "certainty": _number(properties.get("certainty", 1.0), f"{where}.properties.certainty"),
     }
+    if "satellite" in properties:
+        common["satellite"] = _text(properties["satellite"], f"{where}.properties.satellite")
     shape, coordinates = geometry.get("type"), geometry.get("coordinates")
     kind = _text(
         properties.get("kind", "area" if shape == "Polygon" else "tunnel"), f"{where}.kind"

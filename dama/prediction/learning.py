@@ -49,13 +49,17 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What was observed at one place: how often the link was lost, and how often it held."""
+    """What was observed at one place: how often the link was lost, and how often it held.
+
+    `satellite` is the one whose terminals it was learned from, None where that is not known.
+    """
 
     id: str
     approach: Line
     axis: Line
     lost: int = 1
     held: int = 0
+    satellite: str | None = None
 
     @property
     def certainty(self) -> float:
@@ -72,7 +76,12 @@ class Learned:
             oneway=True,
             kind=KIND,
             certainty=self.certainty,
+            satellite=self.satellite,
         )
+
+    def takes_from(self, satellite: str | None) -> bool:
+        """Tell whether what a satellite's terminals meet here is counted here."""
+        return self.satellite is None or self.satellite == satellite
 
 
 def observe(track: Track, lost_ms: int, restored_ms: int) -> Observation | None:
@@ -151,34 +160,43 @@ def _was_moving(before: list[Point], lost_ms: int, entry: Position) -> bool:
 
 
 def learn(
-    known: Iterable[Learned], seen: Observation, mapped: ObstructionMap, *, new_id: str
+    known: Iterable[Learned],
+    seen: Observation,
+    mapped: ObstructionMap,
+    *,
+    new_id: str,
+    satellite: str | None = None,
 ) -> tuple[Learned, ...]:
     """Return what is known after an observation.
 
     A loss at a place known already is counted there, and moves its ends by the mean; one that an
     obstruction of the map explains teaches nothing; any other becomes an obstruction `new_id`.
+    `satellite` is the one that was lost: what its terminals meet is not counted at places of
+    another one, since what hides that one stands in another direction.
     """
     known = tuple(known)
     direction = heading_deg(seen.axis[0], seen.axis[-1])
     for number, place in enumerate(known):
-        if _is_same(place, seen, direction):
+        if place.takes_from(satellite) and _is_same(place, seen, direction):
             return (*known[:number], _merged(place, seen), *known[number + 1 :])
-    if _is_explained(mapped, seen.axis[0], direction, {place.id for place in known}):
+    counted = {place.id for place in known if place.takes_from(satellite)}
+    if _is_explained(mapped, seen.axis[0], direction, counted):
         return known
-    return (*known, Learned(new_id, seen.approach, seen.axis))
+    return (*known, Learned(new_id, seen.approach, seen.axis, satellite=satellite))
 
 
 def taken_in(known: Iterable[Learned], place: Learned) -> tuple[Learned, ...]:
     """Return what is known after a place that was learned elsewhere, or earlier.
 
-    Where it is one that is known, by its id or by where it is, the one that was passed more often
-    counts, so taking it in again changes nothing.
+    Where it is one that is known, by its id or by where it is and which satellite it hides, the one
+    that was passed more often counts, so taking it in again changes nothing.
     """
     known = tuple(known)
     seen = Observation(place.approach, place.axis)
     direction = heading_deg(place.axis[0], place.axis[-1])
     for number, one in enumerate(known):
-        if one.id == place.id or _is_same(one, seen, direction):
+        is_here = one.satellite == place.satellite and _is_same(one, seen, direction)
+        if one.id == place.id or is_here:
             if one.lost + one.held >= place.lost + place.held:
                 return known
             return (*known[:number], replace(place, id=one.id), *known[number + 1 :])

@@ -138,8 +138,8 @@ class Edge:
     ends: int
     line: Line
     length_m: float
-    # How probably the sky above it is hidden; None where nothing is known to hide it.
-    shaded: float | None = None
+    # By satellite, how probably it is hidden; none that nothing is known to hide.
+    shaded: tuple[tuple[str, float], ...] = ()
     # The line of the edge that it was cut from.
     cut_from: Line | None = None
     # What those who came to it by certain ways have still to obey: the others are on another edge,
@@ -148,6 +148,10 @@ class Edge:
     same_as: str | None = None
     # How far on the last traffic light on it stands; who waits is on the edge that ends there.
     light_m: float | None = None
+
+    def shadow_of(self, satellite: str) -> float | None:
+        """Return how probably a satellite is hidden, None where nothing is known to hide it."""
+        return dict(self.shaded).get(satellite)
 
     def is_reverse_of(self, other: Edge) -> bool:
         """Tell whether it is the same piece, driven the other way."""
@@ -251,20 +255,23 @@ class Network:
                 return round(Course(line[: place + 1]).length_m, 1)
         return None
 
-    def cut(self, edge: Edge, shaded: Sequence[tuple[float, float, float]]) -> None:
+    def cut(
+        self, edge: Edge, shaded: Sequence[tuple[float, float, tuple[tuple[str, float], ...]]]
+    ) -> None:
         """Cut an edge where the sky above it is hidden.
 
-        `shaded` has from where to where in metres along it, in order and apart from each other,
-        and how probably. The pieces take the edge's place, joined by nodes of their own.
+        `shaded` has from where to where in metres along it, in order and without overlap, and of
+        which satellites, how probably. The pieces take the edge's place, joined by nodes of their
+        own.
         """
         course = Course(edge.line)
-        bounds: list[tuple[float, float | None]] = []
-        for from_m, until_m, shadow in shaded:
-            bounds += [(from_m, None), (until_m, shadow)]
-        bounds.append((edge.length_m, None))
+        bounds: list[tuple[float, tuple[tuple[str, float], ...]]] = []
+        for from_m, until_m, shadows in shaded:
+            bounds += [(from_m, ()), (until_m, shadows)]
+        bounds.append((edge.length_m, ()))
         begins, at_m = edge.begins, 0.0
         pieces: list[Edge] = []
-        for bound_m, probability in bounds:
+        for bound_m, shadows in bounds:
             to_m = edge.length_m if bound_m > edge.length_m - 1.0 else bound_m
             if to_m < at_m + 1.0:
                 continue
@@ -283,7 +290,7 @@ class Network:
                     ends=ends,
                     line=line,
                     length_m=Course(line).length_m,
-                    shaded=probability,
+                    shaded=shadows,
                     cut_from=edge.line,
                     same_as=edge.same_as and edge.same_as + part,
                     light_m=light_m,

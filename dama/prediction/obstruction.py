@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from dama.prediction.places import Line, Plane, is_on_earth
 # Bounds of one obstruction: what a hostile file can cost.
 MAX_ROADS = 5_000
 MAX_POSITIONS = 20_000
+_SATELLITE = re.compile(r"[A-Za-z0-9._-]{1,32}", re.ASCII)
 
 
 class ObstructionError(ValueError):
@@ -54,6 +56,7 @@ class Obstruction:
     lead elsewhere, since a vehicle there is told apart only if the map knows where it is.
     An area is a polygon: the outer ring, then its holes, each closed. `certainty` is the
     probability that passing it is a blockage: 1 for a tunnel on a map, less for what was learned.
+    `satellite` is the name of the one that it hides, None where it hides all of them.
     """
 
     id: str
@@ -63,10 +66,15 @@ class Obstruction:
     area: tuple[Line, ...] = ()
     layer: int = 0
     certainty: float = 1.0
+    satellite: str | None = None
 
     def __post_init__(self) -> None:
         if not self.id:
             raise ObstructionError("an obstruction needs an id")
+        if self.satellite is not None and not _SATELLITE.fullmatch(self.satellite):
+            raise ObstructionError(
+                f"{self.id}: the name of a satellite has 1 to 32 of A-Z, a-z, 0-9, . _ and -"
+            )
         if not (0.0 < self.certainty <= 1.0):
             raise ObstructionError(f"{self.id}: certainty {self.certainty} is not in (0, 1]")
         if bool(self.roads) == bool(self.area):
@@ -101,6 +109,10 @@ class Obstruction:
                         f"{self.id}: a speed of {road.id} is not in (0, 100) m/s"
                     )
 
+    def counts_for(self, satellite: str | None) -> bool:
+        """Tell whether it blocks terminals of a satellite; None: nobody has said of which."""
+        return satellite is None or self.satellite is None or self.satellite == satellite
+
     @property
     def covered(self) -> tuple[Road, ...]:
         """Its own covered roads, one for each direction that is driven."""
@@ -117,6 +129,7 @@ def road_tunnel(
     name: str = "",
     kind: str = "tunnel",
     certainty: float = 1.0,
+    satellite: str | None = None,
 ) -> Obstruction:
     """Make an obstruction of a drawn axis and the approach roads, drawn towards their portal.
 
@@ -135,7 +148,9 @@ def road_tunnel(
         for number, approach in enumerate(approaches or [_straight_approach(way)]):
             line = approach if approach[-1] == way[0] else (*approach, way[0])
             roads.append(Road(f"{inside}/{number}", line, onward=(Onward(inside, 1.0),)))
-    return Obstruction(obstruction_id, name, kind, tuple(roads), certainty=certainty)
+    return Obstruction(
+        obstruction_id, name, kind, tuple(roads), certainty=certainty, satellite=satellite
+    )
 
 
 def _straight_approach(way: Line) -> Line:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import shapely
@@ -27,10 +28,11 @@ _REACH_M, _REACH_S = 700.0, 45.0
 _MOST_EDGES = 1_000
 
 
-def cut_shaded(network: Network, masks: Masks, *, left_hand: bool = False) -> int:
-    """Cut the edges of a network where the sky is hidden; return the number of stretches.
+def cut_shaded(network: Network, masks: Sequence[Masks], *, left_hand: bool = False) -> int:
+    """Cut the edges of a network where satellites are hidden; return the number of stretches.
 
-    Of the two sides of a one-way road the mean counts: nobody knows in which lane one drives.
+    All satellites' shadows cut the same network, so that their roads are the same pieces. Of the
+    two sides of a one-way road the mean counts: nobody knows in which lane one drives.
     `left_hand` is as the lanes were made.
     """
     count = 0
@@ -39,12 +41,36 @@ def cut_shaded(network: Network, masks: Masks, *, left_hand: bool = False) -> in
             # It is an obstruction of its own.
             continue
         lanes = lane_ids(network, edge, left_hand=left_hand)
-        blocked = np.mean([masks.metres_of(lane) for lane in lanes], axis=0)
-        found = stretches(blocked)
-        if found:
-            count += len(found)
-            network.cut(edge, found)
+        found = {
+            of.satellite.name: stretches(np.mean([of.metres_of(lane) for lane in lanes], axis=0))
+            for of in masks
+        }
+        number = sum(map(len, found.values()))
+        if number:
+            count += number
+            network.cut(edge, _pieces(found))
     return count
+
+
+def _pieces(
+    found: Mapping[str, Sequence[tuple[float, float, float]]],
+) -> list[tuple[float, float, tuple[tuple[str, float], ...]]]:
+    """Return satellites' stretches of an edge as pieces, each with who is hidden and how probably.
+
+    They are in order and without overlap.
+    """
+    ends = {at_m for of in found.values() for stretch in of for at_m in stretch[:2]}
+    pieces = []
+    for from_m, until_m in pairwise(sorted(ends)):
+        hidden = tuple(
+            (name, probability)
+            for name, of in found.items()
+            for begin, end, probability in of
+            if begin <= from_m and until_m <= end
+        )
+        if hidden:
+            pieces.append((from_m, until_m, hidden))
+    return pieces
 
 
 def stretches(blocked: Floats) -> list[tuple[float, float, float]]:
@@ -73,7 +99,7 @@ def stretches(blocked: Floats) -> list[tuple[float, float, float]]:
 
 
 def shadows_of(network: Network, satellite: str) -> list[Obstruction]:
-    """Return the shaded edges of a network as obstructions, with the roads that lead into them.
+    """Return what hides a satellite on a network as obstructions, with the roads that lead there.
 
     Shaded edges that touch are one obstruction, as sure as they are on the mean of their metres.
     Each road is kept with the first of the obstructions that need it, so that a town full of
@@ -114,7 +140,8 @@ def shadows_of(network: Network, satellite: str) -> list[Obstruction]:
             name=_name(edges),
             kind="shadow",
             roads=tuple(shelves[name].roads),
-            certainty=_certainty(edges),
+            certainty=_certainty(edges, satellite),
+            satellite=satellite,
         )
         for name, edges in sorted(groups.items())
     ]
@@ -140,7 +167,7 @@ class _Shelf:
 def _groups(network: Network, satellite: str) -> dict[str, list[Edge]]:
     """Return the shaded edges, joined where one leads on to the other."""
     groups = network.joined(
-        lambda edge: edge.shaded is not None,
+        lambda edge: edge.shadow_of(satellite) is not None,
         most_edges=_MOST_EDGES,
         most_positions=MAX_POSITIONS // 2,
     )
@@ -172,8 +199,8 @@ def _lines(edges: Sequence[Edge]) -> np.typing.NDArray[np.object_]:
     return np.asarray(shapely.linestrings(places, indices=np.repeat(np.arange(len(edges)), counts)))
 
 
-def _certainty(edges: Iterable[Edge]) -> float:
-    parts = [(edge.length_m, edge.shaded or 0.0) for edge in edges]
+def _certainty(edges: Iterable[Edge], satellite: str) -> float:
+    parts = [(edge.length_m, edge.shadow_of(satellite) or 0.0) for edge in edges]
     whole = math.fsum(length for length, _ in parts)
     return round(min(math.fsum(m * p for m, p in parts) / whole, 1.0), 3)
 

@@ -131,13 +131,34 @@ def test_a_report_of_gpsd_is_read_and_a_wrong_clock_replaced() -> None:
     }
     line = json.dumps(report).encode()
     near = gpsd.read_report(line, 1_900_000_000_000)
-    assert near == Fix(1_899_999_999_500, 7.0, 46.0, 20.0, 90.0, 5.0)
+    assert near == Fix(1_899_999_999_500, 7.0, 46.0, 20.0, 90.0, 10.0)
     astray = gpsd.read_report(json.dumps(report | {"track": 361.0}).encode(), near.time_ms)
     assert astray is not None
     assert (astray.heading_deg, astray.speed_mps) == (None, 20.0)
     far = gpsd.read_report(line, 1_900_000_100_000)
     assert far is not None
     assert far.time_ms == 1_900_000_100_000
+
+
+@pytest.mark.parametrize(
+    ("told", "accuracy_m"),
+    [
+        ({"eph": 4.0, "epx": 1.0, "epy": 1.0}, 4.0),
+        # As in the node's test of its own client.
+        ({"epx": 8.0, "epy": 6.0}, 50.0**0.5),
+        ({"epx": 6.0}, None),
+        ({"status": 5}, 30.0),
+        ({"status": 6, "eph": 12.0}, 12.0),
+        ({"status": 1}, None),
+    ],
+)
+def test_an_error_is_read_as_the_node_reads_it(
+    told: dict[str, Any], accuracy_m: float | None
+) -> None:
+    report = {"class": "TPV", "mode": 3, "lat": 46.0, "lon": 7.0} | told
+    fix = gpsd.read_report(json.dumps(report).encode(), 1_900_000_000_000)
+    assert fix is not None
+    assert fix.accuracy_m == (accuracy_m and pytest.approx(accuracy_m))
 
 
 class Node:

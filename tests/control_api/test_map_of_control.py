@@ -61,7 +61,7 @@ class Service:
 
 
 @asynccontextmanager
-async def read(service: Service) -> AsyncIterator[MapOfControl]:
+async def read(service: Service, satellite: str | None = None) -> AsyncIterator[MapOfControl]:
     application = web.Application()
     application.router.add_get("/v1/obstructions", service.page)
     runner = web.AppRunner(application)
@@ -69,7 +69,7 @@ async def read(service: Service) -> AsyncIterator[MapOfControl]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         async with Client(f"http://127.0.0.1:{runner.addresses[0][1]}") as client:
-            yield MapOfControl(client)
+            yield MapOfControl(client, satellite)
     finally:
         service.over.set()
         await runner.cleanup()
@@ -256,3 +256,20 @@ def test_an_unchanged_map_is_not_set_again(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(Enough):
         asyncio.run(station._renew_map(Announcer(MAP), Control()))
     assert given == [MAP]
+
+
+def test_shadows_of_other_satellites_are_left_out() -> None:
+    shadow = {**TUNNEL, "id": "shadow", "properties": {"satellite": "astra"}}
+    document = {"type": "FeatureCollection", "features": [TUNNEL, shadow]}
+
+    async def found(satellite: str | None) -> set[str]:
+        service = Service()
+        service.faults[None] = lambda: web.json_response(document)
+        async with read(service, satellite) as control:
+            known = await control.renew()
+        assert known is not None
+        return set(known.obstructions)
+
+    assert asyncio.run(found("west")) == {"tunnel"}
+    assert asyncio.run(found("astra")) == {"tunnel", "shadow"}
+    assert asyncio.run(found(None)) == {"tunnel", "shadow"}

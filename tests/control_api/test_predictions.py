@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from underpass_control.prediction import Lesson, Predictions
 from underpass_control.prediction.lessons import Lessons
@@ -328,3 +330,28 @@ def test_between_fixes_what_is_told_of_a_moving_vehicle_is_what_its_predictor_sa
     for number, found in enumerate(told):
         # What changes with time alone is looked at twice a second.
         assert found in said[max(number - 2, 0) : number + 1]
+
+
+def test_terminals_of_another_satellite_neither_count_nor_unlearn_a_place() -> None:
+    (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
+    assert lesson.satellite is None
+    (place,) = replace(lesson, satellite="astra").applied((), ObstructionMap([]))
+    assert place.satellite == "astra"
+    # Of terminals whose satellite nobody has said, it is expected all the same.
+    made = Predictions()
+    made.set_map(ObstructionMap([place.obstruction]), {place.id: place})
+    for second in range(120):
+        made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
+        expected = made.blockages_of(VAN, ms(second))
+        assert bool(expected) or second != 20
+    assert made.lessons() == []
+    made = Predictions()
+    made.set_map(ObstructionMap([]), {place.id: place}, "west")
+    for second in range(90):
+        made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
+        assert made.blockages_of(VAN, ms(second)) == ()
+        if second == 46:
+            made.observe(VAN, ms(30), ms(45))
+    (own,) = made.lessons()
+    assert own.satellite == "west"
+    assert [one.satellite for one in own.applied([place], ObstructionMap([]))] == ["astra", "west"]

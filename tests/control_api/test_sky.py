@@ -26,6 +26,7 @@ from tests.drives import field
 PLANE = Plane((15.6, 48.4))
 SATELLITE = Satellite("astra", 19.2)
 VIEW = View(AntennaMask())
+NAMES = ("astra", "east")
 MOSCOW = "moscow.osm.gz"
 
 
@@ -53,7 +54,7 @@ def shadows(found: list[Obstruction]) -> list[Obstruction]:
 
 
 def test_a_vehicle_is_told_of_a_shadow_ahead(tmp_path: Path) -> None:
-    found = import_sky(write(tmp_path / "a.osm", STREET, TALL), SATELLITE, VIEW)
+    found = import_sky(write(tmp_path / "a.osm", STREET, TALL), (SATELLITE,), VIEW)
     assert from_geojson(to_geojson(found)) == found
     predictor = Predictor(ObstructionMap(found))
     for second in range(80):
@@ -74,8 +75,8 @@ def test_the_same_extract_gives_the_same_obstructions_with_tunnels_among_them(
 ) -> None:
     tunnel = ("800,0 900,0", ROAD | {"tunnel": "yes"})
     path = write(tmp_path / "a.osm", STREET, TALL, tunnel, ("900,0 2000,0", ROAD))
-    found = import_sky(path, SATELLITE, VIEW)
-    assert found == import_sky(path, SATELLITE, VIEW)
+    found = import_sky(path, (SATELLITE,), VIEW)
+    assert found == import_sky(path, (SATELLITE,), VIEW)
     assert [one.kind for one in found] == ["tunnel", "shadow", "shadow"]
     # Both are on the same road: behind the shadow comes the tunnel.
     both = ObstructionMap(found)
@@ -89,19 +90,19 @@ def test_each_direction_has_its_own_shadow(tmp_path: Path) -> None:
     low = house(box(-60, -30, 60, -8), height="8.3")
     wide = {"highway": "primary", "lanes": "4"}
     path = write(tmp_path / "a.osm", ("-500,0 500,0", wide), low)
-    (shadow,) = shadows(import_sky(path, SATELLITE, VIEW))
+    (shadow,) = shadows(import_sky(path, (SATELLITE,), VIEW))
     (road,) = shadow.covered
     # To the east one drives on the southern side, next to the house.
     assert road.line[0][0] < road.line[-1][0]
     assert Course(road.line).length_m == pytest.approx(120.0, abs=15.0)
-    left = shadows(import_sky(path, SATELLITE, View(AntennaMask(), left_hand=True)))
+    left = shadows(import_sky(path, (SATELLITE,), View(AntennaMask(), left_hand=True)))
     assert left[0].covered[0].line[0][0] > left[0].covered[0].line[-1][0]
 
 
 def test_nobody_turns_round_where_a_road_is_cut(tmp_path: Path) -> None:
     side = ("0,0 0,500", ROAD | {"name": "Side Street"})
     path = write(tmp_path / "a.osm", STREET, side, TALL)
-    known = ObstructionMap(import_sky(path, SATELLITE, VIEW))
+    known = ObstructionMap(import_sky(path, (SATELLITE,), VIEW))
     arriving = [
         road
         for one in known.obstructions.values()
@@ -154,14 +155,14 @@ def test_what_has_no_shape_is_counted_and_harms_nothing(tmp_path: Path) -> None:
         TALL,
     )
     assert read_surroundings(path, quiet).without_shape >= 1
-    assert len(shadows(import_sky(path, SATELLITE, VIEW))) == 2
+    assert len(shadows(import_sky(path, (SATELLITE,), VIEW))) == 2
 
 
 def test_a_way_of_far_too_many_nodes_is_left_out(tmp_path: Path) -> None:
     endless = " ".join(f"{x / 10},{(x * 7) % 13}" for x in range(20_000))
     path = write(tmp_path / "a.osm", STREET, (endless, ROAD), TALL)
     assert read_surroundings(path, quiet).without_shape == 1
-    assert len(shadows(import_sky(path, SATELLITE, VIEW))) == 2
+    assert len(shadows(import_sky(path, (SATELLITE,), VIEW))) == 2
 
 
 def test_a_town_in_the_shade_of_a_mountain_is_stored_within_bounds(tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_a_town_in_the_shade_of_a_mountain_is_stored_within_bounds(tmp_path: Pat
     streets = [(" ".join(f"{x},{y}" for x in at), ROAD) for y in at]
     streets += [(" ".join(f"{x},{y}" for y in at), ROAD) for x in at]
     mask = View(AntennaMask(((0.0, 60.0),)))
-    found = shadows(import_sky(write(tmp_path / "a.osm", *streets), SATELLITE, mask))
+    found = shadows(import_sky(write(tmp_path / "a.osm", *streets), (SATELLITE,), mask))
     assert len(found) > 1
     roads = [road.id for one in found for road in one.roads]
     assert len(roads) == len(set(roads)) == 4 * len(at) * (len(at) - 1)
@@ -209,11 +210,11 @@ def test_an_extract_without_roads_or_of_the_other_side_of_the_earth_is_an_error(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ExtractError, match="no roads"):
-        import_sky(write(tmp_path / "a.osm", TALL), SATELLITE, VIEW)
+        import_sky(write(tmp_path / "a.osm", TALL), (SATELLITE,), VIEW)
     with pytest.raises(ExtractError, match="below the horizon"):
-        import_sky(write(tmp_path / "b.osm", STREET), Satellite("far", -170.0), VIEW)
+        import_sky(write(tmp_path / "b.osm", STREET), (Satellite("far", -170.0),), VIEW)
     with pytest.raises(ExtractError, match="no such file"):
-        import_sky(tmp_path / "absent.osm", SATELLITE, VIEW)
+        import_sky(tmp_path / "absent.osm", (SATELLITE,), VIEW)
 
 
 def _heights(
@@ -243,7 +244,7 @@ def test_a_mountain_is_read_from_a_file(tmp_path: Path, name: str, driver: str) 
     (masks,) = masks_of(path, (SATELLITE,), view)
     states = {one.state for lane in masks.lanes for one in masks.of(lane.id)}
     assert states == {State.BLOCKED}
-    assert not shadows(import_sky(path, SATELLITE, VIEW))
+    assert not shadows(import_sky(path, (SATELLITE,), VIEW))
 
 
 def test_heights_on_both_sides_of_the_180th_meridian_are_one_ground(tmp_path: Path) -> None:
@@ -324,9 +325,50 @@ def test_options_that_cannot_be_are_told_in_a_line(
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(bool(field.missing(MOSCOW)), reason=field.missing(MOSCOW) or "")
 def test_a_town_has_shadows_on_part_of_its_roads() -> None:
-    found = shadows(import_sky(field.FIELD / MOSCOW, SATELLITE, VIEW))
+    found = shadows(import_sky(field.FIELD / MOSCOW, (SATELLITE,), VIEW))
     assert len(found) > 100
     covered = {road.id: Course(road.line).length_m for one in found for road in one.covered}
     # Of some 130 km of lanes.
     assert 8_000 < sum(covered.values()) < 45_000
     ObstructionMap(found)
+
+
+def test_of_several_satellites_each_has_its_own_shadows_of_the_same_roads(tmp_path: Path) -> None:
+    tunnel = ("800,0 900,0", ROAD | {"tunnel": "yes"})
+    # To the north-east of the road: it hides no satellite in the south, but one low in the east.
+    other = house(box(330, 6, 350, 30), height="40")
+    path = write(tmp_path / "a.osm", STREET, TALL, other, tunnel, ("900,0 2000,0", ROAD))
+    east = Satellite("east", 80.0)
+    found = import_sky(path, (SATELLITE, east), VIEW)
+    assert from_geojson(to_geojson(found)) == found
+    hidden = {name: [one for one in shadows(found) if one.satellite == name] for name in NAMES}
+    assert all(hidden.values())
+    assert all(one.id.startswith(f"sky:{name}:") for name in NAMES for one in hidden[name])
+    assert [one.satellite for one in found if one.kind == "tunnel"] == [None]
+    for name in NAMES:
+        seen = ObstructionMap(one for one in found if one.counts_for(name))
+        assert {one.satellite for one in seen.obstructions.values()} == {None, name}
+        # The roads are whole: who drives by is told of its own shadows and of the tunnel behind.
+        (first,) = {
+            road.id
+            for one in seen.obstructions.values()
+            for road in one.roads
+            if road.id.startswith("osm:way/1/0-2@0-")
+        }
+        ahead = [one.obstruction_id for one in seen.ahead(first)]
+        assert found[0].id in ahead
+        assert {one for one in ahead if one.startswith("sky:")} <= {one.id for one in hidden[name]}
+
+
+def test_one_satellite_is_shaded_as_it_is_beside_another(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.osm", STREET, TALL)
+    alone = shadows(import_sky(path, (SATELLITE,), VIEW))
+    both = shadows(import_sky(path, (SATELLITE, Satellite("east", 50.0)), VIEW))
+    beside = [one for one in both if one.satellite == "astra"]
+    assert len(beside) < len(both)
+    for one, other in zip(alone, beside, strict=True):
+        lengths = [
+            sum(Course(road.line).length_m for road in each.covered) for each in (one, other)
+        ]
+        assert lengths[0] == pytest.approx(lengths[1], abs=0.1)
+        assert one.certainty == pytest.approx(other.certainty, abs=0.002)

@@ -15,6 +15,7 @@ export interface Beam {
   one_way_delay_ms: number;
   fair_share: "symbols" | "bits";
   opensand?: string | null;
+  satellite?: string | null;
   footprint?: Footprint | null;
 }
 

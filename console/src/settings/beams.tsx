@@ -105,7 +105,7 @@ interface FormProps {
 function BeamForm({ edited, members, isThere, put, leave }: FormProps) {
   const [wrong, setWrong] = useState<string>();
   const send = async (id: string, form: HTMLFormElement) => {
-    const { name, forward, back, delay, share, opensand } = filled(form);
+    const { name, forward, back, delay, share, opensand, satellite } = filled(form);
     try {
       const body = {
         name,
@@ -114,6 +114,7 @@ function BeamForm({ edited, members, isThere, put, leave }: FormProps) {
         one_way_delay_ms: Number(delay),
         fair_share: share,
         opensand,
+        satellite,
         footprint: await footprintOf(new FormData(form), edited?.footprint ?? undefined),
       };
       setWrong(undefined);
@@ -163,6 +164,7 @@ function BeamForm({ edited, members, isThere, put, leave }: FormProps) {
         </select>
       </label>
       <Field label="OpenSAND NCC" name="opensand" maxLength={200} placeholder="opensand://HOST" autocomplete="off" defaultValue={edited?.opensand ?? ""} />
+      <Field label="Satellite" name="satellite" maxLength={32} placeholder="as in obstructions" autocomplete="off" defaultValue={edited?.satellite ?? ""} />
       <Field label="Footprint, GeoJSON" name="footprint" type="file" accept=".geojson,.json" />
       {edited?.footprint && (
         <label>

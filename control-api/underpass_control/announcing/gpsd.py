@@ -15,6 +15,9 @@ MOST_LINE = 65_536
 _TWO_DIMENSIONS = 2
 # What a fix comes from, where it is no receiver.
 _SIMULATED = 8
+# Dead reckoning, alone and helped by satellites, and its error in metres where none is told.
+_ESTIMATED = (5, 6)
+_ESTIMATED_M = 30.0
 
 
 def read_report(line: bytes, received_ms: int | None) -> Fix | None:
@@ -70,11 +73,15 @@ def _course(value: object) -> float | None:
 
 
 def _accuracy(report: dict[str, object]) -> float | None:
-    """Return one standard deviation: gpsd's estimates cover 95 %, two of them."""
+    """Return the horizontal error, as the node's client of gpsd reads it.
+
+    How much of the error gpsd's estimates cover differs by receiver (gpsd_json(5): *certainty
+    unknown*), so they are taken as they are: too small an error would choose a road too surely.
+    """
     estimate = _number(report.get("eph"))
-    if estimate is None:
-        east, north = _number(report.get("epx")), _number(report.get("epy"))
-        if east is None or north is None:
-            return None
-        estimate = max(east, north)
-    return estimate / 2
+    if estimate is not None:
+        return estimate
+    east, north = _number(report.get("epx")), _number(report.get("epy"))
+    if east is not None and north is not None:
+        return math.sqrt((east * east + north * north) / 2.0)
+    return _ESTIMATED_M if report.get("status") in _ESTIMATED else None

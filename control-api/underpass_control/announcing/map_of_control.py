@@ -31,8 +31,10 @@ class _Page:
 class MapOfControl:
     """Reads the map, again and again."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, satellite: str | None = None) -> None:
+        """Also take the satellite whose map it is to be; None: whatever hides one."""
         self._client = client
+        self._satellite = satellite
         # The map as it was last returned.
         self._whole: list[_Page] = []
         # By cursor, what the service may still have as it was; and what has been read since.
@@ -72,7 +74,9 @@ class MapOfControl:
         self._begin()
         if len(whole) == len(self._whole) and all(map(_is, whole, self._whole)):
             return None
-        obstructions = [one for page in whole for one in page.obstructions]
+        obstructions = [
+            one for page in whole for one in page.obstructions if one.counts_for(self._satellite)
+        ]
         # The map of a country takes seconds, in which fixes come in.
         found = await asyncio.to_thread(ObstructionMap, obstructions)
         self._whole = whole

@@ -25,6 +25,10 @@ def announce(
         typer.Option(help="Or: the control service whose map is used, as http://HOST:PORT."),
     ] = None,
     token: TokenOption = None,
+    satellite: Annotated[
+        str | None,
+        typer.Option(help="The one that the terminal uses: the map's shadows of others are none."),
+    ] = None,
     node: Annotated[
         str,
         typer.Option(
@@ -55,7 +59,8 @@ def announce(
 
     if (map_file is None) == (control is None):
         fail("name one map: --map FILE or --control URL")
-    announcer = Announcer(ObstructionMap(read_map(map_file) if map_file else ()))
+    drawn = read_map(map_file) if map_file else []
+    announcer = Announcer(ObstructionMap(one for one in drawn if one.counts_for(satellite)))
     address = None if gpsd is None else _address(gpsd)
     logs.configure(log_format)
 
@@ -65,7 +70,7 @@ def announce(
             renewed = None
             if control is not None:
                 service = await stack.enter_async_context(Client(control, token))
-                renewed = MapOfControl(service)
+                renewed = MapOfControl(service, satellite)
             fixes = positions.from_gpsd(*address) if address else positions.from_node(api)
             try:
                 await announce_for_ever(announcer, fixes, api, renewed)

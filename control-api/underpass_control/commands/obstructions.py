@@ -27,7 +27,7 @@ from underpass_control.commands.sky import (
     LeftHandOption,
     TerrainErrorOption,
     TerrainOption,
-    satellite_of,
+    satellites_of,
     view_of,
     write_masks,
 )
@@ -50,6 +50,7 @@ OBSTRUCTION = (
     Column("name", "properties.name"),
     Column("kind", "properties.kind"),
     Column("certainty", "properties.certainty"),
+    Column("satellite", "properties.satellite"),
     Column("source", "properties.source"),
 )
 
@@ -64,8 +65,11 @@ def import_obstructions(
     token: TokenOption = None,
     database: DatabaseOption = DEFAULT_DATABASE,
     satellite: Annotated[
-        str | None,
-        typer.Option(help="NAME=LONGITUDE: take in, too, where an extract's roads do not see it."),
+        list[str] | None,
+        typer.Option(
+            help="NAME=LONGITUDE: take in, too, where an extract's roads do not see it; as often as"
+            " there are satellites."
+        ),
     ] = None,
     antenna: AntennaOption = None,
     antenna_height: HeightOption = 2.0,
@@ -87,19 +91,20 @@ def import_obstructions(
 ) -> None:
     """Take in the road tunnels and covered ways of a map, in place of what it had before.
 
-    With a satellite, shadows of buildings, trees, bridges and mountains are obstructions, too.
+    With a satellite, shadows of buildings, trees, bridges and mountains are obstructions, too; they
+    count for the beams of that satellite, and for those of which nobody has said a satellite.
     Maps are drawn on an OpenStreetMap extract's roads, water, land and places.
 
     Example: underpass-control obstruction import andorra.osm.pbf --url http://127.0.0.1:8470
     """
-    if satellite is None:
+    if not satellite:
         found = read_map(path)
     elif is_geojson(path):
         fail(f"{path}: only an OpenStreetMap extract says what a satellite sees")
     else:
         from underpass_control.obstructions.sky import import_sky
 
-        seen = satellite_of(satellite)
+        seen = satellites_of(satellite)
         view = view_of(antenna, antenna_height, terrain, terrain_error, left_hand=left_hand)
         found = with_progress(lambda tell: import_sky(path, seen, view, progress=tell))
     name = source or path.name[:64]
@@ -140,7 +145,7 @@ def write_sky(
     Example: underpass-control obstruction sky town.osm.pbf masks.geojson --satellite astra=19.2
     """
     view = view_of(antenna, antenna_height, terrain, terrain_error, left_hand=left_hand)
-    count = write_masks(path, [satellite_of(one) for one in satellite], view, to)
+    count = write_masks(path, satellites_of(satellite), view, to)
     tell({"intervals": count}, f"{count} intervals written to {to}", as_json=as_json)
 
 

@@ -23,6 +23,7 @@ BEAM = (
     Column("one-way delay ms", "one_way_delay_ms"),
     Column("fair share of", "fair_share"),
     Column("NCC of the return link", "opensand"),
+    Column("satellite", "satellite"),
 )
 TERMINAL = (
     Column("node", "node"),
@@ -94,6 +95,10 @@ def set_beam(
     opensand: Annotated[
         str | None, typer.Option(help="The NCC of the return link: opensand://HOST[:PORT].")
     ] = None,
+    satellite: Annotated[
+        str | None,
+        typer.Option(help="The one that its terminals use: shadows of others do not count."),
+    ] = None,
     footprint: Annotated[
         Path | None,
         typer.Option(help="Where it is received: a file with a (Multi)Polygon of GeoJSON."),
@@ -113,6 +118,7 @@ def set_beam(
         one_way_delay_ms=one_way_delay_ms,
         fair_share=fair_share,
         opensand=opensand,
+        satellite=satellite,
         footprint=None if footprint is None else _area(footprint),
     )
     service.set(path_of("beams", beam), BEAM, changes)

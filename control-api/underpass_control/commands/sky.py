@@ -54,6 +54,14 @@ def satellite_of(text: str) -> Satellite:
         fail(str(error))
 
 
+def satellites_of(texts: Sequence[str]) -> tuple[Satellite, ...]:
+    """Return the satellites that are named; end with what is wrong with them."""
+    found = tuple(satellite_of(text) for text in texts)
+    if len({one.name for one in found}) != len(found):
+        fail("two satellites have the same name")
+    return found
+
+
 def view_of(
     antenna: str | None,
     height_m: float,
@@ -82,14 +90,11 @@ def _all_around(text: str) -> str:
     return text if ":" in text else f"0:{text}"
 
 
-def write_masks(path: Path, satellites: Sequence[Satellite], view: View, to: Path) -> int:
+def write_masks(path: Path, satellites: tuple[Satellite, ...], view: View, to: Path) -> int:
     """Write where satellites are hidden from an extract's roads; return how many intervals."""
     from underpass_control.obstructions.sky import masks_of
 
-    names = [one.name for one in satellites]
-    if len(set(names)) != len(names):
-        fail("two satellites have the same name")
-    made = with_progress(lambda tell: masks_of(path, tuple(satellites), view, progress=tell))
+    made = with_progress(lambda tell: masks_of(path, satellites, view, progress=tell))
     count = 0
     try:
         # One feature a line: such files are large, and many programs read them line by line.

@@ -39,6 +39,7 @@ Tag = Annotated[
 ]
 # Visible ASCII: it is a version, and compared as it is.
 SoftwareVersion = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
+SatelliteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")]
 TenantId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
@@ -92,6 +93,8 @@ class BeamBody(Model):
     fair_share: Literal["symbols", "bits"] = "symbols"
     # The OpenSAND NCC that shares out the return link.
     opensand: Ncc | None = None
+    # The satellite that its terminals use: obstructions of others do not count.
+    satellite: SatelliteName | None = None
     # Where it is received, for people: nothing is planned by it.
     footprint: Footprint | None = None
 

@@ -381,6 +381,7 @@ def _beam(row: Row[Any]) -> models.Beam:
         one_way_delay_ms=row.one_way_delay_ms,
         fair_share=row.fair_share,
         opensand=row.opensand,
+        satellite=row.satellite,
         footprint=row.footprint,
     )
 

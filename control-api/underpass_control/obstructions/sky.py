@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from dama.prediction import Obstruction
@@ -31,19 +32,21 @@ class View:
 
 
 def import_sky(
-    path: Path, satellite: Satellite, view: View, *, progress: Progress = quiet
+    path: Path, satellites: tuple[Satellite, ...], view: View, *, progress: Progress = quiet
 ) -> list[Obstruction]:
-    """Read an extract's tunnels and covered ways, and where else its roads do not see a satellite.
+    """Read an extract's tunnels and covered ways, and where else its roads do not see satellites.
 
-    All roads and buildings of the extract are in memory at once. Raises `ExtractError`.
+    A shadow counts for the satellite that it hides. All roads and buildings of the extract are in
+    memory at once. Raises `ExtractError`.
     """
     found = _read(path, progress)
     network = Network(found.ways, found.turns, found.lights)
-    (masks,) = _masks(path, found, network, (satellite,), view, progress)
+    masks = _masks(path, found, network, satellites, view, progress)
     cut_shaded(network, masks, left_hand=view.left_hand)
     progress("obstructions", 0, None)
     covers = obstructions_of(network, min_length_m=MIN_LENGTH_M)
-    return [*covers, *shadows_of(network, satellite.name)]
+    shadows = (shadows_of(network, satellite.name) for satellite in satellites)
+    return [*covers, *chain.from_iterable(shadows)]
 
 
 def masks_of(

@@ -20,13 +20,13 @@ import structlog
 from dama.planner import Link, Plan, PlanError, Request, plan
 from dama.planner.text import plan_document, text
 from dama.prediction import Blockage, ObstructionMap
-from dama.prediction.learning import Learned
 from underpass_control.metrics import Metrics
 from underpass_control.planning import lease, stored
 from underpass_control.planning.beam_planner import BeamPlanner, Reason
 from underpass_control.planning.delays import Delays
 from underpass_control.planning.knowledge import Knowledge
 from underpass_control.planning.lease import FencedError
+from underpass_control.planning.maps import Maps
 from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.planning.published import published
 from underpass_control.planning.terms import terms_of
@@ -104,6 +104,9 @@ class BeamController:
         self._serves = serves
         self._planner = BeamPlanner(beam)
         self._knowledge = Knowledge(beam)
+        self._maps = Maps(ObstructionMap([]), {}, {})
+        # The one that the beam's terminals use, None where nobody has said it.
+        self._satellite: str | None = None
         self._delays = Delays()
         self._settler = Settler(tools.database, tools.changes, tools.metrics, tools.settings, beam)
         self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque()
@@ -141,10 +144,15 @@ class BeamController:
         self._stale_terms = self._stale_reports = True
         self._wake.set()
 
-    def set_map(self, obstructions: ObstructionMap, known: Mapping[str, Learned]) -> None:
-        """Take another map."""
-        self._knowledge.set_map(obstructions, known)
+    def set_map(self, maps: Maps) -> None:
+        """Take other maps; the one of the beam's satellite counts."""
+        self._maps = maps
+        self._use_map()
         self._wake.set()
+
+    def _use_map(self) -> None:
+        satellite = self._satellite
+        self._knowledge.set_map(self._maps.of(satellite), self._maps.learned, satellite)
 
     def stop(self) -> None:
         """Have `run` return after its present step."""
@@ -264,6 +272,9 @@ class BeamController:
             self._stale_reports = True
             # A terminal without a demand would be planned for without a floor, too.
             self._demands_told = 0.0
+        if terms.satellite != self._satellite:
+            self._satellite = terms.satellite
+            self._use_map()
         self._delays.one_way_ms = terms.one_way_delay_ms
         for link in Link:
             self._planner.set_terms(

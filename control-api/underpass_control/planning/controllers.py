@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import ObstructionMap
 from dama.prediction.learning import Learned
@@ -19,10 +20,11 @@ from underpass_control import garbage
 from underpass_control.metrics import Metrics
 from underpass_control.planning import lease
 from underpass_control.planning.controller import BeamController, Tools
+from underpass_control.planning.maps import Maps, of_satellites
 from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.planning.renewal import Renewal
 from underpass_control.settings import Settings
-from underpass_control.storage import habits
+from underpass_control.storage import habits, registry
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.learned import load_map
@@ -64,10 +66,10 @@ class BeamControllers:
         # Controllers that are ending. A beam gets its next controller only after that.
         self._stopping: dict[str, asyncio.Task[None]] = {}
         self._of_terminal: dict[int, BeamController] = {}
-        # Obstructions, and those of them that were learned: one map for all beams.
-        self._map: tuple[ObstructionMap, Mapping[str, Learned]] = (ObstructionMap([]), {})
+        # The obstructions: one map for all beams of a satellite.
+        self._map = Maps(ObstructionMap([]), {}, {})
         # The same obstructions without what vehicles drive, and when that was counted.
-        self._drawn = self._map[0]
+        self._drawn = self._map
         self._drives_counted = time.monotonic()
         self._collected = self._drives_counted
         self._map_stale = True
@@ -128,6 +130,10 @@ class BeamControllers:
             if data["holder"] is None:
                 self._renewal.look()
         elif "beam" in data and kind != "plans":
+            satellite = data.get("state", {}).get("satellite") if kind == "beam" else None
+            if satellite is not None and satellite not in self._map.of_satellites:
+                self._map_stale = True
+                self._look.set()
             if data["beam"] in self._running:
                 self._running[data["beam"]][0].on_change(kind, data)
             elif kind == "beam":
@@ -180,7 +186,7 @@ class BeamControllers:
                 self._stop(beam)
         for beam in sorted(self._fences.keys() - self._running.keys() - self._stopping.keys()):
             controller = BeamController(self._tools, beam, self._fences[beam], self._serves)
-            controller.set_map(*self._map)
+            controller.set_map(self._map)
             task = asyncio.create_task(controller.run(), name=f"plan {beam}")
             self._running[beam] = controller, task
             _LOG.info("plans a beam", beam=beam, fence=controller.fence)
@@ -202,29 +208,47 @@ class BeamControllers:
     async def _read_map(self) -> None:
         map_stale, self._map_stale = self._map_stale, False
         began_s = self._drives_counted = time.monotonic()
-        drawn, known = self._drawn, self._map[1]
+        drawn = self._drawn
         try:
             async with self._tools.database.reading() as connection:
                 if map_stale:
-                    drawn, known = await load_map(connection)
-                now_ms = self._tools.database.clock.now_ms()
-                taught = await habits.taught(connection, drawn, now_ms)
+                    every, known = await load_map(connection)
+                    satellites = await registry.satellites(connection)
+                    drawn = await asyncio.to_thread(_drawn, every, known, satellites)
+                taught = await self._taught(connection, drawn)
         except Exception as error:
             # Whatever it is, it is read again; a change that has come meanwhile is not forgotten.
             self._map_stale |= map_stale
             is_lost = isinstance(error, DatabaseLostError)
             _LOG.warning("the map is not read", error=str(error), exc_info=not is_lost)
             return
-        if taught is not self._map[0]:
-            self._drawn, self._map = drawn, (taught, known)
+        if taught.every is not self._map.every:
+            self._drawn, self._map = drawn, taught
             for controller, _ in self._running.values():
-                controller.set_map(*self._map)
+                controller.set_map(self._map)
         collected = began_s - self._collected >= _COLLECT_S
         if collected:
             self._collected = began_s
         garbage.leave_out(collected=collected)
         done_s = time.monotonic()
         self._rests_until = done_s + _REST * (done_s - began_s)
+
+    async def _taught(self, connection: AsyncConnection, drawn: Maps) -> Maps:
+        """Return maps with what vehicles drive on them."""
+        now_ms = self._tools.database.clock.now_ms()
+        every = await habits.taught(connection, drawn.every, now_ms)
+        made = {id(drawn.every): every}
+        for one in drawn.of_satellites.values():
+            if id(one) not in made:
+                made[id(one)] = await habits.taught(connection, one, now_ms)
+        of = {name: made[id(one)] for name, one in drawn.of_satellites.items()}
+        return Maps(every, drawn.learned, of)
+
+
+def _drawn(
+    every: ObstructionMap, known: Mapping[str, Learned], satellites: Collection[str]
+) -> Maps:
+    return Maps(every, known, of_satellites(every, satellites))
 
 
 async def ended(tasks: Sequence[asyncio.Task[None]]) -> list[BaseException | None]:

@@ -61,9 +61,14 @@ class Knowledge:
         self._nodes = nodes
         return bool(new)
 
-    def set_map(self, obstructions: ObstructionMap, learned: Mapping[str, Learned]) -> None:
-        """Take another map."""
-        self.predictions.set_map(obstructions, learned)
+    def set_map(
+        self,
+        obstructions: ObstructionMap,
+        learned: Mapping[str, Learned],
+        satellite: str | None = None,
+    ) -> None:
+        """Take another map, of what counts for the beam's satellite, and what was learned."""
+        self.predictions.set_map(obstructions, learned, satellite)
         self._changed |= self._nodes
 
     def withdraw(self, said: Mapping[int, Mapping[int, Span]]) -> None:

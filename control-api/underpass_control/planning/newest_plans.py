@@ -13,6 +13,7 @@ import structlog
 from sqlalchemy import select
 
 from dama.planner import Link
+from underpass_control.metrics import Metrics
 from underpass_control.planning import stored
 from underpass_control.planning.published import MOST_DOCUMENT_BYTES
 from underpass_control.planning.stored import StoredPlan
@@ -55,8 +56,9 @@ class Outgoing:
 class NewestPlans:
     """Reads each new plan once, prepares it once, and signals that it is there."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, metrics: Metrics) -> None:
         self._database = database
+        self._metrics = metrics
         self._newest: dict[Key, _Newest] = {}
         # By beam, the gateway of each terminal; read again once one has changed.
         self._gateways: dict[str, Mapping[int, int | None]] = {}
@@ -140,6 +142,7 @@ class NewestPlans:
         text = await asyncio.to_thread(wire.document, version, mine, alone=alone)
         outgoing = Outgoing(version, text.encode())
         if outgoing.is_refused:
+            self._metrics.planning_failures.labels("size").inc()
             _LOG.error(
                 "a plan is not sent: no gateway takes a document of its size",
                 beam=key[0],

@@ -29,6 +29,8 @@ class BeamTerms:
     terminals: Mapping[Link, Mapping[int, Terms]]
     # Those of the beam and its terminals that have not ended.
     interventions: Interventions = field(default_factory=Interventions)
+    # The satellite that its terminals use, by name; None where nobody has said it.
+    satellite: str | None = None
 
 
 async def terms_of(connection: AsyncConnection, beam: str, now_ms: int) -> BeamTerms | None:
@@ -72,4 +74,5 @@ async def terms_of(connection: AsyncConnection, beam: str, now_ms: int) -> BeamT
         capacity={link: intervening.capacity(link, of) for link, of in set_capacity.items()},
         terminals=terminals,
         interventions=intervening,
+        satellite=row.satellite,
     )

@@ -38,16 +38,18 @@ class Lesson:
     Attributes:
         id: of the place; for a loss where none is known, that of the new one.
         seen: what was observed of the loss; None: the link held.
+        satellite: of the terminal, where it is known.
     """
 
     id: str
     seen: Observation | None
+    satellite: str | None = None
 
     def applied(self, known: Iterable[Learned], mapped: ObstructionMap) -> tuple[Learned, ...]:
         """Return what is known of places after it."""
         if self.seen is None:
             return held(known, self.id)
-        return learn(known, self.seen, mapped, new_id=self.id)
+        return learn(known, self.seen, mapped, new_id=self.id, satellite=self.satellite)
 
 
 @dataclass(slots=True)
@@ -68,16 +70,26 @@ class Lessons:
 
     def __init__(self) -> None:
         self._map = ObstructionMap([])
+        self._satellite: str | None = None
         self._known: dict[str, Learned] = {}
         self._of: dict[int, _Unjudged] = {}
         # When links were lost, with the terminals, in order of time.
         self._entries: list[tuple[int, int]] = []
         self._unstored: list[Lesson] = []
 
-    def set_map(self, obstructions: ObstructionMap, learned: Mapping[str, Learned]) -> None:
-        """Take another map, with those of its obstructions that were learned."""
+    def set_map(
+        self,
+        obstructions: ObstructionMap,
+        learned: Mapping[str, Learned],
+        satellite: str | None = None,
+    ) -> None:
+        """Take another map, what was learned anywhere, and the satellite that the terminals use.
+
+        What they meet counts at places of no satellite, and at those of their own.
+        """
         self._map = obstructions
-        self._known = dict(learned)
+        self._satellite = satellite
+        self._known = {name: one for name, one in learned.items() if one.takes_from(satellite)}
         for lesson in self._unstored:
             self._apply(lesson)
 
@@ -127,7 +139,8 @@ class Lessons:
                 continue
             seen = observe(track, loss.entry_ms, loss.exit_ms)
             if seen is not None and not self._is_shared(loss.entry_ms, terminals):
-                self._teach(Lesson(f"learned:{terminal}:{loss.entry_ms}", seen))
+                new_id = f"learned:{terminal}:{loss.entry_ms}"
+                self._teach(Lesson(new_id, seen, self._satellite))
         for name, blockages in list(unjudged.expected.items()):
             left = [one for one in blockages if now_ms < one.exit_ms + _JUDGED_AFTER_MS]
             if len(left) < len(blockages):
@@ -174,7 +187,7 @@ class Lessons:
                 unjudged.judged_ms[name] = end_ms
                 near_ms = begin_ms - _NEAR_MS, end_ms + _NEAR_MS
                 if not any(loss.overlaps(*near_ms) for loss in unjudged.losses):
-                    self._teach(Lesson(name, None))
+                    self._teach(Lesson(name, None, self._satellite))
         # What lies before the track is not judged again.
         begins_ms = track.trail[0].time_ms if track.trail else track.last.time_ms
         unjudged.judged_ms = {n: at for n, at in unjudged.judged_ms.items() if at >= begins_ms}

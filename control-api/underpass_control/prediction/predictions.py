@@ -78,11 +78,17 @@ class Predictions:
         self._leaping: set[int] = set()
 
     def set_map(
-        self, obstructions: ObstructionMap, learned: Mapping[str, Learned] | None = None
+        self,
+        obstructions: ObstructionMap,
+        learned: Mapping[str, Learned] | None = None,
+        satellite: str | None = None,
     ) -> None:
-        """Take another map; `learned` are those of its obstructions that were learned, by id."""
+        """Take another map, of what counts for the satellite that the terminals use.
+
+        `learned` is what was learned, by id, for other satellites too.
+        """
         self._map = obstructions
-        self._lessons.set_map(obstructions, learned or {})
+        self._lessons.set_map(obstructions, learned or {}, satellite)
         for ahead in self._terminals.values():
             ahead.predictor = _made_again(obstructions, ahead)
             ahead.found_ms = None

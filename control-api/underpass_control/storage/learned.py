@@ -136,4 +136,6 @@ def _learned(obstruction: Obstruction, properties: Mapping[str, Any]) -> Learned
     if len(roads) != 2 or not (isinstance(lost, int) and isinstance(held, int)):
         return None
     axis, approach = roads
-    return Learned(obstruction.id, approach.line, axis.line, lost, held)
+    return Learned(
+        obstruction.id, approach.line, axis.line, lost, held, satellite=obstruction.satellite
+    )

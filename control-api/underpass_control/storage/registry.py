@@ -133,6 +133,12 @@ async def terminals_of_gateway(
     return (await connection.execute(query)).all()
 
 
+async def satellites(connection: AsyncConnection) -> Sequence[str]:
+    """Return the satellites that beams use."""
+    query = select(Beam.satellite).where(Beam.satellite.is_not(None)).distinct()
+    return [name for name in await connection.scalars(query) if name is not None]
+
+
 async def has_terminals(connection: AsyncConnection, beam: str) -> bool:
     """Tell whether a beam has any terminals."""
     query = select(Terminal.node).where(Terminal.beam_id == beam).limit(1)

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use thiserror::Error;
 
-/// The largest event, bytes: a plan has at most 8 MiB.
+/// The largest event, bytes: a plan has at most 8 MiB. A larger one is passed
+/// over.
 pub const MAX_EVENT_BYTES: usize = 9 << 20;
 
 /// The longest id, bytes.
@@ -19,14 +20,14 @@ pub struct Event {
     pub data: Vec<u8>,
     /// The last id that the stream has named, this event's included.
     pub id: Option<String>,
+    /// About how many bytes it had, if it was too large; it has no data then,
+    /// and its type and id are those that came before it was.
+    pub passed_over: Option<usize>,
 }
 
 /// Why a stream cannot be followed any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum EventError {
-    /// An event, or a line, is too long.
-    #[error("an event of more than {MAX_EVENT_BYTES} bytes")]
-    Large,
     /// A type or id is no UTF-8 or too long.
     #[error("an event whose type or id is not of UTF-8, or too long")]
     Text,
@@ -45,6 +46,9 @@ pub struct EventParser {
     data: Vec<u8>,
     has_data: bool,
     id: Option<String>,
+    /// Bytes of an event that has turned out to be too large. Nothing of it is
+    /// kept but the first byte of a line: what ends it is a line without one.
+    too_large: Option<usize>,
     ready: VecDeque<Event>,
 }
 
@@ -63,7 +67,7 @@ impl EventParser {
             bytes = rest;
         }
         while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.extend(&bytes[..end])?;
+            self.extend(&bytes[..end]);
             let crlf = bytes[end..].starts_with(b"\r\n");
             self.after_cr = bytes[end..] == *b"\r";
             bytes = &bytes[end + 1 + usize::from(crlf)..];
@@ -72,7 +76,8 @@ impl EventParser {
         if !bytes.is_empty() {
             self.after_cr = false;
         }
-        self.extend(bytes)
+        self.extend(bytes);
+        Ok(())
     }
 
     /// The next event that is whole.
@@ -80,12 +85,23 @@ impl EventParser {
         self.ready.pop_front()
     }
 
-    fn extend(&mut self, bytes: &[u8]) -> Result<(), EventError> {
-        if self.line.len() + self.data.len() + bytes.len() > MAX_EVENT_BYTES {
-            return Err(EventError::Large);
+    fn extend(&mut self, bytes: &[u8]) {
+        let kept = self.line.len() + self.data.len();
+        if self.too_large.is_none() && kept + bytes.len() > MAX_EVENT_BYTES {
+            self.too_large = Some(kept);
+            self.data = Vec::new();
+            self.line.truncate(1);
+            self.line.shrink_to_fit();
         }
-        self.line.extend_from_slice(bytes);
-        Ok(())
+        match &mut self.too_large {
+            None => self.line.extend_from_slice(bytes),
+            Some(passed) => {
+                *passed = passed.saturating_add(bytes.len());
+                if self.line.is_empty() {
+                    self.line.extend(bytes.first());
+                }
+            }
+        }
     }
 
     fn end_line(&mut self) -> Result<(), EventError> {
@@ -96,6 +112,9 @@ impl EventParser {
         }
         if line.is_empty() {
             self.dispatch();
+            return Ok(());
+        }
+        if self.too_large.is_some() {
             return Ok(());
         }
         let colon = line.iter().position(|byte| *byte == b':');
@@ -125,7 +144,8 @@ impl EventParser {
     fn dispatch(&mut self) {
         let kind = std::mem::take(&mut self.kind);
         let data = std::mem::take(&mut self.data);
-        if std::mem::take(&mut self.has_data) {
+        let passed_over = self.too_large.take();
+        if std::mem::take(&mut self.has_data) || passed_over.is_some() {
             self.ready.push_back(Event {
                 kind: match kind.is_empty() {
                     true => "message".to_owned(),
@@ -133,6 +153,7 @@ impl EventParser {
                 },
                 data,
                 id: self.id.clone(),
+                passed_over,
             });
         }
     }
@@ -166,6 +187,7 @@ mod tests {
             kind: kind.into(),
             data: data.into(),
             id: id.map(str::to_owned),
+            passed_over: None,
         }
     }
 
@@ -205,14 +227,27 @@ mod tests {
 
     #[test]
     fn no_event_grows_without_bound() {
-        let mut parser = EventParser::default();
         let piece = vec![b'x'; 1 << 20];
-        let fed = (0..20).try_for_each(|_| parser.feed(&piece));
-        assert_eq!(fed, Err(EventError::Large));
-        let mut parser = EventParser::default();
         let line = [b"data: ", &piece[..], b"\n"].concat();
-        let fed = (0..20).try_for_each(|_| parser.feed(&line));
-        assert_eq!(fed, Err(EventError::Large));
+        for piece in [&piece, &line] {
+            let mut parser = EventParser::default();
+            parser.feed(b"id: 1\nevent: plan\ndata: ").unwrap();
+            for _ in 0..20 {
+                parser.feed(piece).unwrap();
+                assert!(parser.line.capacity() + parser.data.capacity() <= 3 * MAX_EVENT_BYTES);
+            }
+            // Nothing of it is left, and it is not over.
+            assert!(parser.line.capacity() + parser.data.capacity() < 100);
+            assert_eq!(parser.next(), None);
+            parser.feed(b"\nid: 2\n\n").unwrap();
+            let passed = parser.next().unwrap();
+            assert!(passed.passed_over.unwrap() >= 20 << 20);
+            assert_eq!((passed.kind.as_str(), passed.data.len()), ("plan", 0));
+            assert_eq!(passed.id.as_deref(), Some("1"));
+            // What follows is taken.
+            parser.feed(b"id: 3\ndata: a\n\n").unwrap();
+            assert_eq!(events(&mut parser), [event("message", "a", Some("3"))]);
+        }
         let mut parser = EventParser::default();
         let id = [b"id: ", &piece[..5000], b"\n"].concat();
         assert_eq!(parser.feed(&id), Err(EventError::Text));

@@ -1,13 +1,14 @@
 //! Follows the stream of plans, and of what the provider sets.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::contact::{BACKOFF, Contact, DENIED_PAUSE, Watched, is_denial};
-use crate::events::EventParser;
+use crate::events::{EventParser, MAX_EVENT_BYTES};
 use crate::service::{Service, ServiceError, told};
 
 /// A stream that has been silent for so long is gone: a comment comes each
@@ -29,41 +30,52 @@ pub trait Planned: Send + Sync + 'static {
 /// The running follower; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Follower {
-    contact: Arc<Watched>,
+    following: Following,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Follower {
     /// Follows the plans of a gateway from now on.
     pub fn start(node: u64, service: Arc<Service>, planned: Arc<dyn Planned>) -> Follower {
-        let contact = Arc::new(Watched::new("following plans"));
+        let following = Following {
+            contact: Arc::new(Watched::new("following plans")),
+            passed_over: Arc::default(),
+        };
         let run = Run {
             path: format!("/v1/gateways/{node}/plans"),
             service,
             planned,
-            contact: contact.clone(),
+            following: following.clone(),
             last: None,
         };
         Follower {
-            contact,
+            following,
             _task: AbortOnDropHandle::new(tokio::spawn(run.serve())),
         }
     }
 
     /// How the stream fares.
     pub fn following(&self) -> Following {
-        Following(self.contact.clone())
+        self.following.clone()
     }
 }
 
 /// Shows how a follower fares; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Following(Arc<Watched>);
+pub struct Following {
+    contact: Arc<Watched>,
+    passed_over: Arc<AtomicU64>,
+}
 
 impl Following {
     /// How the stream fares.
     pub fn contact(&self) -> Contact {
-        self.0.contact()
+        self.contact.contact()
+    }
+
+    /// How many events were passed over, since they were too large.
+    pub fn passed_over(&self) -> u64 {
+        self.passed_over.load(Ordering::Relaxed)
     }
 }
 
@@ -71,7 +83,7 @@ struct Run {
     path: String,
     service: Arc<Service>,
     planned: Arc<dyn Planned>,
-    contact: Arc<Watched>,
+    following: Following,
     /// The id of the last event: what came before need not come again.
     last: Option<String>,
 }
@@ -82,7 +94,7 @@ impl Run {
         loop {
             let began = Instant::now();
             let error = self.follow().await;
-            self.contact.failed(&error);
+            self.following.contact.failed(&error);
             if began.elapsed() >= LASTING {
                 failures = 0;
             }
@@ -102,7 +114,7 @@ impl Run {
             Ok(body) => body,
             Err(error) => return error,
         };
-        self.contact.well(Instant::now());
+        self.following.contact.well(Instant::now());
         let mut parser = EventParser::default();
         loop {
             let frame = match tokio::time::timeout(SILENCE, body.frame()).await {
@@ -111,7 +123,7 @@ impl Run {
                 Ok(None) => return ServiceError::Lost("the stream has ended".to_owned()),
                 Err(_) => return ServiceError::Late(SILENCE),
             };
-            self.contact.well(Instant::now());
+            self.following.contact.well(Instant::now());
             let Some(data) = frame.data_ref() else {
                 continue;
             };
@@ -119,10 +131,12 @@ impl Run {
                 return ServiceError::Answer(error.to_string());
             }
             while let Some(event) = parser.next() {
-                match event.kind.as_str() {
-                    "plan" => self.planned.plan(&event.data),
-                    "settings" => self.planned.settings(&event.data),
-                    "cut" => {
+                match (event.passed_over, event.kind.as_str()) {
+                    // To end the stream would only have it sent again.
+                    (Some(bytes), kind) => self.pass_over(bytes, kind, event.id.as_deref()),
+                    (None, "plan") => self.planned.plan(&event.data),
+                    (None, "settings") => self.planned.settings(&event.data),
+                    (None, "cut") => {
                         let why = String::from_utf8_lossy(&event.data);
                         return ServiceError::Lost(format!("the service ends the stream: {why}"));
                     }
@@ -131,5 +145,17 @@ impl Run {
                 self.last = event.id.or(self.last.take());
             }
         }
+    }
+
+    /// Says that an event was too large.
+    fn pass_over(&self, bytes: usize, kind: &str, id: Option<&str>) {
+        self.following.passed_over.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(
+            kind,
+            id = id.unwrap_or_default(),
+            bytes,
+            most_bytes = MAX_EVENT_BYTES,
+            "control service: an event is too large and is passed over; what it would have changed stays as it is"
+        );
     }
 }

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from underpass_control.metrics import Metrics
 from underpass_control.planning import newest_plans
 from underpass_control.planning import published as publishing
 from underpass_control.planning.newest_plans import NewestPlans
@@ -124,10 +125,16 @@ def test_the_coarsest_plan_is_published_if_nothing_fits(monkeypatch: pytest.Monk
     assert wire.segments > 100
 
 
+def failed(metrics: Metrics) -> float:
+    name = "underpass_control_planning_failures_total"
+    return metrics.registry.get_sample_value(name, {"why": "size"}) or 0.0
+
+
 def test_what_no_gateway_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         key = "east", Link.FORWARD
-        plans = NewestPlans(cast(Database, None))
+        metrics = Metrics()
+        plans = NewestPlans(cast(Database, None), metrics)
         plans._gateways["east"] = dict.fromkeys(range(1, 11), 1)
         async with plans.making(key) as made:
             made(42, WirePlan(beam(10, 2)))
@@ -136,6 +143,13 @@ def test_what_no_gateway_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> N
         assert outgoing is not None and outgoing.version == 42
         # An event of that size would end the stream, again and again.
         monkeypatch.setattr(newest_plans, "MOST_DOCUMENT_BYTES", len(outgoing.document) - 1)
+        # What was prepared before is judged anew.
         assert await plans.newest(key, 1, 0) is None
+        assert failed(metrics) == 0.0
+        plans._documents.clear()
+        for _ in range(3):
+            assert await plans.newest(key, 1, 0) is None
+        # Once for each gateway that goes without it, for alerts.
+        assert failed(metrics) == 1.0
 
     asyncio.run(run())

@@ -222,7 +222,7 @@ def test_what_gpsd_has_reported_is_a_recording(tmp_path: Path) -> None:
     fixes_of = read_recording(said).fixes
     assert [one.lon for one in fixes_of] == [7.0, 7.1, 7.2, 7.3, 7.4]
     assert fixes_of[1].time_ms - fixes_of[0].time_ms == 1000
-    assert (fixes_of[0].speed_mps, fixes_of[0].heading_deg, fixes_of[0].accuracy_m) == (20, 90, 3)
+    assert (fixes_of[0].speed_mps, fixes_of[0].heading_deg, fixes_of[0].accuracy_m) == (20, 90, 6)
     said.write_text('{"type":"FeatureCollection"}')
     with pytest.raises(RecordingError, match="gpsd's reports"):
         read_recording(said)

@@ -183,3 +183,37 @@ def test_metrics_have_the_end_of_the_authority(sqlite_url: str, tmp_path: Path) 
     [line] = [one for one in text.splitlines() if one.startswith(name + "{")]
     sample, value = line.rsplit(" ", 1)
     assert (sample, float(value)) == (name + '{certificate="authority"}', end_of(authority))
+
+
+def test_a_beam_is_planned_with_what_its_own_satellite_is_hidden_by(sqlite_url: str) -> None:
+    axis = {"type": "LineString", "coordinates": [[7.0, 46.0], [7.01, 46.0]]}
+    features = [
+        {"type": "Feature", "id": name, "geometry": axis, "properties": {"satellite": satellite}}
+        for name, satellite in (("tunnel", None), ("a", "astra"), ("b", "west"))
+    ]
+    beam = {"name": "Ku 1", "forward_capacity_bps": 8_000_000, "return_capacity_bps": 2_000_000}
+
+    async def known(api: Api, expected: set[str]) -> None:
+        async with asyncio.timeout(30):
+            while True:
+                running = api.service.controllers._running.get("ku-1")
+                if running is not None:
+                    predictions = running[0]._knowledge.predictions
+                    if set(predictions._map.obstructions) == expected:
+                        return
+                await asyncio.sleep(0.02)
+
+    with served(sqlite_url) as api:
+        api.add_beam()
+        collection = {"type": "FeatureCollection", "features": features}
+        assert api.call("POST", "/v1/obstructions", collection).status < 300
+        api.run(known(api, {"tunnel", "a", "b"}))
+        for satellite, expected in (
+            ("astra", {"tunnel", "a"}),
+            ("west", {"tunnel", "b"}),
+            ("another", {"tunnel"}),
+            (None, {"tunnel", "a", "b"}),
+        ):
+            named = beam | ({} if satellite is None else {"satellite": satellite})
+            assert api.call("PUT", "/v1/beams/ku-1", named).status == 200
+            api.run(known(api, expected))

@@ -12,7 +12,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import JSON, Connection, bindparam, inspect, text
 from underpass_control.access.lookup import find_caller
 from underpass_control.access.secrets import digest_of
 from underpass_control.storage import schema
@@ -257,3 +257,38 @@ def test_efficiencies_but_one_had_been_told(empty_url: str) -> None:
     with_database(empty_url, fill)
     with_database(empty_url, schema.migrate)
     assert with_database(empty_url, told) == ([(1.0, False), (0.25, True)], "symbols")
+
+
+def test_shadows_are_given_their_satellite(empty_url: str) -> None:
+    with_database(empty_url, lambda database: schema.migrate(database, "0027"))
+
+    async def fill(database: Database) -> None:
+        rows = [
+            ("osm:way/1", {"kind": "tunnel", "certainty": 1.0}),
+            ("sky:astra-19.2:way/1/0-2@0-30", {"kind": "shadow", "roads": [], "certainty": 0.75}),
+            # Named so by somebody else.
+            ("sky:mine:too", {"kind": "tunnel", "certainty": 1.0}),
+        ]
+        async with database.transaction() as connection:
+            for name, properties in rows:
+                await connection.execute(
+                    text(
+                        "INSERT INTO obstruction (id, source, geometry, properties, west, south,"
+                        " east, north) VALUES (:id, 'a.osm', '{}', :properties, 0, 0, 1, 1)"
+                    ).bindparams(bindparam("properties", type_=JSON)),
+                    {"id": name, "properties": properties},
+                )
+
+    async def told(database: Database) -> Any:
+        async with database.reading() as connection:
+            query = text("SELECT properties FROM obstruction ORDER BY id")
+            return list(await connection.scalars(query.columns(properties=JSON)))
+
+    with_database(empty_url, fill)
+    before = with_database(empty_url, told)
+    with_database(empty_url, schema.migrate)
+    tunnel, shadow, other = before
+    named = {**shadow, "satellite": "astra-19.2"}
+    assert with_database(empty_url, told) == [tunnel, named, other]
+    with_database(empty_url, lambda database: schema.migrate_down(database, "0027"))
+    assert with_database(empty_url, told) == before

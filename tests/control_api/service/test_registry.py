@@ -34,6 +34,15 @@ def test_a_beam_is_set_read_changed_and_deleted(api: Api) -> None:
     assert api.call("DELETE", "/v1/beams/ka-2").status == 404
 
 
+def test_a_beam_has_a_satellite_until_it_is_taken_away(api: Api) -> None:
+    made = api.call("PUT", "/v1/beams/ka-2", {**BEAM, "satellite": "astra-19.2"})
+    assert (made.status, made.json["satellite"]) == (201, "astra-19.2")
+    assert api.get("/v1/beams/ka-2").json["satellite"] == "astra-19.2"
+    for name in ("", "a b", "x" * 33, "é"):
+        assert api.call("PUT", "/v1/beams/ka-2", {**BEAM, "satellite": name}).status == 422
+    assert "satellite" not in api.call("PUT", "/v1/beams/ka-2", BEAM).json
+
+
 SQUARE = [[7.0, 46.0], [8.0, 46.0], [8.0, 47.0], [7.0, 46.0]]
 HOLE = [[7.4, 46.2], [7.5, 46.2], [7.5, 46.3], [7.4, 46.2]]
 

@@ -147,3 +147,27 @@ def test_who_brakes_stands_and_starts_again_unseen_has_passed_no_place() -> None
     again = [Fix(one.time_ms + 31_000, one.lon, one.lat, one.speed_mps, 90.0) for one in starts]
     seen = after([*cruise, *later, *again]).track
     assert observe(seen, ms(31 + 15), ms(31 + 36)) is None
+
+
+def test_what_hides_one_satellite_teaches_nothing_of_another() -> None:
+    seen = observe(after(through()).track, ms(30), ms(45))
+    assert seen is not None
+    of_astra = learn((), seen, NOTHING, new_id="learned:1", satellite="astra")
+    assert of_astra[0].obstruction.satellite == "astra"
+    both = learn(of_astra, seen, NOTHING, new_id="learned:2", satellite="west")
+    assert [(one.satellite, one.lost) for one in both] == [("astra", 1), ("west", 1)]
+    again = learn(both, seen, NOTHING, new_id="learned:3", satellite="west")
+    assert [(one.satellite, one.lost) for one in again] == [("astra", 1), ("west", 2)]
+    # Where a place counts for all, all count there.
+    (shared,) = learn((), seen, NOTHING, new_id="learned:4")
+    (lost,) = learn((shared,), seen, NOTHING, new_id="learned:5", satellite="west")
+    assert (lost.id, lost.satellite, lost.lost) == ("learned:4", None, 2)
+
+
+def test_a_place_of_another_satellite_is_taken_in_beside() -> None:
+    seen = observe(after(through()).track, ms(30), ms(45))
+    assert seen is not None
+    (place,) = learn((), seen, NOTHING, new_id="learned:1", satellite="astra")
+    other = replace(place, id="learned:2", satellite="west", lost=3)
+    assert taken_in((place,), other) == (place, other)
+    assert taken_in((place,), replace(other, satellite="astra"))[0].lost == 3

@@ -24,6 +24,8 @@ class Beam(Base):
     fair_share: Mapped[str] = mapped_column(String(8), default="symbols")
     # Where an OpenSAND NCC shares out the return link: `opensand://host:port`.
     opensand: Mapped[str | None] = mapped_column(String(200))
+    # The satellite that its terminals use, by its name among obstructions; None: all of them count.
+    satellite: Mapped[str | None] = mapped_column(String(32))
     # Where it is received, as GeoJSON (RFC 7946).
     footprint: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     # Rises with every change of it, for conditional requests.

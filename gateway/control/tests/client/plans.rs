@@ -41,3 +41,22 @@ async fn a_service_that_lets_nobody_in_is_told() {
     let error = follower.following().contact().error.unwrap();
     assert!(error.starts_with("403"), "{error}");
 }
+
+#[tokio::test]
+async fn an_event_that_is_too_large_is_passed_over_and_the_stream_goes_on() {
+    let control = Control::start().await;
+    let large = "x".repeat(10 << 20);
+    let script = format!(
+        "id: east.forward.1\nevent: plan\ndata: {large}\n\n\
+         id: east.forward.2\nevent: plan\ndata: {{\"plan\":2}}\n\n"
+    );
+    let script: &'static str = Box::leak(script.into_boxed_str());
+    control.state().scripts = vec![script];
+    let plans = Arc::new(Plans::default());
+    let follower = Follower::start(1, control.service(), plans.clone());
+    until(|| control.state().streams.len() == 2).await;
+    assert_eq!(*plans.0.lock().unwrap(), [r#"{"plan":2}"#]);
+    assert_eq!(follower.following().passed_over(), 1);
+    let asked = control.state().streams.clone();
+    assert_eq!(asked, [None, Some("east.forward.2".to_owned())]);
+}

@@ -237,7 +237,11 @@ fn json_of(value: &Value) -> Response<Body> {
 /// A stream that says something and ends, or nothing and goes on.
 fn stream(script: Option<&'static str>) -> Response<Body> {
     // In pieces, as the network cuts it.
-    let pieces = script.map(|script| script.as_bytes().chunks(7).map(Bytes::from_static));
+    let size = |script: &str| if script.len() < 1 << 16 { 7 } else { 1 << 16 };
+    let pieces = script.map(|script| {
+        let pieces = script.as_bytes().chunks(size(script));
+        pieces.map(Bytes::from_static)
+    });
     let body = Script(pieces.map(Iterator::collect)).boxed();
     let mut response = Response::new(body);
     let kind = "text/event-stream".parse().unwrap();

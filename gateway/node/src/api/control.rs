@@ -31,6 +31,9 @@ pub struct ControlView {
     pub refused: u64,
     /// Reports given up for want of room.
     pub dropped: u64,
+    /// Events of its stream that were too large, and were passed over.
+    #[serde(default)]
+    pub events_passed_over: u64,
     /// This node's clock minus the service's, ms; null while unknown.
     pub clock_offset_ms: Option<i64>,
 }
@@ -72,6 +75,7 @@ impl ApiState {
             accepted: figures.accepted,
             refused: figures.refused,
             dropped: figures.dropped,
+            events_passed_over: contacts.following.passed_over(),
             clock_offset_ms: self.control_clock.offset_ms(),
         })
     }

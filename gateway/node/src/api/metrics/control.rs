@@ -52,5 +52,11 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         "Reports by what became of them: dropped are those given up for want of room",
         None,
         outcomes.map(|(outcome, count)| (vec![("outcome", outcome.to_owned())], count)),
+    )?;
+    families.counter(
+        "control_events_passed_over",
+        "Plans and settings from the control service that were too large to be taken",
+        None,
+        [(vec![], control.events_passed_over)],
     )
 }
