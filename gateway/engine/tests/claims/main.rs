@@ -7,6 +7,7 @@ mod custody;
 mod draining;
 mod durable;
 mod flows;
+mod half_close;
 mod handing_over;
 mod lines;
 mod links;
