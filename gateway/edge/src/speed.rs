@@ -3,7 +3,7 @@
 //! The services are those of RFC 862 (echo), RFC 863 (discard) and RFC 864 (character
 //! generator), at their ports. Discard is answered behind its end with what has arrived.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -222,7 +222,8 @@ async fn count(conduit: &mut dyn Conduit, until: Option<Instant>) -> Result<Pass
     }
 }
 
-/// Takes round trips for so long, `each` apart at least, by a stream to [`Service::Echo`].
+/// Takes round trips for so long, `each` apart, by a stream to [`Service::Echo`]. An
+/// echo that is late holds up no other one: under load they would be few.
 ///
 /// # Errors
 /// When the stream breaks.
@@ -231,23 +232,38 @@ pub async fn round_trips(
     lasts: Duration,
     each: Duration,
 ) -> Result<Vec<Duration>, Failure> {
-    let ends = Instant::now() + lasts;
-    let mut taken = Vec::new();
-    while Instant::now() < ends {
-        let sent = Instant::now();
-        send(conduit, Bytes::from_static(&CONTENT[..ECHO_BYTES])).await?;
-        let mut missing = ECHO_BYTES;
-        while missing > 0 {
-            match timeout_at(sent + PATIENCE, receive(conduit)).await {
-                // What takes so long tells nothing but that.
-                Err(_) => return Ok(taken),
-                Ok(piece) => missing = missing.saturating_sub(piece?.ok_or_else(ended)?.len()),
-            }
+    let mut next = Instant::now();
+    let ends = next + lasts;
+    let (mut taken, mut under_way, mut received) = (Vec::new(), VecDeque::new(), 0);
+    loop {
+        let now = Instant::now();
+        if next <= now && now < ends {
+            send(conduit, Bytes::from_static(&CONTENT[..ECHO_BYTES])).await?;
+            under_way.push_back(now);
+            next = now + each;
         }
-        taken.push(sent.elapsed());
-        sleep_until((sent + each).min(ends)).await;
+        let Some(oldest) = under_way.front().copied() else {
+            if ends <= now {
+                return Ok(taken);
+            }
+            sleep_until(next.min(ends)).await;
+            continue;
+        };
+        let given_up = oldest + PATIENCE;
+        let until = if next < ends { next } else { given_up };
+        match timeout_at(until.min(given_up), receive(conduit)).await {
+            // What takes so long tells nothing but that.
+            Err(_) if given_up <= Instant::now() => return Ok(taken),
+            Err(_) => {}
+            Ok(piece) => received += piece?.ok_or_else(ended)?.len(),
+        }
+        while received >= ECHO_BYTES
+            && let Some(sent) = under_way.pop_front()
+        {
+            received -= ECHO_BYTES;
+            taken.push(sent.elapsed());
+        }
     }
-    Ok(taken)
 }
 
 /// Downloads by a stream to [`Service::Generator`] for so long from the first byte on.

@@ -215,13 +215,19 @@ impl Engine {
 
     /// Takes into custody what is left of streams that their applications have
     /// ended in both directions: nobody waits for it any more who could notice
-    /// that it is lost with the process. Forgets what nobody wants.
+    /// that it is lost with the process.
     pub(crate) fn seal_ended(&mut self, now: Instant) {
+        self.forget_unwanted(now);
         for key in self.peers.take_ended() {
             if self.agent.is_durable() {
                 self.seal_stream_ahead(now, key);
             }
         }
+    }
+
+    /// Forgets what is withheld and nobody wants. A stream that begins anew with the
+    /// peer's next run is sealed again under the same name: this comes first.
+    pub(crate) fn forget_unwanted(&mut self, now: Instant) {
         for key in self.peers.take_unwanted() {
             for bundle in self.ahead.withheld.remove(&key).unwrap_or_default() {
                 self.discard(now, bundle, None);

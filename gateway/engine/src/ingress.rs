@@ -143,6 +143,7 @@ impl Engine {
                 other => self.actions.push_back(Action::Bundle(other)),
             }
         }
+        self.forget_unwanted(now);
     }
 
     fn deliver(&mut self, now: Instant, delivery: bundle::Delivery) {

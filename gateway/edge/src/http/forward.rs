@@ -161,11 +161,13 @@ fn rewrite(head: &mut Parts) -> Result<(Target, HeaderValue), Box<Response<Body>
 }
 
 /// Sends the request over a kept connection or a new one. An origin may close
-/// a kept one just as the request leaves; a request that does nothing twice
-/// and has no body is then sent once more (RFC 9110 §9.2.2).
+/// a kept one just as the request leaves, and the far node may restart when it
+/// has the request or this node cannot know whether it has; a request that does
+/// nothing twice and has no body is then sent once more (RFC 9110 §9.2.2).
 async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answered, Failure> {
+    let repeatable = outgoing.head.method.is_idempotent() && outgoing.body.is_end_stream();
     if let Some(kept) = client.upstreams.take(&way).await {
-        if !(outgoing.head.method.is_idempotent() && outgoing.body.is_end_stream()) {
+        if !repeatable {
             return outgoing.send(client, kept).await;
         }
         let copy = Request::from_parts(outgoing.head.clone(), reply::empty());
@@ -173,16 +175,30 @@ async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answe
             return Ok(answered);
         }
     }
-    let target = way.target.clone();
+    let upstream = open(client, &way, &outgoing.head).await?;
+    let takes_interim = outgoing.takes_interim;
+    let copy = repeatable.then(|| outgoing.head.clone());
+    let answered = outgoing.send(client, upstream).await;
+    match (answered, copy) {
+        (Err(failure), Some(head)) if failure.code == FailureCode::Unavailable => {
+            let upstream = open(client, &way, &head).await?;
+            let copy = Request::from_parts(head, reply::empty());
+            send(client, upstream, copy, None, takes_interim).await
+        }
+        (answered, _) => answered,
+    }
+}
+
+/// A new connection to an origin.
+async fn open(client: &Client, way: &Way, head: &Parts) -> Result<Upstream, Failure> {
     let conduit = client.intake.open(
         Protocol::HttpForward,
-        target,
+        way.target.clone(),
         &client.peer,
         way.verdict,
-        outgoing.head.headers.get(TRACEPARENT),
+        head.headers.get(TRACEPARENT),
     )?;
-    let upstream = Upstream::start(way, conduit).await?;
-    outgoing.send(client, upstream).await
+    Upstream::start(way.clone(), conduit).await
 }
 
 impl Outgoing {

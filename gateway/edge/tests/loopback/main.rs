@@ -11,6 +11,7 @@ mod hostile_heads;
 mod inbound;
 mod messages;
 mod names;
+mod restarts;
 mod socks;
 mod speed;
 mod switch;

@@ -1,11 +1,13 @@
 //! Speed tests, over streams in memory.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::sleep;
 use underpass_edge::speed::{self, HOST, Service, SpeedTests};
 use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode, Target};
 
@@ -146,6 +148,23 @@ async fn each_direction_is_loaded_for_its_time_and_echoes_come_back() {
     let passed = speed::upload(up.as_mut(), lasts).await.unwrap();
     assert!(passed.bytes > ROOM as u64);
     assert!(passed.bps().unwrap() > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_echo_holds_up_no_other() {
+    let second = Duration::from_secs(1);
+    let (mut near, mut far) = stream();
+    tokio::spawn(async move {
+        sleep(3 * second).await;
+        while let Ok(Some(piece)) = poll_fn(|cx| far.poll_receive(cx, 100)).await {
+            far.send(piece);
+        }
+    });
+    let taken = speed::round_trips(near.as_mut(), 2 * second, second / 5).await;
+    let taken = taken.unwrap();
+    assert_eq!(taken.len(), 10);
+    assert!(taken[0] >= 3 * second, "{taken:?}");
+    assert!(taken[9] < 3 * second / 2, "{taken:?}");
 }
 
 #[tokio::test]

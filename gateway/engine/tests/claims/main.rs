@@ -8,6 +8,7 @@ mod doubts;
 mod draining;
 mod durable;
 mod flows;
+mod half_close;
 mod handing_over;
 mod lines;
 mod links;

@@ -136,9 +136,10 @@ fn a_client_whose_request_never_left_is_told_as_soon_as_the_next_run_is_there() 
     assert!(!offered_in(&mut terminal, Duration::from_millis(50)).is_empty());
     block(&mut terminal, true);
     let begun = terminal.open(1, BULK);
-    terminal.write(begun, 1000);
+    // More than is copied to begin anew with.
+    terminal.write(begun, 40_000);
     terminal.pass(terminal.now + SECOND);
-    terminal.write(begun, 1000);
+    terminal.write(begun, 40_000);
     terminal.pass(terminal.now + SECOND);
     assert!(terminal.offers().is_empty());
     lose_sessions(&mut terminal);
@@ -155,6 +156,71 @@ fn a_client_whose_request_never_left_is_told_as_soon_as_the_next_run_is_there() 
     assert!(terminal.has(reset(begun.id)));
     // What the run before may have answered is still awaited.
     assert!(!terminal.has(reset(heard.id)));
+}
+
+#[test]
+fn requests_read_on_while_blocked_go_on_with_the_next_run() {
+    let (mut terminal, hub) = reading_on::pair(|_| {});
+    block(&mut terminal, true);
+    let kept = terminal.engine.custody(terminal.now).bundles;
+    let begin = |terminal: &mut Node, finish| {
+        let key = terminal.open(1, BULK);
+        terminal.write(key, 1000);
+        terminal.pass(terminal.now + SECOND);
+        terminal.write(key, 500);
+        if finish {
+            terminal.engine.finish(terminal.now, key).expect("open");
+        }
+        terminal.pass(terminal.now + SECOND);
+        key
+    };
+    let waits = begin(&mut terminal, false);
+    let asks = begin(&mut terminal, true);
+    // Its application waits for nothing.
+    let tells = begin(&mut terminal, true);
+    let stopped = terminal
+        .engine
+        .stop(terminal.now, tells, ResetCode::Cancelled);
+    stopped.expect("it is open");
+    terminal.pass(terminal.now + SECOND);
+    assert!(terminal.engine.custody(terminal.now).bundles >= kept + 6);
+    assert!(terminal.offers().is_empty());
+
+    lose_sessions(&mut terminal);
+    block(&mut terminal, false);
+    let mut next = config(1, &[10]);
+    next.incarnation = 2;
+    next.agent.run_nonce += 1 << 30;
+    let mut next = Node::new(terminal.now.max(hub.now), next);
+    terminal.pass(next.now);
+    meet_next_run(&mut terminal);
+    next.up(0, 200);
+    live(&mut terminal, &mut next, Duration::from_secs(5));
+
+    assert!(!terminal.has(|event| matches!(event, Event::Reset { .. })));
+    for key in [waits, asks, tells] {
+        let there = next.engine.key(10, key.id);
+        let mut read = 0;
+        while let Some(bytes) = next.engine.read(next.now, there, 2000) {
+            read += bytes.len();
+        }
+        assert_eq!(read, 1500, "{}", key.id);
+        let ended = |event: &Event| matches!(event, Event::PeerFinished(id) if *id == key.id);
+        assert_eq!(next.has(ended), key != waits);
+    }
+    let opened = next
+        .events
+        .iter()
+        .filter(|(_, event)| matches!(event, Event::Opened { .. }));
+    assert_eq!(opened.count(), 3);
+
+    let there = next.engine.key(10, asks.id);
+    next.write(there, 700);
+    next.engine.finish(next.now, there).expect("it is open");
+    live(&mut terminal, &mut next, 3 * SECOND);
+    let answer = terminal.engine.read(terminal.now, asks, 2000);
+    assert_eq!(answer.expect("the answer").len(), 700);
+    assert!(terminal.destinations().is_empty(), "nothing is kept");
 }
 
 #[test]

@@ -21,6 +21,11 @@ use crate::wire::{Frame, Sealer, StreamId};
 /// Room for the payload's head, an OPEN, and the heads of frames.
 const HEAD_BYTES: usize = 1024;
 
+/// What is withheld of a stream is copied as long as it is no more than this, and all
+/// copies together no more than this part of the send buffers.
+const BEGINNING_BYTES: usize = 64 << 10;
+const BEGINNINGS_PART: usize = 4;
+
 /// A payload that must not leave before its turn: [`Sealed::Withheld`].
 #[derive(Debug)]
 pub struct Ahead {
@@ -79,17 +84,22 @@ impl Mux {
         let limit = limit.min(most.min(stream.send.pieces.len()) + HEAD_BYTES);
         let mut sealer = Sealer::new(limit, self.incarnation, receiver);
         if let Some(open) = stream.open.take() {
-            stream.send.ahead.begin();
             if stream.tells_acknowledgement(&open) {
                 self.events.push_back(Event::OpenSealed(id));
             }
             // A name, two addresses and a trace are less than the room for heads.
-            sealer.frame(&Frame::Open { id, open: *open });
+            let frame = Frame::Open { id, open: *open };
+            sealer.frame(&frame);
+            if let Frame::Open { open, .. } = frame {
+                stream.send.ahead.begin(open);
+            }
         }
         let queued = stream.send.pieces.len();
         let count = queued.min(most).min(sealer.data_room());
         let last = stream.send.state == Sending::Finishing && count == queued;
         let fin = last && stream.reset_behind.is_none();
+        self.keep_beginning(id, count, fin);
+        let stream = self.streams.get_mut(&id)?;
         if count > 0 || fin {
             let (at, pieces) = (stream.send.sent, &mut stream.send.pieces);
             sealer.data(id, at, fin, pieces, count);
@@ -121,6 +131,34 @@ impl Mux {
         })
     }
 
+    /// Copies the next `count` bytes, and the end, of a stream of which nothing has
+    /// left: they are sealed for the peer's present run, and the next one may have to
+    /// get them. Where they are too many, nothing of the stream is copied any more.
+    fn keep_beginning(&mut self, id: StreamId, count: usize, fin: bool) {
+        let most = self.config.send_buffer_total_bytes / BEGINNINGS_PART;
+        let room = most.saturating_sub(self.beginning_bytes);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let Some(beginning) = stream.send.ahead.beginning_mut() else {
+            return;
+        };
+        if count > room.min(BEGINNING_BYTES.saturating_sub(beginning.bytes.len())) {
+            return self.forget_beginning(id);
+        }
+        stream.send.pieces.copy_front(count, &mut beginning.bytes);
+        beginning.fin |= fin;
+        self.beginning_bytes += count;
+    }
+
+    /// A stream cannot begin anew any more.
+    pub(super) fn forget_beginning(&mut self, id: StreamId) {
+        let stream = self.streams.get_mut(&id);
+        if let Some(beginning) = stream.and_then(|stream| stream.send.ahead.take_beginning()) {
+            self.beginning_bytes -= beginning.bytes.len();
+        }
+    }
+
     /// Whether it is what is withheld that leaves in a flow's next turn.
     pub(super) fn leaves_custody(&self, flow: Flow) -> bool {
         match flow {
@@ -142,6 +180,7 @@ impl Mux {
     }
 
     fn let_oldest_leave(&mut self, id: StreamId, quantum: u64) {
+        self.forget_beginning(id);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
@@ -172,6 +211,7 @@ impl Mux {
     /// Drops what is withheld of a stream.
     pub(super) fn drop_ahead(&mut self, id: StreamId) {
         self.dequeue(id);
+        self.forget_beginning(id);
         if let Some(stream) = self.streams.get_mut(&id)
             && !stream.send.ahead.is_empty()
         {

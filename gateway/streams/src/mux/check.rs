@@ -5,11 +5,12 @@ use crate::stream::{Life, Receiving, Sending, Stream};
 use crate::wire::StreamId;
 
 impl Mux {
-    /// Streams whose OPEN waits and that no payload can bring to a later run of
-    /// the peer.
+    /// Streams whose OPEN waits, or is withheld and can be said anew, and that no
+    /// payload can bring to a later run of the peer.
     pub(crate) fn unheard(&self) -> impl Iterator<Item = StreamId> + '_ {
         let streams = self.streams.iter();
-        let unheard = streams.filter(|(id, s)| s.open.is_some() && **id >= self.unaddressed_below);
+        let begins = |s: &Stream| s.open.is_some() || s.send.ahead.beginning().is_some();
+        let unheard = streams.filter(move |(id, s)| begins(s) && **id >= self.unaddressed_below);
         unheard.map(|(id, _)| *id)
     }
 
@@ -42,6 +43,15 @@ impl Mux {
         assert_eq!(self.untold, untold);
         let buffered: usize = streams().map(|s| s.send.pieces.len()).sum();
         assert_eq!(self.buffered, buffered);
+        let beginnings = || streams().filter_map(|s| Some((s, s.send.ahead.beginning()?)));
+        let copied: usize = beginnings().map(|(_, begins)| begins.bytes.len()).sum();
+        assert_eq!(self.beginning_bytes, copied);
+        for (stream, begins) in beginnings() {
+            assert!(stream.open.is_none() && stream.send.ahead.opens());
+            assert_eq!(stream.send.ahead.bytes(), begins.bytes.len() as u64);
+            assert_eq!(stream.send.sent, begins.bytes.len() as u64);
+            assert_eq!(stream.send.state == Sending::Done, begins.fin);
+        }
         let runs: usize = streams().map(|s| s.recv.assembler.runs()).sum();
         assert_eq!(self.runs, runs);
         assert!(self.streams.len() <= self.config.max_streams);
@@ -83,8 +93,8 @@ impl Mux {
                 assert!(self.control.is_empty() && self.loose.is_empty());
             }
             if stream.life == Life::Draining {
-                let ends = stream.send.state == Sending::Done || stream.reset_behind.is_some();
-                assert!(ends);
+                // What one has left that begins anew is sealed again.
+                assert_ne!(stream.send.state, Sending::Open);
                 assert_eq!(stream.recv.state, Receiving::Done);
             }
         }

@@ -45,6 +45,7 @@ impl Mux {
             untold_streams,
             limits,
             beyond_credit: _,
+            beginning_bytes,
             unwanted,
             ended,
             buffered,
@@ -88,6 +89,7 @@ impl Mux {
         tell("unwanted streams", unwanted.len());
         tell("ended streams with bytes", ended.len());
         tell("bytes to seal", *buffered);
+        tell("bytes to begin anew with", *beginning_bytes);
         tell("waiting writers", writers.len());
         tell("stream events", events.len());
     }

@@ -21,25 +21,34 @@ impl Mux {
         next.hello_sequence = self.hello_sequence + 1;
         next.announcement = self.announcement;
         next.granted = self.granted;
-        let unheard = each(self.unsealed.range(self.unaddressed_below..)).copied();
-        let unheard: Vec<StreamId> = unheard.filter(|id| self.is_unheard(*id)).collect();
+        let mut unheard = self.sorted_ids();
+        unheard.retain(|id| *id >= self.unaddressed_below && self.is_unheard(*id));
         for id in unheard {
-            if let Some(stream) = self.streams.remove(&id) {
-                self.by_age.remove(&(stream.opened_at, id));
-                next.first_valid = next.first_valid.min(id);
-                next.carry_on(id, stream.begun_anew());
+            let Some(stream) = self.streams.remove(&id) else {
+                continue;
+            };
+            self.by_age.remove(&(stream.opened_at, id));
+            if let Some(beginning) = stream.send.ahead.beginning() {
+                // What is withheld names the run that is over.
+                self.beginning_bytes -= beginning.bytes.len();
+                self.under_way -= u64::from(stream.unacknowledged);
+                self.unwanted.push(id);
             }
+            next.first_valid = next.first_valid.min(id);
+            next.carry_on(id, stream.begun_anew());
         }
         self.retire();
         next
     }
 
-    /// Whether nothing of a stream was sealed, and the peer has sent nothing
-    /// on it either, as one that guesses ids may.
+    /// Whether nothing of a stream was sealed, or all that was is withheld and
+    /// copied, and the peer has sent nothing on it either, as one that guesses ids
+    /// may.
     fn is_unheard(&self, id: StreamId) -> bool {
         self.streams.get(&id).is_some_and(|stream| {
             let recv = &stream.recv;
-            stream.open.is_some() && recv.highest == 0 && recv.final_offset.is_none()
+            let begins = stream.open.is_some() || stream.send.ahead.beginning().is_some();
+            begins && recv.highest == 0 && recv.final_offset.is_none()
         })
     }
 

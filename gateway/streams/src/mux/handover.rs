@@ -243,6 +243,8 @@ impl Mux {
             };
             self.under_way += u64::from(stream.unacknowledged);
             self.buffered += stream.send.pieces.len();
+            let beginning = stream.send.ahead.beginning();
+            self.beginning_bytes += beginning.map_or(0, |beginning| beginning.bytes.len());
             self.runs += stream.recv.assembler.runs();
             let untold = stream.recv.unreturned();
             let open = stream.recv.state == Receiving::Open;

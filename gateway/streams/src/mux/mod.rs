@@ -113,6 +113,8 @@ pub struct Mux {
 
     /// Bytes beyond its credit that a stream may have here, withheld.
     beyond_credit: u64,
+    /// Copies of those that streams begin anew with, in all.
+    beginning_bytes: usize,
     /// Streams of which nobody wants what is withheld.
     unwanted: Vec<StreamId>,
     /// Streams that have ended for the application with bytes left to seal.
@@ -181,6 +183,7 @@ impl Mux {
             untold_streams: Vec::new(),
             limits: Vec::new(),
             beyond_credit: 0,
+            beginning_bytes: 0,
             unwanted: Vec::new(),
             ended: Vec::new(),
             buffered: 0,
@@ -324,6 +327,7 @@ impl Mux {
     /// withheld still leaves.
     fn sending_done(&mut self, id: StreamId) {
         self.dequeue(id);
+        self.forget_beginning(id);
         if let Some(stream) = self.streams.get_mut(&id) {
             self.buffered -= stream.send.pieces.len();
             stream.send.pieces = Default::default();

@@ -8,7 +8,7 @@ use underpass_cla::Class;
 use underpass_handover::{HandoverError, Moment, ensure};
 
 use super::assembler::Run;
-use super::{Assembler, Life, Origin, Pieces, Receiving, Sending, Stream, Withheld};
+use super::{Assembler, Beginning, Life, Origin, Pieces, Receiving, Sending, Stream, Withheld};
 use crate::mux::class_of;
 use crate::wire::{Frame, Open, ResetCode, StreamId, VARINT_MAX, frames_of, packed};
 
@@ -36,6 +36,10 @@ pub(crate) struct StreamState {
     /// The first of them has its OPEN.
     #[serde(default)]
     ahead_opens: bool,
+    /// A payload with that, the bytes that are withheld, and whether the direction
+    /// ends behind them.
+    #[serde(default)]
+    beginning: Option<(Bytes, Bytes, bool)>,
     unacknowledged: u32,
     cut: bool,
     reset_behind: Option<Reset>,
@@ -74,7 +78,12 @@ impl Stream {
         let open = self
             .open
             .map(|open| packed(&[Frame::Open { id, open: *open }]));
-        let (send, recv, control) = (self.send, self.recv, self.control);
+        let (mut send, recv, control) = (self.send, self.recv, self.control);
+        let beginning = send.ahead.take_beginning().map(|beginning| {
+            let open = beginning.open;
+            let open = packed(&[Frame::Open { id, open }]);
+            (open, Bytes::from(beginning.bytes), beginning.fin)
+        });
         let (taken, ready, runs) = recv.assembler.into_parts();
         StreamState {
             id: id.0,
@@ -89,6 +98,7 @@ impl Stream {
             returned: send.returned,
             marked: send.marked,
             ahead_opens: send.ahead.opens(),
+            beginning,
             ahead: send.ahead.into_payloads(),
             unacknowledged: self.unacknowledged,
             cut: self.cut,
@@ -146,6 +156,18 @@ impl StreamState {
         send.ahead.opens = opens;
         for bytes in self.ahead {
             send.ahead.push(bytes);
+        }
+        if let Some((open, bytes, fin)) = self.beginning {
+            let all = send.ahead.bytes() == bytes.len() as u64 && send.released() == 0;
+            ensure(
+                opens && all && (!fin || send.state == Sending::Done),
+                "a stream does not begin with what is withheld of it",
+            )?;
+            send.ahead.set_beginning(Beginning {
+                open: *opened(self.id, &open)?,
+                bytes: bytes.into(),
+                fin,
+            });
         }
         let rest = send.state == Sending::Done && !send.pieces.is_empty();
         ensure(!rest, "a stream that has ended has bytes to send")?;

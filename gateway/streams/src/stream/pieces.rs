@@ -90,6 +90,16 @@ impl Pieces {
         self.pack_if_scattered();
     }
 
+    /// Appends a copy of the first `count` bytes to `copy`.
+    pub(crate) fn copy_front(&self, mut count: usize, copy: &mut Vec<u8>) {
+        let queue = self.queue.iter().map(|piece| &piece[..]);
+        for piece in queue.chain([&self.tail[..]]) {
+            let part = count.min(piece.len());
+            copy.extend_from_slice(&piece[..part]);
+            count -= part;
+        }
+    }
+
     /// Takes at most `limit` bytes off the front; `None` if there are none.
     pub(crate) fn pop(&mut self, limit: usize) -> Option<Bytes> {
         if self.queue.is_empty() {
@@ -210,6 +220,20 @@ mod tests {
         }
         assert_eq!(pieces.len(), 5000);
         assert!(pieces.count() < 64, "{}", pieces.count());
+    }
+
+    #[test]
+    fn a_copy_of_the_front_takes_nothing() {
+        let mut pieces = Pieces::default();
+        pieces.push(Bytes::from(vec![1; 5000]), of(1, 5000));
+        pieces.push(Bytes::from_static(b"abc"), of(2, 3));
+        for count in [0, 4999, 5002, 5003] {
+            let mut copy = vec![9];
+            pieces.copy_front(count, &mut copy);
+            let expected = [vec![9], vec![1; 5000], b"abc".to_vec()].concat();
+            assert_eq!(copy, expected[..=count]);
+        }
+        assert_eq!(pieces.len(), 5003);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use underpass_cla::Class;
 
-use super::{Assembler, Pieces};
+use super::{Assembler, Origin, Pieces};
 use crate::wire::{Open, ResetCode};
 
 /// How the application sees a stream.
@@ -65,6 +66,19 @@ pub(crate) struct Withheld {
     bytes: u64,
     /// The oldest has the stream's OPEN: nothing of the stream has left.
     pub(super) opens: bool,
+    /// What it takes to begin the stream anew, as long as that is so.
+    beginning: Option<Box<Beginning>>,
+}
+
+/// A copy of all that is withheld of a stream of which nothing has left: should the
+/// peer's run end before, the next one gets it.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    pub open: Open,
+    /// The stream's bytes, from the first.
+    pub bytes: Vec<u8>,
+    /// The direction ends behind them.
+    pub fin: bool,
 }
 
 impl Withheld {
@@ -74,8 +88,33 @@ impl Withheld {
     }
 
     /// The payload that comes next is the stream's first, and has its OPEN.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, open: Open) {
         self.opens = true;
+        self.beginning = Some(Box::new(Beginning {
+            open,
+            bytes: Vec::new(),
+            fin: false,
+        }));
+    }
+
+    /// What it takes to begin the stream anew, if nothing has left and that is kept.
+    pub fn beginning(&self) -> Option<&Beginning> {
+        self.beginning.as_deref()
+    }
+
+    /// As [`Withheld::beginning`], to add what is withheld next.
+    pub fn beginning_mut(&mut self) -> Option<&mut Beginning> {
+        self.beginning.as_deref_mut()
+    }
+
+    /// Takes it: the stream cannot begin anew any more, or does.
+    pub fn take_beginning(&mut self) -> Option<Beginning> {
+        self.beginning.take().map(|beginning| *beginning)
+    }
+
+    /// With the one that another process had.
+    pub(super) fn set_beginning(&mut self, beginning: Beginning) {
+        self.beginning = Some(Box::new(beginning));
     }
 
     /// Whether the stream's OPEN is withheld, and so all of it.
@@ -87,6 +126,7 @@ impl Withheld {
     pub fn pop(&mut self) -> Option<u64> {
         let bytes = self.payloads.pop_front()?;
         self.opens = false;
+        self.beginning = None;
         self.bytes -= bytes;
         Some(bytes)
     }
@@ -358,12 +398,20 @@ impl Stream {
 
     /// The stream for the next run of a peer that has heard nothing of it: as
     /// its application has left it.
-    pub(crate) fn begun_anew(self) -> Self {
+    pub(crate) fn begun_anew(mut self) -> Self {
         let mut next = Self::new(self.opened_at, self.class, self.life);
-        next.flow_ends = self.flow_ends.saturating_sub(self.send.sent);
+        next.flow_ends = self.flow_ends.saturating_sub(self.send.released());
         next.open = self.open;
-        next.send.pieces = self.send.pieces;
         next.send.state = self.send.state;
+        if let Some(beginning) = self.send.ahead.take_beginning() {
+            next.open = Some(Box::new(beginning.open));
+            let bytes = Bytes::from(beginning.bytes);
+            next.send.pieces.push(bytes, Origin::default());
+            if beginning.fin {
+                next.send.state = Sending::Finishing;
+            }
+        }
+        next.send.pieces.append(self.send.pieces);
         next.recv.state = self.recv.state;
         if self.recv.state == Receiving::Done {
             // STOP may have been sealed for the run before.

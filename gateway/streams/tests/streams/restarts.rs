@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use crate::pair::{self, CLASS, CONTROL, Pair, events, open, payloads, sealed};
 use bytes::Bytes;
 use underpass_cla::Class;
-use underpass_streams::{Config, Epoch, Event, Open, Peer, ResetCode, Side, StreamId, Windows};
+use underpass_streams::{
+    Config, Epoch, Event, Open, Peer, ResetCode, Sealed, Side, StreamId, Windows,
+};
 
-type Sealed = Vec<(Class, Bytes)>;
+type Custody = Vec<(Class, Bytes)>;
 
 /// The hub has sealed `answer` on a stream of the terminal when it is killed;
 /// returns what is in its custody, and the stream at the terminal.
-fn killed_hub(pair: &mut Pair, answer: &'static str, finished: bool) -> (Sealed, StreamId) {
+fn killed_hub(pair: &mut Pair, answer: &'static str, finished: bool) -> (Custody, StreamId) {
     let id = pair.terminal.open(pair.now, open()).unwrap().1;
     pair.exchange();
     events(&mut pair.hub);
@@ -27,7 +29,7 @@ fn killed_hub(pair: &mut Pair, answer: &'static str, finished: bool) -> (Sealed,
     (custody, id)
 }
 
-fn deliver(peer: &mut Peer, now: Instant, sealed: &Sealed) {
+fn deliver(peer: &mut Peer, now: Instant, sealed: &Custody) {
     for (class, payload) in sealed {
         peer.handle_payload(now, *class, payload.clone()).unwrap();
     }
@@ -325,4 +327,79 @@ fn no_payload_without_an_addressee_opens_a_stream_that_was_given_up() {
     );
     assert_eq!(events(&mut pair.hub), [], "it is void");
     assert_eq!(pair::read_all(&mut pair.hub, later), b"whole");
+}
+
+/// Seals ahead all that a stream has, for custody to withhold; how many payloads.
+fn withhold(peer: &mut Peer, id: StreamId) -> usize {
+    let sealed = || peer.current().seal_ahead(id, 40_000);
+    std::iter::from_fn(sealed).count()
+}
+
+#[test]
+fn a_stream_of_which_all_is_withheld_begins_anew_with_the_next_run() {
+    let mut pair = Pair::acquainted(Config::default());
+    let (epoch, id) = pair.terminal.open(pair.now, open()).unwrap();
+    for piece in ["one, ", "two, "] {
+        let mux = pair.terminal.current();
+        mux.write(id, piece.into()).unwrap();
+        assert_eq!(withhold(&mut pair.terminal, id), 1);
+    }
+    let mux = pair.terminal.current();
+    mux.write(id, "three".into()).unwrap();
+    mux.finish(id).unwrap();
+    let ended = ask(&mut pair.terminal, pair.now, "whole").1;
+    let mux = pair.terminal.current();
+    mux.stop(ended, ResetCode::Cancelled).unwrap();
+    assert_eq!(withhold(&mut pair.terminal, ended), 1);
+    assert_eq!(events(&mut pair.terminal), [Event::Closed(ended)]);
+    let large = pair.terminal.open(pair.now, open()).unwrap().1;
+    for _ in 0..3 {
+        let mux = pair.terminal.current();
+        mux.write(large, Bytes::from(vec![1; 30_000])).unwrap();
+        assert!(withhold(&mut pair.terminal, large) > 0);
+    }
+
+    for run in [201, 202] {
+        pair.hub = Peer::new(Config::default(), Side::Higher, run);
+        pair.terminal.peer_announced(pair.now, run);
+        let unwanted: Vec<_> = std::iter::from_fn(|| pair.terminal.poll_unwanted()).collect();
+        let count = if run == 201 { 3 } else { 0 };
+        assert_eq!(unwanted.len(), count, "{unwanted:?}");
+        // Custody gives them back.
+        for (of, stream) in unwanted {
+            pair.terminal.acknowledged(of, &[stream, stream, stream]);
+        }
+    }
+    let told = events(&mut pair.terminal);
+    assert_eq!(pair::codes(&told), [(large, ResetCode::Restarted)]);
+    pair.exchange();
+    let opened = events(&mut pair.hub);
+    let opens = |event: &&Event| matches!(event, Event::Opened { .. });
+    assert_eq!(opened.iter().filter(opens).count(), 2, "{opened:?}");
+    assert_eq!(pair::read_all(&mut pair.hub, id), b"one, two, three");
+    assert_eq!(pair::read_all(&mut pair.hub, ended), b"whole");
+    let told = events(&mut pair.hub);
+    assert!(told.contains(&Event::PeerFinished(id)));
+    pair.hub.current().write(id, "answer".into()).unwrap();
+    pair.exchange();
+    assert_eq!(read(&mut pair.terminal, epoch, id), b"answer");
+}
+
+#[test]
+fn a_stream_that_has_begun_to_leave_does_not_begin_anew() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    for piece in ["one", "two"] {
+        let mux = pair.terminal.current();
+        mux.write(id, piece.into()).unwrap();
+        assert_eq!(withhold(&mut pair.terminal, id), 1);
+    }
+    let leaves = pair.terminal.poll_payload(CLASS, 4096);
+    assert!(matches!(leaves, Some(Sealed::Withheld(_))), "{leaves:?}");
+    pair.terminal.peer_announced(pair.now, 201);
+    pair.hub = Peer::new(Config::default(), Side::Higher, 201);
+    pair.exchange();
+    let told = events(&mut pair.hub);
+    let opens = |event: &Event| matches!(event, Event::Opened { .. });
+    assert!(!told.iter().any(opens), "{told:?}");
 }
