@@ -128,9 +128,8 @@ impl Agent {
         let primary = &arrival.bundle.primary;
         let whole = !primary.has_fragmentation()
             || arrival.cteb().is_none() && self.goes_to_disk(service, primary.total_data_length);
-        let taken = self.config.keeping(service).is_some()
-            && !arrival.bundle.is_administrative()
-            && whole;
+        let taken =
+            self.config.keeping(service).is_some() && !arrival.bundle.is_administrative() && whole;
         let refused = (!taken).then_some(DeleteReason::DepletedStorage);
         self.undeliverable(arrival, service).or(refused)
     }

@@ -44,7 +44,10 @@ fn an_end_and_its_answer_wait_no_longer_than_the_blockage() {
         let moment = Duration::from_millis(50);
         live(&mut terminal, &mut hub, moment);
         let there = StreamKey { peer: 10, ..key };
-        assert!(has_all(&mut hub, there, 1000), "sealed apart: {sealed_apart}");
+        assert!(
+            has_all(&mut hub, there, 1000),
+            "sealed apart: {sealed_apart}"
+        );
 
         // The answer begins and ends in the next blockage.
         block(&mut terminal, true);
@@ -57,6 +60,9 @@ fn an_end_and_its_answer_wait_no_longer_than_the_blockage() {
         block(&mut terminal, false);
         block(&mut hub, false);
         live(&mut terminal, &mut hub, moment);
-        assert!(has_all(&mut terminal, key, 500), "sealed apart: {sealed_apart}");
+        assert!(
+            has_all(&mut terminal, key, 500),
+            "sealed apart: {sealed_apart}"
+        );
     }
 }

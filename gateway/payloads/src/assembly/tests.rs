@@ -162,7 +162,9 @@ fn a_length_that_is_only_said_takes_nothing_and_bytes_count_for_who_has_sent_the
     // Who has half of the quota gets no more, and the other does.
     let more = assembly.place(1, 0, here(&[7; 3_000]), 1, &outcomes);
     assert!(matches!(more, Err(Refused::Quota)), "{more:?}");
-    assembly.place(2, 0, here(&[7; 3_000]), 1, &outcomes).unwrap();
+    assembly
+        .place(2, 0, here(&[7; 3_000]), 1, &outcomes)
+        .unwrap();
     told(&outcomes, 1);
     let outside = assembly.place(2, said, here(b"x"), 1, &outcomes);
     assert!(matches!(outside, Err(Refused::TooLong { .. })));
