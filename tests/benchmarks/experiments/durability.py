@@ -28,7 +28,8 @@ _MIB = 1 << 20
 _IN_CUSTODY_BYTES = 1 << 30
 # Freed memory is given back some seconds after it was used.
 _AT_REST_S = 10.0
-_QUOTA_BYTES = 2 << 30
+# One of the two neighbours of a relay gets half of it at most.
+_QUOTA_BYTES = 3 << 30
 _DISK = {"custody": {"durability": "disk", "quota_bytes": _QUOTA_BYTES}}
 _RELAY_NODE, _RELAY_PORT = 5, 4600
 
@@ -209,7 +210,7 @@ def _relayed() -> Options:
             "path": [path],
             "route": [{"node": HUB_NODE, "via": _RELAY_NODE}],
             # So wide that one download fills the relay.
-            "streams": {"window_bytes": _QUOTA_BYTES},
+            "streams": {"window_bytes": 2 * _IN_CUSTODY_BYTES},
         },
         hub={
             "terminal": [{"node": _RELAY_NODE}],
