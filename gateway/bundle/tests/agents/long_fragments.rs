@@ -49,6 +49,7 @@ fn site() -> Site {
     second.applications = Some(Arc::new(applications));
     second.payloads = Some(payloads.clone());
     second.long_above_bytes = ABOVE;
+    second.decode.max_payload_bytes = QUOTA;
     Site {
         net: Net::of([node(1), second]),
         payloads,
