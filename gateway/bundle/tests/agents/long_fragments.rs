@@ -208,6 +208,21 @@ fn of_what_contradicts_the_first_is_believed_and_the_other_told() {
 }
 
 #[test]
+fn a_later_fragment_does_not_shorten_the_lifetime() {
+    let (mut site, content) = (site(), content());
+    site.take(1, 0, &content[..50_000]);
+    let mut primary = primary(IS_FRAGMENT, 1, ipn(2, APPLICATION));
+    primary.creation_timestamp = CreationTimestamp::with_time_and_seq(1_000, 1);
+    primary.lifetime = Duration::from_secs(60);
+    primary.fragmentation_offset = 50_000;
+    primary.total_data_length = BYTES as u64;
+    let raw = bundle(&primary, &[], &content[50_000..]);
+    assert_eq!(site.arrive(1, raw), Ok(()));
+    let delivery = site.delivered().expect("it is whole");
+    assert!(delivery.left > LIFETIME / 2, "{:?}", delivery.left);
+}
+
+#[test]
 fn a_bundle_is_not_put_together_in_memory_and_on_the_disk_at_once() {
     let (mut site, content) = (site(), content());
     let refused = || Err(Reject::Malformed(Malformed::Fragment));
