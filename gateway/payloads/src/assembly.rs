@@ -124,6 +124,11 @@ impl Assembly {
         self.0.bytes
     }
 
+    /// Whether nothing of it is there, and no part is on its way.
+    pub fn is_empty(&self) -> bool {
+        self.0.with_room(|room| room.bytes()) == Some(0)
+    }
+
     /// Has a part written where it belongs, by the thread of the folder: what has
     /// become of it is told to `outcomes` by its number. It counts for `sender`.
     ///

@@ -197,7 +197,15 @@ impl Agent {
                     continue;
                 }
                 Placed::Contradicts => DeleteReason::BlockUnintelligible,
-                Placed::Refused(_) => DeleteReason::DepletedStorage,
+                Placed::Refused(_) => {
+                    // A bundle of which the disk takes nothing keeps others out.
+                    let bundles = &mut self.reassembly.on_disk.bundles;
+                    let incomplete = bundles.get(&writing.whole);
+                    if incomplete.is_some_and(|of| of.assembly.is_empty()) {
+                        bundles.remove(&writing.whole);
+                    }
+                    DeleteReason::DepletedStorage
+                }
                 Placed::Lost(_) => {
                     self.reassembly.on_disk.bundles.remove(&writing.whole);
                     DeleteReason::DepletedStorage
