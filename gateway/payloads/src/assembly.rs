@@ -124,12 +124,16 @@ impl Assembly {
         self.0.bytes
     }
 
+    /// Whether nothing of it is there, and no part is on its way.
+    pub fn is_empty(&self) -> bool {
+        self.0.with_room(|room| room.bytes()) == Some(0)
+    }
+
     /// Has a part written where it belongs, by the thread of the folder: what has
     /// become of it is told to `outcomes` by its number. It counts for `sender`.
     ///
     /// # Errors
-    /// When it lies outside the payload, its sender has no room for it, or the
-    /// payload has just become whole.
+    /// When it lies outside the payload, or its sender has no room for it.
     pub fn place(
         &self,
         sender: u64,
@@ -143,8 +147,9 @@ impl Assembly {
         if end > most {
             return Err(Refused::TooLong { bytes: end, most });
         }
+        // What has just become whole needs none: it is a duplicate.
         let grown = self.0.with_room(|room| room.grow(sender, bytes));
-        if grown != Some(true) {
+        if grown == Some(false) {
             return Err(Refused::Quota);
         }
         let placing = Placing {

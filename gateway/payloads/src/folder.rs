@@ -399,10 +399,14 @@ impl Room {
         }
     }
 
+    /// Its bytes, whoever has sent them.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes + self.others.values().sum::<u64>()
+    }
+
     /// Gives back what is more than so many bytes.
     pub(crate) fn trim(&mut self, bytes: u64) {
-        let others: u64 = self.others.values().sum();
-        let mut surplus = (self.bytes + others).saturating_sub(bytes);
+        let mut surplus = self.bytes().saturating_sub(bytes);
         let own = (self.owner, self.bytes);
         let senders = self.others.iter().map(|(sender, bytes)| (*sender, *bytes));
         let senders: Vec<(u64, u64)> = [own].into_iter().chain(senders).collect();

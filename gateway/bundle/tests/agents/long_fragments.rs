@@ -32,11 +32,16 @@ struct Site {
 }
 
 fn site() -> Site {
+    site_with(0)
+}
+
+/// One that leaves so many bytes of its disk free.
+fn site_with(leave_free_bytes: u64) -> Site {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits {
         quota_bytes: QUOTA,
         payload_bytes: QUOTA,
-        leave_free_bytes: 0,
+        leave_free_bytes,
     };
     let payloads = Payloads::open(folder.path(), limits).unwrap();
     let most = Amount {
@@ -209,6 +214,21 @@ fn of_what_contradicts_the_first_is_believed_and_the_other_told() {
 }
 
 #[test]
+fn a_later_fragment_does_not_shorten_the_lifetime() {
+    let (mut site, content) = (site(), content());
+    site.take(1, 0, &content[..50_000]);
+    let mut primary = primary(IS_FRAGMENT, 1, ipn(2, APPLICATION));
+    primary.creation_timestamp = CreationTimestamp::with_time_and_seq(1_000, 1);
+    primary.lifetime = Duration::from_secs(60);
+    primary.fragmentation_offset = 50_000;
+    primary.total_data_length = BYTES as u64;
+    let raw = bundle(&primary, &[], &content[50_000..]);
+    assert_eq!(site.arrive(1, raw), Ok(()));
+    let delivery = site.delivered().expect("it is whole");
+    assert!(delivery.left > LIFETIME / 2, "{:?}", delivery.left);
+}
+
+#[test]
 fn a_bundle_is_not_put_together_in_memory_and_on_the_disk_at_once() {
     let (mut site, content) = (site(), content());
     let refused = || Err(Reject::Malformed(Malformed::Fragment));
@@ -249,6 +269,18 @@ fn lengths_that_lie_take_what_has_come_and_leave_other_neighbours_room() {
     site.becomes_empty();
     let undelivered = site.net.agents[1].custody(site.net.now).undelivered_bytes;
     assert_eq!(undelivered, 0);
+}
+
+#[test]
+fn a_bundle_for_which_the_disk_has_no_room_keeps_no_other_out() {
+    let (mut site, content) = (site_with(u64::MAX), content());
+    for sequence in 0..100 {
+        site.take(sequence, 0, &content[..50_000]);
+        site.take(sequence, 50_000, &content[50_000..]);
+        assert_eq!(site.deleted(), [DeleteReason::DepletedStorage; 2]);
+        assert_eq!(site.incomplete(), 0);
+        site.becomes_empty();
+    }
 }
 
 #[test]

@@ -147,6 +147,9 @@ fn what_contradicts_is_not_taken_at_all_and_what_repeats_costs_nothing() {
     let Placed::Whole(file) = rest else {
         panic!("{rest:?}");
     };
+    let again = place(&assembly, 0, here(&content[..500]));
+    assert!(matches!(again, Placed::There), "{again:?}");
+    assert_eq!(payloads.used(), (1, LENGTH as u64));
     assert!(read(&file) == content);
 }
 

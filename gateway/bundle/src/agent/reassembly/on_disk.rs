@@ -42,11 +42,10 @@ pub(super) struct OnDisk {
 
 struct Incomplete {
     assembly: Assembly,
-    /// The last fragment, without its payload.
-    last: Arrival,
+    /// The first fragment, without its payload: what it says of the bundle is believed,
+    /// when its lifetime ends as well.
+    first: Arrival,
     service: u64,
-    /// When its lifetime ends, as the first fragment says.
-    expires: Instant,
     /// When it is forgotten if nothing more comes.
     until: Instant,
 }
@@ -137,7 +136,6 @@ impl Agent {
         }
         let payloads = self.config.payloads.as_ref().ok_or(Reject::NoResources)?;
         strip(&mut arrival);
-        let expires = arrival.expires;
         let on_disk = &mut self.reassembly.on_disk;
         let (number, outcomes) = (on_disk.next, &on_disk.outcomes);
         let place = |assembly: &Assembly, part| {
@@ -150,8 +148,7 @@ impl Agent {
                     return Err(Reject::Malformed(Malformed::Fragment));
                 }
                 place(&incomplete.assembly, part)?;
-                incomplete.last = arrival;
-                incomplete.until = incomplete.expires.min(now + MOST_PAUSE);
+                incomplete.until = incomplete.first.expires.min(now + MOST_PAUSE);
             }
             None => {
                 let assembly = payloads.assemble(from.0, total);
@@ -159,10 +156,9 @@ impl Agent {
                 place(&assembly, part)?;
                 let incomplete = Incomplete {
                     assembly,
-                    last: arrival,
+                    until: arrival.expires.min(now + MOST_PAUSE),
+                    first: arrival,
                     service,
-                    expires,
-                    until: expires.min(now + MOST_PAUSE),
                 };
                 on_disk.bundles.insert(whole.clone(), incomplete);
             }
@@ -201,7 +197,15 @@ impl Agent {
                     continue;
                 }
                 Placed::Contradicts => DeleteReason::BlockUnintelligible,
-                Placed::Refused(_) => DeleteReason::DepletedStorage,
+                Placed::Refused(_) => {
+                    // A bundle of which the disk takes nothing keeps others out.
+                    let bundles = &mut self.reassembly.on_disk.bundles;
+                    let incomplete = bundles.get(&writing.whole);
+                    if incomplete.is_some_and(|of| of.assembly.is_empty()) {
+                        bundles.remove(&writing.whole);
+                    }
+                    DeleteReason::DepletedStorage
+                }
                 Placed::Lost(_) => {
                     self.reassembly.on_disk.bundles.remove(&writing.whole);
                     DeleteReason::DepletedStorage
@@ -220,7 +224,7 @@ impl Agent {
         let Some(incomplete) = self.reassembly.on_disk.bundles.remove(whole) else {
             return;
         };
-        let (mut arrival, service) = (incomplete.last, incomplete.service);
+        let (mut arrival, service) = (incomplete.first, incomplete.service);
         made_whole(&mut arrival);
         let (primary, class) = (arrival.bundle.primary.clone(), arrival.class);
         let bytes = file.len();
