@@ -120,6 +120,11 @@ impl Shaper {
         self.bucket.reaches(now, -self.below(level))
     }
 
+    /// Whether a level carried a debt at the latest time that was told.
+    pub fn carries(&self, level: usize) -> bool {
+        self.carried.get(level).is_some_and(|debt| *debt > 0)
+    }
+
     /// Takes in what was earned until `now`.
     pub fn fill(&mut self, now: Instant) {
         self.bucket.fill(now);
