@@ -154,9 +154,22 @@ pub(crate) async fn answer(
     defaults: &SessionDefaults,
     trust: Trust,
 ) -> Result<Contact, ContactFailure> {
-    let hellos = async {
-        let (mut send, mut receive) = connection.accept_bi().await?;
+    let greeting = async {
+        let (send, mut receive) = connection.accept_bi().await?;
         let (peer, unread) = hear(&mut receive).await?;
+        Ok::<_, ContactFailure>((send, receive, peer, unread))
+    };
+    let hellos = async {
+        let (mut send, receive, peer, unread) = tokio::select! {
+            biased;
+            greeted = greeting => greeted?,
+            // No window bounds them, and symbols follow both HELLOs.
+            early = connection.read_datagram() => {
+                early?;
+                let reason = "a datagram came before HELLO";
+                return Err(ContactFailure::Refused(reason.into()));
+            }
+        };
         // Whoever is not wanted hears that instead.
         check(&connection, &peer, defaults, trust.uris)?;
         connection.set_receive_window(defaults.window());

@@ -165,6 +165,12 @@ impl FairQueue {
         self.order.first().map(|ranked| ranked.flow)
     }
 
+    /// The first of the flows that are such; costs O(n) in their number.
+    pub fn first_of(&self, is_such: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut flows = self.order.iter().map(|ranked| ranked.flow);
+        flows.find(|flow| is_such(*flow))
+    }
+
     /// When the first flow starts.
     pub fn start(&self) -> Option<u128> {
         let first = self.order.first()?;

@@ -34,8 +34,8 @@
 //!   child still has exactly its rate, and in a window that has a cut of the rate
 //!   or a bundle that does not suit it, it sends at most two bundles more for each
 //!   priority: one that carries a debt is granted nothing, however often the rate
-//!   changes. (Two, since what is sparse counts as a priority of its own, before the
-//!   rest of its class: it had no part in the debt.) The root's debt holds up all.
+//!   changes. (Two, since what is sparse of a priority counts as one of its own,
+//!   before the rest: it had no part in the debt.) The root's debt holds up all.
 //! - **Work conservation.** While no debt holds up what any unblocked child is to
 //!   send next, and the root's level is not negative, something is granted. A shard
 //!   whose turn it is may be late: the others wait for it until the root has saved

@@ -301,7 +301,7 @@ impl LinkScheduler {
     /// Takes that so many `ip_bytes` too much have left for a terminal: nothing more is
     /// granted until they are made up for at its present rate, but to priorities above
     /// the one that sent them: above that, less than half was sent of late. What is
-    /// sparse counts as a priority of its own, before the rest of its class.
+    /// sparse of a priority counts as one of its own, before the rest.
     pub fn make_up_for(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
         self.change_shaper(id, |shaper, debtor| shaper.owe(now, debtor, ip_bytes));
     }

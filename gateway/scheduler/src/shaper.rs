@@ -29,7 +29,7 @@ const HEADERS_PART: i128 = 4;
 pub(crate) struct Shaper {
     bucket: Bucket,
     /// By level, in the unit of the bucket's level: the debt that it carries. Empty
-    /// until there is any. Their sum is no more than the bucket's debt.
+    /// where there is none. Their sum is no more than the bucket's debt.
     carried: Vec<i128>,
     /// The level that has made the rest of the debt.
     debtor: usize,
@@ -120,6 +120,11 @@ impl Shaper {
         self.bucket.reaches(now, -self.below(level))
     }
 
+    /// Whether a level carried a debt at the latest time that was told.
+    pub fn carries(&self, level: usize) -> bool {
+        self.carried.get(level).is_some_and(|debt| *debt > 0)
+    }
+
     /// Takes in what was earned until `now`.
     pub fn fill(&mut self, now: Instant) {
         self.bucket.fill(now);
@@ -159,6 +164,10 @@ impl Shaper {
     /// Takes off what is paid of the debt that is carried.
     fn settle(&mut self) {
         let debt = (-self.bucket.level()).max(0);
+        if debt == 0 {
+            // Most of the time: then no sum costs anything.
+            self.carried.clear();
+        }
         let mut paid = self.carried.iter().sum::<i128>() - debt;
         for carried in &mut self.carried {
             let part = paid.min(*carried).max(0);
@@ -286,6 +295,17 @@ mod tests {
         let later = now + Duration::from_millis(400);
         shaper.charge(later, HIGH, 10_000);
         assert_eq!(waits(&shaper, later), [10, 10, 110]);
+    }
+
+    #[test]
+    fn who_has_carried_a_debt_is_forgotten_when_it_is_paid() {
+        let now = Instant::now();
+        let mut shaper = shaper(now);
+        shaper.owe(now, LOW, 500_000);
+        shaper.fill(now + Duration::from_millis(499));
+        assert!(shaper.carries(LOW) && !shaper.carries(MIDDLE));
+        shaper.fill(now + Duration::from_millis(500));
+        assert!(shaper.carried.is_empty());
     }
 
     #[test]

@@ -160,13 +160,20 @@ impl Terminal {
         if self.is_active() { self.weight } else { 0 }
     }
 
-    /// The level and member to be served next.
+    /// The level and member to be served next: whose turn it is among its equals; but
+    /// where these carry a debt, one that has something sparse.
     pub fn first(&self) -> Option<(usize, usize)> {
         if self.ready_levels == 0 {
             return None;
         }
         let level = self.ready_levels.trailing_zeros() as usize;
-        self.levels[level].first().map(|member| (level, member))
+        let queue = &self.levels[level];
+        let debt = debt_level(level, false);
+        let shaper = self.shaper.as_ref();
+        let owes = shaper.is_some_and(|shaper| shaper.carries(debt));
+        let ahead = owes.then(|| queue.first_of(|member| self.is_sparse((level, member))));
+        let member = ahead.flatten().or_else(|| queue.first())?;
+        Some((level, member))
     }
 
     /// The level of debt of what is sent of a class.

@@ -372,6 +372,17 @@ async fn who_has_not_said_who_it_is_sends_little() {
 }
 
 #[tokio::test]
+async fn who_sends_datagrams_before_it_says_who_it_is_is_not_served() {
+    let mut scene = Scene::new().await;
+    let (stranger, _endpoint) = connect(&scene.ca, scene.listener.local_addr()).await;
+    let sent = stranger.send_datagram(Bytes::from_static(b"early"));
+    sent.expect("a small one");
+    let ended = timeout(Duration::from_secs(5), stranger.closed()).await;
+    assert!(ended.is_ok(), "datagrams are kept for somebody unknown");
+    assert!(scene.serves_others().await);
+}
+
+#[tokio::test]
 async fn bundles_of_another_length_than_announced_end_the_session() {
     for (length, bytes) in [(3, &b"longer"[..]), (30, b"shorter")] {
         let mut scene = Scene::new().await;

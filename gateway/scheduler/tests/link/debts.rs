@@ -138,6 +138,25 @@ fn what_is_sparse_waits_for_its_own_debt_alone() {
 }
 
 #[test]
+fn what_is_sparse_does_not_wait_for_the_turn_of_an_equal_class_in_debt() {
+    let mut line = backlogged(2, 20 * MBIT);
+    line.ready(1, 3, true);
+    line.run(SECOND);
+    // Classes 2 and 3 are equals.
+    let first = line.granted();
+    let other = leaf(1, 5 - first.class.0);
+    make_up_for(&mut line, 2_500_000);
+    let asked = line.elapsed();
+    line.link.set_sparse(other, true).unwrap();
+    assert_eq!(line.granted(), other);
+    assert_eq!(line.elapsed(), asked);
+    line.send(other, 2_500);
+    line.link.set_sparse(other, false).unwrap();
+    assert_eq!(line.granted(), first);
+    assert_eq!(line.elapsed() - asked, Duration::from_millis(1_001));
+}
+
+#[test]
 fn a_bundle_of_a_higher_rate_holds_up_its_class_alone() {
     let mut line = backlogged(BULK, MBIT);
     let bulk = line.granted();
