@@ -4,11 +4,11 @@
 //! A blockage ends sessions, and to come back costs round trips, so silence has to last
 //! before it counts as one. A doubt is cheap, so it comes sooner: as soon as an answer
 //! that is due is late, or when the peer says by another hop that what it has begun to
-//! receive does not go on. Copies of what has not been answered go by the other hop, the
-//! oldest first, and so does all that is new; the sessions stay. The first sign of the peer
-//! ends the doubt: then the hop goes on as before, and copies that have not left are
-//! forgotten. If there is none, the hop is blocked in its time, and all that is not
-//! acknowledged goes by the other one. Each false alarm makes the next one later.
+//! receive does not go on. Copies of what has not been answered go by the other hop, and
+//! so does all that is new; the sessions stay. The first sign of the peer ends the doubt:
+//! then the hop goes on as before, and copies that have not left are forgotten. If there
+//! is none, the hop is blocked in its time, and all that is not acknowledged goes by the
+//! other one. Each false alarm makes the next one later.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,8 @@ const LOOKED_EACH: Duration = Duration::from_millis(20);
 /// The times of a word from the peer are known to this.
 const INACCURACY: Duration = Duration::from_millis(20);
 
-/// Copies of what one hop has, at most, and their bytes; the oldest first.
+/// Copies of what one hop has, at most, and their bytes; by their classes' priorities, and
+/// in a class the oldest first.
 const MOST_COPIES: usize = 256;
 const MOST_COPIED_BYTES: u64 = 4 << 20;
 
@@ -204,13 +205,20 @@ impl Engine {
         let mut kept: Vec<_> = kept
             .flat_map(|session| self.sessions.kept(*session, from))
             .collect();
-        kept.sort_by_key(|(key, _)| *key);
-        let mut bytes = 0;
+        let classes = &self.config.scheduler.classes;
+        let priority = |class: Class| {
+            let known = classes.iter().find(|of| of.class == class);
+            known.map(|of| of.priority)
+        };
+        kept.sort_by_key(|(key, kept)| (priority(kept.class), *key));
+        // One that is too long leaves the room to those behind it.
+        let mut room = MOST_COPIED_BYTES;
+        kept.retain(|(_, kept)| {
+            let left = room.checked_sub(length(&kept.chunks));
+            room = left.unwrap_or(room);
+            left.is_some()
+        });
         for (_, kept) in kept.into_iter().take(MOST_COPIES) {
-            bytes += length(&kept.chunks);
-            if bytes > MOST_COPIED_BYTES {
-                break;
-            }
             self.copy_doubted(now, id, kept);
         }
         for hop in self.ways.shared_hops_to(neighbour).iter() {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use underpass_cla::SessionId;
 use underpass_engine::{
-    HopId, LinkChange, MeterConfig, MeteredUse, Period, Policy, SILENCE, Sign, Source,
+    HopId, LinkChange, Message, MeterConfig, MeteredUse, ON_DEMAND_SERVICE, Period, Policy,
+    SILENCE, Sign, Source,
 };
 use underpass_streams::Event;
 
@@ -85,6 +87,38 @@ fn copies_that_have_not_left_are_forgotten_at_the_first_sign() {
     assert_eq!(terminal.engine.footprint()["copies"], 1);
     hear(&mut terminal, NEAR);
     assert_eq!(terminal.engine.footprint()["copies"], 0);
+}
+
+#[test]
+fn a_bundle_too_long_to_be_copied_leaves_the_room_to_those_behind_it() {
+    let (mut terminal, _hub) = two_paths(&[]);
+    for hop in [NEAR, FAR] {
+        hear(&mut terminal, hop);
+    }
+    terminal.engine.block(terminal.now, NEAR, true);
+    let long = Bytes::from(vec![7; 5 << 20]);
+    let message = Message::new(1, ON_DEMAND_SERVICE, BULK, long);
+    let sent = terminal
+        .engine
+        .send_message(terminal.now, message, 60 * SECOND);
+    sent.expect("there is room");
+    assert_eq!(by_hop(&terminal.offers()), [0, 1]);
+    let urgent = terminal.open(1, URGENT);
+    terminal.write(urgent, 500);
+    let is_by = |node: &mut Node, session| {
+        let offers = node.offers();
+        offers.iter().any(|(of, _)| *of == SessionId(session))
+    };
+    let mut looks = 0;
+    while !is_by(&mut terminal, 201) {
+        assert!(looks < 100, "it goes behind the long one");
+        looks += 1;
+        hear(&mut terminal, FAR);
+        terminal.pass(terminal.now + 20 * MS);
+    }
+    terminal.engine.block(terminal.now, NEAR, false);
+    terminal.engine.misses(terminal.now, FAR, 150 * MS);
+    assert!(is_by(&mut terminal, 101));
 }
 
 #[test]
