@@ -227,7 +227,7 @@ impl Engine {
     }
 
     /// Has a bundle that a hop in doubt has in flight go by another one, too, if its class
-    /// may and has no copy of it there already.
+    /// may and it has no copy there already.
     fn copy_doubted(&mut self, now: Instant, id: HopId, kept: Kept) {
         let Kept {
             class,
@@ -243,11 +243,14 @@ impl Engine {
         let first = others.min_by_key(|one| one.way.busy + one.way.delay);
         if let Some(hop) = first.and_then(|one| self.hops.get_mut(&one.id)) {
             let copies = hop.copies.entry(class).or_default();
-            copies.push_back(CopiedBundle {
-                bundle,
-                chunks,
-                doubted: Some(id),
-            });
+            // Those of a hop that has stood still wait on when it moves again.
+            if copies.iter().all(|copy| copy.bundle != bundle) {
+                copies.push_back(CopiedBundle {
+                    bundle,
+                    chunks,
+                    doubted: Some(id),
+                });
+            }
         }
     }
 

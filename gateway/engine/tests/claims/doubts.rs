@@ -69,24 +69,40 @@ fn a_false_alarm_makes_the_next_doubt_later() {
     assert_eq!(terminal.changes, []);
 }
 
-#[test]
-fn copies_that_have_not_left_are_forgotten_at_the_first_sign() {
-    let (mut terminal, _hub) = two_paths(&[]);
+/// A terminal with a bundle by each hop, the near one in doubt: the far one is to have a
+/// copy and takes nothing more.
+fn copy_waits() -> (Node, Node) {
+    let (mut terminal, hub) = two_paths(&[]);
     for hop in [NEAR, FAR] {
         hear(&mut terminal, hop);
     }
     let key = terminal.open(1, BULK);
     terminal.engine.block(terminal.now, NEAR, true);
     terminal.write(key, 5_000);
-    // It takes nothing more.
     assert_eq!(by_hop(&terminal.offers()), [0, 1]);
     terminal.engine.block(terminal.now, NEAR, false);
     terminal.write(key, 5_000);
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
     assert_eq!(offered_in(&mut terminal, 145 * MS), [0, 0]);
     assert_eq!(terminal.engine.footprint()["copies"], 1);
+    (terminal, hub)
+}
+
+#[test]
+fn copies_that_have_not_left_are_forgotten_at_the_first_sign() {
+    let (mut terminal, _hub) = copy_waits();
     hear(&mut terminal, NEAR);
     assert_eq!(terminal.engine.footprint()["copies"], 0);
+}
+
+#[test]
+fn what_comes_back_from_a_session_that_breaks_in_doubt_goes_once() {
+    let (mut terminal, _hub) = copy_waits();
+    terminal.engine.session_down(terminal.now, SessionId(102));
+    for offered in [[0, 1], [0, 0]] {
+        terminal.ready(SessionId(202));
+        assert_eq!(offered_in(&mut terminal, 20 * MS), offered);
+    }
 }
 
 #[test]
