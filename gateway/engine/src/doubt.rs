@@ -292,6 +292,11 @@ impl Engine {
             self.begin_doubt(now, id, behind, None);
             self.judge(now, id);
         }
+        // By this one it would speak of the other: signalling may be kept from that.
+        let ways = self.candidates(now, neighbour, self.known(Class::SIGNALLING));
+        if ways.is_empty() || ways.iter().any(|way| way.id == id) {
+            return;
+        }
         let ms = u16::try_from(silent.as_millis()).unwrap_or(u16::MAX);
         let [high, low] = ms.to_be_bytes();
         let word = Message::new(

@@ -5,12 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use underpass_cla::SessionId;
 use underpass_engine::{
-    HopId, LinkChange, Message, MeterConfig, MeteredUse, ON_DEMAND_SERVICE, Period, Policy,
-    SILENCE, Sign, Source,
+    HopId, LinkChange, Message, MeterConfig, MeteredUse, ON_DEMAND_SERVICE, PathUse, Period,
+    Policy, SILENCE, Sign, Source,
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, Node, URGENT};
+use crate::bench::{BULK, CONTROL, Node, URGENT};
 use crate::lines::Lines;
 use crate::paths::{FAR, MS, NEAR, both_lines, by_hop, longest_gap, two_hops, two_paths};
 
@@ -173,6 +173,19 @@ fn bytes_are_paid_for_only_where_they_are_lost_for_sure() {
         terminal.pass(terminal.now + 100 * MS);
         terminal.offers();
         assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
+    }
+}
+
+#[test]
+fn a_node_is_told_of_a_silence_by_the_other_hop_or_not_at_all() {
+    let pinned: [&[&str]; 2] = [&[], &["hop0"]];
+    for (paths, told) in pinned.into_iter().zip([[0, 1], [0, 0]]) {
+        let (_terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, paths)]);
+        for hop in [NEAR, FAR] {
+            hear(&mut hub, hop);
+        }
+        hub.engine.misses(hub.now, NEAR, 150 * MS);
+        assert_eq!(offered_in(&mut hub, 20 * MS), told, "{paths:?}");
     }
 }
 
