@@ -13,7 +13,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle as bundle;
+use underpass_bundle::{self as bundle, BundleId};
 use underpass_cla::{Class, SessionId};
 
 use crate::bringing_up::ON_DEMAND_SERVICE;
@@ -59,6 +59,8 @@ pub(crate) struct Doubt {
     last_alarm: Option<Instant>,
     /// The last sign of the peer before it was told of its silence, and how long that was.
     told: Option<(Instant, Duration)>,
+    /// What it was told that with last.
+    word: Option<BundleId>,
 }
 
 impl Doubt {
@@ -125,7 +127,12 @@ impl Engine {
             }
             Some(behind) if sign > behind => {
                 hop.doubt.was_false(now);
+                let word = hop.doubt.word.take();
                 self.end_doubt(id);
+                // By this hop, which may carry it now, it would speak of the other one.
+                if let Some(word) = word.filter(|word| self.agent.is_queued(*word)) {
+                    self.discard(now, word, None);
+                }
             }
             None if missed.is_some_and(|at| at <= now) => {
                 // What has left a terminal before it last heard the hub has come through.
@@ -306,7 +313,10 @@ impl Engine {
             Bytes::from(vec![MISSES, high, low]),
         );
         // Without room the next one says it, or this end's silence does.
-        let _ = self.send_message(now, word, WORD_COUNTS);
+        let word = self.send_message(now, word, WORD_COUNTS).ok();
+        if let Some(hop) = self.hops.get_mut(&id) {
+            hop.doubt.word = word;
+        }
     }
 
     /// A neighbour says by one hop that nothing comes by the other one; whether the

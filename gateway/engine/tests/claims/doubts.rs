@@ -189,6 +189,25 @@ fn a_node_is_told_of_a_silence_by_the_other_hop_or_not_at_all() {
     }
 }
 
+#[test]
+fn a_word_of_a_silence_that_has_not_left_before_its_end_does_not_go() {
+    let (_terminal, mut hub) = two_paths(&[]);
+    for hop in [NEAR, FAR] {
+        hear(&mut hub, hop);
+    }
+    hub.engine.block(hub.now, NEAR, true);
+    let message = Message::new(10, ON_DEMAND_SERVICE, CONTROL, Bytes::from_static(&[0]));
+    let sent = hub.engine.send_message(hub.now, message, SECOND);
+    sent.expect("there is room");
+    // Its session takes nothing more.
+    assert_eq!(by_hop(&hub.offers()), [0, 1]);
+    hub.engine.block(hub.now, NEAR, false);
+    hub.engine.misses(hub.now, NEAR, 150 * MS);
+    assert_eq!(offered_in(&mut hub, 60 * MS), [0, 0]);
+    hear(&mut hub, NEAR);
+    assert_eq!(offered_in(&mut hub, 20 * MS), [0, 0]);
+}
+
 /// A long transfer by both hops from one node to the other; the far one is blocked at
 /// the antenna of the terminal 12 s behind its beginning. The longest gap then.
 fn gap_of_transfer(from: usize, receiver_tells: bool) -> Duration {
