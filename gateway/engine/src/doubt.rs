@@ -354,7 +354,7 @@ impl Engine {
         let ago = by.round_trip() / 2 + silent + one_way(hop) + INACCURACY;
         let from = now.checked_sub(ago);
         // What was sent since then was to arrive in that silence.
-        let has_sent = |session| !self.sessions.kept(session, from).is_empty();
+        let has_sent = |session| self.sessions.has_leaving(session, from);
         if !hop.all_sessions().any(has_sent) {
             return;
         }

@@ -190,6 +190,32 @@ fn a_node_is_told_of_a_silence_by_the_other_hop_or_not_at_all() {
 }
 
 #[test]
+fn a_hop_of_which_the_peer_hears_nothing_is_in_doubt_though_it_carries_copies_alone() {
+    let (mut terminal, mut hub) = two_paths(&[(BULK, PathUse::Duplicated, &[])]);
+    for node in [&mut terminal, &mut hub] {
+        for hop in [NEAR, FAR] {
+            hear(node, hop);
+        }
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(offered_in(&mut terminal, 20 * MS), [1, 1]);
+    hub.pass(terminal.now);
+    hub.engine.misses(hub.now, FAR, 150 * MS);
+    for word in hub.offers() {
+        hub.carry(word, &mut terminal);
+    }
+    // The answer to the word does not count.
+    terminal.pass(terminal.now + 20 * MS);
+    terminal.offers();
+    for session in [102, 202] {
+        terminal.ready(SessionId(session));
+    }
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+}
+
+#[test]
 fn a_word_of_a_silence_that_has_not_left_before_its_end_does_not_go() {
     let (_terminal, mut hub) = two_paths(&[]);
     for hop in [NEAR, FAR] {
