@@ -101,7 +101,11 @@ impl Engine {
         }
         let mut candidates = self.candidates(now, neighbour, class);
         let Some(own) = candidates.iter().position(|one| one.id == id) else {
-            return Turn::Later(Duration::MAX);
+            // Nothing else tells when it is not suspected any more.
+            return Turn::Later(match hop.standing.is_suspected(now, class) {
+                true => ASKED_WITHIN,
+                false => Duration::MAX,
+            });
         };
         let own = candidates.swap_remove(own).way;
         let others: Vec<Way> = candidates.iter().map(|other| other.way).collect();
