@@ -101,7 +101,11 @@ impl Engine {
         }
         let mut candidates = self.candidates(now, neighbour, class);
         let Some(own) = candidates.iter().position(|one| one.id == id) else {
-            return Turn::Later(Duration::MAX);
+            // Nothing else tells when it is not suspected any more.
+            return Turn::Later(match hop.standing.is_suspected(now, class) {
+                true => ASKED_WITHIN,
+                false => Duration::MAX,
+            });
         };
         let own = candidates.swap_remove(own).way;
         let others: Vec<Way> = candidates.iter().map(|other| other.way).collect();
@@ -525,14 +529,15 @@ impl Engine {
     }
 
     /// The next copy that a hop is to send, of a bundle that no custodian has
-    /// acknowledged.
+    /// acknowledged. One that was given back goes again itself.
     pub(crate) fn next_copy(&mut self, id: HopId, class: Class, mru: u64) -> Option<Vec<Bytes>> {
         if !self.has_copies(id, class) {
             return None;
         }
         let copies = self.hops.get_mut(&id)?.copies.get_mut(&class)?;
         while let Some(CopiedBundle { bundle, chunks, .. }) = copies.pop_front() {
-            if self.agent.has_bundle(bundle) && length(&chunks) <= mru {
+            let needed = self.agent.has_bundle(bundle) && !self.agent.is_queued(bundle);
+            if needed && length(&chunks) <= mru {
                 return Some(chunks);
             }
         }

@@ -4,16 +4,16 @@
 //! A blockage ends sessions, and to come back costs round trips, so silence has to last
 //! before it counts as one. A doubt is cheap, so it comes sooner: as soon as an answer
 //! that is due is late, or when the peer says by another hop that what it has begun to
-//! receive does not go on. Copies of what has not been answered go by the other hop, the
-//! oldest first, and so does all that is new; the sessions stay. The first sign of the peer
-//! ends the doubt: then the hop goes on as before, and copies that have not left are
-//! forgotten. If there is none, the hop is blocked in its time, and all that is not
-//! acknowledged goes by the other one. Each false alarm makes the next one later.
+//! receive does not go on. Copies of what has not been answered go by the other hop, and
+//! so does all that is new; the sessions stay. The first sign of the peer ends the doubt:
+//! then the hop goes on as before, and copies that have not left are forgotten. If there
+//! is none, the hop is blocked in its time, and all that is not acknowledged goes by the
+//! other one. Each false alarm makes the next one later.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle as bundle;
+use underpass_bundle::{self as bundle, BundleId};
 use underpass_cla::{Class, SessionId};
 
 use crate::bringing_up::ON_DEMAND_SERVICE;
@@ -36,7 +36,8 @@ const LOOKED_EACH: Duration = Duration::from_millis(20);
 /// The times of a word from the peer are known to this.
 const INACCURACY: Duration = Duration::from_millis(20);
 
-/// Copies of what one hop has, at most, and their bytes; the oldest first.
+/// Copies of what one hop has, at most, and their bytes; by their classes' priorities, and
+/// in a class the oldest first.
 const MOST_COPIES: usize = 256;
 const MOST_COPIED_BYTES: u64 = 4 << 20;
 
@@ -58,6 +59,8 @@ pub(crate) struct Doubt {
     last_alarm: Option<Instant>,
     /// The last sign of the peer before it was told of its silence, and how long that was.
     told: Option<(Instant, Duration)>,
+    /// What it was told that with last.
+    word: Option<BundleId>,
 }
 
 impl Doubt {
@@ -124,7 +127,12 @@ impl Engine {
             }
             Some(behind) if sign > behind => {
                 hop.doubt.was_false(now);
+                let word = hop.doubt.word.take();
                 self.end_doubt(id);
+                // By this hop, which may carry it now, it would speak of the other one.
+                if let Some(word) = word.filter(|word| self.agent.is_queued(*word)) {
+                    self.discard(now, word, None);
+                }
             }
             None if missed.is_some_and(|at| at <= now) => {
                 // What has left a terminal before it last heard the hub has come through.
@@ -204,13 +212,20 @@ impl Engine {
         let mut kept: Vec<_> = kept
             .flat_map(|session| self.sessions.kept(*session, from))
             .collect();
-        kept.sort_by_key(|(key, _)| *key);
-        let mut bytes = 0;
+        let classes = &self.config.scheduler.classes;
+        let priority = |class: Class| {
+            let known = classes.iter().find(|of| of.class == class);
+            known.map(|of| of.priority)
+        };
+        kept.sort_by_key(|(key, kept)| (priority(kept.class), *key));
+        // One that is too long leaves the room to those behind it.
+        let mut room = MOST_COPIED_BYTES;
+        kept.retain(|(_, kept)| {
+            let left = room.checked_sub(length(&kept.chunks));
+            room = left.unwrap_or(room);
+            left.is_some()
+        });
         for (_, kept) in kept.into_iter().take(MOST_COPIES) {
-            bytes += length(&kept.chunks);
-            if bytes > MOST_COPIED_BYTES {
-                break;
-            }
             self.copy_doubted(now, id, kept);
         }
         for hop in self.ways.shared_hops_to(neighbour).iter() {
@@ -219,7 +234,7 @@ impl Engine {
     }
 
     /// Has a bundle that a hop in doubt has in flight go by another one, too, if its class
-    /// may and has no copy of it there already.
+    /// may and it has no copy there already.
     fn copy_doubted(&mut self, now: Instant, id: HopId, kept: Kept) {
         let Kept {
             class,
@@ -235,11 +250,14 @@ impl Engine {
         let first = others.min_by_key(|one| one.way.busy + one.way.delay);
         if let Some(hop) = first.and_then(|one| self.hops.get_mut(&one.id)) {
             let copies = hop.copies.entry(class).or_default();
-            copies.push_back(CopiedBundle {
-                bundle,
-                chunks,
-                doubted: Some(id),
-            });
+            // Those of a hop that has stood still wait on when it moves again.
+            if copies.iter().all(|copy| copy.bundle != bundle) {
+                copies.push_back(CopiedBundle {
+                    bundle,
+                    chunks,
+                    doubted: Some(id),
+                });
+            }
         }
     }
 
@@ -281,6 +299,11 @@ impl Engine {
             self.begin_doubt(now, id, behind, None);
             self.judge(now, id);
         }
+        // By this one it would speak of the other: signalling may be kept from that.
+        let ways = self.candidates(now, neighbour, self.known(Class::SIGNALLING));
+        if ways.is_empty() || ways.iter().any(|way| way.id == id) {
+            return;
+        }
         let ms = u16::try_from(silent.as_millis()).unwrap_or(u16::MAX);
         let [high, low] = ms.to_be_bytes();
         let word = Message::new(
@@ -290,7 +313,10 @@ impl Engine {
             Bytes::from(vec![MISSES, high, low]),
         );
         // Without room the next one says it, or this end's silence does.
-        let _ = self.send_message(now, word, WORD_COUNTS);
+        let word = self.send_message(now, word, WORD_COUNTS).ok();
+        if let Some(hop) = self.hops.get_mut(&id) {
+            hop.doubt.word = word;
+        }
     }
 
     /// A neighbour says by one hop that nothing comes by the other one; whether the
@@ -328,7 +354,7 @@ impl Engine {
         let ago = by.round_trip() / 2 + silent + one_way(hop) + INACCURACY;
         let from = now.checked_sub(ago);
         // What was sent since then was to arrive in that silence.
-        let has_sent = |session| !self.sessions.kept(session, from).is_empty();
+        let has_sent = |session| self.sessions.has_leaving(session, from);
         if !hop.all_sessions().any(has_sent) {
             return;
         }

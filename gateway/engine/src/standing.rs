@@ -66,13 +66,13 @@ impl Standing {
         lasts && self.suspected & bit_of(class) != 0
     }
 
-    /// It seems to stand still for these classes, as bits; whether that is new of any.
-    fn suspect(&mut self, now: Instant, classes: u64) -> bool {
+    /// It seems to stand still for these classes, as bits; those of which that is new.
+    fn suspect(&mut self, now: Instant, classes: u64) -> u64 {
         let lasts = self.suspected_until.is_some_and(|until| now < until);
         let before = if lasts { self.suspected } else { 0 };
         self.suspected = before | classes;
         self.suspected_until = Some(now + LONGEST_PAUSE);
-        self.suspected != before
+        classes & !before
     }
 
     fn avoid(&mut self, now: Instant) {
@@ -127,12 +127,22 @@ impl Engine {
     /// These sessions of a hop seem to stand still: copies of what they have go by others,
     /// and so does what is new of their classes.
     fn suspect(&mut self, now: Instant, id: HopId, sessions: &[SessionId]) {
-        let known = sessions.iter().filter_map(|id| self.sessions.get(*id));
-        let bits = known.map(|session| session.info.class.map_or(u64::MAX, bit_of));
-        let classes = bits.fold(0, |all, bits| all | bits);
-        let hop = self.hops.get_mut(&id);
-        if hop.is_some_and(|hop| hop.standing.suspect(now, classes)) {
-            self.copy_in_flight(now, id, sessions, None);
+        let bits = |session: &SessionId| {
+            let session = self.sessions.get(*session);
+            let class = session.and_then(|session| session.info.class);
+            class.map_or(u64::MAX, bit_of)
+        };
+        let bits: Vec<u64> = sessions.iter().map(bits).collect();
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        let classes = bits.iter().copied().fold(0, |all, bits| all | bits);
+        let new = hop.standing.suspect(now, classes);
+        let fresh = sessions.iter().zip(bits);
+        let fresh = fresh.filter(|(_, bits)| bits & new != 0);
+        let fresh: Vec<SessionId> = fresh.map(|(session, _)| *session).collect();
+        if !fresh.is_empty() {
+            self.copy_in_flight(now, id, &fresh, None);
         }
     }
 
@@ -189,15 +199,17 @@ mod tests {
     fn a_hop_is_suspected_for_the_classes_that_stand_still_and_for_a_while() {
         let (mut standing, begin) = (Standing::default(), Instant::now());
         let (bulk, urgent) = (Class(2), Class(1));
-        assert!(standing.suspect(begin, bit_of(bulk)));
-        assert!(!standing.suspect(begin + LONGEST_PAUSE / 2, bit_of(bulk)));
+        assert_eq!(standing.suspect(begin, bit_of(bulk)), bit_of(bulk));
+        let soon = begin + LONGEST_PAUSE / 2;
+        assert_eq!(standing.suspect(soon, bit_of(bulk)), 0);
         let now = begin + LONGEST_PAUSE;
         assert!(standing.is_suspected(now, bulk) && !standing.is_suspected(now, urgent));
-        assert!(standing.suspect(now, bit_of(urgent)));
+        let both = bit_of(bulk) | bit_of(urgent);
+        assert_eq!(standing.suspect(now, both), bit_of(urgent));
         assert!(standing.is_suspected(now, bulk) && standing.is_suspected(now, urgent));
         let later = now + LONGEST_PAUSE;
         assert!(!standing.is_suspected(later, bulk));
-        assert!(standing.suspect(later, u64::MAX));
+        assert_eq!(standing.suspect(later, u64::MAX), u64::MAX);
         assert!(standing.is_suspected(later, Class(200)));
     }
 

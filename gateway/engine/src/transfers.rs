@@ -200,17 +200,28 @@ impl Sessions {
         Some(self.transfers.get(oldest)?.left_by)
     }
 
-    /// The bundles that were kept of the transfers on a session, by their keys; only of
-    /// those that have not left its hop before `from`.
-    pub fn kept(&self, id: SessionId, from: Option<Instant>) -> Vec<(u64, Kept)> {
+    /// The transfers on a session, by their keys, that have not left its hop before
+    /// `from`.
+    fn leaving(
+        &self,
+        id: SessionId,
+        from: Option<Instant>,
+    ) -> impl Iterator<Item = (u64, &InFlight)> {
         let keys = self.known.get(&id).into_iter();
         let keys = keys.flat_map(|session| session.in_flight.iter().copied());
-        let kept = keys.filter_map(|key| {
-            let transfer = self.transfers.get(&key)?;
-            let left_later = from.is_none_or(|from| transfer.left_by >= from);
-            let kept = transfer.kept.as_ref().filter(|_| left_later)?;
-            Some((key, kept.clone()))
-        });
+        let transfers = keys.filter_map(move |key| Some((key, self.transfers.get(&key)?)));
+        transfers.filter(move |(_, transfer)| from.is_none_or(|from| transfer.left_by >= from))
+    }
+
+    /// Whether there is any.
+    pub fn has_leaving(&self, id: SessionId, from: Option<Instant>) -> bool {
+        self.leaving(id, from).next().is_some()
+    }
+
+    /// The bundles that were kept of them.
+    pub fn kept(&self, id: SessionId, from: Option<Instant>) -> Vec<(u64, Kept)> {
+        let leaving = self.leaving(id, from);
+        let kept = leaving.filter_map(|(key, transfer)| Some((key, transfer.kept.clone()?)));
         kept.collect()
     }
 

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use underpass_cla::SessionId;
 use underpass_engine::{
-    HopId, LinkChange, MeterConfig, MeteredUse, Period, Policy, SILENCE, Sign, Source,
+    HopId, LinkChange, Message, MeterConfig, MeteredUse, ON_DEMAND_SERVICE, PathUse, Period,
+    Policy, SILENCE, Sign, Source,
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, Node, URGENT};
+use crate::bench::{BULK, CONTROL, Node, URGENT};
 use crate::lines::Lines;
 use crate::paths::{FAR, MS, NEAR, both_lines, by_hop, longest_gap, two_hops, two_paths};
 
@@ -67,24 +69,72 @@ fn a_false_alarm_makes_the_next_doubt_later() {
     assert_eq!(terminal.changes, []);
 }
 
-#[test]
-fn copies_that_have_not_left_are_forgotten_at_the_first_sign() {
-    let (mut terminal, _hub) = two_paths(&[]);
+/// A terminal with a bundle by each hop, the near one in doubt: the far one is to have a
+/// copy and takes nothing more.
+fn copy_waits() -> (Node, Node) {
+    let (mut terminal, hub) = two_paths(&[]);
     for hop in [NEAR, FAR] {
         hear(&mut terminal, hop);
     }
     let key = terminal.open(1, BULK);
     terminal.engine.block(terminal.now, NEAR, true);
     terminal.write(key, 5_000);
-    // It takes nothing more.
     assert_eq!(by_hop(&terminal.offers()), [0, 1]);
     terminal.engine.block(terminal.now, NEAR, false);
     terminal.write(key, 5_000);
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
     assert_eq!(offered_in(&mut terminal, 145 * MS), [0, 0]);
     assert_eq!(terminal.engine.footprint()["copies"], 1);
+    (terminal, hub)
+}
+
+#[test]
+fn copies_that_have_not_left_are_forgotten_at_the_first_sign() {
+    let (mut terminal, _hub) = copy_waits();
     hear(&mut terminal, NEAR);
     assert_eq!(terminal.engine.footprint()["copies"], 0);
+}
+
+#[test]
+fn what_comes_back_from_a_session_that_breaks_in_doubt_goes_once() {
+    let (mut terminal, _hub) = copy_waits();
+    terminal.engine.session_down(terminal.now, SessionId(102));
+    for offered in [[0, 1], [0, 0]] {
+        terminal.ready(SessionId(202));
+        assert_eq!(offered_in(&mut terminal, 20 * MS), offered);
+    }
+}
+
+#[test]
+fn a_bundle_too_long_to_be_copied_leaves_the_room_to_those_behind_it() {
+    let (mut terminal, _hub) = two_paths(&[]);
+    for hop in [NEAR, FAR] {
+        hear(&mut terminal, hop);
+    }
+    terminal.engine.block(terminal.now, NEAR, true);
+    let long = Bytes::from(vec![7; 5 << 20]);
+    let message = Message::new(1, ON_DEMAND_SERVICE, BULK, long);
+    let sent = terminal
+        .engine
+        .send_message(terminal.now, message, 60 * SECOND);
+    sent.expect("there is room");
+    assert_eq!(by_hop(&terminal.offers()), [0, 1]);
+    let urgent = terminal.open(1, URGENT);
+    terminal.write(urgent, 500);
+    let is_by = |node: &mut Node, session| {
+        let offers = node.offers();
+        offers.iter().any(|(of, _)| *of == SessionId(session))
+    };
+    let mut looks = 0;
+    while !is_by(&mut terminal, 201) {
+        assert!(looks < 100, "it goes behind the long one");
+        looks += 1;
+        hear(&mut terminal, FAR);
+        terminal.pass(terminal.now + 20 * MS);
+    }
+    terminal.engine.block(terminal.now, NEAR, false);
+    terminal.engine.misses(terminal.now, FAR, 150 * MS);
+    assert!(is_by(&mut terminal, 101));
 }
 
 #[test]
@@ -124,6 +174,64 @@ fn bytes_are_paid_for_only_where_they_are_lost_for_sure() {
         terminal.offers();
         assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
     }
+}
+
+#[test]
+fn a_node_is_told_of_a_silence_by_the_other_hop_or_not_at_all() {
+    let pinned: [&[&str]; 2] = [&[], &["hop0"]];
+    for (paths, told) in pinned.into_iter().zip([[0, 1], [0, 0]]) {
+        let (_terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, paths)]);
+        for hop in [NEAR, FAR] {
+            hear(&mut hub, hop);
+        }
+        hub.engine.misses(hub.now, NEAR, 150 * MS);
+        assert_eq!(offered_in(&mut hub, 20 * MS), told, "{paths:?}");
+    }
+}
+
+#[test]
+fn a_hop_of_which_the_peer_hears_nothing_is_in_doubt_though_it_carries_copies_alone() {
+    let (mut terminal, mut hub) = two_paths(&[(BULK, PathUse::Duplicated, &[])]);
+    for node in [&mut terminal, &mut hub] {
+        for hop in [NEAR, FAR] {
+            hear(node, hop);
+        }
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(offered_in(&mut terminal, 20 * MS), [1, 1]);
+    hub.pass(terminal.now);
+    hub.engine.misses(hub.now, FAR, 150 * MS);
+    for word in hub.offers() {
+        hub.carry(word, &mut terminal);
+    }
+    // The answer to the word does not count.
+    terminal.pass(terminal.now + 20 * MS);
+    terminal.offers();
+    for session in [102, 202] {
+        terminal.ready(SessionId(session));
+    }
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+}
+
+#[test]
+fn a_word_of_a_silence_that_has_not_left_before_its_end_does_not_go() {
+    let (_terminal, mut hub) = two_paths(&[]);
+    for hop in [NEAR, FAR] {
+        hear(&mut hub, hop);
+    }
+    hub.engine.block(hub.now, NEAR, true);
+    let message = Message::new(10, ON_DEMAND_SERVICE, CONTROL, Bytes::from_static(&[0]));
+    let sent = hub.engine.send_message(hub.now, message, SECOND);
+    sent.expect("there is room");
+    // Its session takes nothing more.
+    assert_eq!(by_hop(&hub.offers()), [0, 1]);
+    hub.engine.block(hub.now, NEAR, false);
+    hub.engine.misses(hub.now, NEAR, 150 * MS);
+    assert_eq!(offered_in(&mut hub, 60 * MS), [0, 0]);
+    hear(&mut hub, NEAR);
+    assert_eq!(offered_in(&mut hub, 20 * MS), [0, 0]);
 }
 
 /// A long transfer by both hops from one node to the other; the far one is blocked at

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use underpass_engine::{PathUse, Policy, Sign};
+use bytes::Bytes;
+use underpass_cla::{Outcome, SessionId};
+use underpass_engine::{Message, ON_DEMAND_SERVICE, PathUse, Policy, Sign};
 
 use crate::bench::{BULK, MRU, Node, URGENT, live, pair_of};
 use crate::paths::{FAR, MS, NEAR, two_hops};
@@ -12,6 +14,8 @@ use crate::paths::{FAR, MS, NEAR, two_hops};
 struct Seen {
     near: usize,
     far: usize,
+    /// The transfers that the near ones kept.
+    kept: Vec<u64>,
 }
 
 /// A terminal and a hub, with both hops up.
@@ -41,6 +45,8 @@ fn send(terminal: &mut Node, hub: &mut Node, time: Duration, far_takes: bool) ->
             *(if far { &mut seen.far } else { &mut seen.near }) += 1;
             if far && far_takes {
                 terminal.carry(offered, hub);
+            } else if !far {
+                seen.kept.push(offered.1.key);
             }
         }
         for offered in hub.offers() {
@@ -93,6 +99,40 @@ fn copies_of_what_stands_still_go_by_the_other_hop_long_before_its_session_ends(
     let left = stored(&terminal);
     assert!(stuck.iter().all(|id| !left.contains(id)), "{left:?}");
     assert_eq!(terminal.aborted, []);
+}
+
+#[test]
+fn a_hop_that_moves_again_takes_what_has_waited_meanwhile() {
+    let (mut terminal, mut hub) = nodes(Policy::default());
+    let seen = send(&mut terminal, &mut hub, Duration::from_secs(3), true);
+    assert!(!seen.kept.is_empty(), "{seen:?}");
+    for _ in 0..50 {
+        let payload = Bytes::from(vec![7; 50_000]);
+        let message = Message::new(1, ON_DEMAND_SERVICE, BULK, payload);
+        let sent = terminal
+            .engine
+            .send_message(terminal.now, message, Duration::from_secs(60));
+        sent.expect("there is room");
+    }
+    for key in seen.kept {
+        terminal.finish(key, Outcome::Acknowledged);
+    }
+    let near = SessionId(100 + u64::from(BULK.0));
+    terminal.ready(near);
+    // The far hop takes no more than one, and nothing is new.
+    let mut by_near = Vec::new();
+    for step in 0..30 {
+        let offers = terminal.offers().into_iter();
+        by_near.extend(offers.filter(|of| of.0 == near).map(|_| step));
+        for hop in [NEAR, FAR] {
+            let now = terminal.now;
+            terminal.engine.heard(now, hop, now, Sign::Beacon);
+        }
+        terminal.pass(terminal.now + 50 * MS);
+    }
+    // It was suspected for a second more, which is 20 steps.
+    let first = by_near.first();
+    assert!(first.is_some_and(|step| *step > 10), "{by_near:?}");
 }
 
 #[test]

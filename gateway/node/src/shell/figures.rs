@@ -208,9 +208,7 @@ impl Watched {
         }
         self.unspent_bytes += sent_bytes;
         let beacons = shell.beacons().map_or(0, |beacons| beacons.moved(hop));
-        // A socket that was opened anew counts from the start.
-        let known = *self.spent_beacons.get_or_insert(beacons);
-        let new = beacons.checked_sub(known).unwrap_or(beacons);
+        let new = unspent(&mut self.spent_beacons, beacons);
         if self.unspent_bytes == 0 && new < BEACONS_AT_ONCE {
             return;
         }
@@ -221,6 +219,14 @@ impl Watched {
             engine.spend_beside(now, hop, bytes, datagrams);
         });
     }
+}
+
+/// Beacons beyond those that a meter knows of. What a socket has counted that is closed
+/// since is not in their sum any more: those of others are not new for that.
+fn unspent(spent: &mut Option<u64>, beacons: u64) -> u64 {
+    let known = spent.map_or(beacons, |known| known.min(beacons));
+    *spent = Some(known);
+    beacons - known
 }
 
 /// How far the round-trip times of a hop's sessions that send are above the
@@ -333,5 +339,24 @@ impl Shell {
             (place, inner.sessions.get(&id)?.clone())
         };
         Some(SessionReading::of(id, place, session.figures()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beacons_are_paid_for_once_though_a_socket_that_counted_some_is_closed() {
+        let mut spent = None;
+        assert_eq!(unspent(&mut spent, 5_000), 0);
+        assert_eq!(unspent(&mut spent, 5_900), 900);
+        spent = Some(5_900);
+        // One of two, of which one had sent 3,000.
+        assert_eq!(unspent(&mut spent, 2_900), 0);
+        assert_eq!(unspent(&mut spent, 2_950), 50);
+        // The other, too.
+        assert_eq!(unspent(&mut spent, 0), 0);
+        assert_eq!(unspent(&mut spent, 7), 7);
     }
 }
