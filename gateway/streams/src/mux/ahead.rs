@@ -21,8 +21,9 @@ use crate::wire::{Frame, Sealer, StreamId};
 /// Room for the payload's head, an OPEN, and the heads of frames.
 const HEAD_BYTES: usize = 1024;
 
-/// What is withheld of a stream is copied as long as it is no more than this, and all
-/// copies together no more than this part of the send buffers.
+/// What is withheld of a stream is copied as long as it is no more than this, and no
+/// more than this part of the stream's send buffer; all copies together no more than
+/// this part of all send buffers.
 const BEGINNING_BYTES: usize = 64 << 10;
 const BEGINNINGS_PART: usize = 4;
 
@@ -143,7 +144,8 @@ impl Mux {
         let Some(beginning) = stream.send.ahead.beginning_mut() else {
             return;
         };
-        if count > room.min(BEGINNING_BYTES.saturating_sub(beginning.bytes.len())) {
+        let most = BEGINNING_BYTES.min(self.config.send_buffer_bytes / BEGINNINGS_PART);
+        if count > room.min(most.saturating_sub(beginning.bytes.len())) {
             return self.forget_beginning(id);
         }
         stream.send.pieces.copy_front(count, &mut beginning.bytes);

@@ -90,7 +90,8 @@ impl Mux {
         }
         let (limit, total) = self.send_buffers();
         let queued = stream.send.pieces.len();
-        let own = limit.saturating_sub(queued);
+        let most = self.config.send_buffer_bytes;
+        let own = limit.saturating_sub(queued).min(stream.send.room(most));
         let shared = total.saturating_sub(self.buffered);
         let reserved = self.reserved_bytes().saturating_sub(queued);
         let credit = (self.allowance(&stream.send) + self.beyond_credit)
@@ -131,7 +132,7 @@ impl Mux {
             return Err(WriteError::Finished);
         }
         let queued = stream.send.pieces.len();
-        if data.len() > limit.saturating_sub(queued)
+        if data.len() > stream.send.room(limit)
             || stream.send.sent + (queued + data.len()) as u64 > VARINT_MAX
         {
             return Err(WriteError::Full);

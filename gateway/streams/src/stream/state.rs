@@ -161,6 +161,13 @@ impl SendSide {
     pub(crate) fn outstanding(&self) -> u64 {
         self.released() - self.returned
     }
+
+    /// Bytes that may be written if `most` wait at most: what is kept to begin anew
+    /// waits again then.
+    pub(crate) fn room(&self, most: usize) -> usize {
+        let beginning = self.ahead.beginning().map_or(0, |kept| kept.bytes.len());
+        most.saturating_sub(self.pieces.len() + beginning)
+    }
 }
 
 /// Bytes of a stream's credit that are in use.
