@@ -158,7 +158,8 @@ class Client:
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=within_s, connect=silent_s, sock_read=silent_s),
             ) as response:
-                text = await response.text()
+                # A page of something else on the way may be in any encoding.
+                text = await response.text(errors="replace")
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             where = self._socket or self._url
             raise LostError(f"{where} does not answer: {error or 'too slow'}") from error
@@ -170,7 +171,7 @@ class Client:
             raise RefusedError(response.status, detail)
         try:
             return (json.loads(text) if text else None), response.headers.get("ETag")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RefusedError(response.status, f"{self._url} answers no JSON") from error
 
     async def pages(
@@ -199,5 +200,5 @@ def _detail(text: str) -> str | None:
         problem = json.loads(text)
         named = [f"{one['pointer']}: {one['detail']}" for one in problem.get("errors", ())]
         return "; ".join([str(problem["detail"]), *named])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

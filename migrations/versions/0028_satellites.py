@@ -10,14 +10,17 @@ down_revision = "0027"
 branch_labels = None
 depends_on = None
 
-# A shadow's id is `sky:SATELLITE:…`, and the name of a satellite has no colon.
+# An imported shadow's id is `sky:SATELLITE:…`. One that was set over REST may have any id: where
+# that says no name that a satellite may have, it goes on counting for all of them.
 _SAY_IT = {
     "sqlite": "UPDATE obstruction SET properties = json_set(properties, '$.satellite',"
     " substr(id, 5, instr(substr(id, 5), ':') - 1))"
-    " WHERE id LIKE 'sky:_%:%' AND json_extract(properties, '$.kind') = 'shadow'",
+    " WHERE id GLOB 'sky:*:*' AND instr(substr(id, 5), ':') BETWEEN 2 AND 33"
+    " AND substr(id, 5, instr(substr(id, 5), ':') - 1) NOT GLOB '*[^A-Za-z0-9._-]*'"
+    " AND json_extract(properties, '$.kind') = 'shadow'",
     "postgresql": "UPDATE obstruction SET properties = (properties::jsonb"
     " || jsonb_build_object('satellite', split_part(id, ':', 2)))::json"
-    " WHERE id LIKE 'sky:_%:%' AND properties ->> 'kind' = 'shadow'",
+    " WHERE id ~ '^sky:[A-Za-z0-9._-]{1,32}:' AND properties ->> 'kind' = 'shadow'",
 }
 _TAKE_IT_BACK = {
     "sqlite": "UPDATE obstruction SET properties = json_remove(properties, '$.satellite')"

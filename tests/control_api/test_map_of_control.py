@@ -130,6 +130,20 @@ def test_after_a_refusal_it_begins_anew_with_what_it_knows() -> None:
     assert service.asked[3:] == [(None, '"1"'), ("1", '"1"'), ("2", None)]
 
 
+@pytest.mark.parametrize("status", [200, 403])
+@pytest.mark.parametrize("body", [b"<p>Sign in, please: \xfcber uns", b"[" * 100_000])
+def test_what_something_else_answers_is_a_refusal(body: bytes, status: int) -> None:
+    service = Service()
+    service.faults[None] = lambda: web.Response(body=body, status=status, content_type="text/html")
+
+    async def run() -> None:
+        async with read(service) as control:
+            with pytest.raises(RefusedError):
+                await control.renew()
+
+    asyncio.run(run())
+
+
 PAGE = {"type": "FeatureCollection", "features": [TUNNEL]}
 
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 slices = typer.Typer(help="Slices: chains of functions in containers.", no_args_is_help=True)
 
-# When the service is asked again that has refused: somebody has to do something first.
+# When the service is asked again that has refused, as somebody has to do something first; and
+# the longest pause that it may ask for.
 _REFUSED_S = 30.0
 
 SLICE = (
@@ -103,7 +104,8 @@ async def _run(agent: Agent, path: str, url: str, token: str | None, every_s: fl
                 await client.ask("POST", path, body={"slices": reports})
             except LostError as error:
                 log.warning("the control service is away", error=str(error))
-                wait_s = max(every_s, error.again_s)
+                # However much later it is to come again, its slices are looked after before.
+                wait_s = max(every_s, min(error.again_s, _REFUSED_S))
                 await agent.bring(given)
             except RefusedError as error:
                 if not was_let_in:

@@ -121,6 +121,7 @@ class Alerts:
     ) -> Iterator[Endpoint]:
         """Yield the endpoints of what is read as a whole, made and deleted."""
         path, (reads, read, readers, listed) = f"/v1/alert-{name}s", reading
+        is_revised = table is AlertRule
         adds, add, body, made = adding
         yield Endpoint("GET", path, reads, read, readers, answers=listed)
         yield Endpoint(
@@ -142,7 +143,9 @@ class Alerts:
             partial(self._delete, table, name),
             OPERATORS,
             recorded=True,
+            headers=["If-Match"] if is_revised else [],
             status=HTTPStatus.NO_CONTENT,
+            problems=[HTTPStatus.PRECONDITION_FAILED] if is_revised else [],
         )
 
     async def _page(self, call: Call) -> models.AlertList:
@@ -246,9 +249,18 @@ class Alerts:
 
     async def _delete(self, table: Table, what: str, call: Call) -> Answer:
         number = call.path_number(what)
+        gone = delete(table).where(table.id == number)
+        expected: int | None = None
         async with self._changes.transaction() as (connection, _):
-            found = await connection.execute(delete(table).where(table.id == number))
-            if not found.rowcount:
+            if table is AlertRule:
+                query = select(AlertRule.revision).where(AlertRule.id == number)
+                revision = await connection.scalar(query)
+                expected = None if revision is None else replaced(call, revision)
+            if expected is not None:
+                gone = gone.where(AlertRule.revision == expected)
+            if not (await connection.execute(gone)).rowcount:
+                if expected is not None:
+                    raise changed_since()
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no {what} {number}")
             await _record(call, connection, "delete", f"alert-{what}s", number, None)
         return Answer(None, HTTPStatus.NO_CONTENT)

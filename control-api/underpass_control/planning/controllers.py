@@ -236,13 +236,12 @@ class BeamControllers:
     async def _taught(self, connection: AsyncConnection, drawn: Maps) -> Maps:
         """Return maps with what vehicles drive on them."""
         now_ms = self._tools.database.clock.now_ms()
-        every = await habits.taught(connection, drawn.every, now_ms)
-        made = {id(drawn.every): every}
-        for one in drawn.of_satellites.values():
-            if id(one) not in made:
-                made[id(one)] = await habits.taught(connection, one, now_ms)
+        # Satellites that no shadow is known of have one map.
+        maps = {id(one): one for one in (drawn.every, *drawn.of_satellites.values())}
+        taught = await habits.taught(connection, maps.values(), now_ms)
+        made = dict(zip(maps, taught, strict=True))
         of = {name: made[id(one)] for name, one in drawn.of_satellites.items()}
-        return Maps(every, drawn.learned, of)
+        return Maps(made[id(drawn.every)], drawn.learned, of)
 
 
 def _drawn(

@@ -51,15 +51,17 @@ async def of_beam(connection: AsyncConnection, beam: str) -> dict[int, Habits]:
     return dict(_habits(rows))
 
 
-async def taught(connection: AsyncConnection, drawn: ObstructionMap, now_ms: int) -> ObstructionMap:
-    """Return a map with what all terminals are remembered to have driven on it.
+async def taught(
+    connection: AsyncConnection, drawn: Iterable[ObstructionMap], now_ms: int
+) -> list[ObstructionMap]:
+    """Return maps with what all terminals are remembered to have driven on them.
 
     These are the turns that they took, and how fast they drove at this hour of the day.
     """
     rows = (
         await connection.execute(select(*_COLUMNS).order_by(Table.terminal, Table.number))
     ).all()
-    return await asyncio.to_thread(_taught, rows, drawn, now_ms)
+    return await asyncio.to_thread(lambda: [_taught(rows, one, now_ms) for one in drawn])
 
 
 def _taught(rows: Iterable[Any], drawn: ObstructionMap, now_ms: int) -> ObstructionMap:

@@ -272,6 +272,13 @@ def test_a_service_that_is_away_at_the_start_is_waited_for(
     assert answered(monkeypatch, away, {"slices": ["one"]}, None) == [[], ["one"]]
 
 
+def test_a_service_that_is_away_for_long_keeps_no_slice_from_being_looked_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = LostError("maintenance", 86_400.0)
+    assert answered(monkeypatch, {"slices": ["one"]}, None, away, away) == [["one"]] * 3
+
+
 def test_what_is_unhealthy_for_long_is_started_again(place: Place) -> None:
     place.bring(told())
     health = place.engine.projects["underpass-slice-one"]

@@ -47,6 +47,17 @@ def test_what_somebody_else_has_changed_is_not_undone(quiet: Api) -> None:
     assert quiet.get("/v1/alert-rules").json["rules"] == [first.json]
 
 
+def test_what_somebody_else_has_changed_is_not_deleted(quiet: Api) -> None:
+    made = rule(quiet)
+    seen = {"If-Match": f'"{made["revision"]}"'}
+    changed = quiet.call("PUT", path_of(made), body_of(made, limit_s=90)).json
+    assert quiet.call("DELETE", path_of(made), headers=seen).status == 412
+    assert quiet.get("/v1/alert-rules").json["rules"] == [changed]
+    now = {"If-Match": f'"{changed["revision"]}"'}
+    assert quiet.call("DELETE", path_of(made), headers=now).status == 204
+    assert quiet.call("DELETE", path_of(made), headers=now).status == 404
+
+
 def test_a_rule_that_is_not_there_is_not_made(quiet: Api) -> None:
     made = rule(quiet)
     assert quiet.call("DELETE", path_of(made)).status == 204

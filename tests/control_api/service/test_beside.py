@@ -82,7 +82,7 @@ def test_a_change_of_a_map_that_comes_while_it_cannot_be_read_is_not_forgotten(
         read = asyncio.Event()
         taught = habits.taught
 
-        async def changed(*_arguments: object) -> ObstructionMap:
+        async def changed(*_arguments: object) -> list[ObstructionMap]:
             monkeypatch.setattr(habits, "taught", taught)
             api.service.controllers.on_change("obstructions", {})
             raise DatabaseLostError("away")

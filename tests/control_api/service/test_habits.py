@@ -42,7 +42,7 @@ def stored(api: Api) -> dict[int, Habits]:
 def taught(api: Api, at_ms: int) -> ObstructionMap:
     async def run() -> ObstructionMap:
         async with api.database.reading() as connection:
-            return await habits.taught(connection, crossing(), at_ms)
+            return (await habits.taught(connection, [crossing()], at_ms))[0]
 
     return api.run(run())
 

@@ -259,6 +259,18 @@ def test_efficiencies_but_one_had_been_told(empty_url: str) -> None:
     assert with_database(empty_url, told) == ([(1.0, False), (0.25, True)], "symbols")
 
 
+# Ids of shadows that say no name which a satellite may have.
+NO_SATELLITES = (
+    "sky:",
+    "sky::a",
+    "sky:a",
+    "sky:two words:a",
+    "sky:ä:a",
+    f"sky:{'x' * 33}:a",
+    "SKY:a:b",
+)
+
+
 def test_shadows_are_given_their_satellite(empty_url: str) -> None:
     with_database(empty_url, lambda database: schema.migrate(database, "0027"))
 
@@ -268,6 +280,7 @@ def test_shadows_are_given_their_satellite(empty_url: str) -> None:
             ("sky:astra-19.2:way/1/0-2@0-30", {"kind": "shadow", "roads": [], "certainty": 0.75}),
             # Named so by somebody else.
             ("sky:mine:too", {"kind": "tunnel", "certainty": 1.0}),
+            *((name, {"kind": "shadow", "certainty": 1.0}) for name in NO_SATELLITES),
         ]
         async with database.transaction() as connection:
             for name, properties in rows:
@@ -287,8 +300,8 @@ def test_shadows_are_given_their_satellite(empty_url: str) -> None:
     with_database(empty_url, fill)
     before = with_database(empty_url, told)
     with_database(empty_url, schema.migrate)
-    tunnel, shadow, other = before
-    named = {**shadow, "satellite": "astra-19.2"}
-    assert with_database(empty_url, told) == [tunnel, named, other]
+    named = [one | {"satellite": "astra-19.2"} if "roads" in one else one for one in before]
+    assert named != before
+    assert with_database(empty_url, told) == named
     with_database(empty_url, lambda database: schema.migrate_down(database, "0027"))
     assert with_database(empty_url, told) == before
