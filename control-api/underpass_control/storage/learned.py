@@ -7,17 +7,19 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import structlog
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Obstruction, ObstructionMap
-from dama.prediction.geojson import from_geojson
+from dama.prediction.geojson import GeoJsonError, from_geojson
 from dama.prediction.learning import KIND, Learned, Observation, taken_in
 from underpass_control.prediction import Lesson
 from underpass_control.storage import obstructions
 from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
 
+_LOG = structlog.get_logger()
 SOURCE = KIND
 _NO_MAP = ObstructionMap([])
 # Some 200 m of latitude: the same place is entered within 60 m.
@@ -112,7 +114,12 @@ def _map(rows: Iterable[Any]) -> tuple[ObstructionMap, dict[str, Learned]]:
     found: list[Obstruction] = []
     learned: dict[str, Learned] = {}
     for row in rows:
-        (obstruction,) = from_geojson(_feature(row))
+        try:
+            (obstruction,) = from_geojson(_feature(row))
+        except GeoJsonError as error:
+            # An earlier version took it. All others count.
+            _LOG.error("an obstruction does not count", id=row.id, why=str(error))
+            continue
         found.append(obstruction)
         place = _learned(obstruction, row.properties) if row.source == SOURCE else None
         if place is not None:

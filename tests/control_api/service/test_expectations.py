@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from underpass_control.demand import Demands
 from underpass_control.prediction import Lesson, Predictions
 from underpass_control.storage import blockages, expectations, learned, routes
 from underpass_control.storage.expectations import Kept
-from underpass_control.storage.models import PredictedBlockage
+from underpass_control.storage.models import Obstruction, PredictedBlockage
 from underpass_control.takeover import recall
 
 from dama.planner import Link
@@ -239,6 +239,26 @@ def test_what_is_learned_is_an_obstruction_that_says_how_often(api: Api) -> None
     assert learn(api, *[HELD] * 11) == ([], {})
     # What was forgotten meanwhile is not counted on.
     assert learn(api, HELD) == ([], {})
+
+
+def test_an_obstruction_that_cannot_be_read_keeps_no_other_from_counting(api: Api) -> None:
+    spoiled = insert(Obstruction).values(
+        id="spoiled",
+        source="manual",
+        geometry={"type": "LineString", "coordinates": []},
+        properties={},
+        west=0.0,
+        south=0.0,
+        east=0.0,
+        north=0.0,
+    )
+
+    async def spoil() -> None:
+        async with api.changes.transaction() as (connection, _publish):
+            await connection.execute(spoiled)
+
+    api.run(spoil())
+    assert learn(api, LOSS)[1] == {PLACE.id: PLACE}
 
 
 def test_what_was_learned_is_taken_in_again_with_its_history(api: Api) -> None:
