@@ -2,17 +2,17 @@
 
 /** "1.25 Mbit/s"; a dash where there is none. */
 export function bps(value: number | null | undefined): string {
-  return value === null || value === undefined ? "–" : `${scaled(value)}bit/s`;
+  return scaled(value, "bit/s");
 }
 
 /** "3.4 Mbit". */
 export function bits(value: number | null | undefined): string {
-  return value === null || value === undefined ? "–" : `${scaled(value)}bit`;
+  return scaled(value, "bit");
 }
 
 /** "14.2 kB". */
 export function bytes(value: number | null | undefined): string {
-  return value === null || value === undefined ? "–" : `${scaled(value)}B`;
+  return scaled(value, "B");
 }
 
 /** "12.3 s", "4 min 10 s", "3 h 20 min", "12 d 4 h". */
@@ -34,12 +34,13 @@ export function speed(mps: number | null | undefined): string {
   return mps === null || mps === undefined ? "–" : `${Math.round(3.6 * mps)} km/h`;
 }
 
-function scaled(value: number): string {
+function scaled(value: number | null | undefined, of: string): string {
+  if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
   for (const [from, unit] of UNITS) {
-    if (size >= from) return `${Number((value / from).toPrecision(3))} ${unit}`;
+    if (size >= from) return `${Number((value / from).toPrecision(3))} ${unit}${of}`;
   }
-  return `${Math.round(value)} `;
+  return `${Math.round(value)} ${of}`;
 }
 
 const UNITS: [number, string][] = [
