@@ -94,6 +94,10 @@ impl Mux {
             if let Frame::Open { open, .. } = frame {
                 stream.send.ahead.begin(open);
             }
+            if stream.send.state == Sending::Done {
+                // The peer has ended a stream whose id it guessed.
+                stream.send.ahead.take_beginning();
+            }
         }
         let queued = stream.send.pieces.len();
         let count = queued.min(most).min(sealer.data_room());
