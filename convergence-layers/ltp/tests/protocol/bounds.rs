@@ -39,18 +39,16 @@ fn a_far_offset_takes_no_memory_for_what_is_not_there() {
     assert!(used <= 1_000 * 4_200, "{used}");
 }
 
-#[test]
-fn when_memory_is_short_the_oldest_block_comes_through() {
-    let mut world = World::new(Link::clean(), 1, |config| config.receive_bytes = 500_000);
-    let blocks: Vec<_> = (0..20).map(|key| block(key, 100_000)).collect();
-    // All of them come in, none whole.
-    for (number, block) in (1..).zip(&blocks) {
-        for offset in (0..90_000).step_by(1_000) {
-            let data = red(offset, &block[offset as usize..][..1_000]);
-            world.inject(0, bytes(peers(number), Body::Data(data)));
-        }
-        assert!(world.ends[0].span.receive_bytes() <= 500_000);
+/// All but the last tenth of a block of 100,000 bytes comes.
+fn send_most(world: &mut World, number: u64, block: &[u8]) {
+    for offset in (0..90_000).step_by(1_000) {
+        let data = red(offset, &block[offset as usize..][..1_000]);
+        world.inject(0, bytes(peers(number), Body::Data(data)));
     }
+}
+
+/// So does the rest of it.
+fn send_rest(world: &mut World, number: u64, block: &[u8]) {
     let rest = Data {
         checkpoint: Some(Checkpoint {
             serial: 1,
@@ -58,9 +56,21 @@ fn when_memory_is_short_the_oldest_block_comes_through() {
         }),
         ends_red: true,
         ends_block: true,
-        ..red(90_000, &blocks[0][90_000..])
+        ..red(90_000, &block[90_000..])
     };
-    world.inject(0, bytes(peers(1), Body::Data(rest)));
+    world.inject(0, bytes(peers(number), Body::Data(rest)));
+}
+
+#[test]
+fn when_memory_is_short_the_oldest_block_comes_through() {
+    let mut world = World::new(Link::clean(), 1, |config| config.receive_bytes = 500_000);
+    let blocks: Vec<_> = (0..20).map(|key| block(key, 100_000)).collect();
+    // All of them come in, none whole.
+    for (number, block) in (1..).zip(&blocks) {
+        send_most(&mut world, number, block);
+        assert!(world.ends[0].span.receive_bytes() <= 500_000);
+    }
+    send_rest(&mut world, 1, &blocks[0]);
     let received = &world.ends[0].received;
     assert_eq!(received.len(), 1);
     assert_eq!(received[0].0, blocks[0]);
@@ -84,24 +94,12 @@ fn a_peer_that_takes_all_common_memory_leaves_others_their_own_part() {
     }
     let blocks: Vec<_> = (0..10).map(|key| block(key, 100_000)).collect();
     for (number, block) in (1..).zip(&blocks) {
-        for offset in (0..90_000).step_by(1_000) {
-            let data = red(offset, &block[offset as usize..][..1_000]);
-            other.inject(0, bytes(peers(number), Body::Data(data)));
-        }
+        send_most(&mut other, number, block);
     }
     let used = |world: &World| world.ends[0].span.receive_bytes();
     assert!((440_000..=450_000).contains(&used(&greedy)));
     assert!((90_000..=150_000).contains(&used(&other)));
-    let rest = Data {
-        checkpoint: Some(Checkpoint {
-            serial: 1,
-            report: 0,
-        }),
-        ends_red: true,
-        ends_block: true,
-        ..red(90_000, &blocks[0][90_000..])
-    };
-    other.inject(0, bytes(peers(1), Body::Data(rest)));
+    send_rest(&mut other, 1, &blocks[0]);
     assert_eq!(other.ends[0].received[0].0, blocks[0]);
     drop(greedy);
     assert_eq!(common.used_bytes(), 0);

@@ -218,6 +218,17 @@ impl Node {
         std::mem::take(&mut self.offers)
     }
 
+    /// All sessions are ready; a class is written to. Whose turn it is after `wait`.
+    pub fn turns_behind(&mut self, class: Class, wait: Duration) -> Vec<SessionId> {
+        for (session, _) in self.offers() {
+            self.ready(session);
+        }
+        let stream = self.open(1, class);
+        self.write(stream, 64);
+        self.pass(self.now + wait);
+        self.offers().iter().map(|(id, _)| *id).collect()
+    }
+
     /// Lets offers that were looked at wait again.
     pub fn put_back(&mut self, offers: Vec<Offered>) {
         self.offers.splice(0..0, offers);

@@ -248,13 +248,7 @@ fn what_bulk_has_sent_too_fast_holds_up_no_class_above() {
     let (now, link) = (terminal.now, measured(Some(1_000_000)));
     // A second of the link.
     terminal.engine.measured(now, HOP, link, 125_000);
-    for (session, _) in terminal.offers() {
-        terminal.ready(session);
-    }
-    let urgent = terminal.open(1, URGENT);
-    terminal.write(urgent, 64);
-    terminal.pass(now + Duration::from_millis(75));
-    let sessions: Vec<SessionId> = terminal.offers().iter().map(|(id, _)| *id).collect();
+    let sessions = terminal.turns_behind(URGENT, Duration::from_millis(75));
     assert_eq!(sessions, [SessionId(100 + u64::from(URGENT.0))]);
     assert_eq!(terminal.bytes_in(Duration::from_millis(900)), 0);
     assert!(terminal.bytes_in(Duration::from_secs(1)) > 90_000);

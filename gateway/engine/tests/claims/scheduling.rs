@@ -112,13 +112,7 @@ fn a_step_down_of_the_rate_holds_up_bulk_alone() {
     // At this rate they take 1.2 s.
     let unsent = [(Some(BULK), 60_000)];
     terminal.engine.observe_unsent(now, HOP, unsent);
-    for (session, _) in terminal.offers() {
-        terminal.ready(session);
-    }
-    let urgent = terminal.open(1, URGENT);
-    terminal.write(urgent, 64);
-    terminal.pass(now + Duration::from_millis(75));
-    let sessions: Vec<SessionId> = terminal.offers().iter().map(|(id, _)| *id).collect();
+    let sessions = terminal.turns_behind(URGENT, Duration::from_millis(75));
     assert_eq!(sessions, [URGENT_SESSION]);
     assert_eq!(terminal.bytes_in(Duration::from_secs(1)), 0);
     assert!(terminal.bytes_in(Duration::from_secs(1)) > 30_000);
