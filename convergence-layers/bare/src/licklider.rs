@@ -91,7 +91,7 @@ pub(crate) async fn run(
     ltp.segment_bytes = (config.mtu_bytes as usize).saturating_sub(headers);
     ltp.rtt = config.rtt;
     ltp.block_bytes = config.transfer_mru_bytes;
-    // What the bounds give a neighbour is its own, in whatever case the others are.
+    // The bounds are this neighbour's own part; the rest comes from the common memory.
     ltp.common = Some((ltp.receive_bytes, config.ltp_memory.clone()));
     ltp.receive_bytes = ltp
         .receive_bytes

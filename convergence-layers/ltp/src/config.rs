@@ -42,8 +42,8 @@ pub struct Config {
     pub block_bytes: u64,
     /// Memory for incomplete blocks from the peer, bytes.
     pub receive_bytes: usize,
-    /// Of this memory, the bytes that are this span's in any case; what is beyond
-    /// them is of the part that spans have in common. `None`: all of it is its own.
+    /// How much of `receive_bytes` no other span can take, bytes, and the common
+    /// memory that the rest comes from. `None`: all of it is this span's own.
     pub common: Option<(usize, Arc<CommonMemory>)>,
     /// Gaps in one block from the peer.
     pub gaps: usize,

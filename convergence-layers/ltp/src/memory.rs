@@ -12,7 +12,7 @@ pub struct CommonMemory {
 }
 
 impl CommonMemory {
-    /// So many bytes.
+    /// A pool of `most` bytes.
     pub fn new(most: usize) -> Arc<CommonMemory> {
         Arc::new(CommonMemory {
             most,
@@ -42,9 +42,9 @@ impl CommonMemory {
 #[derive(Debug)]
 pub(crate) struct Memory {
     used: usize,
-    /// The most in all.
+    /// `used` is no more than this.
     most: usize,
-    /// What is beyond this is of the common part.
+    /// Bytes above this come from `common`.
     own: usize,
     common: Option<Arc<CommonMemory>>,
 }
@@ -88,7 +88,7 @@ impl Memory {
         }
     }
 
-    /// What is used of the common part.
+    /// Bytes that were taken from `common`.
     fn beyond(&self) -> usize {
         self.used.saturating_sub(self.own)
     }

@@ -37,7 +37,7 @@ pub(crate) struct Room {
     used: AtomicU64,
 }
 
-/// A part of it, until it is dropped.
+/// Bytes reserved in a peer's room; dropping this gives them back.
 #[derive(Debug)]
 pub(crate) struct Place {
     room: Arc<Room>,
@@ -45,7 +45,7 @@ pub(crate) struct Place {
 }
 
 impl Room {
-    /// A place for nothing yet.
+    /// A place of no bytes, to grow later.
     pub(crate) fn begin(self: &Arc<Self>) -> Place {
         Place {
             room: self.clone(),

@@ -236,7 +236,7 @@ mod tests {
                 parser.feed(piece).unwrap();
                 assert!(parser.line.capacity() + parser.data.capacity() <= 3 * MAX_EVENT_BYTES);
             }
-            // Nothing of it is left, and it is not over.
+            // Nothing of the event is kept, though its end has not come yet.
             assert!(parser.line.capacity() + parser.data.capacity() < 100);
             assert_eq!(parser.next(), None);
             parser.feed(b"\nid: 2\n\n").unwrap();

@@ -44,7 +44,7 @@ const MOST_COPIED_BYTES: u64 = 4 << 20;
 /// A message to the service of nodes that ask for a path: nothing has come by the other
 /// hop for so many ms, 16 bits, though a bundle has begun there.
 const MISSES: u8 = 2;
-/// It is of use for so long.
+/// How long that message is worth sending.
 const WORD_COUNTS: Duration = Duration::from_secs(2);
 
 /// Whether a hop is in doubt.
@@ -59,7 +59,7 @@ pub(crate) struct Doubt {
     last_alarm: Option<Instant>,
     /// The last sign of the peer before it was told of its silence, and how long that was.
     told: Option<(Instant, Duration)>,
-    /// What it was told that with last.
+    /// The last message that told it.
     word: Option<BundleId>,
 }
 
@@ -150,7 +150,7 @@ impl Engine {
         self.missed_behind(now, id, oldest.min()?)
     }
 
-    /// The same of something that has left by then.
+    /// As [`Engine::missed_at`], for something that had left the hop at `left_by`.
     pub(crate) fn missed_behind(
         &self,
         now: Instant,

@@ -44,9 +44,9 @@ pub(crate) struct Standing {
     times: u32,
     /// When the hops beside it were last looked at.
     looked: Option<Instant>,
-    /// It is suspected until then, if it is not found to stand still again: for which
-    /// classes, as bits.
+    /// When the suspicion lapses, unless it is found to stand still again.
     suspected_until: Option<Instant>,
+    /// For which classes it is suspected, as bits.
     suspected: u64,
 }
 

@@ -43,7 +43,7 @@ pub enum Part {
 pub enum Placed {
     /// It is in its place, or was there before.
     There,
-    /// So it is, and the payload is whole and on stable storage.
+    /// As `There`; and now the payload is whole and on stable storage.
     Whole(Arc<PayloadFile>),
     /// It says something else than what is there; nothing is taken of it.
     Contradicts,
@@ -322,7 +322,7 @@ fn is_same(file: &File, both: &Range<u64>, offset: u64, part: &Part) -> io::Resu
 }
 
 impl Part {
-    /// Its bytes.
+    /// Its length, bytes.
     pub fn len(&self) -> u64 {
         match self {
             Part::Here(bytes) => bytes.len() as u64,

@@ -6,13 +6,13 @@ use std::ops::Range;
 /// Ranges of bytes that neither overlap nor touch each other.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    /// Ends by beginnings.
+    /// The end of each range, by its beginning.
     ends: BTreeMap<u64, u64>,
     bytes: u64,
 }
 
 impl Ranges {
-    /// How many there are.
+    /// The number of ranges.
     pub fn count(&self) -> usize {
         self.ends.len()
     }

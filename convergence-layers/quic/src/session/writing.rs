@@ -40,7 +40,7 @@ impl BundleStream {
         Self { stream, is_whole }
     }
 
-    /// All of the bundle is written.
+    /// Ends the stream in order: all of the bundle is written.
     fn finish(mut self) {
         self.is_whole = true;
         // Whether the peer can be told is another's concern.
@@ -56,11 +56,11 @@ impl Drop for BundleStream {
     }
 }
 
-/// Whether others wait until a bundle is written.
+/// Whether the session's other bundles wait for this one.
 struct Turn {
-    /// Tells that they do not any more; `None` when that is told.
+    /// Tells them to go on; `None` once they were told.
     aside: Option<oneshot::Sender<()>>,
-    /// Among those that are put aside.
+    /// Its place among the few bundles that may be put aside.
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -93,10 +93,10 @@ impl Turn {
             return;
         };
         self._place = Some(place);
-        // What is left is no queue that others wait behind.
+        // No bundle queues behind these bytes any more.
         link.outgoing().wrote(left);
         if let Some(aside) = self.aside.take() {
-            // It is heard, or the session is over.
+            // Nobody hears it only if the session is over.
             let _ = aside.send(());
         }
         link.tell_ready();

@@ -26,7 +26,7 @@ use crate::wire::Malformed;
 
 /// For how long nothing may come of a bundle that is incomplete.
 const MOST_PAUSE: Duration = Duration::from_secs(3600);
-/// So long after something was given to the thread it is asked what it has done.
+/// How long after a fragment was given to the thread its results are looked for.
 const LOOK_AFTER: Duration = Duration::from_millis(5);
 
 /// The bundles that are put together on the disk.
