@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -117,11 +119,13 @@ fn a_bundle_that_nobody_is_told_of_is_not_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("applications.sock");
     let listener = UnixListener::bind(&socket).unwrap();
+    // Not a pipe: a process that another test starts at this moment has its reader open, too.
+    let (reader, output) = UnixStream::pair().unwrap();
     let mut command = receiving(&socket);
-    command.arg("--json").stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    command.arg("--json").stdout(OwnedFd::from(output));
+    let child = command.spawn().unwrap();
     let mut desk = Desk::open(&listener);
-    drop(child.stdout.take());
+    reader.shutdown(Shutdown::Both).unwrap();
     let bundle = json!({
         "type": "bundle", "delivery": 9, "service": 40, "source": "ipn:2.40",
         "time_ms": 1, "sequence": 2, "age_ms": 3,
