@@ -20,10 +20,17 @@ class Processors:
 
     def told(self) -> str:
         """Return which part of the time since then they were idle or another machine's, in %."""
+        idle, stolen = self._parts()
+        return f"idle {100 * idle:.0f} %, taken by other machines {100 * stolen:.0f} %"
+
+    def idle(self) -> float:
+        """Return which part of the time since then they were idle, 0 to 1."""
+        return self._parts()[0]
+
+    def _parts(self) -> tuple[float, float]:
         passed = [now - then for now, then in zip(_times(self._stat), self._before, strict=True)]
         whole = max(1, sum(passed))
-        idle = 100 * (passed[_IDLE] + passed[_IOWAIT]) / whole
-        return f"idle {idle:.0f} %, taken by other machines {100 * passed[_STEAL] / whole:.0f} %"
+        return (passed[_IDLE] + passed[_IOWAIT]) / whole, passed[_STEAL] / whole
 
 
 def _times(stat: Path) -> Sequence[int]:

@@ -14,6 +14,7 @@ def test_idle_and_stolen_time_are_parts_of_all_that_has_passed(tmp_path: Path) -
     # 50 of work, 30 idle, 10 waiting for a disk, 10 stolen; a guest's time is in the user's.
     stat.write_text("cpu  140 0 60 1030 20 0 0 15 40 0\ncpu0 1 2 3 4\n")
     assert processors.told() == "idle 40 %, taken by other machines 10 %"
+    assert processors.idle() == 0.4
 
 
 def test_this_machine_tells_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import signal
 import subprocess
@@ -21,10 +22,17 @@ from tests.benchmarks.campaign.manifest import (
     now,
 )
 from tests.benchmarks.campaign.plan import Entry, duration_s, startable
+from tests.benchmarks.processors import Processors
 from tests.benchmarks.records import load
 
 _LOOK_S = 0.5
 _TELL_S = 60.0
+# So long the processors are watched at a time, and what was started before anything else is.
+_WATCH_S = 30.0
+# Less idle than this they are saturated: what is measured waits for others.
+_SATURATED = 0.05
+# What met that for more of its time is measured again, alone.
+_SATURATED_AT_MOST = 0.1
 # A test bed is taken down after SIGTERM.
 _END_S = 60.0
 
@@ -46,6 +54,22 @@ class Child(Protocol):
 
 
 Launch = Callable[[Entry], Child]
+# Begins to watch the processors; what it returns tells the part of the time since that they were
+# idle.
+Watch = Callable[[], Callable[[], float]]
+
+
+@dataclasses.dataclass
+class _Running:
+    entry: Entry
+    child: Child
+    began: float
+    # Times that the processors were watched meanwhile, and were found saturated.
+    watched: int = 0
+    saturated: int = 0
+
+    def waited_for_others(self) -> bool:
+        return self.entry.share < 1 and self.saturated > _SATURATED_AT_MOST * self.watched
 
 
 def begun_or_resumed(folder: Path, fresh: Manifest, *, anew: bool) -> Manifest:
@@ -99,14 +123,18 @@ class Course:
         portion_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        watch: Watch = lambda: Processors().idle,
     ) -> None:
         there = done(folder, manifest)
         self.pending = [entry for entry in entries if entry.name not in there]
         self.failed: list[str] = []
         self._entries, self._folder, self._manifest = entries, folder, manifest
         self._launch, self._clock, self._sleep = launch, clock, sleep
-        self._running: dict[str, tuple[Entry, Child, float]] = {}
-        self._began = clock()
+        self._running: dict[str, _Running] = {}
+        self._began = self._watching_since = clock()
+        self._watch, self._watched = watch, watch()
+        # Not known beside what has only just begun.
+        self._idle: float | None = None
         self._portion_s = portion_s
         self._started = self._stopping = False
 
@@ -117,8 +145,8 @@ class Course:
     def remaining_s(self) -> float:
         """Return how long the rest takes, by what experiments are known to take."""
         passed = [
-            (entry, entry.expected_s - (self._clock() - began))
-            for entry, _, began in self._running.values()
+            (one.entry, one.entry.expected_s - (self._clock() - one.began))
+            for one in self._running.values()
         ]
         return duration_s(self.pending, passed)
 
@@ -131,6 +159,7 @@ class Course:
         try:
             while not self._stopping and (self._start() or self._running):
                 self._sleep(_LOOK_S)
+                self._look_at_processors()
                 if self._reap() or self._clock() - told >= _TELL_S:
                     self._tell()
                     told = self._clock()
@@ -148,16 +177,34 @@ class Course:
             child = self._launch(entry)
             self.pending.remove(entry)
             say(f"begins: {entry.name}, some {_duration(entry.expected_s)}")
-            self._running[entry.name] = entry, child, self._clock()
+            self._running[entry.name] = _Running(entry, child, self._clock())
             started = self._started = True
+            self._watch_anew()
+            self._idle = None
         return started
 
+    def _look_at_processors(self) -> None:
+        """Note whether what runs had to wait for a processor."""
+        if self._clock() - self._watching_since < _WATCH_S:
+            return
+        self._idle = self._watched()
+        for one in self._running.values():
+            one.watched += 1
+            one.saturated += self._idle < _SATURATED
+        self._watch_anew()
+
+    def _watch_anew(self) -> None:
+        self._watched, self._watching_since = self._watch(), self._clock()
+
     def _next(self) -> Entry | None:
-        running = [entry for entry, _, _ in self._running.values()]
+        running = [one.entry for one in self._running.values()]
+        if running and self._idle is None:
+            return None
+        idle = self._idle if running and self._idle is not None else 1.0
         left_s = None
         if self._portion_s is not None:
             left_s = self._portion_s - (self._clock() - self._began)
-        entry = startable(self.pending, running, left_s)
+        entry = startable(self.pending, running, left_s, idle)
         if entry is None and not self._started:
             # Each portion does something, however short it is.
             entry = startable(self.pending, running, None)
@@ -165,12 +212,18 @@ class Course:
 
     def _reap(self) -> bool:
         """Take note of what has ended; tell whether anything has."""
-        ended = [name for name, (_, child, _) in self._running.items() if child.poll() is not None]
+        ended = [name for name, one in self._running.items() if one.child.poll() is not None]
         for name in ended:
-            _, child, began = self._running.pop(name)
-            took = _duration(self._clock() - began)
-            if child.poll() == 0 and (self._folder / f"{name}.json").exists():
-                say(f"done: {name}, {took}")
+            one = self._running.pop(name)
+            took = _duration(self._clock() - one.began)
+            saved = self._folder / f"{name}.json"
+            if one.child.poll() == 0 and saved.exists():
+                if one.waited_for_others():
+                    saved.unlink()
+                    self.pending.append(dataclasses.replace(one.entry, share=1.0))
+                    say(f"waited for others: {name}, {took}; it is measured again, alone")
+                else:
+                    say(f"done: {name}, {took}")
             else:
                 self.failed.append(name)
                 say(f"FAILED: {name} after {took}, see {self._folder / 'logs' / name}.log")
@@ -187,15 +240,15 @@ class Course:
         )
 
     def _end_all(self) -> None:
-        for _, child, _ in self._running.values():
-            child.terminate()
-        for name, (entry, child, _) in self._running.items():
+        for one in self._running.values():
+            one.child.terminate()
+        for name, one in self._running.items():
             try:
-                child.wait(_END_S)
+                one.child.wait(_END_S)
             except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-            self.pending.append(entry)
+                one.child.kill()
+                one.child.wait()
+            self.pending.append(one.entry)
             say(f"broken off: {name}")
         self._running.clear()
 

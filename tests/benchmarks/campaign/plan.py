@@ -123,7 +123,7 @@ CAMPAIGN = (
     Entry("pep-and-cc", 64.0, 130.0, (OURS, *_WITHOUT_PROXY), ours_times=2, share=0.75),
     Entry("survival", 760.0, fixed_s=0.0, share=0.25),
     # Six at once on beams of 8 Mbit/s.
-    Entry("allocation", 310.0, 310.0, (OURS, "single-box"), 12, 8, at_once=6, share=0.3),
+    Entry("allocation", 310.0, 310.0, (OURS, "single-box"), 12, 8, at_once=6, share=0.7),
     Entry("shards", 10.0, fixed_s=0.0, share=0.25),
     Entry("black-hole", 45.0, ours_times=2, share=_V),
     Entry("echo", 26.0, 28.0, _RIVALS, share=_V),
@@ -238,13 +238,14 @@ def chosen(names: Iterable[str], scale: float = 1.0) -> tuple[Entry, ...]:
 
 
 def startable(
-    pending: Sequence[Entry], running: Iterable[Entry], left_s: float | None
+    pending: Sequence[Entry], running: Iterable[Entry], left_s: float | None, idle: float = 1.0
 ) -> Entry | None:
     """Return what to start next: the first that the machine has room for.
 
     With `left_s`, the time until a portion's end, only what is expected to be done by then.
+    `idle` is the part of the processors that was seen idle beside what runs.
     """
-    free = 1.0 - sum(entry.share for entry in running)
+    free = min(idle, 1.0 - sum(entry.share for entry in running))
     for entry in pending:
         if entry.share <= free + 1e-9 and (left_s is None or entry.expected_s <= left_s):
             return entry

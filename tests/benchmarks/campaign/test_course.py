@@ -4,7 +4,7 @@ import dataclasses
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,7 @@ from tests.benchmarks.campaign.plan import Entry
 from tests.benchmarks.records import Result
 
 _ENTRIES = tuple(Entry(name, 10.0, fixed_s=0.0) for name in ("first", "second", "third"))
+_LIGHT = tuple(dataclasses.replace(entry, share=0.25) for entry in _ENTRIES)
 
 
 def manifest(**changed: object) -> Manifest:
@@ -54,6 +55,8 @@ class Machine:
         self.terminated: list[str] = []
         self.breaks: set[str] = set()
         self.at: list[tuple[float, Callable[[], None]]] = []
+        # Of its processors.
+        self.idle = 1.0
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -65,15 +68,21 @@ class Machine:
         self.launched.append(entry.name)
         return _Child(self, entry)
 
-    def course(self, portion_s: float | None = None, begun: Manifest | None = None) -> Course:
+    def course(
+        self,
+        portion_s: float | None = None,
+        begun: Manifest | None = None,
+        entries: Sequence[Entry] = _ENTRIES,
+    ) -> Course:
         return Course(
             self.folder,
             begun or begun_or_resumed(self.folder, manifest(), anew=False),
-            _ENTRIES,
+            entries,
             self.launch,
             portion_s=portion_s,
             clock=lambda: self.now,
             sleep=self.sleep,
+            watch=lambda: lambda: self.idle,
         )
 
 
@@ -189,6 +198,39 @@ def test_the_time_left_shrinks_as_experiments_run(tmp_path: Path) -> None:
     course.run()
     assert left[0] == pytest.approx(1.5 * each_s, abs=1.0)
     assert course.remaining_s() == 0
+
+
+@pytest.mark.parametrize(("idle", "beside"), [(0.3, True), (0.2, False)])
+def test_what_is_light_begins_beside_others_where_processors_are_idle(
+    tmp_path: Path, idle: float, beside: bool
+) -> None:
+    machine = Machine(tmp_path)
+    machine.idle = idle
+    begun: list[int] = []
+    each_s = _LIGHT[0].expected_s
+    machine.at.append((each_s - 1, lambda: begun.append(len(machine.launched))))
+    machine.course(entries=_LIGHT).run()
+    assert begun == [3 if beside else 1]
+    assert machine.launched == ["first", "second", "third"]
+
+
+def test_what_waited_for_others_is_measured_again_alone(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.idle = 0.3
+    each_s = _LIGHT[0].expected_s
+
+    def load(idle: float) -> Callable[[], None]:
+        return lambda: setattr(machine, "idle", idle)
+
+    # The third begins at the end of the first, which was over before the load.
+    entries = (_LIGHT[0], *(dataclasses.replace(entry, share=0.6) for entry in _LIGHT[1:]))
+    machine.at += [(each_s + 20, load(0.0)), (1.5 * each_s, load(1.0))]
+    machine.course(entries=entries).run()
+    assert machine.launched == ["first", "second", "third", "second"]
+    assert machine.now >= 4 * each_s
+    saved = load_manifest(tmp_path)
+    assert saved
+    assert saved.ended
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
