@@ -4,7 +4,8 @@
 //! ever more seldom: a connection that was begun in a blockage may sleep for a
 //! minute after its end. So a fresh one is begun at short intervals, whatever
 //! has become of those before; the first that gets through to the end of the
-//! TLS handshake wins, and the others are dropped.
+//! TLS handshake wins, and the others are dropped. A connection that was made in
+//! advance ([`super::spares`]) goes first.
 
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex};
@@ -19,6 +20,8 @@ use underpass_cla::Class;
 use super::contact::{self, Contact, ContactFailure, TlsSide};
 use super::dialer::Shared;
 use super::now;
+use super::socket::SocketOptions;
+use super::spares::Spare;
 use crate::session::{Role, SessionCore};
 
 /// Connections begun and not through, at most.
@@ -33,6 +36,16 @@ const DARK_AFTER: u32 = 4;
 /// What a dial leads to.
 type Reached = (Contact, SessionCore);
 
+/// A connection of TCP, on which nothing was sent.
+#[derive(Debug)]
+pub(super) struct Connected {
+    tcp: TcpStream,
+    /// The options that it was made with.
+    pub(super) options: SocketOptions,
+    /// How long the connecting took.
+    pub(super) took: Duration,
+}
+
 /// An attempt that failed.
 struct Failed {
     failure: ContactFailure,
@@ -40,11 +53,12 @@ struct Failed {
     connected: bool,
 }
 
-/// Dials until a peer answers; `silent` is told why it has not yet. An error
-/// is the peer's answer, or this host's refusal.
+/// Dials until a peer answers, first on the `spare` connection if there is one; `silent`
+/// is told why it has not yet. An error is the peer's answer, or this host's refusal.
 pub(super) async fn dial(
     shared: &Arc<Shared>,
     class: Option<(Class, bool)>,
+    spare: Option<Spare>,
     silent: impl Fn(&ContactFailure),
 ) -> Result<Reached, ContactFailure> {
     let interval = shared.config.backoff.base;
@@ -52,6 +66,13 @@ pub(super) async fn dial(
     let mut attempts = JoinSet::new();
     let start = now();
     let (mut next, mut begun) = (start, 0);
+    if let Some(spare) = spare {
+        if let Some(connected) = spare.connected() {
+            extend(&patient_until, patience(shared, connected.took));
+        }
+        let attempt = attempt(shared.clone(), class, Some(spare), patient_until.clone());
+        attempts.spawn(attempt);
+    }
     loop {
         let patience_ends = *patient_until.lock().unwrap();
         let due = next.max(patience_ends);
@@ -59,10 +80,10 @@ pub(super) async fn dial(
             Some(ended) = attempts.join_next() => match ended {
                 Ok(Ok(reached)) => return Ok(reached),
                 Ok(Err(Failed { failure, .. })) if is_silence(&failure) => silent(&failure),
-                // A connection of before a blockage: its end, which comes only now, says
-                // nothing of those that were begun since.
+                // A connection of before a blockage, or one made in advance: its end, which
+                // comes only now, says nothing of those that were begun since or will be.
                 Ok(Err(Failed { failure, connected: true }))
-                    if failure.comes_and_goes() && !attempts.is_empty() =>
+                    if failure.comes_and_goes() && (begun == 0 || !attempts.is_empty()) =>
                 {
                     silent(&failure);
                     *patient_until.lock().unwrap() = now();
@@ -73,7 +94,8 @@ pub(super) async fn dial(
             () = sleep_until(due.into()) => {
                 let patience_ends = *patient_until.lock().unwrap();
                 if patience_ends <= now() && attempts.len() < MOST_ATTEMPTS {
-                    attempts.spawn(attempt(shared.clone(), class, patient_until.clone()));
+                    let attempt = attempt(shared.clone(), class, None, patient_until.clone());
+                    attempts.spawn(attempt);
                     begun += 1;
                 }
                 if begun >= DARK_AFTER && patience_ends <= start {
@@ -100,18 +122,25 @@ fn is_silence(failure: &ContactFailure) -> bool {
     }
 }
 
+/// How long a handshake on a connection is waited for that took so long to make.
+fn patience(shared: &Shared, took: Duration) -> Duration {
+    took * HANDSHAKE_ROUND_TRIPS + shared.config.backoff.base
+}
+
 async fn attempt(
     shared: Arc<Shared>,
     class: Option<(Class, bool)>,
+    spare: Option<Spare>,
     patient_until: Arc<Mutex<Instant>>,
 ) -> Result<Reached, Failed> {
-    let begun = now();
-    let tcp = connect(&shared).await;
-    let failed = |connected| move |failure| Failed { failure, connected };
-    let tcp = tcp.map_err(failed(false))?;
     let config = &shared.config;
-    let patience = (now() - begun) * HANDSHAKE_ROUND_TRIPS + config.backoff.base;
-    extend(&patient_until, patience);
+    let failed = |connected| move |failure| Failed { failure, connected };
+    let connected = match spare {
+        Some(spare) => spare_connection(&shared, spare).await,
+        None => connect(&shared, config.connect_timeout).await,
+    };
+    let Connected { tcp, took, .. } = connected.map_err(failed(false))?;
+    extend(&patient_until, patience(&shared, took));
     let mut session = shared
         .session()
         .session_config(Role::Active, config.tls.is_some());
@@ -123,22 +152,36 @@ async fn attempt(
     Ok((contact, core))
 }
 
+/// Waits for a connection that was begun in advance, with the options that sockets have
+/// now. That there is none says nothing of the peer.
+async fn spare_connection(shared: &Shared, spare: Spare) -> Result<Connected, ContactFailure> {
+    let connected = spare.wait().await;
+    let session = shared.session();
+    let connected = connected.filter(|connected| connected.options == session.socket);
+    connected.ok_or(ContactFailure::TimedOut)
+}
+
 fn extend(until: &Mutex<Instant>, patience: Duration) {
     let mut until = until.lock().unwrap();
     *until = (*until).max(now() + patience);
 }
 
-async fn connect(shared: &Shared) -> Result<TcpStream, ContactFailure> {
-    let config = &shared.config;
-    let socket = shared.session().socket.socket(config.remote)?;
+/// Makes a connection, within this time or not at all.
+pub(super) async fn connect(
+    shared: &Shared,
+    within: Duration,
+) -> Result<Connected, ContactFailure> {
+    let (config, options, begun) = (&shared.config, shared.session().socket.clone(), now());
+    let socket = options.socket(config.remote)?;
     if let Some(local) = config.local {
         socket.bind(&local.into())?;
     }
     let socket = TcpSocket::from_std_stream(socket.into());
     let connect = socket.connect(config.remote);
-    let tcp = timeout(config.connect_timeout, connect)
+    let tcp = timeout(within, connect)
         .await
         .map_err(|_| ContactFailure::TimedOut)??;
     debug!(remote = %config.remote, "connected");
-    Ok(tcp)
+    let took = now() - begun;
+    Ok(Connected { tcp, options, took })
 }

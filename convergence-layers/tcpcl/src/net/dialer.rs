@@ -36,7 +36,8 @@ pub struct DialerConfig {
     /// How long a TCP connection may take; meanwhile others are begun.
     pub connect_timeout: Duration,
     /// When to dial again after an answer that was none. Where nobody
-    /// answers, a connection is begun at each `base`, without back-off.
+    /// answers, a connection is begun at each `base`, without back-off. In a
+    /// blockage spare ones are begun somewhat further apart.
     pub backoff: Backoff,
 }
 
@@ -112,6 +113,8 @@ pub(super) struct Shared {
     /// Nobody answers: each class dials, lest one after the other should when
     /// the link is back.
     pub(super) dark: watch::Sender<bool>,
+    /// The link is believed to be blocked: the sessions are suspended.
+    pub(super) blocked: watch::Sender<bool>,
     /// Nothing is dialled.
     pub(super) held: watch::Sender<bool>,
     status: Mutex<DialerStatus>,
@@ -153,6 +156,7 @@ impl Dialer {
             peer_has_classes: watch::Sender::new(None),
             offering: Mutex::default(),
             dark: watch::Sender::new(false),
+            blocked: watch::Sender::new(false),
             held: watch::Sender::new(false),
             status: Mutex::default(),
         });

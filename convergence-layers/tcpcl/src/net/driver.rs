@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::BufMut;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Sleep, sleep_until, timeout};
 use tokio_util::io::poll_read_buf;
 use tracing::debug;
@@ -53,6 +53,8 @@ pub(super) struct Surroundings {
     pub(super) unlimited_lowat_bytes: u32,
     /// Whether MPTCP was asked for.
     pub(super) wants_mptcp: bool,
+    /// Who is to know when the session is suspended, and when no longer.
+    pub(super) blocked: Option<watch::Sender<bool>>,
     pub(super) on_up: OnUp,
 }
 
@@ -73,6 +75,7 @@ impl Surroundings {
             whole_mru_bytes: defaults.config.whole_mru_bytes,
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
             wants_mptcp: defaults.socket.mptcp,
+            blocked: None,
             on_up,
         }
     }
@@ -264,7 +267,12 @@ impl<T: Transport> Driver<T> {
                     self.told_ready = false;
                     self.core.offer(transfer);
                 }
-                Command::Suspend(blocked) => self.core.suspend(now(), blocked),
+                Command::Suspend(blocked) => {
+                    self.core.suspend(now(), blocked);
+                    if let Some(told) = &self.around.blocked {
+                        told.send_replace(blocked);
+                    }
+                }
                 Command::Pace(rate) => self.pace.set_rate(now(), rate),
                 Command::Close => self.core.close(now(), TermReason::Unknown),
                 Command::Abort(reason) => {

@@ -19,6 +19,7 @@ use super::dialer::{LaneStatus, Shared, SlotStatus};
 use super::driver::{Ended, OnUp, Surroundings};
 use super::mptcp::is_mptcp;
 use super::now;
+use super::spares::{Spare, Spares};
 use super::task;
 use crate::session::Established;
 
@@ -54,6 +55,8 @@ pub(super) struct Lane {
     leads: bool,
     active: Option<Attempt>,
     standby: Option<Attempt>,
+    /// Connections of the first lane for the next session.
+    spares: Spares,
     next_number: u64,
     failures: u32,
     retry_at: Instant,
@@ -70,6 +73,7 @@ impl Lane {
         leads: bool,
     ) -> Self {
         let (sender, notices) = unbounded_channel();
+        let spares = Spares::new(shared.config.backoff.base);
         Self {
             shared,
             tracker,
@@ -77,6 +81,7 @@ impl Lane {
             leads,
             active: None,
             standby: None,
+            spares,
             next_number: 0,
             failures: 0,
             retry_at: now(),
@@ -90,25 +95,40 @@ impl Lane {
         let stop = self.shared.stop.clone();
         let mut peer = self.shared.peer_has_classes.subscribe();
         let mut dark = self.shared.dark.subscribe();
+        let mut blocked = self.shared.blocked.subscribe();
         let mut held = self.shared.held.subscribe();
         loop {
             let knows_classes = *peer.borrow_and_update();
             let in_dark = *dark.borrow_and_update();
+            let is_blocked = *blocked.borrow_and_update();
             let is_held = *held.borrow_and_update();
             let idle = is_held || !self.dial_missing(knows_classes, in_dark);
+            match self.leads && !is_held && self.is_settled() {
+                true => self.spares.set_blocked(is_blocked),
+                false => self.spares.end(),
+            }
             self.report();
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(notice) = self.notices.recv() => self.notice(notice),
                 _ = peer.changed() => {}
                 _ = dark.changed() => {}
+                _ = blocked.changed() => {}
                 _ = held.changed() => {}
                 () = sleep_until(self.retry_at.into()), if !idle => {}
+                () = self.spares.tend(&self.shared) => {}
             }
         }
         self.active = None;
         self.standby = None;
         self.report();
+    }
+
+    /// It has a session and dials none: a dial begins connections of its own.
+    fn is_settled(&self) -> bool {
+        let mut standby = self.standby.iter();
+        self.active.is_some_and(|active| active.up_since.is_some())
+            && standby.all(|standby| standby.up_since.is_some())
     }
 
     /// Dials what is missing and may be dialled now; true while something has
@@ -147,10 +167,12 @@ impl Lane {
         let number = self.next_number;
         self.next_number += 1;
         let (shared, sender) = (self.shared.clone(), self.sender.clone());
+        let spare = self.spares.take(&shared.session().socket);
         let dial = Dial {
             class: self.class,
             standby,
             decides: self.leads && !standby,
+            spare,
             up: {
                 let sender = sender.clone();
                 Box::new(move || {
@@ -272,18 +294,21 @@ struct Dial {
     standby: bool,
     /// Whether this session finds out if the peer knows classes.
     decides: bool,
+    /// A connection that was begun in advance.
+    spare: Option<Spare>,
     up: Box<dyn Fn() + Send + Sync>,
     /// Told why nobody has answered so far.
     silent: Box<dyn Fn(&ContactFailure) + Send + Sync>,
 }
 
 impl Dial {
-    async fn run(self, shared: &Arc<Shared>) -> Result<Ended, ContactFailure> {
+    async fn run(mut self, shared: &Arc<Shared>) -> Result<Ended, ContactFailure> {
         let defaults = shared.session();
         let offers = !self.decides || shared.offering.lock().unwrap().has_items();
         let class = self.class.filter(|_| offers);
         let class = class.map(|class| (class, self.standby));
-        let contact = attempts::dial(shared, class, |failure| (self.silent)(failure));
+        let spare = self.spare.take();
+        let contact = attempts::dial(shared, class, spare, |failure| (self.silent)(failure));
         let Some(contact) = shared.stop.run_until_cancelled(contact).await else {
             return Err(ContactFailure::Stopped);
         };
@@ -299,7 +324,10 @@ impl Dial {
             self.on_up(&deciding, established)
         });
         let key = contact.exported_key();
-        let around = Surroundings::new(&defaults, shared.node.clone(), key, on_up);
+        let around = Surroundings {
+            blocked: Some(shared.blocked.clone()),
+            ..Surroundings::new(&defaults, shared.node.clone(), key, on_up)
+        };
         let tcp = contact.tcp();
         // Of MPTCP, other subflows may have other addresses.
         let local = tcp.local_addr().ok().filter(|_| !is_mptcp(tcp.as_fd()));
@@ -345,6 +373,8 @@ impl Dial {
         } else if !has_classes {
             return Err("the peer does not know classes and has its one session".into());
         }
+        // The node suspends the session if the link is blocked for it, too.
+        shared.blocked.send_replace(false);
         (self.up)();
         Ok(())
     }

@@ -24,6 +24,8 @@ mod partial;
 mod receiving;
 mod single;
 mod socket;
+mod spares;
+mod sparing;
 mod taking;
 mod task;
 mod tcp_info;

@@ -6,6 +6,7 @@ mod mptcp;
 mod offering;
 mod plain;
 mod resuming;
+mod spares;
 mod tls;
 
 use std::net::SocketAddr;
