@@ -8,9 +8,11 @@
 //! advance ([`super::spares`]) goes first.
 
 use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
@@ -149,7 +151,18 @@ async fn attempt(
     let tls = config.tls.as_ref().map(TlsSide::Client);
     let contact = contact::make(tcp, &mut core, tls).await;
     let contact = contact.map_err(failed(true))?;
+    if has_ended(contact.tcp()) {
+        let ended = io::Error::from(ErrorKind::UnexpectedEof);
+        return Err(failed(true)(ended.into()));
+    }
     Ok((contact, core))
+}
+
+/// Whether the peer has nothing more to say. Its kernel goes on to send what a node had said
+/// that was killed in a blockage: behind it that comes with its end.
+fn has_ended(tcp: &TcpStream) -> bool {
+    let mut byte = [MaybeUninit::uninit()];
+    matches!(SockRef::from(tcp).peek(&mut byte), Ok(0))
 }
 
 /// Waits for a connection that was begun in advance, with the options that sockets have

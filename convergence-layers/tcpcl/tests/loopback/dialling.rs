@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -26,6 +27,32 @@ async fn the_end_of_an_old_connection_does_not_take_a_newer_one_with_it() {
     // Long enough for the dialler to see it.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let mut contact = [0; 6];
+    newer.read_exact(&mut contact).await.expect("a header");
+    newer.write_all(CONTACT).await.expect("sent");
+    let mut kind = [0; 1];
+    newer.read_exact(&mut kind).await.expect("it was given up");
+    assert_eq!(kind, [7], "SESS_INIT");
+}
+
+#[tokio::test]
+async fn nor_does_its_last_answer() {
+    let peer = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let at_terminal = TestNode::new();
+    let config = terminal(peer.local_addr().expect("bound"));
+    let _dialer = Dialer::spawn(config, at_terminal.node.clone());
+
+    let (old, _) = peer.accept().await.expect("a connection");
+    let newer = timeout(Duration::from_secs(60), peer.accept()).await;
+    let (mut newer, _) = newer.expect("nothing more is begun").expect("a connection");
+    // As the kernel sends it of a peer that was killed: answer and end come together.
+    SockRef::from(&old).set_tcp_cork(true).expect("corked");
+    let mut contact = [0; 6];
+    let mut old = old;
+    old.read_exact(&mut contact).await.expect("a header");
+    old.write_all(CONTACT).await.expect("sent");
+    drop(old);
+    // Long enough for the dialler to see it.
+    tokio::time::sleep(Duration::from_millis(200)).await;
     newer.read_exact(&mut contact).await.expect("a header");
     newer.write_all(CONTACT).await.expect("sent");
     let mut kind = [0; 1];
