@@ -1,6 +1,7 @@
 //! What a running node may still do.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::node::{HUB, Node, edge};
@@ -22,22 +23,32 @@ const NET_BIND_SERVICE: u64 = 1 << 10;
 const PERFMON: u64 = 1 << 38;
 const BPF: u64 = 1 << 39;
 
-fn field(status: &Path, name: &str) -> String {
-    let text = fs::read_to_string(status).unwrap();
+/// What a status says, none of a thread that has ended.
+fn told(status: &Path) -> Option<String> {
+    match fs::read_to_string(status) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        // The thread has ended since its file was opened.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
+        Err(error) => panic!("{}: {error}", status.display()),
+    }
+}
+
+fn field(text: &str, name: &str) -> String {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     let mut values = lines.filter(|(key, _)| *key == name);
     values.next().unwrap().1.trim().to_owned()
 }
 
-fn mask(status: &Path, name: &str) -> u64 {
-    u64::from_str_radix(&field(status, name), 16).unwrap()
+fn mask(text: &str, name: &str) -> u64 {
+    u64::from_str_radix(&field(text, name), 16).unwrap()
 }
 
-/// The status of each thread of a process.
-fn threads(id: u32) -> Vec<std::path::PathBuf> {
+/// The status of each thread of a process; some may end at any time.
+fn threads(id: u32) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap();
     tasks
-        .map(|task| task.unwrap().path().join("status"))
+        .filter_map(|task| told(&task.unwrap().path().join("status")))
         .collect()
 }
 
@@ -47,10 +58,10 @@ fn assert_has(id: u32, capabilities: u64) {
     assert!(threads.len() > 1);
     for thread in threads {
         for set in ["CapPrm", "CapEff", "CapBnd"] {
-            assert_eq!(mask(&thread, set), capabilities, "{set} of {thread:?}");
+            assert_eq!(mask(&thread, set), capabilities, "{set} of {thread}");
         }
         for set in ["CapInh", "CapAmb"] {
-            assert_eq!(mask(&thread, set), 0, "{set} of {thread:?}");
+            assert_eq!(mask(&thread, set), 0, "{set} of {thread}");
         }
         assert_eq!(field(&thread, "NoNewPrivs"), "1");
         assert_eq!(field(&thread, "Seccomp"), "2");
@@ -138,8 +149,8 @@ fn a_node_whose_sockets_need_nothing_has_no_capability_and_no_helper() {
 #[test]
 fn an_operator_may_leave_all_rights_to_a_node_and_is_told() {
     let node = Node::start(&[HUB, "confine = false", SESSIONS].concat(), |_| {});
-    let status = format!("/proc/{}/status", node.id());
-    assert_eq!(field(Path::new(&status), "Seccomp"), "0");
+    let status = fs::read_to_string(format!("/proc/{}/status", node.id())).unwrap();
+    assert_eq!(field(&status, "Seccomp"), "0");
     assert!(
         node.log().contains("node.confine = false"),
         "{}",

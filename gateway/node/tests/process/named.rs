@@ -1,10 +1,9 @@
 //! Nodes that have names of the dtn scheme, and their applications.
 
 use std::fs;
-use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 
-use crate::node::Node;
+use crate::node::{Node, free_port};
 
 const TERMINAL: &str = r#"
 [node]
@@ -82,12 +81,7 @@ fn bp(node: &Node, words: &str) -> String {
 
 #[test]
 fn applications_of_two_nodes_reach_each_other_by_name() {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let port = port.to_string();
+    let port = free_port().to_string();
     let hub = Node::start(&HUB.replace("PORT", &port), |_| {});
     let terminal = Node::start(&TERMINAL.replace("PORT", &port), |_| {});
     terminal.until("had a session", |node| node.log().contains("session up"));
@@ -96,7 +90,7 @@ fn applications_of_two_nodes_reach_each_other_by_name() {
     for service in ["incoming", "40"] {
         let shown = bp(
             &terminal,
-            &format!("ping --count 1 --service {service} dtn://ground/echo"),
+            &format!("ping --count 1 --timeout 60 --service {service} dtn://ground/echo"),
         );
         let by_name = shown.contains("from dtn://ground/echo");
         assert!(by_name, "{shown}\n{}", hub.log());
@@ -106,7 +100,7 @@ fn applications_of_two_nodes_reach_each_other_by_name() {
     let mut receiver = command(&terminal, "receive --service incoming --count 1 --folder");
     let folder = terminal.path().join("received");
     let receiver = receiver.arg(&folder).spawn().unwrap();
-    let trace = "trace --service incoming --timeout 30 dtn://edge-7/incoming";
+    let trace = "trace --service incoming --timeout 60 dtn://edge-7/incoming";
     let shown = bp(&hub, trace);
     assert!(shown.contains("dtn://edge-7/: delivered"), "{shown}");
     let received = receiver.wait_with_output().unwrap();
@@ -117,7 +111,7 @@ fn applications_of_two_nodes_reach_each_other_by_name() {
     assert_eq!(fs::read(name).unwrap(), b"underpass bp trace");
 
     // What is for the node itself is delivered without a report.
-    let shown = bp(&terminal, "trace --service incoming --timeout 5 ipn:10.41");
+    let shown = bp(&terminal, "trace --service incoming --timeout 60 ipn:10.41");
     assert!(shown.contains("ipn:10.41: delivered"), "{shown}");
 
     // Nobody has this service, and the node says so.

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,7 +79,7 @@ impl Node {
         // A name of its own, that a test may have another program at.
         let program = folder.path().join("underpass");
         if std::fs::hard_link(PROGRAM, &program).is_err() {
-            std::fs::copy(PROGRAM, &program).unwrap();
+            copy_program(Path::new(PROGRAM), &program);
         }
         let mut node = Node {
             child: spawn(folder.path()),
@@ -136,6 +138,12 @@ impl Node {
             }
         }
         let _ = self.child.wait();
+        // Its files are closed, and its addresses free.
+        let started = Instant::now();
+        while !is_gone(id) {
+            assert!(started.elapsed() < PATIENCE, "{id} is still there");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let _ = std::fs::remove_file(self.socket());
     }
 
@@ -208,6 +216,38 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A port of the loopback that nobody else is given: a socket stays bound to it, and listens at
+/// nothing. Whoever asks for the port by its number, to use it again, gets it.
+pub fn free_port() -> u16 {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    socket.bind(&any.into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    // For as long as this process lives.
+    std::mem::forget(socket);
+    address.port()
+}
+
+/// Copies a program in a process of its own. If this one wrote it, another test might start a
+/// process meanwhile, which has the file open for writing until it runs its own program; until
+/// then the kernel does not run this one (ETXTBSY).
+pub fn copy_program(from: &Path, to: &Path) {
+    let mut copy = Command::new("cp");
+    copy.arg("--preserve=mode").arg(from).arg(to);
+    assert!(copy.status().unwrap().success());
+}
+
+/// Whether no thread of a process that was killed is left; nobody may have taken note of its end.
+fn is_gone(id: u32) -> bool {
+    let folder = PathBuf::from(format!("/proc/{id}"));
+    let Ok(status) = std::fs::read_to_string(folder.join("status")) else {
+        return true;
+    };
+    let threads = std::fs::read_dir(folder.join("task")).map_or(0, Iterator::count);
+    threads <= 1 && status.contains("State:\tZ")
 }
 
 /// Starts the program that is in a folder; its log goes on.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::node::PROGRAM;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The socket of applications, as a client sees it.
 struct Desk(UnixStream);

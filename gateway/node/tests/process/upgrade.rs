@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::node::Node;
+use crate::node::{Node, copy_program, free_port};
 
 const HUB: &str = r#"
 [node]
@@ -78,13 +78,11 @@ const BYTES: usize = 5 * PART;
 /// A part of one: at 16 Mbit/s those of all transfers take about a second.
 const PART: usize = 700_000;
 
+/// Of a hub and a terminal: each of the four default classes has one, and a standby.
+const SESSIONS: usize = 8;
+
 /// What the former process logs of the one that goes on.
 const GOES_ON: &str = "another process goes on process=";
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 fn content(bytes: usize) -> Vec<u8> {
     (0..bytes)
@@ -177,11 +175,13 @@ impl World {
                 .replace("SOCKS", &socks.to_string())
                 .replace("HTTP", &http.to_string())
                 .replace("DURABILITY", durability)
-                .replace("PATIENCE", "20")
+                .replace("PATIENCE", "60")
         };
         let hub = Node::start(&filled(HUB), |_| {});
         let terminal = Node::start(&filled(&format!("{TERMINAL}{tables}")), |_| {});
-        terminal.until("had a session", |node| node.log().contains("session up"));
+        let all = |node: &Node| node.log().matches("session up").count() >= SESSIONS;
+        hub.until("had all sessions", all);
+        terminal.until("had all sessions", all);
         let gate = Gate::default();
         World {
             hub,
@@ -342,9 +342,10 @@ fn so_they_do_with_custody_on_a_disk() {
 fn install(node: &Node, program: &[u8]) {
     use std::os::unix::fs::PermissionsExt;
     let path = node.program();
-    let fresh = path.with_extension("new");
-    fs::write(&fresh, program).unwrap();
-    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).unwrap();
+    let [written, fresh] = ["written", "new"].map(|name| path.with_extension(name));
+    fs::write(&written, program).unwrap();
+    fs::set_permissions(&written, fs::Permissions::from_mode(0o755)).unwrap();
+    copy_program(&written, &fresh);
     fs::rename(&fresh, &path).unwrap();
 }
 
@@ -405,7 +406,7 @@ fn a_program_that_is_silent_is_killed_in_the_end() {
     let config = HUB
         .replace("PORT", "0")
         .replace("DURABILITY", "memory")
-        .replace("PATIENCE", "1");
+        .replace("PATIENCE", "5");
     let node = Node::start(&config, |_| {});
     install(
         &node,
@@ -495,7 +496,7 @@ fn a_peer_that_sets_no_session_up_holds_nothing_up_for_long() {
     let transfers = world.transfers();
     world.gate.open(1);
     pause();
-    // It cannot dial while it is stopped; half of PATIENCE is the longest wait.
+    // It cannot dial while it is stopped; the longest wait is one of 10 s.
     send_signal(&world.terminal, Signal::SIGSTOP);
     world.hub.upgrade();
     send_signal(&world.terminal, Signal::SIGCONT);

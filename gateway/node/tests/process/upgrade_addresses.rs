@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 
-use crate::node::{HUB, Node, edge};
+use crate::node::{HUB, Node, edge, free_port};
 
 fn port_of(listener: &TcpListener) -> u16 {
     listener.local_addr().unwrap().port()
@@ -19,8 +19,7 @@ fn reconfigure(node: &Node, from: &str, to: &str) {
 
 #[test]
 fn an_address_that_is_taken_leaves_the_node_to_the_process_that_has_it() {
-    let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [own, other] = free.map(|listener| port_of(&listener));
+    let [own, other] = [(); 2].map(|()| free_port());
     let mut node = Node::start(&[HUB, &edge(own)].concat(), |_| {});
     let refused = |node: &Node| {
         let before = node.id();
