@@ -11,7 +11,7 @@ use underpass_cla::{
 };
 use underpass_cla_testing::node::{TestNode, transfer};
 
-use super::{config, free, ltp};
+use super::{ONE, TWO, config, free, ltp};
 
 const LONG_BYTES: usize = 17 << 20;
 
@@ -100,7 +100,7 @@ async fn a_bundle_that_is_longer_than_memory_takes_is_taken_piece_by_piece() {
         // A block is whole before it is written.
         ([ltp(1, 2), ltp(2, 1)], 32 << 20),
     ] {
-        let addresses = [free("127.0.0.1"), free("127.0.0.2")];
+        let addresses = [free(ONE), free(TWO)];
         let mut one = TestNode::new();
         let mut two = TestNode::new();
         let (taken, mut long) = unbounded_channel();
@@ -148,7 +148,7 @@ async fn over_ltp_what_has_no_room_waits_and_what_is_never_taken_is_not_sent_aga
         (Refusal::Completed, false),
         (Refusal::NoResources, true),
     ] {
-        let addresses = [free("127.0.0.1"), free("127.0.0.2")];
+        let addresses = [free(ONE), free(TWO)];
         let (mut one, mut two) = (TestNode::new(), TestNode::new());
         let (taken, _long) = unbounded_channel();
         let disk = Arc::new(Disk {
