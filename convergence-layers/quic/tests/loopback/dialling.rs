@@ -14,7 +14,7 @@ use crate::terminal;
 use underpass_cla_testing::node::TestNode;
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn the_end_of_an_old_connection_does_not_take_a_newer_one_with_it() {

@@ -21,6 +21,9 @@ use crate::{hub, terminal, terminal_of};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
+/// What takes longer than this never comes, however loaded the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What a peer says first.
 pub fn hello_of(node_id: &str) -> Hello {
     Hello {
@@ -204,14 +207,14 @@ async fn a_bundle_that_the_peer_does_not_read_holds_up_none_of_those_behind_it()
     scene.hub.supply([long(1, 64), short]);
     let first = scene.connection.accept_uni().await;
     let mut first = first.expect("a bundle");
-    let second = timeout(Duration::from_secs(5), scene.connection.accept_uni()).await;
+    let second = timeout(PATIENCE, scene.connection.accept_uni()).await;
     let second = second.expect("it waits behind the first");
     let second = second.expect("a bundle").read_to_end(1_000).await;
     assert_eq!(&second.expect("it is whole")[8..], &bytes[..]);
     scene.say(Message::Taken { stream: 1 }).await;
     assert_eq!(scene.hub.finished().await, (2, Outcome::Acknowledged));
     // The first goes on once it is read.
-    let whole = timeout(Duration::from_secs(10), first.read_to_end(8 << 20)).await;
+    let whole = timeout(PATIENCE, first.read_to_end(8 << 20)).await;
     let whole = whole.expect("it goes on").expect("it is whole");
     assert_eq!(whole.len(), 8 + (64 << 16));
     scene.say(Message::Taken { stream: 0 }).await;
@@ -224,11 +227,14 @@ async fn a_peer_that_reads_nothing_gets_few_bundles() {
     let scene = Scene::new().await;
     scene.hub.supply((1..20).map(|key| long(key, 64)));
     let mut unread = Vec::new();
-    let soon = Duration::from_secs(2);
-    while let Ok(stream) = timeout(soon, scene.connection.accept_uni()).await {
-        unread.push(stream.expect("a bundle"));
+    // One, and four aside.
+    while unread.len() < 5 {
+        let stream = timeout(PATIENCE, scene.connection.accept_uni()).await;
+        unread.push(stream.expect("there is room for it").expect("a bundle"));
     }
-    assert_eq!(unread.len(), 5, "one, and four aside");
+    let soon = Duration::from_secs(2);
+    let more = timeout(soon, scene.connection.accept_uni()).await;
+    assert!(more.is_err(), "one more than there is room for");
 }
 
 #[tokio::test]
@@ -242,7 +248,7 @@ async fn a_bundle_of_which_nothing_is_read_leaves_others_room() {
     while let Ok(written) = timeout(soon, stalled.write_all(&piece)).await {
         written.expect("a connection");
     }
-    let whole = timeout(Duration::from_secs(5), scene.begin(5, b"whole")).await;
+    let whole = timeout(PATIENCE, scene.begin(5, b"whole")).await;
     let mut whole = whole.expect("there is room for another one");
     whole.finish().expect("it is open");
     scene.hub.uses_sessions(true);
@@ -253,7 +259,7 @@ async fn a_bundle_of_which_nothing_is_read_leaves_others_room() {
 async fn a_length_beyond_the_limit_is_refused_before_memory_is_taken() {
     let mut scene = Scene::new().await;
     let stream = scene.begin(u64::MAX, b"").await;
-    let stopped = timeout(Duration::from_secs(5), stream.stopped()).await;
+    let stopped = timeout(PATIENCE, stream.stopped()).await;
     assert!(matches!(stopped, Ok(Ok(Some(_)))));
     let mut whole = scene.begin(5, b"whole").await;
     whole.finish().expect("it is open");
@@ -263,14 +269,8 @@ async fn a_length_beyond_the_limit_is_refused_before_memory_is_taken() {
 #[tokio::test]
 async fn room_that_is_claimed_and_not_used_is_bounded() {
     let mut scene = Scene::new().await;
-    let mut claimed = Vec::new();
     // 4 MiB, and twice a window of 8 MiB: five bundles of 4 MiB.
-    for _ in 0..5 {
-        claimed.push(scene.begin(4 << 20, b"x").await);
-    }
-    let sixth = scene.begin(4 << 20, b"x").await;
-    let stopped = timeout(Duration::from_secs(5), sixth.stopped()).await;
-    assert!(matches!(stopped, Ok(Ok(Some(_)))));
+    let _claimed = claim([&scene.connection; 2], 5, 4 << 20).await;
     assert!(scene.serves_others().await);
 }
 
@@ -283,7 +283,7 @@ async fn claim(sessions: [&Connection; 2], fit: usize, length: u64) -> Vec<SendS
         refusals.spawn(stream.stopped());
         claimed.push(stream);
     }
-    let refused = timeout(Duration::from_secs(5), refusals.join_next()).await;
+    let refused = timeout(PATIENCE, refusals.join_next()).await;
     let refused = refused.expect("one has no room").expect("they run");
     assert!(matches!(refused, Ok(Ok(Some(_)))), "{refused:?}");
     let more = timeout(Duration::from_millis(300), refusals.join_next()).await;
@@ -299,7 +299,7 @@ async fn sessions_of_one_peer_share_its_room_and_other_peers_have_theirs() {
     let claimed = claim([&scene.connection, &another.0], 5, 4 << 20).await;
     let third = scene.another().await;
     let refused = begin(&third.0, 4 << 20, b"x").await;
-    let stopped = timeout(Duration::from_secs(5), refused.stopped()).await;
+    let stopped = timeout(PATIENCE, refused.stopped()).await;
     assert!(
         matches!(stopped, Ok(Ok(Some(_)))),
         "a new session has no new room"
@@ -327,7 +327,7 @@ async fn sessions_of_one_peer_share_its_room_and_other_peers_have_theirs() {
             }
         }
     };
-    let arrived = timeout(Duration::from_secs(15), arrives).await;
+    let arrived = timeout(PATIENCE, arrives).await;
     assert!(arrived.is_ok(), "no room comes back");
 }
 
@@ -352,7 +352,7 @@ async fn bundles_that_come_as_symbols_have_no_room_of_their_own() {
             Message::Coded(underpass_coded::Message::Refused { bundle: 0, .. })
         )
     };
-    let refused = timeout(Duration::from_secs(5), scene.hear(is_refusal)).await;
+    let refused = timeout(PATIENCE, scene.hear(is_refusal)).await;
     assert!(refused.is_ok(), "the room is full");
 }
 
@@ -447,10 +447,10 @@ async fn the_end_of_a_block_does_not_wait_for_all_of_a_long_bundle_behind_it() {
     };
     scene.say(Message::Coded(open)).await;
     // It has no answer.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    scene.session.set_rate(Some(1_000_000));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    scene.session.set_rate(Some(250_000));
     scene.session.offer(transfer(1, 5_000).0);
-    // There is no room for it as symbols, and it takes 8 s.
+    // There is no room for it as symbols, and it takes 32 s.
     let piece = transfer(2, 64 << 10).1;
     let long = Transfer::new(2, vec![piece; 16]);
     scene.session.offer(long);
@@ -460,7 +460,7 @@ async fn the_end_of_a_block_does_not_wait_for_all_of_a_long_bundle_behind_it() {
             Message::Coded(underpass_coded::Message::Sent { .. })
         )
     };
-    let sent = timeout(Duration::from_secs(4), scene.hear(is_sent)).await;
+    let sent = timeout(Duration::from_secs(16), scene.hear(is_sent)).await;
     assert!(sent.is_ok(), "what is lost of the first is never asked for");
 }
 
@@ -530,13 +530,19 @@ async fn who_sends_from_another_address_leads_little_there_and_holds_up_nothing_
     spoofer.is_on.store(true, Relaxed);
     // While somebody on the way overtakes all packets, he decides what arrives.
     session.offer(transfer(1, 3_000_000).0);
+    let is_heard = async {
+        while spoofer.spoofed.load(Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let is_heard = timeout(PATIENCE, is_heard).await;
+    is_heard.expect("the terminal says something");
     tokio::time::sleep(Duration::from_secs(1)).await;
     spoofer.is_on.store(false, Relaxed);
     assert_eq!(far.finished().await, (1, Outcome::Acknowledged));
     let (away, spoofed) = (&spoofer.led_away, &spoofer.spoofed);
     // Three times what came from there (RFC 9000, 8.1), and far less than the bundle.
     let (away, spoofed) = (away.load(Relaxed), spoofed.load(Relaxed));
-    assert!(spoofed > 0);
     assert!(away < 3_000_000 / 2, "{away} bytes for {spoofed}");
     dialer.shutdown().await;
 }

@@ -33,7 +33,7 @@ async fn refused(
     terminal.remote = listener.local_addr();
     let dialer = Dialer::spawn(terminal, near.node.clone());
     let mut reason = None;
-    for _ in 0..200 {
+    for _ in 0..2_400 {
         sleep(Duration::from_millis(25)).await;
         reason = dialer.last_error(None);
         if reason.is_some() {

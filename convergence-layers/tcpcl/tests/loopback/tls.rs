@@ -52,7 +52,7 @@ async fn failure(dialer: &Dialer) -> String {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), failed)
+    tokio::time::timeout(std::time::Duration::from_secs(60), failed)
         .await
         .expect("the contact fails")
 }
