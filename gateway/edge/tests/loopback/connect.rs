@@ -32,7 +32,7 @@ async fn tunnel_carries_bytes_and_half_close() {
 #[tokio::test]
 async fn failures_have_their_status_and_reason_after_the_dial() {
     let (_edge, proxy) = edge("http", "answer = 'after-dial'");
-    let refused = closed_port().await.to_string();
+    let refused = closed_port().to_string();
     for (target, status, reason) in [
         (refused.as_str(), "502", "refused"),
         ("10.0.0.1:80", "403", "not dialled"),

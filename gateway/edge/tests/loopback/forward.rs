@@ -135,7 +135,7 @@ async fn chunked_bodies_stream_both_ways() {
 #[tokio::test]
 async fn failures_come_back_as_status_and_reason() {
     let (_edge, proxy) = edge("http", "");
-    let refused = closed_port().await.to_string();
+    let refused = closed_port().to_string();
     for (target, status, reason) in [
         (refused.as_str(), "502", "refused"),
         ("10.0.0.1", "403", "not dialled"),
@@ -267,7 +267,7 @@ async fn curl_downloads_and_uploads_through_every_listener() {
         vec!["-x".to_owned(), format!("socks5h://{socks}")],
     ] {
         let mut curl = Command::new("curl");
-        curl.args(["-sS", "--noproxy", "", "--max-time", "30", "-T"]);
+        curl.args(["-sS", "--noproxy", "", "--max-time", "60", "-T"]);
         curl.arg(&sent).arg("-o").arg(&got).args(&options);
         curl.arg(format!("http://{origin}/"));
         let output = tokio::task::spawn_blocking(move || curl.output().unwrap())

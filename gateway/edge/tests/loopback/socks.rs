@@ -35,7 +35,7 @@ async fn names_are_resolved_where_the_origin_is_dialled() {
 #[tokio::test]
 async fn a_failed_dial_is_a_reset_when_answered_at_once() {
     let (_edge, proxy) = edge("socks5", "");
-    let (mut client, reply) = socks(proxy, closed_port().await).await;
+    let (mut client, reply) = socks(proxy, closed_port()).await;
     assert_eq!(reply, 0);
     let error = client.read_u8().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -44,7 +44,7 @@ async fn a_failed_dial_is_a_reset_when_answered_at_once() {
 #[tokio::test]
 async fn a_failed_dial_has_its_reply_when_answered_after_the_dial() {
     let (_edge, proxy) = edge("socks5", "answer = 'after-dial'");
-    let (_, refused) = socks(proxy, closed_port().await).await;
+    let (_, refused) = socks(proxy, closed_port()).await;
     assert_eq!(refused, 5);
     let (_, forbidden) = socks(proxy, "10.0.0.1:80".parse().unwrap()).await;
     assert_eq!(forbidden, 2);
@@ -113,7 +113,8 @@ async fn a_listeners_guesser_is_refused_at_the_others_too() {
         replies[3]
     };
     assert_eq!(attempt(b'p').await, 0);
-    for _ in 0..10 {
+    // More than may fail at once, since some are forgiven while others are hashed.
+    for _ in 0..30 {
         assert_eq!(attempt(b'q').await, 1);
     }
     assert_eq!(attempt(b'p').await, 1);

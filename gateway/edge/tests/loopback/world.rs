@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use underpass_cla::Class;
 use underpass_edge::Edge;
 use underpass_edge::classify::Classifier;
@@ -61,10 +61,14 @@ pub async fn echo() -> SocketAddr {
     .await
 }
 
-/// A port that nobody listens on.
-pub async fn closed_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
+/// A port that nobody listens on, nor will for as long as this process lives: a socket is bound
+/// to it.
+pub fn closed_port() -> SocketAddr {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = socket.local_addr().unwrap();
+    std::mem::forget(socket);
+    address
 }
 
 /// Reads up to and including `end`.

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -15,6 +15,9 @@ pub const CLIENT: [&str; 2] = ["10.77.1.2", "fd77:1::2"];
 pub const GATEWAY: [&str; 2] = ["10.77.2.1", "fd77:2::1"];
 pub const ORIGIN: [&str; 2] = ["10.77.2.2", "fd77:2::2"];
 pub const PORT: u16 = 7000;
+
+/// What takes longer than this never comes, however loaded the machine is.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct World {
     prefix: String,
@@ -95,10 +98,9 @@ impl World {
     /// Connects from the client and gives the source that the origin sees.
     pub fn connect(&self, origin: &str) -> std::io::Result<(TcpStream, IpAddr)> {
         let address = SocketAddr::new(origin.parse().unwrap(), PORT);
-        let mut socket = self.inside('c', move || {
-            TcpStream::connect_timeout(&address, Duration::from_secs(5))
-        })?;
-        socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let mut socket =
+            self.inside('c', move || TcpStream::connect_timeout(&address, PATIENCE))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
         let source = line(&mut socket)?.parse().unwrap();
         Ok((socket, source))
     }
@@ -126,6 +128,7 @@ impl World {
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut gateway = Gateway {
+            namespace: self.ns('g'),
             child,
             input: Some(input),
             output,
@@ -169,6 +172,7 @@ pub fn line(socket: &mut TcpStream) -> std::io::Result<String> {
 
 /// The edge's process.
 pub struct Gateway {
+    namespace: String,
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -193,8 +197,13 @@ impl Gateway {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        // The owner of the rules reads the end of its input.
-        thread::sleep(Duration::from_millis(300));
+        // The owner of the rules reads the end of its input, and they go with it.
+        let list = format!("ip netns exec {} nft list ruleset", self.namespace);
+        let killed = Instant::now();
+        while sh(&list).contains("flags owner") {
+            assert!(killed.elapsed() < PATIENCE, "the rules stay");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Ends it in good order.

@@ -97,6 +97,10 @@ async fn the_hosts_file_comes_first_and_is_read_anew() {
     assert_eq!(world.queries(), 0);
     let hosts = world.folder.path().join("hosts");
     std::fs::write(&hosts, "192.0.2.10 box.test\n").unwrap();
+    // Both may have been written within one tick of the file system's clock.
+    let written = std::fs::File::options().write(true).open(&hosts).unwrap();
+    let later = SystemTime::now() + Duration::from_secs(10);
+    written.set_modified(later).unwrap();
     tokio::time::sleep(FRESH).await;
     assert_eq!(world.resolve("box.test").await.unwrap(), ["192.0.2.10"]);
 }
@@ -121,10 +125,10 @@ async fn a_look_up_that_is_given_up_leaves_nothing_behind() {
             tokio::spawn(async move { resolver.resolve(&format!("silent.n{number}.test")).await })
         })
         .collect();
-    while world.queries.load(Ordering::Relaxed) < 200 {
+    // Other tests of this process may have closed some since.
+    while world.queries.load(Ordering::Relaxed) < 200 || sockets() < before + 200 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(sockets() >= before + 200);
     many.iter().for_each(|look_up| look_up.abort());
     // Other tests of this process have sockets, too.
     let closed = async {
@@ -132,6 +136,6 @@ async fn a_look_up_that_is_given_up_leaves_nothing_behind() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let closed = tokio::time::timeout(Duration::from_secs(30), closed).await;
+    let closed = tokio::time::timeout(Duration::from_secs(60), closed).await;
     assert!(closed.is_ok(), "{before} to {}", sockets());
 }
