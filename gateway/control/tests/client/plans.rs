@@ -18,7 +18,7 @@ const SECOND: &str =
 
 #[tokio::test]
 async fn after_a_cut_the_stream_goes_on_where_it_was() {
-    let control = Control::start().await;
+    let control = Control::start();
     control.state().scripts = vec![FIRST, SECOND];
     let plans = Arc::new(Plans::default());
     let follower = Follower::start(1, control.service(), plans.clone());
@@ -34,7 +34,7 @@ async fn after_a_cut_the_stream_goes_on_where_it_was() {
 
 #[tokio::test]
 async fn a_service_that_lets_nobody_in_is_told() {
-    let control = Control::start().await;
+    let control = Control::start();
     control.state().status = Some(StatusCode::FORBIDDEN);
     let follower = Follower::start(1, control.service(), Arc::new(Plans::default()));
     until(|| follower.following().contact().state == State::Denied).await;
@@ -44,7 +44,7 @@ async fn a_service_that_lets_nobody_in_is_told() {
 
 #[tokio::test]
 async fn an_event_that_is_too_large_is_passed_over_and_the_stream_goes_on() {
-    let control = Control::start().await;
+    let control = Control::start();
     let large = "x".repeat(10 << 20);
     let script = format!(
         "id: east.forward.1\nevent: plan\ndata: {large}\n\n\

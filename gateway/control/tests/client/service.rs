@@ -21,7 +21,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 use underpass_control_client::{Planned, Service, ServiceConfig, Teller, Trust};
@@ -52,20 +52,31 @@ pub struct State {
 pub struct Control {
     pub state: Arc<Mutex<State>>,
     pub address: SocketAddr,
+    /// Bound to the address and listening at nothing: nobody else is given it while the service
+    /// is away.
+    _held: TcpSocket,
     pub folder: TempDir,
     scheme: &'static str,
     running: Option<AbortOnDropHandle<()>>,
 }
 
+/// A socket at this address, where others may be bound that are like it.
+fn bound(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(address).unwrap();
+    socket
+}
+
 type Body = BoxBody<Bytes, Infallible>;
 
 impl Control {
-    pub async fn start() -> Control {
-        Control::with(None).await
+    pub fn start() -> Control {
+        Control::with(None)
     }
 
     /// With TLS, whose certificate `ca.pem` in the folder is the authority of.
-    pub async fn start_tls() -> Control {
+    pub fn start_tls() -> Control {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let pem = made.cert.pem();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -76,23 +87,25 @@ impl Control {
             .with_no_client_auth()
             .with_single_cert(vec![made.cert.der().clone()], key.unwrap())
             .unwrap();
-        let control = Control::with(Some(TlsAcceptor::from(Arc::new(tls)))).await;
+        let control = Control::with(Some(TlsAcceptor::from(Arc::new(tls))));
         std::fs::write(control.folder.path().join("ca.pem"), pem).unwrap();
         control
     }
 
-    async fn with(tls: Option<TlsAcceptor>) -> Control {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    fn with(tls: Option<TlsAcceptor>) -> Control {
+        let held = bound(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let address = held.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
         let mut control = Control {
             state: Arc::default(),
-            address: listener.local_addr().unwrap(),
+            address,
+            _held: held,
             folder,
             scheme: if tls.is_some() { "https" } else { "http" },
             running: None,
         };
-        control.run(listener, tls);
+        control.run(bound(address).listen(16).unwrap(), tls);
         control
     }
 
@@ -125,11 +138,8 @@ impl Control {
     }
 
     /// Comes back at the same address.
-    pub async fn restart(&mut self) {
-        let socket = tokio::net::TcpSocket::new_v4().unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        socket.bind(self.address).unwrap();
-        self.run(socket.listen(16).unwrap(), None);
+    pub fn restart(&mut self) {
+        self.run(bound(self.address).listen(16).unwrap(), None);
     }
 
     pub fn config(&self) -> ServiceConfig {
@@ -137,7 +147,7 @@ impl Control {
             url: format!("{}://localhost:{}", self.scheme, self.address.port()),
             token_file: Some(self.folder.path().join("token")),
             trust: Trust::System,
-            timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(60),
         }
     }
 
@@ -164,7 +174,7 @@ impl Control {
 
 /// Waits until something is so.
 pub async fn until(mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !so() {
         assert!(Instant::now() < deadline, "it does not come about");
         tokio::time::sleep(Duration::from_millis(5)).await;
