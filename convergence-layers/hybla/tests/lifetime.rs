@@ -19,7 +19,7 @@ fn registered() -> bool {
 
 /// The kernel ends a registration a moment after the last reference to it.
 fn gone() -> bool {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while registered() && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(20));
     }

@@ -219,7 +219,7 @@ mod tests {
         let long: (&mut (dyn Read + Send), _, _) = (&mut file, Path::new("long"), bytes);
         let sent = send(&mut connection, "ipn:2.40", &sending, Vec::new(), long);
         // It would wait for ever otherwise.
-        let sent = tokio::time::timeout(Duration::from_secs(20), sent).await;
+        let sent = tokio::time::timeout(Duration::from_secs(60), sent).await;
         sent.expect("the upload goes on").map(drop)
     }
 

@@ -207,7 +207,7 @@ mod tests {
     use tokio::net::TcpSocket;
     use tokio::sync::mpsc;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A relay between modems and an antenna's controller.
     struct World {
