@@ -134,7 +134,7 @@ async fn early_data_is_neither_offered_nor_taken() {
     // The client learns of it with the first bytes that it wants to send.
     let refused = match again.await {
         Err(_) => true,
-        Ok(connection) => timeout(Duration::from_secs(5), connection.closed())
+        Ok(connection) => timeout(Duration::from_secs(15), connection.closed())
             .await
             .is_ok(),
     };

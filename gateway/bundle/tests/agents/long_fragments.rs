@@ -109,7 +109,7 @@ impl Site {
 
     /// Has the thread write what it was given, and the node hear of that.
     fn settle(&mut self) {
-        for _ in 0..5_000 {
+        for _ in 0..60_000 {
             if self.count("fragments that are written") == 0 {
                 return;
             }
@@ -138,7 +138,7 @@ impl Site {
 
     /// Waits until the disk has nothing any more.
     fn becomes_empty(&self) {
-        for _ in 0..10_000 {
+        for _ in 0..60_000 {
             if self.payloads.used() == (0, 0) {
                 return;
             }

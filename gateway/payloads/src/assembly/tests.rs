@@ -33,7 +33,7 @@ fn here(bytes: &[u8]) -> Part {
 /// What is said of so many parts, in the order in which it is.
 fn told(outcomes: &Outcomes, count: usize) -> Vec<(u64, Placed)> {
     let mut all = Vec::new();
-    for _ in 0..10_000 {
+    for _ in 0..60_000 {
         all.extend(outcomes.take());
         if all.len() >= count {
             return all;
@@ -54,7 +54,7 @@ fn place(assembly: &Assembly, offset: usize, part: Part) -> Placed {
 
 /// Waits until what was dropped is gone.
 fn becomes_empty(payloads: &Payloads) {
-    for _ in 0..10_000 {
+    for _ in 0..60_000 {
         if payloads.used() == (0, 0) {
             return;
         }
