@@ -292,7 +292,8 @@ async fn a_neighbour_that_restarts_is_dialled_again_and_what_was_under_way_is_br
     let (first, _, session) = one.up().await;
     one.ready(first).await;
     session.offer(transfer(1, 30_000_000).0);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // It is under way.
+    silent.peek(&mut [0; 1]).await.expect("it sends");
     drop((silent, listener));
     let broken = Outcome::Broken { acknowledged: 0 };
     assert_eq!(one.finished().await, (1, broken));

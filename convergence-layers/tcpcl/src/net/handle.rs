@@ -277,9 +277,9 @@ mod tests {
         let session = handle(&stream);
         let activity = Arc::new(Activity::default());
         session.share(activity.clone());
-        // However long other programs hold this one up.
-        let moves_on = || lock(&session.still).since += Duration::from_secs(3_600);
-        moves_on();
+        // It does not come to rest by itself, however long other programs hold this one up.
+        let stays_awake = || lock(&session.still).since += Duration::from_secs(3_600);
+        stays_awake();
         assert_eq!(session.figures().received_bytes, 0);
         peer.write_all(b"news").expect("a connection");
         assert_eq!(read_exactly(&stream, 4), b"news");
@@ -295,7 +295,7 @@ mod tests {
         assert!(later.heard_ago > still.heard_ago);
         session.moved();
         assert_eq!(session.figures().received_bytes, 8);
-        moves_on();
+        stays_awake();
         assert!(!session.figures().still && activity.count() == 1);
     }
 
