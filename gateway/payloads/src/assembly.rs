@@ -129,6 +129,12 @@ impl Assembly {
         self.0.with_room(|room| room.bytes()) == Some(0)
     }
 
+    /// Whether parts of it are on their way to their places.
+    pub fn is_being_written(&self) -> bool {
+        // Each of them has a handle of its own.
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Has a part written where it belongs, by the thread of the folder: what has
     /// become of it is told to `outcomes` by its number. It counts for `sender`.
     ///
@@ -171,6 +177,8 @@ impl Assembly {
 impl Drop for Assembly {
     fn drop(&mut self) {
         self.0.forgotten.store(true, Ordering::Relaxed);
+        // Another one may be begun at once, however long the thread waits for the disk.
+        self.0.with_room(Room::end_assembly);
         // Without a thread it goes here.
         self.0.payloads.ask(Job::Forget(Arc::clone(&self.0)));
     }

@@ -164,6 +164,11 @@ impl Payloads {
         }
     }
 
+    /// Whether an owner may begin one more payload whose parts come in any order.
+    pub fn has_place(&self, owner: u64) -> bool {
+        self.lock().has_place(owner)
+    }
+
     /// Takes up a payload that an earlier run has saved for the record of this
     /// number, whether or not there is room. Two records may have the same one.
     ///
@@ -350,19 +355,30 @@ impl Room {
     }
 
     /// The payload is put together from parts, if its owner may have one more of
-    /// these: who has the most leaves others as many.
+    /// these.
     fn begin_assembly(&mut self) -> bool {
         let mut taken = self.payloads.lock();
-        let free = MOST_ASSEMBLIES.saturating_sub(taken.all.assemblies);
-        let own = taken.of.entry(self.owner).or_default();
-        let begins = own.assemblies < free;
+        let begins = taken.has_place(self.owner);
         if begins {
-            own.assemblies += 1;
+            taken.of.entry(self.owner).or_default().assemblies += 1;
             taken.all.assemblies += 1;
         }
         drop(taken);
         self.assembly = begins;
         begins
+    }
+
+    /// The payload is put together no more: its place among these is free for another
+    /// one. What has come of it counts until it is gone from the disk.
+    pub(crate) fn end_assembly(&mut self) {
+        if !std::mem::take(&mut self.assembly) {
+            return;
+        }
+        let mut taken = self.payloads.lock();
+        let Taken { all, of } = &mut *taken;
+        for held in [Some(all), of.get_mut(&self.owner)].into_iter().flatten() {
+            held.assemblies -= 1;
+        }
     }
 
     /// Takes room for bytes that somebody has sent; whether they have any.
@@ -419,20 +435,26 @@ impl Room {
 
     /// The payload is complete.
     pub(crate) fn complete(mut self) -> Room {
+        self.end_assembly();
         let mut taken = self.payloads.lock();
         let Taken { all, of } = &mut *taken;
         for held in [Some(all), of.get_mut(&self.owner)].into_iter().flatten() {
             held.incomplete -= 1;
-            held.assemblies -= usize::from(self.assembly);
         }
         drop(taken);
         self.complete = true;
-        self.assembly = false;
         self
     }
 }
 
 impl Taken {
+    /// Whether an owner may put one more together: who has the most leaves others as
+    /// many.
+    fn has_place(&self, owner: u64) -> bool {
+        let own = self.of.get(&owner).map_or(0, |own| own.assemblies);
+        own < MOST_ASSEMBLIES.saturating_sub(self.all.assemblies)
+    }
+
     /// Somebody has fewer bytes.
     fn give_back(&mut self, owner: u64, bytes: u64) {
         self.all.bytes -= bytes;
@@ -447,11 +469,11 @@ impl Taken {
 
 impl Drop for Room {
     fn drop(&mut self) {
+        self.end_assembly();
         let mut taken = self.payloads.lock();
         let Taken { all, of } = &mut *taken;
         for held in [Some(all), of.get_mut(&self.owner)].into_iter().flatten() {
             held.subtract(0, self.complete);
-            held.assemblies -= usize::from(self.assembly);
         }
         for (sender, bytes) in &self.others {
             taken.give_back(*sender, *bytes);

@@ -193,6 +193,26 @@ fn who_begins_all_it_can_leaves_the_others_some_and_transfers_most() {
 }
 
 #[test]
+fn a_place_is_free_at_once_though_the_thread_waits_for_the_disk() {
+    let (_folder, payloads) = payloads();
+    let begin = || payloads.assemble(1, 1_000).ok();
+    let mut all: Vec<Assembly> = std::iter::from_fn(begin).collect();
+    let slow = all.pop().expect("some were begun");
+    assert!(!slow.is_being_written());
+    let disk = locked(&slow.0.written);
+    slow.place(1, 0, here(b"x"), 1, &Outcomes::default())
+        .unwrap();
+    assert!(slow.is_being_written());
+    drop(all.pop());
+    let another = begin();
+    assert!(another.is_some(), "it takes the place of the last one");
+    assert!(begin().is_none());
+    drop(disk);
+    drop((slow, all, another));
+    becomes_empty(&payloads);
+}
+
+#[test]
 fn parts_that_never_meet_are_bounded() {
     let (_folder, payloads) = payloads();
     let assembly = payloads.assemble(1, 1 << 20).unwrap();
