@@ -318,6 +318,57 @@ fn what_makes_no_progress_is_forgotten_before_its_lifetime_ends() {
     site.becomes_empty();
 }
 
+/// A neighbour begins bundles of its own, one a second, until it has no place more; how
+/// many.
+fn fill(site: &mut Site, from: u64) -> usize {
+    let mut begun = 0;
+    while begin(site, from, begun) == Ok(()) {
+        begun += 1;
+        site.net.pass(Duration::from_secs(1));
+    }
+    site.settle();
+    usize::try_from(begun).unwrap()
+}
+
+/// The first thousand bytes of a bundle of a neighbour come.
+fn begin(site: &mut Site, from: u64, sequence: u64) -> Result<(), Reject> {
+    let raw = fragment((from, sequence), 0, BYTES as u64, &content()[..1_000]);
+    site.arrive(from, raw)
+}
+
+#[test]
+fn what_has_stalled_for_longest_makes_room_for_another_bundle_of_its_neighbour() {
+    let (mut site, content) = (site(), content());
+    let begun = fill(&mut site, 1);
+    site.net.pass(Duration::from_secs(100));
+    let refused = Err(Reject::NoResources);
+    assert_eq!(begin(&mut site, 1, 100), refused, "all may go on yet");
+    // The first one does.
+    site.take(0, 1_000, &content[1_000..2_000]);
+    site.settle();
+    site.net.pass(Duration::from_secs(30));
+    assert_eq!(begin(&mut site, 1, 100), Ok(()));
+    assert_eq!(site.deleted(), [DeleteReason::DepletedStorage]);
+    assert_eq!(site.incomplete(), begun);
+    for (sequence, from) in [(0, 2_000), (2, 1_000), (100, 1_000)] {
+        site.take(sequence, from, &content[from..]);
+        let delivery = site.delivered().expect("it has stayed");
+        assert!(read(&delivery) == content);
+    }
+    site.take(1, 1_000, &content[1_000..]);
+    assert!(site.delivered().is_none(), "its beginning is gone");
+}
+
+#[test]
+fn nothing_that_has_stalled_makes_room_for_another_neighbour() {
+    let mut site = site();
+    let first = fill(&mut site, 1);
+    site.net.pass(Duration::from_secs(600));
+    let second = fill(&mut site, 9);
+    assert!(second < first, "{second}");
+    assert_eq!(site.incomplete(), first + second);
+}
+
 #[test]
 fn a_fragment_that_is_on_disk_itself_is_judged_and_taken() {
     let (mut site, content) = (site(), content());

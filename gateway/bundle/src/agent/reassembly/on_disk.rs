@@ -4,6 +4,10 @@
 //! counts with those that are in memory; what is written counts on the disk, for the
 //! neighbour that has sent it. The thread cannot call the agent, which looks every
 //! few milliseconds while it waits for it.
+//!
+//! Nobody sends a fragment again that was lost on the way, so a bundle may stay
+//! incomplete. It keeps its place as long as no other one needs it; then, of the bundles
+//! that its neighbour has begun, the one that has stalled for longest is given up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,6 +30,9 @@ use crate::wire::Malformed;
 
 /// For how long nothing may come of a bundle that is incomplete.
 const MOST_PAUSE: Duration = Duration::from_secs(3600);
+/// After such a pause another bundle of the same neighbour may have its place: most
+/// blockages are shorter.
+const STALLED: Duration = Duration::from_secs(120);
 /// How long after a fragment was given to the thread its results are looked for.
 const LOOK_AFTER: Duration = Duration::from_millis(5);
 
@@ -46,8 +53,19 @@ struct Incomplete {
     /// when its lifetime ends as well.
     first: Arrival,
     service: u64,
+    /// When its last fragment has come.
+    moved: Instant,
+}
+
+impl Incomplete {
     /// When it is forgotten if nothing more comes.
-    until: Instant,
+    fn until(&self) -> Instant {
+        self.first.expires.min(self.moved + MOST_PAUSE)
+    }
+
+    fn is_stalled(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.moved) >= STALLED && !self.assembly.is_being_written()
+    }
 }
 
 /// A fragment that the thread has.
@@ -81,13 +99,26 @@ impl OnDisk {
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {
-        let untils = each(self.bundles.values()).map(|incomplete| incomplete.until);
+        let untils = each(self.bundles.values()).map(Incomplete::until);
         untils.chain(self.look_at).min()
     }
 
     /// Forgets what is not whole in time.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.bundles.retain(|_, incomplete| incomplete.until > now);
+        self.bundles
+            .retain(|_, incomplete| incomplete.until() > now);
+    }
+
+    /// Of the bundles that a neighbour has begun, takes out the one that has stalled for
+    /// longest.
+    fn take_stalled(&mut self, now: Instant, from: NeighbourId) -> Option<Incomplete> {
+        let stalled = each(&self.bundles);
+        let stalled = stalled.filter(|(_, of)| of.first.from == from && of.is_stalled(now));
+        let whole = stalled
+            .min_by_key(|(whole, of)| (of.moved, whole.1))?
+            .0
+            .clone();
+        self.bundles.remove(&whole)
     }
 }
 
@@ -134,6 +165,9 @@ impl Agent {
         if !self.reassembly.has_room(from, bytes) {
             return Err(Reject::NoResources);
         }
+        if !self.reassembly.on_disk.has(&whole) {
+            self.make_place(now, from);
+        }
         let payloads = self.config.payloads.as_ref().ok_or(Reject::NoResources)?;
         strip(&mut arrival);
         let on_disk = &mut self.reassembly.on_disk;
@@ -148,7 +182,7 @@ impl Agent {
                     return Err(Reject::Malformed(Malformed::Fragment));
                 }
                 place(&incomplete.assembly, part)?;
-                incomplete.until = incomplete.first.expires.min(now + MOST_PAUSE);
+                incomplete.moved = now;
             }
             None => {
                 let assembly = payloads.assemble(from.0, total);
@@ -156,9 +190,9 @@ impl Agent {
                 place(&assembly, part)?;
                 let incomplete = Incomplete {
                     assembly,
-                    until: arrival.expires.min(now + MOST_PAUSE),
                     first: arrival,
                     service,
+                    moved: now,
                 };
                 on_disk.bundles.insert(whole.clone(), incomplete);
             }
@@ -177,6 +211,27 @@ impl Agent {
         on_disk.writing.insert(number, writing);
         self.reassembly.count(from, bytes);
         Ok(())
+    }
+
+    /// Gives up what a neighbour has begun and stalled for longest, if no place is free for
+    /// another bundle of it.
+    fn make_place(&mut self, now: Instant, from: NeighbourId) {
+        let payloads = self.config.payloads.as_ref();
+        if payloads.is_none_or(|payloads| payloads.has_place(from.0)) {
+            return;
+        }
+        let Some(stalled) = self.reassembly.on_disk.take_stalled(now, from) else {
+            return;
+        };
+        let Incomplete {
+            assembly,
+            mut first,
+            ..
+        } = stalled;
+        made_whole(&mut first);
+        let (primary, bytes) = (&first.bundle.primary, assembly.bytes());
+        let reason = DeleteReason::DepletedStorage;
+        self.tell_refused(now, primary, bytes, first.class, reason);
     }
 
     /// Takes up what the thread has done.
