@@ -10,6 +10,7 @@ use underpass_work::each;
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::BundleId;
+use super::neighbour::Size;
 use super::passing::Message;
 use super::storage::Removed;
 use super::stored::Phase;
@@ -196,7 +197,8 @@ impl Agent {
                 self.wait_for_signal(now, id);
             }
         }
-        self.end_pause(via);
+        self.end_pause(via, Size::Any);
+        self.end_pause(via, Size::Long);
     }
 
     /// The neighbour is out of reach: its custody timers stand still, since no

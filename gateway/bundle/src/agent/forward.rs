@@ -12,6 +12,7 @@ use super::Agent;
 use super::bibe::BPDU_BYTES;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event, Offer};
+use super::neighbour::Size;
 use super::originate::Draft;
 use super::storage::Removed;
 use super::stored::{BlockNumbers, Phase, Sent, StoredBundle};
@@ -21,11 +22,19 @@ use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
 pub(super) const LOOK_AHEAD: usize = 64;
 /// Bundles that are looked at for one behind others.
 pub const DEEP: usize = 256;
-/// Longer payloads than this no stream has: that a neighbour has no room for one
-/// does not tell of its room for those.
+/// Longer payloads than this no stream has.
 const LONG_BYTES: u64 = 2 << 20;
 /// What a header may have beside the primary block and what is passed on.
 pub(super) const REWRITTEN_BYTES: u64 = 256;
+
+impl StoredBundle {
+    /// Whether that a neighbour has no room for it does not tell of its room for others:
+    /// it has a quota of its own for payloads on disk, and takes few long ones into memory
+    /// at once.
+    fn is_long(&self) -> bool {
+        self.file.is_some() || self.bytes > LONG_BYTES
+    }
+}
 
 impl Agent {
     /// Whether [`Agent::next_for`] has something to offer.
@@ -38,7 +47,7 @@ impl Agent {
     /// offered to it. [`Event::Woken`] follows the end of the pause.
     pub fn is_paused(&self, neighbour: NeighbourId) -> bool {
         let neighbour = self.neighbours.get(&neighbour);
-        neighbour.is_some_and(|neighbour| neighbour.paused.is_some())
+        neighbour.is_some_and(|neighbour| neighbour.pause.until.is_some())
     }
 
     /// Whether the next bundle for a neighbour is on its way from the store.
@@ -80,7 +89,7 @@ impl Agent {
         let first = {
             let aside = each(queue.aside(max_bytes)).take(LOOK_AHEAD);
             let mut all = aside.chain(each(queue.in_order()).take(LOOK_AHEAD));
-            all.find(|id| self.fits(*id, max_bytes))
+            all.find(|id| self.may_go(*id, max_bytes))
         };
         let Some(id) = first else {
             // There may be one behind those that were looked at.
@@ -94,17 +103,19 @@ impl Agent {
     }
 
     /// Puts the first bundles of a queue aside that are too long for a session and
-    /// must not be fragmented; whether there were any.
+    /// must not be fragmented, or for which the neighbour has no room; whether there
+    /// were any.
     fn put_aside(&mut self, neighbour: NeighbourId, class: Class, max_bytes: u64) -> bool {
         let waiting = self.neighbours.get(&neighbour);
         let Some(queue) = waiting.and_then(|waiting| waiting.queues.get(&class)) else {
             return false;
         };
         let first = each(queue.in_order()).take(LOOK_AHEAD);
-        let first = first.take_while(|id| !self.fits(*id, max_bytes));
+        let first = first.take_while(|id| !self.may_go(*id, max_bytes));
         let too_long = first.filter_map(|id| {
             let stored = self.bundles.get(id)?;
-            (!self.goes_in_fragments(stored)).then(|| (id, self.sent_bytes(stored)))
+            let waits = self.is_held_back(stored) || !self.goes_in_fragments(stored);
+            waits.then(|| (id, self.sent_bytes(stored)))
         });
         let too_long: Vec<(BundleId, u64)> = too_long.collect();
         let neighbour = self.neighbours.get_mut(&neighbour);
@@ -119,7 +130,7 @@ impl Agent {
     /// Offers one bundle of its neighbour before all others, if it is queued
     /// and at most `max_bytes` long. As [`Agent::next_for`] otherwise.
     pub fn next_of(&mut self, now: Instant, id: BundleId, max_bytes: u64) -> Option<Offer> {
-        if !self.is_queued(id) || !self.fits(id, max_bytes) {
+        if !self.is_queued(id) || !self.may_go(id, max_bytes) {
             return None;
         }
         let payload = self.fetch(now, id)?;
@@ -138,8 +149,10 @@ impl Agent {
         let mut before = 0;
         let mut queued = each(queue.in_order()).take(DEEP);
         queued.find(|id| {
-            let behind = before >= bytes;
-            before += self.bundles.get(*id).map_or(0, |stored| stored.bytes);
+            let stored = self.bundles.get(*id);
+            let held_back = stored.is_some_and(|stored| self.is_held_back(stored));
+            let behind = before >= bytes && !held_back;
+            before += stored.map_or(0, |stored| stored.bytes);
             behind
         })
     }
@@ -204,6 +217,20 @@ impl Agent {
         let stored = self.bundles.get(id);
         let stored = stored.filter(|stored| stored.file.is_none() || self.takes_files(stored));
         stored.is_some_and(|stored| self.sent_bytes(stored) <= max_bytes)
+    }
+
+    /// Whether a session that takes so many bytes may have a bundle now.
+    fn may_go(&self, id: BundleId, max_bytes: u64) -> bool {
+        let stored = self.bundles.get(id);
+        let held_back = stored.is_some_and(|stored| self.is_held_back(stored));
+        !held_back && self.fits(id, max_bytes)
+    }
+
+    /// Whether a bundle waits since its neighbour had no room for another long one.
+    pub(super) fn is_held_back(&self, stored: &StoredBundle) -> bool {
+        let neighbour = self.neighbours.get(&stored.neighbour);
+        let pauses = neighbour.is_some_and(|neighbour| neighbour.long_pause.until.is_some());
+        pauses && stored.is_long() && stored.class != Class::SIGNALLING
     }
 
     /// The bytes of a bundle as it is sent at most.
@@ -396,8 +423,8 @@ impl Agent {
         match outcome {
             Outcome::Acknowledged | Outcome::Refused(Refusal::Completed) => {
                 stored.acknowledged = Some(now);
-                let (via, custody) = (stored.neighbour, stored.custody);
-                self.end_refusals(via);
+                let (via, custody, long) = (stored.neighbour, stored.custody, stored.is_long());
+                self.end_refusals(via, long);
                 match custody && !self.config.served.contains(&via) {
                     true => self.wait_for_signal(now, id),
                     false => self.forwarded(now, id),
@@ -408,16 +435,16 @@ impl Agent {
             Outcome::Refused(Refusal::NoResources) if stored.class == Class::SIGNALLING => {
                 self.try_later(now, id);
             }
-            // The neighbour has a quota of its own for payloads on disk, and takes
-            // few long ones into memory at once: others it may well take.
-            Outcome::Refused(Refusal::NoResources)
-                if stored.file.is_some() || stored.bytes > LONG_BYTES =>
-            {
+            // It waits longer than the others: one that is too long for what the
+            // neighbour has left is not always the first.
+            Outcome::Refused(Refusal::NoResources) if stored.is_long() => {
+                let via = stored.neighbour;
+                self.pause(now, via, Size::Long);
                 self.try_later(now, id);
             }
             Outcome::Refused(Refusal::NoResources) => {
                 let via = stored.neighbour;
-                self.pause(now, via);
+                self.pause(now, via, Size::Any);
                 self.enqueue(id);
             }
             Outcome::Refused(Refusal::NotAcceptable) if stored.custody => {
@@ -446,31 +473,32 @@ impl Agent {
         }
     }
 
-    /// Offers a neighbour without room nothing but signals for a while.
-    fn pause(&mut self, now: Instant, via: NeighbourId) {
+    /// Offers a neighbour without room nothing of a size but signals for a while.
+    fn pause(&mut self, now: Instant, via: NeighbourId, size: Size) {
         let timer = self.config.custody_timer;
-        let neighbour = self.neighbour(via);
-        if neighbour.paused.is_some() {
-            return;
-        }
-        let until = now + timer.backed_off(timer.min / 4, neighbour.refusals);
-        neighbour.paused = Some(until);
-        neighbour.refusals += 1;
-        self.pauses.insert((until, via));
+        let begun = self.neighbour(via).pause_of(size).begin(now, &timer);
+        self.pauses.extend(begun.map(|until| (until, (via, size))));
     }
 
-    pub(super) fn end_pause(&mut self, via: NeighbourId) {
-        if let Some(until) = self.neighbour(via).paused.take() {
-            self.pauses.remove(&(until, via));
+    pub(super) fn end_pause(&mut self, via: NeighbourId, size: Size) {
+        if let Some(until) = self.neighbour(via).end_pause(size) {
+            self.pauses.remove(&(until, (via, size)));
         }
         // Where nothing is queued too: what was refused may be gone, and those
         // who seal for this neighbour wait for the end of the pause.
         self.woken.insert((via, None));
     }
 
-    /// The neighbour takes bundles again.
-    fn end_refusals(&mut self, via: NeighbourId) {
+    /// The neighbour takes bundles again; long ones, too, if this is one.
+    fn end_refusals(&mut self, via: NeighbourId, long: bool) {
         let neighbour = self.neighbour(via);
-        neighbour.refusals = 0;
+        neighbour.pause.refusals = 0;
+        if !long {
+            return;
+        }
+        neighbour.long_pause.refusals = 0;
+        if neighbour.long_pause.until.is_some() {
+            self.end_pause(via, Size::Long);
+        }
     }
 }

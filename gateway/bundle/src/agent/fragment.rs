@@ -97,7 +97,8 @@ impl Agent {
             return;
         };
         let first = each(queue.in_order()).take(LOOK_AHEAD).find_map(|id| {
-            let stored = self.bundles.get(id)?;
+            let stored = self.bundles.get(id);
+            let stored = stored.filter(|stored| !self.is_held_back(stored))?;
             if self.fits(id, max_bytes) {
                 return Some(None);
             }

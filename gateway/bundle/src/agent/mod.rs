@@ -78,7 +78,7 @@ use figures::Tally;
 use leaving::Leaving;
 use memory::Memory;
 use names::{Bundles, Names};
-use neighbour::{Neighbour, Queue};
+use neighbour::{Neighbour, Queue, Size};
 use order::Ordered;
 use passing::Owed;
 use planned::Planned;
@@ -139,7 +139,7 @@ pub struct Agent {
     reassembly: Reassembly,
     custody_timers: BTreeSet<(Instant, BundleId)>,
     expiries: Expiries,
-    pauses: BTreeSet<(Instant, NeighbourId)>,
+    pauses: BTreeSet<(Instant, (NeighbourId, Size))>,
     reports: ReportRate,
     events: VecDeque<Event>,
     woken: BTreeSet<(NeighbourId, Option<Class>)>,
@@ -335,8 +335,8 @@ impl Agent {
             self.neighbour(via).signals.push_back(to);
             self.woken.insert((via, Some(Class::SIGNALLING)));
         }
-        while let Some((_, neighbour)) = self.pauses.pop_first_if_due(now) {
-            self.end_pause(neighbour);
+        while let Some((_, (neighbour, size))) = self.pauses.pop_first_if_due(now) {
+            self.end_pause(neighbour, size);
         }
         for _ in 0..DUE_AT_ONCE {
             let Some((_, id)) = self.custody_timers.pop_first_if_due(now) else {

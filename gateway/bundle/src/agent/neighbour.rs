@@ -79,6 +79,13 @@ impl Queue {
         self.aside.iter().take_while(move |_| any)
     }
 
+    /// Has those aside wait in the order again, before those that were not sent.
+    fn end_aside(&mut self) {
+        for id in std::mem::take(&mut self.aside).iter() {
+            self.again.insert(id);
+        }
+    }
+
     fn leave_order(&mut self, id: BundleId) -> bool {
         self.again.remove(id) || self.unanswered.remove(id) || self.fresh.remove(id)
     }
@@ -90,6 +97,37 @@ impl Queue {
         if self.loading == Some(id) {
             self.loading = None;
         }
+    }
+}
+
+/// Which bundles a neighbour may have no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Size {
+    /// Any but those of signalling.
+    Any,
+    /// Long ones alone: for these it has other room.
+    Long,
+}
+
+/// Whether a neighbour is offered nothing, since it has no room.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pause {
+    /// Until then.
+    pub until: Option<Instant>,
+    /// How often in a row it had no room.
+    pub refusals: u32,
+}
+
+impl Pause {
+    /// It has no room: the end of the pause that begins, longer each time; none if one
+    /// has begun already.
+    pub fn begin(&mut self, now: Instant, timer: &CustodyTimer) -> Option<Instant> {
+        if self.until.is_some() {
+            return None;
+        }
+        self.until = Some(now + timer.backed_off(timer.min / 4, self.refusals));
+        self.refusals += 1;
+        self.until
     }
 }
 
@@ -112,10 +150,8 @@ pub(crate) struct Neighbour {
     pub down: bool,
     /// It is a route to itself, unless it was removed from the routes.
     pub routed: bool,
-    /// It has no room; nothing but signals is offered until then.
-    pub paused: Option<Instant>,
-    /// How often in a row it had no room.
-    pub refusals: u32,
+    pub pause: Pause,
+    pub long_pause: Pause,
     pub delay: Option<SignalDelay>,
 }
 
@@ -138,8 +174,8 @@ impl Neighbour {
             answerable: BTreeSet::new(),
             down: false,
             routed: true,
-            paused: None,
-            refusals: 0,
+            pause: Pause::default(),
+            long_pause: Pause::default(),
             delay: None,
         }
     }
@@ -155,8 +191,8 @@ impl Neighbour {
             answerable,
             down: _,
             routed: _,
-            paused: _,
-            refusals: _,
+            pause: _,
+            long_pause: _,
             delay: _,
         } = self;
         for queue in queues.values() {
@@ -196,7 +232,25 @@ impl Neighbour {
             return true;
         }
         let queued = self.queues.get(&class).is_some_and(Queue::is_offerable);
-        queued && (self.paused.is_none() || class == Class::SIGNALLING)
+        queued && (self.pause.until.is_none() || class == Class::SIGNALLING)
+    }
+
+    /// Its pause for bundles of a size.
+    pub fn pause_of(&mut self, size: Size) -> &mut Pause {
+        match size {
+            Size::Any => &mut self.pause,
+            Size::Long => &mut self.long_pause,
+        }
+    }
+
+    /// Ends its pause for bundles of a size; when that was to end, if it was on. What was
+    /// put aside meanwhile waits in the order again.
+    pub fn end_pause(&mut self, size: Size) -> Option<Instant> {
+        let until = self.pause_of(size).until.take()?;
+        if size == Size::Long {
+            self.queues.values_mut().for_each(Queue::end_aside);
+        }
+        Some(until)
     }
 
     /// Takes a measured delay, as TCP does its round-trip time (RFC 6298).

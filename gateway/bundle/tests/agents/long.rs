@@ -286,6 +286,68 @@ fn a_neighbour_without_room_for_it_is_offered_other_bundles_meanwhile() {
     assert!(offer(&mut net, true).unwrap().file.is_some());
 }
 
+/// Has the first node send so many long bundles.
+fn send_long(net: &mut Net, files: &Files, count: usize) {
+    for _ in 0..count {
+        let file = files.write(&content());
+        let sent = net.agents[0].send_file(net.now, to(2, APPLICATION), file);
+        sent.unwrap();
+    }
+}
+
+#[test]
+fn long_bundles_wait_together_until_the_neighbour_takes_one() {
+    let (mut net, files) = (pair(), files());
+    send_long(&mut net, &files, 4);
+    let (first, second) = (offer(&mut net, true), offer(&mut net, true));
+    let no_room = Outcome::Refused(Refusal::NoResources);
+    net.finish(0, &first.unwrap(), no_room);
+    assert!(offer(&mut net, true).is_none(), "there is no room for them");
+    net.send(0, 2, b"short").unwrap();
+    let short = offer(&mut net, true).unwrap();
+    assert!(short.file.is_none());
+    net.finish(0, &short, Outcome::Acknowledged);
+    assert!(offer(&mut net, true).is_none(), "a short one tells nothing");
+    net.finish(0, &second.unwrap(), Outcome::Acknowledged);
+    for _ in 0..2 {
+        assert!(offer(&mut net, true).is_some());
+    }
+}
+
+#[test]
+fn a_neighbour_without_room_refuses_few_long_bundles() {
+    let (mut net, files) = (pair(), files());
+    send_long(&mut net, &files, 5);
+    let mut refused = 0;
+    for _ in 0..600 {
+        if let Some(long) = offer(&mut net, true) {
+            net.finish(0, &long, Outcome::Refused(Refusal::NoResources));
+            refused += 1;
+        }
+        net.pass(Duration::from_millis(100));
+    }
+    assert!((5..10).contains(&refused), "{refused}");
+}
+
+#[test]
+fn fragments_that_wait_for_room_go_on_as_fragments() {
+    const MRU: u64 = 1_400;
+    let (mut net, files) = (pair(), files());
+    send_long(&mut net, &files, 1);
+    net.agents[0].set_takes_files(NeighbourId(2), BULK, true);
+    let next = |net: &mut Net| net.agents[0].next_for(net.now, NeighbourId(2), BULK, MRU);
+    let first = next(&mut net).expect("a fragment");
+    net.finish(0, &first, Outcome::Refused(Refusal::NoResources));
+    assert!(next(&mut net).is_none(), "there is no room for the others");
+    net.pass(Duration::from_secs(5));
+    let mut bytes = 0;
+    while let Some(offer) = next(&mut net) {
+        bytes += offer.file.as_ref().map_or(0, |file| file.len());
+        net.finish(0, &offer, Outcome::Acknowledged);
+    }
+    assert_eq!(bytes, BYTES as u64);
+}
+
 #[test]
 fn a_long_bundle_in_memory_that_is_refused_waits_by_itself() {
     let mut net = pair();

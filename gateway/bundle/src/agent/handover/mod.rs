@@ -20,7 +20,7 @@ use super::config::NeighbourId;
 use super::confirming::UnconfirmedState;
 use super::event::BundleId;
 use super::memory::EntryState;
-use super::neighbour::{Neighbour, SignalDelay};
+use super::neighbour::{Neighbour, Pause, SignalDelay, Size};
 use super::signals::{SignalToState, SignalsState};
 use super::stored::{Phase, StoredBundle};
 use super::stored_record;
@@ -232,11 +232,13 @@ impl Agent {
         neighbour.answerable = state.answerable.into_iter().collect();
         neighbour.down = state.down;
         neighbour.routed = self.config.neighbours().contains(&id);
-        neighbour.refusals = state.refusals;
         neighbour.delay = state.delay.map(SignalDelay::of_nanos);
-        neighbour.paused = state.paused.map(|at| at.instant(now));
-        if let Some(until) = neighbour.paused {
-            self.pauses.insert((until, id));
+        neighbour.pause = Pause {
+            until: state.paused.map(|at| at.instant(now)),
+            refusals: state.refusals,
+        };
+        if let Some(until) = neighbour.pause.until {
+            self.pauses.insert((until, (id, Size::Any)));
         }
         for to in state.signals {
             neighbour.signals.push_back(to.to()?);
@@ -353,8 +355,9 @@ impl NeighbourState {
             down,
             // The next process has its own routes.
             routed: _,
-            paused,
-            refusals,
+            pause: Pause { until, refusals },
+            // The next process finds out again.
+            long_pause: _,
             delay,
         } = neighbour;
         NeighbourState {
@@ -363,7 +366,7 @@ impl NeighbourState {
             next_number,
             answerable: answerable.into_iter().collect(),
             down,
-            paused: paused.map(|until| Moment::of(until, now)),
+            paused: until.map(|until| Moment::of(until, now)),
             refusals,
             delay: delay.map(SignalDelay::nanos),
             signals: signals.iter().map(Into::into).collect(),
