@@ -96,10 +96,22 @@ impl Applications {
     /// or floods, leaves room for the others.
     pub fn reserve(&self, service: u64, node: u64, bytes: u64) -> bool {
         let mut waiting = self.lock();
-        let more = Amount {
-            bytes: bytes.saturating_add(BESIDE_PAYLOAD_BYTES),
-            bundles: 1,
-        };
+        let more = needed_by(bytes);
+        let room = self.fits(&waiting, service, node, more);
+        if room {
+            waiting.add(service, node, more);
+            waiting.unstored_bytes += more.bytes;
+            *waiting.unstored.entry(node).or_default() += more.bytes;
+        }
+        room
+    }
+
+    /// Whether [`Applications::reserve`] would find room.
+    pub fn has_room(&self, service: u64, node: u64, bytes: u64) -> bool {
+        self.fits(&self.lock(), service, node, needed_by(bytes))
+    }
+
+    fn fits(&self, waiting: &Waiting, service: u64, node: u64, more: Amount) -> bool {
         let free = Amount {
             bytes: self.most.bytes.saturating_sub(waiting.all.bytes),
             bundles: self.most.bundles.saturating_sub(waiting.all.bundles),
@@ -112,24 +124,14 @@ impl Applications {
         let unstored = waiting.unstored.get(&node).copied().unwrap_or(0);
         let unstored = unstored.saturating_add(more.bytes);
         let free = MOST_UNSTORED_BYTES.saturating_sub(waiting.unstored_bytes);
-        let room = unstored <= free.min(MOST_UNSTORED_BYTES / 2)
+        unstored <= free.min(MOST_UNSTORED_BYTES / 2)
             && fits(waiting.to.get(&service))
-            && fits(waiting.from.get(&node));
-        if room {
-            waiting.add(service, node, more);
-            waiting.unstored_bytes += more.bytes;
-            waiting.unstored.insert(node, unstored);
-        }
-        room
+            && fits(waiting.from.get(&node))
     }
 
     /// Counts what an earlier run has left, whether or not there is room.
     pub fn restore(&self, service: u64, node: u64, bytes: u64) {
-        let amount = Amount {
-            bytes: bytes.saturating_add(BESIDE_PAYLOAD_BYTES),
-            bundles: 1,
-        };
-        self.lock().add(service, node, amount);
+        self.lock().add(service, node, needed_by(bytes));
     }
 
     /// A bundle of a node for which room was reserved is on the disk, or will never
@@ -181,6 +183,14 @@ impl Waiting {
             amount.bytes = amount.bytes.saturating_add(more.bytes);
             amount.bundles += more.bundles;
         }
+    }
+}
+
+/// What a bundle with so many bytes of payload takes.
+fn needed_by(bytes: u64) -> Amount {
+    Amount {
+        bytes: bytes.saturating_add(BESIDE_PAYLOAD_BYTES),
+        bundles: 1,
     }
 }
 

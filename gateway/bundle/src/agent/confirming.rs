@@ -66,7 +66,8 @@ impl Unconfirmed {
         Ok(())
     }
 
-    fn has_room(&self, from: NeighbourId) -> bool {
+    /// Whether one more of a neighbour may wait.
+    pub fn has_room(&self, from: NeighbourId) -> bool {
         let own = self.counts.get(&from).copied().unwrap_or(0);
         own < GUARANTEED || own - GUARANTEED < MOST.saturating_sub(self.owed.len())
     }

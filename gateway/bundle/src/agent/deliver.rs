@@ -134,6 +134,24 @@ impl Agent {
         self.undeliverable(arrival, service).or(refused)
     }
 
+    /// Whether there is room for a bundle for a service of this node whose payload is to
+    /// go to the disk. One that is known needs none: its custodian is told so again.
+    pub(super) fn has_room_for_file(&self, now: Instant, arrival: &Arrival, service: u64) -> bool {
+        if arrival.bundle.primary.has_fragmentation() {
+            return self.has_place_for(now, arrival);
+        }
+        let name = arrival.name();
+        if self.seen.contains(&name.group, name.sequence) {
+            return true;
+        }
+        let node = counted_node(&arrival.bundle.primary.source, Some(arrival.from));
+        let keeping = self.config.keeping(service);
+        // The payload itself has room on the disk.
+        self.usage.has_room_undelivered(0)
+            && keeping.is_none_or(|keeping| keeping.has_room(service, node, 0))
+            && (self.owed(arrival).is_none() || self.unconfirmed.has_room(arrival.from))
+    }
+
     pub(super) fn push_delivery(&mut self, delivery: Delivery, room: Reservation) {
         self.usage.keep_undelivered(room);
         self.events.push_back(Event::Deliver(delivery));

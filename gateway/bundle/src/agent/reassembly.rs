@@ -227,14 +227,20 @@ impl Agent {
         let here = arrival.bundle.payload.len() as u64;
         let room = self.usage.reserve_undelivered(here + BESIDE_BYTES);
         let room = room.ok_or(Reject::NoResources)?;
-        // All fragments of a bundle meet at one agent, whichever way they come.
-        let node = ipn_parts(&primary.source).map_or(0, |(node, _)| node);
-        let shard = self.sharding.shard_of(NeighbourId(node));
+        let shard = self.assembler(&arrival);
         if shard != self.sharding.own {
             self.pass(shard, Message::Fragment(Box::new(arrival), service, room));
             return Ok(());
         }
         self.assemble(now, arrival, service, room)
+    }
+
+    /// The agent that puts a fragment's bundle together: all of them meet there,
+    /// whichever way they come.
+    fn assembler(&self, arrival: &Arrival) -> usize {
+        let source = ipn_parts(&arrival.bundle.primary.source);
+        let node = source.map_or(0, |(node, _)| node);
+        self.sharding.shard_of(NeighbourId(node))
     }
 
     pub(super) fn assemble(
@@ -244,14 +250,13 @@ impl Agent {
         service: u64,
         room: Reservation,
     ) -> Result<(), Reject> {
-        let mut name = arrival.name();
-        name.group.fragment = None;
-        if self.seen.contains(&name.group, name.sequence) {
+        let whole = whole_of(&arrival);
+        let (group, sequence, _) = &whole;
+        if self.seen.contains(group, *sequence) {
             return Ok(());
         }
         let primary = &arrival.bundle.primary;
         let (offset, total) = (primary.fragmentation_offset, primary.total_data_length);
-        let whole = (name.group, name.sequence, primary.destination.to_string());
         let to_disk = self.goes_to_disk(service, total);
         // Fragments of one bundle say the same total length.
         let elsewhere = match to_disk {
@@ -318,6 +323,14 @@ impl Agent {
         arrival.bundle.payload = payload.freeze();
         self.deliver(now, arrival, service)
     }
+}
+
+/// The bundle that a fragment is of.
+fn whole_of(arrival: &Arrival) -> Whole {
+    let mut name = arrival.name();
+    name.group.fragment = None;
+    let destination = arrival.bundle.primary.destination.to_string();
+    (name.group, name.sequence, destination)
 }
 
 /// A fragment's payload. A slice of a bundle keeps all of it in memory, its headers

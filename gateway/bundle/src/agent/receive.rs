@@ -296,8 +296,8 @@ impl Agent {
     }
 
     /// Judges a long bundle by what stands before its payload, so that nothing is
-    /// written to the disk of one that would be deleted. Once it is whole,
-    /// [`Agent::receive_decoded`] judges it again.
+    /// written to the disk of one that would be deleted, or finds no room among the
+    /// bundles that wait. Once it is whole, [`Agent::receive_decoded`] judges it again.
     ///
     /// # Errors
     /// Why it is not wanted. Nobody else is told: the neighbour still has it, and
@@ -318,15 +318,18 @@ impl Agent {
         }
         let destination = &arrival.bundle.primary.destination;
         let node = ipn_parts(destination).map(|(node, _)| node);
-        let reason = match self.config.own_service(destination) {
-            Some(service) => self.undeliverable_file(&arrival, service),
+        let has_room = match self.config.own_service(destination) {
+            Some(service) => match self.undeliverable_file(&arrival, service) {
+                None => self.has_room_for_file(now, &arrival, service),
+                Some(reason) => return Err(Reject::Unwanted(reason)),
+            },
             None => match self.way_on(&arrival, node) {
-                Ok(_) => None,
+                Ok(way) => self.has_room_onward(&arrival, &way),
                 Err(Stays::Forged(forgery)) => return Err(self.forged(&arrival, forgery)),
-                Err(Stays::Deleted(reason)) => Some(reason),
+                Err(Stays::Deleted(reason)) => return Err(Reject::Unwanted(reason)),
             },
         };
-        reason.map_or(Ok(()), |reason| Err(Reject::Unwanted(reason)))
+        has_room.then_some(()).ok_or(Reject::NoResources)
     }
 
     /// Refuses a bundle that is not secured as it has to be. Whoever it names as

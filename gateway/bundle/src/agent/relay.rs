@@ -143,15 +143,22 @@ impl Agent {
         }
     }
 
-    /// Room for a bundle for another node. Administrative records may exceed
-    /// the store: the signals among them empty stores.
+    /// Room for a bundle for another node.
     fn reserve_to_relay(&self, arrival: &Arrival, via: NeighbourId) -> Option<Reservation> {
-        let bytes = counted_bytes(&arrival.bundle);
-        let record = arrival.bundle.is_administrative() && bytes <= MAX_RECORD_BYTES as u64;
-        match record {
-            true => self.usage.reserve(via, bytes, Purpose::Emptying),
-            false => self.reserve(via, bytes),
+        let (bytes, purpose) = needed_room(&arrival.bundle);
+        match purpose {
+            Purpose::Emptying => self.usage.reserve(via, bytes, purpose),
+            _ => self.reserve(via, bytes),
         }
+    }
+
+    /// Whether there is room for a bundle that goes on this way. What this agent has
+    /// custody of needs none: its custodian is told so again.
+    pub(super) fn has_room_onward(&self, arrival: &Arrival, way: &Way) -> bool {
+        let (bytes, purpose) = needed_room(&arrival.bundle);
+        let storable = purpose == Purpose::Emptying || bytes <= self.storable(way.via);
+        let has_room = storable && self.usage.has_room_for(way.via, bytes, purpose);
+        has_room || self.has_custody(&arrival.name(), arrival.cteb())
     }
 
     /// Whether this agent has custody of the bundle, or had it and this is the
@@ -244,6 +251,18 @@ impl Agent {
 /// [`StoredBundle::counted_bytes`].
 fn counted_bytes(bundle: &Bundle) -> u64 {
     bundle.payload.len() as u64 + excess_bytes(&bundle.primary_raw, &bundle.others)
+}
+
+/// What a bundle for another node needs of the store, and for what. Administrative
+/// records may exceed the store: the signals among them empty stores.
+fn needed_room(bundle: &Bundle) -> (u64, Purpose) {
+    let bytes = counted_bytes(bundle);
+    let record = bundle.is_administrative() && bytes <= MAX_RECORD_BYTES as u64;
+    let purpose = match record {
+        true => Purpose::Emptying,
+        false => Purpose::Bundle,
+    };
+    (bytes, purpose)
 }
 
 fn stored_of(

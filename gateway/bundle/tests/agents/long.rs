@@ -469,6 +469,45 @@ fn one_that_nobody_is_to_forward_is_judged_so() {
     }
 }
 
+#[test]
+fn one_for_which_a_relay_has_no_room_is_refused_before_its_payload_comes() {
+    let files = files();
+    let mut relay = node(2);
+    relay.store_bundles = 10;
+    let mut net = Net::of([node(1), relay]);
+    net.agents[1].neighbour_up(net.now, NeighbourId(3));
+    send_long(&mut net, &files, 1);
+    let mut decoder = net.agents[1].decoder().long().unwrap();
+    let long = offer(&mut net, true).unwrap();
+    decoder.take(raw(&long).slice(..500)).unwrap();
+    let mut bundle = decoder.opened().unwrap().0.clone();
+    bundle.primary.destination = ipn(3, APPLICATION);
+    let judge = |net: &mut Net| {
+        let (now, from) = (net.now, NeighbourId(1));
+        net.agents[1].judge_long(now, from, BULK, &bundle)
+    };
+    assert_eq!(judge(&mut net), Ok(()));
+    while net.send(1, 3, b"short").is_ok() {}
+    assert_eq!(judge(&mut net), Err(Reject::NoResources));
+}
+
+#[test]
+fn one_for_a_service_that_has_enough_is_refused_before_its_payload_comes() {
+    let (mut net, files) = (pair(), files());
+    send_long(&mut net, &files, 1);
+    let long = offer(&mut net, true).unwrap();
+    net.finish(0, &long, Outcome::Acknowledged);
+    let raw = raw(&long);
+    for _ in 0..5 {
+        assert_eq!(judged(&mut net, &raw), Ok(()));
+        let short = vec![Bytes::from_static(b"short")];
+        net.send_pieces(0, 2, APPLICATION, short).unwrap();
+        net.carry(0, 1);
+    }
+    // A node has no more than it leaves free.
+    assert_eq!(judged(&mut net, &raw), Err(Reject::NoResources));
+}
+
 /// Rules that come into force.
 #[derive(Debug, Default)]
 struct Rules(AtomicBool);

@@ -89,6 +89,16 @@ impl Site {
         self.net.agents[1].receive(now, NeighbourId(from), BULK, raw)
     }
 
+    /// What the node says of a fragment of the first node that is to go to the disk
+    /// itself.
+    fn judge(&mut self, raw: &Bytes) -> Result<(), Reject> {
+        let agent = &mut self.net.agents[1];
+        let mut decoder = agent.decoder().long().unwrap();
+        decoder.take(raw.clone()).unwrap();
+        let (opened, _) = decoder.opened().unwrap();
+        agent.judge_long(self.net.now, NeighbourId(1), BULK, opened)
+    }
+
     /// A fragment of a bundle of `BYTES` of the first node comes.
     fn take(&mut self, sequence: u64, offset: usize, payload: &[u8]) {
         let raw = fragment((1, sequence), offset, BYTES as u64, payload);
@@ -357,6 +367,19 @@ fn what_has_stalled_for_longest_makes_room_for_another_bundle_of_its_neighbour()
     }
     site.take(1, 1_000, &content[1_000..]);
     assert!(site.delivered().is_none(), "its beginning is gone");
+}
+
+#[test]
+fn a_fragment_on_disk_for_which_there_is_no_place_is_refused_before_it_is_written() {
+    let (mut site, content) = (site(), content());
+    let rest = |sequence| fragment((1, sequence), 1_000, BYTES as u64, &content[1_000..]);
+    assert_eq!(site.judge(&rest(0)), Ok(()));
+    fill(&mut site, 1);
+    assert_eq!(site.judge(&rest(0)), Ok(()), "its bundle has a place");
+    assert_eq!(site.judge(&rest(100)), Err(Reject::NoResources));
+    site.net.pass(Duration::from_secs(120));
+    assert_eq!(site.judge(&rest(100)), Ok(()), "another bundle makes room");
+    assert_eq!(site.deleted(), []);
 }
 
 #[test]

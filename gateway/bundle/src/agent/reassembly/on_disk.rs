@@ -25,7 +25,7 @@ use super::super::event::{DeleteReason, Reject};
 use super::super::quota::Reservation;
 use super::super::receive::Arrival;
 use super::super::security::Insecure;
-use super::{BESIDE_BYTES, Whole, made_whole, own_payload};
+use super::{BESIDE_BYTES, Whole, made_whole, own_payload, whole_of};
 use crate::wire::Malformed;
 
 /// For how long nothing may come of a bundle that is incomplete.
@@ -109,15 +109,17 @@ impl OnDisk {
             .retain(|_, incomplete| incomplete.until() > now);
     }
 
-    /// Of the bundles that a neighbour has begun, takes out the one that has stalled for
-    /// longest.
-    fn take_stalled(&mut self, now: Instant, from: NeighbourId) -> Option<Incomplete> {
+    /// Of the bundles that a neighbour has begun, the one that has stalled for longest.
+    fn stalled(&self, now: Instant, from: NeighbourId) -> Option<&Whole> {
         let stalled = each(&self.bundles);
         let stalled = stalled.filter(|(_, of)| of.first.from == from && of.is_stalled(now));
-        let whole = stalled
-            .min_by_key(|(whole, of)| (of.moved, whole.1))?
-            .0
-            .clone();
+        let longest = stalled.min_by_key(|(whole, of)| (of.moved, whole.1));
+        longest.map(|(whole, _)| whole)
+    }
+
+    /// Takes that one out.
+    fn take_stalled(&mut self, now: Instant, from: NeighbourId) -> Option<Incomplete> {
+        let whole = self.stalled(now, from)?.clone();
         self.bundles.remove(&whole)
     }
 }
@@ -211,6 +213,23 @@ impl Agent {
         on_disk.writing.insert(number, writing);
         self.reassembly.count(from, bytes);
         Ok(())
+    }
+
+    /// Whether a fragment of such a bundle has a place there, or can have one.
+    pub(in crate::agent) fn has_place_for(&self, now: Instant, arrival: &Arrival) -> bool {
+        let Some(payloads) = self.config.payloads.as_ref() else {
+            return false;
+        };
+        // The agent that puts it together knows what is there of it.
+        if self.assembler(arrival) != self.sharding.own {
+            return true;
+        }
+        let (from, whole) = (arrival.from, whole_of(arrival));
+        let on_disk = &self.reassembly.on_disk;
+        on_disk.has(&whole)
+            || self.seen.contains(&whole.0, whole.1)
+            || payloads.has_place(from.0)
+            || on_disk.stalled(now, from).is_some()
     }
 
     /// Gives up what a neighbour has begun and stalled for longest, if no place is free for
