@@ -8,7 +8,9 @@
 //! so does all that is new; the sessions stay. The first sign of the peer ends the doubt:
 //! then the hop goes on as before, and copies that have not left are forgotten. If there
 //! is none, the hop is blocked in its time, and all that is not acknowledged goes by the
-//! other one. Each false alarm makes the next one later.
+//! other one. Each false alarm makes the next one later, and behind a doubt by the peer's
+//! word that was in vain its word does not count for a while: repeated, it would keep the
+//! hop in doubt for ever.
 
 use std::time::{Duration, Instant};
 
@@ -44,6 +46,11 @@ const MOST_COPIED_BYTES: u64 = 4 << 20;
 /// A message to the service of nodes that ask for a path: nothing has come by the other
 /// hop for so many ms, 16 bits, though a bundle has begun there.
 const MISSES: u8 = 2;
+/// Behind a doubt by such a word that was in vain none counts for this, and for twice as
+/// long each time; what is longer ago does not count.
+const UNHEEDED: Duration = Duration::from_secs(1);
+const MOST_UNHEEDED_DOUBLINGS: u32 = 6;
+const WORDS_FORGOTTEN: Duration = Duration::from_secs(600);
 /// How long that message is worth sending.
 const WORD_COUNTS: Duration = Duration::from_secs(2);
 
@@ -57,6 +64,11 @@ pub(crate) struct Doubt {
     /// False alarms in a row, and the last one.
     alarms: u32,
     last_alarm: Option<Instant>,
+    /// Whether it is in doubt by the peer's word.
+    by_word: bool,
+    /// Doubts by its word in a row that were in vain, and the end of the last one.
+    vain_words: u32,
+    last_vain_word: Option<Instant>,
     /// The last sign of the peer before it was told of its silence, and how long that was.
     told: Option<(Instant, Duration)>,
     /// The last message that told it.
@@ -91,11 +103,35 @@ impl Doubt {
         PATIENCE * (1 << doublings.min(MOST_DOUBLINGS))
     }
 
+    /// Others are to go first until there is a sign of the peer `behind` that.
+    fn begin(&mut self, behind: Instant, by_word: bool) {
+        (self.ends_behind, self.by_word) = (Some(behind), by_word);
+    }
+
     /// There was a sign of the peer: the doubt was in vain.
     fn was_false(&mut self, now: Instant) {
         let lately = self.last_alarm.is_some_and(|at| now < at + FORGOTTEN);
         self.alarms = if lately { self.alarms + 1 } else { 1 };
         (self.ends_behind, self.last_alarm) = (None, Some(now));
+        if std::mem::take(&mut self.by_word) {
+            let last = self.last_vain_word;
+            let lately = last.is_some_and(|at| now < at + WORDS_FORGOTTEN);
+            self.vain_words = if lately { self.vain_words + 1 } else { 1 };
+            self.last_vain_word = Some(now);
+        }
+    }
+
+    /// The hop is blocked: the doubt was right.
+    fn was_right(&mut self) {
+        (self.ends_behind, self.by_word) = (None, false);
+        (self.vain_words, self.last_vain_word) = (0, None);
+    }
+
+    /// Whether the peer's word that it hears nothing counts.
+    fn heeds_word(&self, now: Instant) -> bool {
+        let doublings = self.vain_words.saturating_sub(1);
+        let unheeded = UNHEEDED * (1 << doublings.min(MOST_UNHEEDED_DOUBLINGS));
+        self.last_vain_word.is_none_or(|at| now >= at + unheeded)
     }
 
     /// Whether the peer is to be told of a silence behind a sign: once, and again each
@@ -122,7 +158,7 @@ impl Engine {
         match hop.doubt.ends_behind {
             // What it had in flight has been given back already.
             Some(_) if hop.blocked => {
-                hop.doubt.ends_behind = None;
+                hop.doubt.was_right();
                 self.end_doubt(id);
             }
             Some(behind) if sign > behind => {
@@ -137,7 +173,8 @@ impl Engine {
             None if missed.is_some_and(|at| at <= now) => {
                 // What has left a terminal before it last heard the hub has come through.
                 let from = hop.config.dials.then_some(sign);
-                self.begin_doubt(now, id, sign + SAME_SIGN, from);
+                hop.doubt.begin(sign + SAME_SIGN, false);
+                self.copy_all_in_flight(now, id, from);
             }
             _ => {}
         }
@@ -187,13 +224,12 @@ impl Engine {
             .any(|other| self.hops.get(other).is_some_and(sure))
     }
 
-    /// A hop is in doubt from now on, until a sign `behind` that; copies are of what has
-    /// left it `from` then on.
-    fn begin_doubt(&mut self, now: Instant, id: HopId, behind: Instant, from: Option<Instant>) {
-        let Some(hop) = self.hops.get_mut(&id) else {
+    /// Has all that a hop has in flight go by other hops, too: what has left it `from`
+    /// then on.
+    fn copy_all_in_flight(&mut self, now: Instant, id: HopId, from: Option<Instant>) {
+        let Some(hop) = self.hops.get(&id) else {
             return;
         };
-        hop.doubt.ends_behind = Some(behind);
         let sessions: Vec<_> = hop.all_sessions().collect();
         self.copy_in_flight(now, id, &sessions, from);
     }
@@ -296,7 +332,8 @@ impl Engine {
         // The word is not to go by this one.
         if !hop.doubt.is_on() {
             let behind = sign.max(hop.link.counted()) + SAME_SIGN;
-            self.begin_doubt(now, id, behind, None);
+            hop.doubt.begin(behind, false);
+            self.copy_all_in_flight(now, id, None);
             self.judge(now, id);
         }
         // By this one it would speak of the other: signalling may be kept from that.
@@ -321,7 +358,7 @@ impl Engine {
 
     /// A neighbour says by one hop that nothing comes by the other one; whether the
     /// message is that. It speaks of its own hops alone, and can make this end do no more
-    /// than send a few MiB twice.
+    /// than send a few MiB twice, ever more seldom.
     pub(crate) fn take_missing(&mut self, now: Instant, delivery: &bundle::Delivery) -> bool {
         let source = bundle::wire::ipn_parts(&delivery.source);
         let Some((peer, ON_DEMAND_SERVICE)) = source else {
@@ -347,6 +384,7 @@ impl Engine {
             return;
         };
         let patient = silent < hop.doubt.patience(now) || hop.doubt.is_on();
+        let patient = patient || !hop.doubt.heeds_word(now);
         if hop.blocked || !hop.link.is_probed() || patient || !self.has_sure_other(id) {
             return;
         }
@@ -360,7 +398,10 @@ impl Engine {
         }
         // What was answered before still comes for a while.
         let behind = now + one_way(hop) + SAME_SIGN;
-        self.begin_doubt(now, id, behind, from);
+        if let Some(hop) = self.hops.get_mut(&id) {
+            hop.doubt.begin(behind, true);
+        }
+        self.copy_all_in_flight(now, id, from);
         // What is due by now has not been judged yet.
         let due = self.hops.get(&id).and_then(|hop| hop.link_at);
         self.watch(now, id, due);
@@ -385,6 +426,33 @@ mod tests {
         assert_eq!(doubt.patience(now), PATIENCE);
         doubt.was_false(now);
         assert_eq!(doubt.patience(now), 2 * PATIENCE);
+    }
+
+    #[test]
+    fn each_word_in_vain_makes_the_next_one_count_later() {
+        let (mut doubt, mut now) = (Doubt::default(), Instant::now());
+        let in_vain = |doubt: &mut Doubt, now: Instant, by_word: bool| {
+            doubt.begin(now, by_word);
+            doubt.was_false(now);
+        };
+        for seconds in [1, 2, 4, 8, 16, 32, 64, 64] {
+            // What this end doubts itself changes nothing.
+            in_vain(&mut doubt, now, false);
+            assert!(doubt.heeds_word(now));
+            in_vain(&mut doubt, now, true);
+            now += Duration::from_secs(seconds);
+            assert!(!doubt.heeds_word(now - MS));
+        }
+        in_vain(&mut doubt, now, true);
+        doubt.begin(now, false);
+        doubt.was_right();
+        assert!(doubt.heeds_word(now));
+        for _ in 0..2 {
+            in_vain(&mut doubt, now, true);
+            assert!(!doubt.heeds_word(now + UNHEEDED - MS));
+            assert!(doubt.heeds_word(now + UNHEEDED));
+            now += WORDS_FORGOTTEN;
+        }
     }
 
     #[test]

@@ -216,6 +216,41 @@ fn a_hop_of_which_the_peer_hears_nothing_is_in_doubt_though_it_carries_copies_al
 }
 
 #[test]
+fn a_word_that_is_said_again_and_again_is_heeded_ever_more_seldom() {
+    let (mut terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, &["hop1"])]);
+    let key = terminal.open(1, URGENT);
+    let mut sent = [0, 0];
+    for _ in 0..1_500 {
+        for hop in [NEAR, FAR] {
+            hear(&mut terminal, hop);
+            hear(&mut hub, hop);
+        }
+        terminal.write(key, 10);
+        let offers = terminal.offers();
+        for (session, _) in &offers {
+            if session.0 % 100 == u64::from(URGENT.0) {
+                sent[usize::from(session.0 >= 200)] += 1;
+            }
+        }
+        let word = Bytes::from_static(&[2, 0xFF, 0xFF]);
+        let word = Message::new(10, ON_DEMAND_SERVICE, CONTROL, word);
+        let said = hub.engine.send_message(hub.now, word, SECOND);
+        said.expect("there is room");
+        for offered in hub.offers() {
+            hub.carry(offered, &mut terminal);
+        }
+        for offered in offers {
+            terminal.carry(offered, &mut hub);
+        }
+        for node in [&mut terminal, &mut hub] {
+            node.pass(node.now + 20 * MS);
+        }
+    }
+    assert!(sent[1] > 0, "the first one is");
+    assert!(sent[1] < sent[0] / 10, "{sent:?}");
+}
+
+#[test]
 fn a_word_of_a_silence_that_has_not_left_before_its_end_does_not_go() {
     let (_terminal, mut hub) = two_paths(&[]);
     for hop in [NEAR, FAR] {
