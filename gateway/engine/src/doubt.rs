@@ -159,12 +159,12 @@ impl Engine {
             // What it had in flight has been given back already.
             Some(_) if hop.blocked => {
                 hop.doubt.was_right();
-                self.end_doubt(id);
+                self.end_doubt(now, id);
             }
             Some(behind) if sign > behind => {
                 hop.doubt.was_false(now);
                 let word = hop.doubt.word.take();
-                self.end_doubt(id);
+                self.end_doubt(now, id);
                 // By this hop, which may carry it now, it would speak of the other one.
                 if let Some(word) = word.filter(|word| self.agent.is_queued(*word)) {
                     self.discard(now, word, None);
@@ -297,13 +297,22 @@ impl Engine {
         }
     }
 
-    /// A hop is not in doubt any more: copies of what it has are not wanted.
-    fn end_doubt(&mut self, id: HopId) {
+    /// A hop is not in doubt any more: copies of what it has are not wanted, but for those
+    /// of classes for which it seems to stand still.
+    fn end_doubt(&mut self, now: Instant, id: HopId) {
         let neighbour = self.neighbour_of(id).unwrap_or_default();
+        let classes = self.classes.iter().copied();
+        let suspected = classes.filter(|class| {
+            let hop = self.hops.get(&id);
+            hop.is_some_and(|hop| hop.standing.is_suspected(now, *class))
+        });
+        let suspected: Vec<Class> = suspected.collect();
         for other in self.ways.shared_hops_to(neighbour).iter() {
             if let Some(hop) = self.hops.get_mut(other) {
-                for copies in hop.copies.values_mut() {
-                    copies.retain(|copy| copy.doubted != Some(id));
+                for (class, copies) in &mut hop.copies {
+                    if !suspected.contains(class) {
+                        copies.retain(|copy| copy.doubted != Some(id));
+                    }
                 }
             }
             self.leaves_changed(*other);

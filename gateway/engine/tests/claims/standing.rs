@@ -7,7 +7,7 @@ use underpass_cla::{Outcome, SessionId};
 use underpass_engine::{Message, ON_DEMAND_SERVICE, PathUse, Policy, Sign};
 
 use crate::bench::{BULK, MRU, Node, URGENT, live, pair_of};
-use crate::paths::{FAR, MS, NEAR, two_hops};
+use crate::paths::{FAR, MS, NEAR, by_hop, two_hops};
 
 /// What the near hop's sessions were given and kept, and what the far one's were given.
 #[derive(Debug, Default)]
@@ -99,6 +99,34 @@ fn copies_of_what_stands_still_go_by_the_other_hop_long_before_its_session_ends(
     let left = stored(&terminal);
     assert!(stuck.iter().all(|id| !left.contains(id)), "{left:?}");
     assert_eq!(terminal.aborted, []);
+}
+
+#[test]
+fn copies_of_what_stands_still_go_on_waiting_when_a_doubt_ends() {
+    let (mut terminal, mut hub) = nodes(Policy::default());
+    // The far hop's session of the class has a bundle that it does not end.
+    let bulk = terminal.open(1, BULK);
+    terminal.engine.block(terminal.now, NEAR, true);
+    terminal.write(bulk, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [0, 1]);
+    terminal.engine.block(terminal.now, NEAR, false);
+    terminal.write(bulk, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    send(&mut terminal, &mut hub, Duration::from_secs(3), true);
+    terminal.changes.clear();
+    let copies = |node: &Node| node.engine.footprint()["copies"];
+    assert!(copies(&terminal) > 0, "the near hop is suspected");
+    // It is silent for too long, and then heard.
+    for hop in [FAR, FAR, NEAR] {
+        let now = terminal.now;
+        terminal.engine.heard(now, hop, now, Sign::Beacon);
+        terminal.offers();
+        if hop == FAR {
+            terminal.pass(now + 50 * MS);
+        }
+    }
+    assert!(copies(&terminal) > 0);
+    assert_eq!(terminal.changes, []);
 }
 
 #[test]
