@@ -114,6 +114,7 @@ impl Hop {
             presence: _,
             copies,
             doubt: _,
+            // An entry of each class at most.
             standing: _,
             trial: _,
         } = self;

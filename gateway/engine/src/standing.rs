@@ -8,6 +8,7 @@
 //! goes first with all else. Long before that, copies of it go there: the session stays
 //! until it is sure.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use underpass_cla::{Class, SessionId};
@@ -36,7 +37,7 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 const STANDS_STILL: &str = "the path takes nothing, and another one does";
 
 /// Whether a hop stood still.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Standing {
     /// Others go first until then.
     avoided_until: Option<Instant>,
@@ -44,14 +45,9 @@ pub(crate) struct Standing {
     times: u32,
     /// When the hops beside it were last looked at.
     looked: Option<Instant>,
-    /// When the suspicion lapses, unless it is found to stand still again.
-    suspected_until: Option<Instant>,
-    /// For which classes it is suspected, as bits.
-    suspected: u64,
-}
-
-fn bit_of(class: Class) -> u64 {
-    1_u64.checked_shl(class.0.into()).unwrap_or(u64::MAX)
+    /// For which classes of sessions it is suspected, and when that lapses, unless such
+    /// a session is found to stand still again. A session without a class counts for all.
+    suspected: BTreeMap<Option<Class>, Instant>,
 }
 
 impl Standing {
@@ -62,17 +58,21 @@ impl Standing {
 
     /// Whether it is suspected to stand still for a class.
     pub fn is_suspected(&self, now: Instant, class: Class) -> bool {
-        let lasts = self.suspected_until.is_some_and(|until| now < until);
-        lasts && self.suspected & bit_of(class) != 0
+        let until = |class: Option<Class>| self.suspected.get(&class);
+        let untils = [until(None), until(Some(class))];
+        untils.into_iter().flatten().any(|until| now < *until)
     }
 
-    /// It seems to stand still for these classes, as bits; those of which that is new.
-    fn suspect(&mut self, now: Instant, classes: u64) -> u64 {
-        let lasts = self.suspected_until.is_some_and(|until| now < until);
-        let before = if lasts { self.suspected } else { 0 };
-        self.suspected = before | classes;
-        self.suspected_until = Some(now + LONGEST_PAUSE);
-        classes & !before
+    /// Sessions of these classes seem to stand still; those of which that is new.
+    fn suspect(&mut self, now: Instant, classes: &[Option<Class>]) -> Vec<Option<Class>> {
+        self.suspected.retain(|_, until| now < *until);
+        let new = classes.iter();
+        let new = new.filter(|class| !self.suspected.contains_key(*class));
+        let new = new.copied().collect();
+        let until = now + LONGEST_PAUSE;
+        let suspected = classes.iter().map(|class| (*class, until));
+        self.suspected.extend(suspected);
+        new
     }
 
     fn avoid(&mut self, now: Instant) {
@@ -127,19 +127,17 @@ impl Engine {
     /// These sessions of a hop seem to stand still: copies of what they have go by others,
     /// and so does what is new of their classes.
     fn suspect(&mut self, now: Instant, id: HopId, sessions: &[SessionId]) {
-        let bits = |session: &SessionId| {
+        let class_of = |session: &SessionId| {
             let session = self.sessions.get(*session);
-            let class = session.and_then(|session| session.info.class);
-            class.map_or(u64::MAX, bit_of)
+            session.and_then(|session| session.info.class)
         };
-        let bits: Vec<u64> = sessions.iter().map(bits).collect();
+        let classes: Vec<Option<Class>> = sessions.iter().map(class_of).collect();
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
         };
-        let classes = bits.iter().copied().fold(0, |all, bits| all | bits);
-        let new = hop.standing.suspect(now, classes);
-        let fresh = sessions.iter().zip(bits);
-        let fresh = fresh.filter(|(_, bits)| bits & new != 0);
+        let new = hop.standing.suspect(now, &classes);
+        let fresh = sessions.iter().zip(classes);
+        let fresh = fresh.filter(|(_, class)| new.contains(class));
         let fresh: Vec<SessionId> = fresh.map(|(session, _)| *session).collect();
         if !fresh.is_empty() {
             self.copy_in_flight(now, id, &fresh, None);
@@ -199,18 +197,29 @@ mod tests {
     fn a_hop_is_suspected_for_the_classes_that_stand_still_and_for_a_while() {
         let (mut standing, begin) = (Standing::default(), Instant::now());
         let (bulk, urgent) = (Class(2), Class(1));
-        assert_eq!(standing.suspect(begin, bit_of(bulk)), bit_of(bulk));
+        assert_eq!(standing.suspect(begin, &[Some(bulk)]), [Some(bulk)]);
         let soon = begin + LONGEST_PAUSE / 2;
-        assert_eq!(standing.suspect(soon, bit_of(bulk)), 0);
+        assert!(standing.suspect(soon, &[Some(bulk)]).is_empty());
         let now = begin + LONGEST_PAUSE;
         assert!(standing.is_suspected(now, bulk) && !standing.is_suspected(now, urgent));
-        let both = bit_of(bulk) | bit_of(urgent);
-        assert_eq!(standing.suspect(now, both), bit_of(urgent));
+        let both = [Some(bulk), Some(urgent)];
+        assert_eq!(standing.suspect(now, &both), [Some(urgent)]);
         assert!(standing.is_suspected(now, bulk) && standing.is_suspected(now, urgent));
         let later = now + LONGEST_PAUSE;
         assert!(!standing.is_suspected(later, bulk));
-        assert_eq!(standing.suspect(later, u64::MAX), u64::MAX);
+        assert_eq!(standing.suspect(later, &[None]), [None::<Class>]);
         assert!(standing.is_suspected(later, Class(200)));
+    }
+
+    #[test]
+    fn a_class_that_moves_again_is_suspected_no_longer_though_another_one_is() {
+        let (mut standing, begin) = (Standing::default(), Instant::now());
+        let (bulk, urgent) = (Class(2), Class(1));
+        standing.suspect(begin, &[Some(bulk), Some(urgent)]);
+        standing.suspect(begin + LONGEST_PAUSE / 2, &[Some(bulk)]);
+        let now = begin + LONGEST_PAUSE;
+        assert!(standing.is_suspected(now, bulk) && !standing.is_suspected(now, urgent));
+        assert_eq!(standing.suspect(now, &[Some(urgent)]), [Some(urgent)]);
     }
 
     #[test]
