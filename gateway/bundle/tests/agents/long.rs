@@ -15,18 +15,18 @@ use underpass_bundle::{
     Amount, Applications, Decoded, DeleteReason, Event, Forgery, Insecure, NeighbourId, Offer,
     OwnNames, Reject, Relaying, Secured, Security, Send, SendError,
 };
-use underpass_cla::{Outcome, Refusal};
+use underpass_cla::Outcome;
 use underpass_payloads::{Limits, PayloadFile, Payloads};
 
-const APPLICATION: u64 = 40;
-const BYTES: usize = 100_000;
+pub const APPLICATION: u64 = 40;
+pub const BYTES: usize = 100_000;
 
-struct Files {
+pub struct Files {
     payloads: Arc<Payloads>,
     _folder: tempfile::TempDir,
 }
 
-fn files() -> Files {
+pub fn files() -> Files {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits {
         quota_bytes: 1 << 20,
@@ -40,7 +40,7 @@ fn files() -> Files {
 }
 
 impl Files {
-    fn write(&self, content: &[u8]) -> Arc<PayloadFile> {
+    pub fn write(&self, content: &[u8]) -> Arc<PayloadFile> {
         let bytes = content.len() as u64;
         let mut writer = self.payloads.reserve(1, bytes).unwrap().begin(bytes);
         writer.as_mut().unwrap().write(content).unwrap();
@@ -48,7 +48,7 @@ impl Files {
     }
 }
 
-fn content() -> Vec<u8> {
+pub fn content() -> Vec<u8> {
     (0..BYTES).map(|i| (i % 255) as u8).collect()
 }
 
@@ -59,7 +59,7 @@ fn read(file: &PayloadFile) -> Vec<u8> {
 }
 
 /// Two nodes; the second one has applications, and a name.
-fn pair() -> Net {
+pub fn pair() -> Net {
     let mut second = node(2);
     let most = Amount {
         bytes: 1 << 20,
@@ -72,7 +72,7 @@ fn pair() -> Net {
     Net::of([node(1), second])
 }
 
-fn to(node: u64, service: u64) -> Send {
+pub fn to(node: u64, service: u64) -> Send {
     Send {
         custody: false,
         ..Send::new(ipn(node, service), SERVICE, BULK, Vec::new())
@@ -80,13 +80,13 @@ fn to(node: u64, service: u64) -> Send {
 }
 
 /// The first node's next bundle by a session that takes files, or not.
-fn offer(net: &mut Net, takes_files: bool) -> Option<Offer> {
+pub fn offer(net: &mut Net, takes_files: bool) -> Option<Offer> {
     net.agents[0].set_takes_files(NeighbourId(2), BULK, takes_files);
     net.offer(0, 2)
 }
 
 /// The bundle as it is sent.
-fn raw(offer: &Offer) -> Bytes {
+pub fn raw(offer: &Offer) -> Bytes {
     let file = offer.file.as_ref().map(|file| read(file));
     let (head, tail) = offer.chunks.split_first().unwrap();
     [&head[..], &file.unwrap(), &tail.concat()].concat().into()
@@ -113,7 +113,7 @@ fn arrive(net: &mut Net, files: &Files, raw: &Bytes) {
 
 /// What the second node says of a bundle of its neighbour of which the payload has
 /// not come.
-fn judged(net: &mut Net, raw: &Bytes) -> Result<(), Reject> {
+pub fn judged(net: &mut Net, raw: &Bytes) -> Result<(), Reject> {
     let mut decoder = net.agents[1].decoder().long().unwrap();
     decoder.take(raw.slice(..500)).unwrap();
     let (bundle, bytes) = decoder.opened().unwrap();
@@ -271,106 +271,6 @@ fn a_broken_transfer_is_offered_again() {
 }
 
 #[test]
-fn a_neighbour_without_room_for_it_is_offered_other_bundles_meanwhile() {
-    let (mut net, files) = (pair(), files());
-    let file = files.write(&content());
-    let send = to(2, APPLICATION);
-    net.agents[0].send_file(net.now, send, file).unwrap();
-    let first = offer(&mut net, true).unwrap();
-    net.finish(0, &first, Outcome::Refused(Refusal::NoResources));
-    assert!(!net.agents[0].is_paused(NeighbourId(2)));
-    assert!(offer(&mut net, true).is_none(), "not at once");
-    net.send(0, 2, b"short").unwrap();
-    assert!(offer(&mut net, true).unwrap().file.is_none());
-    net.pass(Duration::from_secs(300));
-    assert!(offer(&mut net, true).unwrap().file.is_some());
-}
-
-/// Has the first node send so many long bundles.
-fn send_long(net: &mut Net, files: &Files, count: usize) {
-    for _ in 0..count {
-        let file = files.write(&content());
-        let sent = net.agents[0].send_file(net.now, to(2, APPLICATION), file);
-        sent.unwrap();
-    }
-}
-
-#[test]
-fn long_bundles_wait_together_until_the_neighbour_takes_one() {
-    let (mut net, files) = (pair(), files());
-    send_long(&mut net, &files, 4);
-    let (first, second) = (offer(&mut net, true), offer(&mut net, true));
-    let no_room = Outcome::Refused(Refusal::NoResources);
-    net.finish(0, &first.unwrap(), no_room);
-    assert!(offer(&mut net, true).is_none(), "there is no room for them");
-    net.send(0, 2, b"short").unwrap();
-    let short = offer(&mut net, true).unwrap();
-    assert!(short.file.is_none());
-    net.finish(0, &short, Outcome::Acknowledged);
-    assert!(offer(&mut net, true).is_none(), "a short one tells nothing");
-    net.finish(0, &second.unwrap(), Outcome::Acknowledged);
-    for _ in 0..2 {
-        assert!(offer(&mut net, true).is_some());
-    }
-}
-
-#[test]
-fn a_neighbour_without_room_refuses_few_long_bundles() {
-    let (mut net, files) = (pair(), files());
-    send_long(&mut net, &files, 5);
-    let mut refused = 0;
-    for _ in 0..600 {
-        if let Some(long) = offer(&mut net, true) {
-            net.finish(0, &long, Outcome::Refused(Refusal::NoResources));
-            refused += 1;
-        }
-        net.pass(Duration::from_millis(100));
-    }
-    assert!((5..10).contains(&refused), "{refused}");
-}
-
-#[test]
-fn fragments_that_wait_for_room_go_on_as_fragments() {
-    const MRU: u64 = 1_400;
-    let (mut net, files) = (pair(), files());
-    send_long(&mut net, &files, 1);
-    net.agents[0].set_takes_files(NeighbourId(2), BULK, true);
-    let next = |net: &mut Net| net.agents[0].next_for(net.now, NeighbourId(2), BULK, MRU);
-    let first = next(&mut net).expect("a fragment");
-    net.finish(0, &first, Outcome::Refused(Refusal::NoResources));
-    assert!(next(&mut net).is_none(), "there is no room for the others");
-    net.pass(Duration::from_secs(5));
-    let mut bytes = 0;
-    while let Some(offer) = next(&mut net) {
-        bytes += offer.file.as_ref().map_or(0, |file| file.len());
-        net.finish(0, &offer, Outcome::Acknowledged);
-    }
-    assert_eq!(bytes, BYTES as u64);
-}
-
-#[test]
-fn a_long_bundle_in_memory_that_is_refused_waits_by_itself() {
-    let mut net = pair();
-    net.send(0, 2, &vec![7; 3 << 20]).unwrap();
-    for _ in 0..2 {
-        let long = offer(&mut net, true).unwrap();
-        net.finish(0, &long, Outcome::Refused(Refusal::NoResources));
-        assert!(!net.agents[0].is_paused(NeighbourId(2)));
-        assert!(offer(&mut net, true).is_none(), "not at once");
-        let short = Send {
-            payload: vec![Bytes::from_static(b"short")],
-            ..to(2, SERVICE)
-        };
-        net.agents[0].send(net.now, short).unwrap();
-        let short = offer(&mut net, true).unwrap();
-        assert!(short.chunks.iter().map(Bytes::len).sum::<usize>() < 1_000);
-        net.finish(0, &short, Outcome::Acknowledged);
-        net.pass(Duration::from_secs(60));
-    }
-    assert!(offer(&mut net, true).is_some());
-}
-
-#[test]
 fn what_cannot_be_done_with_it_is_refused() {
     let (mut net, files) = (pair(), files());
     let own = net.agents[0].send_file(net.now, to(1, SERVICE), files.write(b"own"));
@@ -467,45 +367,6 @@ fn one_that_nobody_is_to_forward_is_judged_so() {
         let judged = net.agents[1].judge_long(net.now, NeighbourId(1), BULK, &bundle);
         assert_eq!(judged, Err(verdict), "{beyond}");
     }
-}
-
-#[test]
-fn one_for_which_a_relay_has_no_room_is_refused_before_its_payload_comes() {
-    let files = files();
-    let mut relay = node(2);
-    relay.store_bundles = 10;
-    let mut net = Net::of([node(1), relay]);
-    net.agents[1].neighbour_up(net.now, NeighbourId(3));
-    send_long(&mut net, &files, 1);
-    let mut decoder = net.agents[1].decoder().long().unwrap();
-    let long = offer(&mut net, true).unwrap();
-    decoder.take(raw(&long).slice(..500)).unwrap();
-    let mut bundle = decoder.opened().unwrap().0.clone();
-    bundle.primary.destination = ipn(3, APPLICATION);
-    let judge = |net: &mut Net| {
-        let (now, from) = (net.now, NeighbourId(1));
-        net.agents[1].judge_long(now, from, BULK, &bundle)
-    };
-    assert_eq!(judge(&mut net), Ok(()));
-    while net.send(1, 3, b"short").is_ok() {}
-    assert_eq!(judge(&mut net), Err(Reject::NoResources));
-}
-
-#[test]
-fn one_for_a_service_that_has_enough_is_refused_before_its_payload_comes() {
-    let (mut net, files) = (pair(), files());
-    send_long(&mut net, &files, 1);
-    let long = offer(&mut net, true).unwrap();
-    net.finish(0, &long, Outcome::Acknowledged);
-    let raw = raw(&long);
-    for _ in 0..5 {
-        assert_eq!(judged(&mut net, &raw), Ok(()));
-        let short = vec![Bytes::from_static(b"short")];
-        net.send_pieces(0, 2, APPLICATION, short).unwrap();
-        net.carry(0, 1);
-    }
-    // A node has no more than it leaves free.
-    assert_eq!(judged(&mut net, &raw), Err(Reject::NoResources));
 }
 
 /// Rules that come into force.

@@ -14,6 +14,7 @@ mod hops;
 mod hostile;
 mod long;
 mod long_fragments;
+mod long_without_room;
 mod named;
 mod net;
 mod order;
