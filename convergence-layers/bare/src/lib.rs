@@ -4,10 +4,10 @@
 //!
 //! From the bytes upwards: [`framing`] takes streams apart, [`aggregated`]
 //! blocks of LTP; `pace` tells when bytes may go; `stream`, `datagrams`, `licklider` and `ecla` are the sessions over
-//! TCP, UDP, LTP and WebSocket; a [`Neighbour`] keeps one of them.
+//! TCP, UDP, LTP and WebSocket, `reading` those over TCP that the neighbour begins; a
+//! [`Neighbour`] keeps them.
 
 pub mod aggregated;
-mod coming;
 mod config;
 mod datagrams;
 mod ecla;

@@ -1,16 +1,17 @@
-//! A session with one neighbour, kept up.
+//! The sessions with one neighbour: the one that this node begins, kept up, and over
+//! TCP those that the neighbour begins.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use underpass_cla::{Down, Node, comes_and_goes};
 
-use crate::coming::Coming;
 use crate::config::{Config, Layer};
 use crate::framing::Framing;
 use crate::{datagrams, ecla, licklider, reading, socket, stream};
@@ -18,7 +19,11 @@ use crate::{datagrams, ecla, licklider, reading, socket, stream};
 /// How long the neighbour's host has to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Keeps a session with one neighbour. Dropping it ends the session.
+/// Connections of one neighbour at once: a new one ends the oldest, so that
+/// those of a run that has ended hold up nobody.
+const CONNECTIONS: usize = 4;
+
+/// Keeps the sessions with one neighbour. Dropping it ends them.
 #[derive(Debug)]
 pub struct Neighbour {
     stop: CancellationToken,
@@ -68,7 +73,7 @@ impl Neighbour {
         self.held.send_replace(held);
     }
 
-    /// Ends the session and waits for its end.
+    /// Ends the sessions and waits for their end.
     pub async fn shutdown(&self) {
         self.stop.cancel();
         self.tracker.wait().await;
@@ -91,18 +96,44 @@ struct Keeper {
 
 impl Keeper {
     fn spawn_streams(self, framing: Framing, tracker: &TaskTracker) {
-        // Nothing more is read while the node has not taken what was.
-        let (bundles, taken) = mpsc::channel(1);
-        let (config, stop) = (self.config.clone(), self.stop.clone());
-        tracker.spawn(async move {
-            let reading = reading::accept(config, framing, bundles);
-            stop.run_until_cancelled(reading).await;
-        });
-        tracker.spawn(self.keep_stream(framing, taken));
+        tracker.spawn(self.clone().accept_streams(framing, tracker.clone()));
+        tracker.spawn(self.keep_stream(framing));
     }
 
-    /// Dials, and carries what comes of it, over and over.
-    async fn keep_stream(self, framing: Framing, mut taken: mpsc::Receiver<Coming>) {
+    /// Takes what the neighbour sends on its own connections, whether or not it can be
+    /// dialled.
+    async fn accept_streams(self, framing: Framing, tracker: TaskTracker) {
+        let listening = reading::listen(&self.config);
+        let Some(listener) = self.stop.run_until_cancelled(listening).await else {
+            return;
+        };
+        let mut open: VecDeque<CancellationToken> = VecDeque::new();
+        loop {
+            let accepting = reading::accept(&self.config, &listener);
+            let Some(connection) = self.stop.run_until_cancelled(accepting).await else {
+                return;
+            };
+            open.retain(|other| !other.is_cancelled());
+            if open.len() >= CONNECTIONS
+                && let Some(oldest) = open.pop_front()
+            {
+                oldest.cancel();
+            }
+            let over = self.stop.child_token();
+            open.push_back(over.clone());
+            let keeper = self.clone();
+            tracker.spawn(async move {
+                if over.run_until_cancelled(keeper.may_begin()).await == Some(true) {
+                    let (config, node) = (&keeper.config, &keeper.node);
+                    reading::run(config, node, framing, connection, &over).await;
+                }
+                over.cancel();
+            });
+        }
+    }
+
+    /// Dials, and carries what goes by that, over and over.
+    async fn keep_stream(self, framing: Framing) {
         let mut failures = 0;
         while self.may_begin().await {
             let dial = tokio::time::timeout(CONNECT_TIMEOUT, socket::dial(&self.config));
@@ -116,7 +147,7 @@ impl Keeper {
                     let begun = Instant::now();
                     let session =
                         stream::Session::new(&self.config, &self.node, connection, framing);
-                    let down = session.run(&mut taken, &self.stop).await;
+                    let down = session.run(&self.stop).await;
                     if begun.elapsed() >= self.config.backoff.base {
                         failures = 0;
                     }

@@ -1,5 +1,5 @@
-//! A session over TCP: bundles go on the connection that this node has dialled,
-//! and come on those that the neighbour has.
+//! A session over TCP by which only this node sends: the connection that it has
+//! dialled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,15 +7,12 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::Receiver;
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
 use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId};
 use underpass_payloads::PayloadFile;
 
-use crate::coming::Coming;
 use crate::config::Config;
 use crate::framing::Framing;
 use crate::handle::{self, Command, Orders};
@@ -67,11 +64,8 @@ pub(crate) struct Session<'a> {
     /// The next part of the payload on disk that is first of them.
     reading: Option<JoinHandle<std::io::Result<Bytes>>>,
     sent: VecDeque<Sent>,
-    /// Long bundles that the node is taking: one of each connection at most.
-    taking: JoinSet<(u64, Result<(), Refusal>)>,
     queued_bytes: u64,
     written_bytes: u64,
-    received_bytes: u64,
     last_written: Instant,
     told_ready: bool,
 }
@@ -98,42 +92,30 @@ impl<'a> Session<'a> {
             waiting: VecDeque::new(),
             reading: None,
             sent: VecDeque::new(),
-            taking: JoinSet::new(),
             queued_bytes: 0,
             written_bytes: 0,
-            received_bytes: 0,
             last_written: now,
             told_ready: false,
         }
     }
 
-    /// Carries bundles both ways until the connection is over.
-    pub(crate) async fn run(
-        mut self,
-        taken: &mut Receiver<Coming>,
-        stop: &CancellationToken,
-    ) -> Down {
+    /// Sends bundles until the connection is over.
+    pub(crate) async fn run(mut self, stop: &CancellationToken) -> Down {
         let number = self.config.next_id();
         let Some(handle) = self.handle.take() else {
             return Down::Closed;
         };
         let id = self.node.session_up(number, self.config.info(), handle);
         let (id, down) = match handle::in_use(self.node, id, stop).await {
-            Ok(id) => (id, self.carry(id, taken, stop).await),
+            Ok(id) => (id, self.carry(id, stop).await),
             Err(id) => (id, Down::Closed),
         };
-        self.taking.shutdown().await;
         let keys = self.sent.iter().map(|sent| sent.key);
         self.orders.end(&**self.node, id, keys, down.clone());
         down
     }
 
-    async fn carry(
-        &mut self,
-        id: SessionId,
-        taken: &mut Receiver<Coming>,
-        stop: &CancellationToken,
-    ) -> Down {
+    async fn carry(&mut self, id: SessionId, stop: &CancellationToken) -> Down {
         loop {
             if let Err(error) = self.look(id) {
                 return Down::Broken(error.to_string());
@@ -160,21 +142,6 @@ impl<'a> Session<'a> {
                     Some(command) => self.order(id, command),
                     None => return Down::Closed,
                 },
-                Some(coming) = taken.recv() => match coming {
-                    Coming::Whole(bundle) => {
-                        let bytes = bundle.len() as u64;
-                        let taken = handle::take(self.node, id, bundle).await;
-                        self.note_taken(bytes, taken);
-                    }
-                    Coming::InParts(parts) => {
-                        let most_whole = self.config.transfer_mru_bytes;
-                        self.taking.spawn(parts.take(self.node.clone(), id, most_whole));
-                    }
-                },
-                Some(taken) = self.taking.join_next() => match taken {
-                    Ok((bytes, taken)) => self.note_taken(bytes, taken),
-                    Err(error) => return Down::Broken(error.to_string()),
-                },
                 ready = self.stream.ready(interest(writes)) => {
                     let done = ready.and_then(|ready| {
                         if ready.is_readable() {
@@ -197,14 +164,6 @@ impl<'a> Session<'a> {
                 }
                 () = sleep_until(wake.into()) => self.keep_alive(),
             }
-        }
-    }
-
-    /// Counts a bundle that came. There is nobody to tell: what is not taken is lost.
-    fn note_taken(&mut self, bytes: u64, taken: Result<(), Refusal>) {
-        self.received_bytes += bytes;
-        if let Err(refusal) = taken {
-            info!(path = self.config.path, %refusal, "a bundle is not taken");
         }
     }
 
@@ -336,7 +295,6 @@ impl<'a> Session<'a> {
             sent_bytes: self.written_bytes,
             delivered_bytes: there,
             on_their_way_bytes: unacknowledged,
-            received_bytes: self.received_bytes,
             ..PathFigures::default()
         });
         if !self.told_ready && !self.closing && self.waiting.is_empty() {

@@ -32,6 +32,9 @@ pub struct SessionInfo {
     /// A standby session: set up beforehand, with nothing in flight, used
     /// only when the active session of its class is gone.
     pub standby: bool,
+    /// Only the peer sends by it: nothing is ever offered to it, and it does not make
+    /// the peer reachable.
+    pub receives_only: bool,
     /// The peer process' incarnation, if the peer announced one.
     pub incarnation: Option<u64>,
     /// Whether a bundle whose transfer broke goes on here in its middle
@@ -61,6 +64,7 @@ impl SessionInfo {
             remote,
             class: None,
             standby: false,
+            receives_only: false,
             incarnation: None,
             resumes: false,
             transfer_mru_bytes: u64::MAX,

@@ -141,6 +141,7 @@ fn info(contact: &Contact, defaults: &SessionDefaults) -> SessionInfo {
         remote: contact.connection.remote_address(),
         class: contact.peer.class,
         standby: contact.peer.standby,
+        receives_only: false,
         incarnation: Some(contact.peer.incarnation),
         resumes: false,
         transfer_mru_bytes: contact.peer.transfer_mru_bytes,

@@ -66,9 +66,10 @@ impl Recorder {
 impl Node for Recorder {
     fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
         let id = SessionId(id.0 + RENAMED);
-        let mut supply = self.supply.lock().expect("no test panics with it");
-        supply.session = Some(session.clone());
-        drop(supply);
+        if !info.receives_only {
+            let mut supply = self.supply.lock().expect("no test panics with it");
+            supply.session = Some(session.clone());
+        }
         self.tell(Told::Up(id, info, session));
         id
     }
@@ -169,9 +170,19 @@ impl TestNode {
             .expect("the session tells what is awaited")
     }
 
+    /// The next session that can be offered something.
     pub async fn up(&mut self) -> (SessionId, SessionInfo, Arc<dyn Session>) {
         self.next(|told| match told {
-            Told::Up(id, info, session) => Some((id, info, session)),
+            Told::Up(id, info, session) if !info.receives_only => Some((id, info, session)),
+            _ => None,
+        })
+        .await
+    }
+
+    /// The next session by which only the peer sends.
+    pub async fn receiving_up(&mut self) -> (SessionId, SessionInfo, Arc<dyn Session>) {
+        self.next(|told| match told {
+            Told::Up(id, info, session) if info.receives_only => Some((id, info, session)),
             _ => None,
         })
         .await

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use underpass_capacity::FirstFlight;
-use underpass_cla::{Class, SessionId};
+use underpass_cla::{Class, SessionId, SessionInfo};
 use underpass_plans::{Direction, Segment, State};
 use underpass_scheduler::{TcpWire, TerminalId};
 
@@ -74,7 +74,8 @@ pub(crate) struct Hop {
     pub sessions: Vec<BTreeSet<SessionId>>,
     /// Sessions of peers that do not know classes.
     pub classless: BTreeSet<SessionId>,
-    /// Sessions of classes that this node has not: they carry nothing from here.
+    /// Sessions that carry nothing from here: of classes that this node has not, and
+    /// those that only receive.
     pub unusable: BTreeSet<SessionId>,
     /// What is known of the link.
     pub link: LinkState,
@@ -367,16 +368,17 @@ impl Hop {
         own.find_map(BTreeSet::first).or_else(alone).copied()
     }
 
-    pub fn insert(&mut self, class: Option<Class>, session: SessionId) {
-        self.set_of(class).insert(session);
+    pub fn insert(&mut self, info: &SessionInfo, session: SessionId) {
+        self.set_of(info).insert(session);
     }
 
-    pub fn remove(&mut self, class: Option<Class>, session: SessionId) {
-        self.set_of(class).remove(&session);
+    pub fn remove(&mut self, info: &SessionInfo, session: SessionId) {
+        self.set_of(info).remove(&session);
     }
 
-    fn set_of(&mut self, class: Option<Class>) -> &mut BTreeSet<SessionId> {
-        match class {
+    fn set_of(&mut self, info: &SessionInfo) -> &mut BTreeSet<SessionId> {
+        match info.class {
+            _ if info.receives_only => &mut self.unusable,
             Some(class) => {
                 let own = self.sessions.get_mut(usize::from(class.0));
                 own.unwrap_or(&mut self.unusable)

@@ -28,15 +28,24 @@ impl Engine {
         self.neighbour_of(self.sessions.get(id)?.hop)
     }
 
-    /// A session is up on `hop`.
+    /// A session is up on `hop`. By one that only receives, the peer is heard and not
+    /// reached.
     pub fn session_up(&mut self, now: Instant, id: SessionId, hop: HopId, info: SessionInfo) {
         let Some(state) = self.hops.get_mut(&hop) else {
             return;
         };
+        if info.receives_only {
+            state.insert(&info, id);
+            self.sessions.insert(id, hop, info);
+            self.end_surplus(now, hop);
+            self.heard(now, hop, now, Sign::Session);
+            self.after_change(now);
+            return;
+        }
         let neighbour = state.config.neighbour;
         let incarnation = info.incarnation;
         let was_up = state.is_up();
-        state.insert(info.class, id);
+        state.insert(&info, id);
         state.mru_bytes = Some(info.transfer_mru_bytes);
         state.runs_over(info.remote.ip().to_canonical().is_ipv6());
         self.actions.push_back(Action::SetRate {
@@ -136,7 +145,10 @@ impl Engine {
         let Some(hop) = self.hops.get_mut(&session.hop) else {
             return;
         };
-        hop.remove(session.info.class, id);
+        hop.remove(&session.info, id);
+        if session.info.receives_only {
+            return;
+        }
         let neighbour = hop.config.neighbour;
         self.leaves_changed(session.hop);
         self.hops_have_changed(now, neighbour);

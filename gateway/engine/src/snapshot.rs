@@ -67,6 +67,8 @@ pub struct SessionSnapshot {
     pub standby: bool,
     /// Whether it carries its class at present.
     pub carrying: bool,
+    /// Whether only the peer sends by it.
+    pub receives_only: bool,
     /// Remote address.
     pub remote: String,
     /// Whether TLS authenticates the peer.
@@ -272,6 +274,7 @@ impl Engine {
             class: session.info.class.map(|class| class.0),
             standby: session.info.standby,
             carrying,
+            receives_only: session.info.receives_only,
             remote: session.info.remote.to_string(),
             tls: session.info.tls,
             convergence_layer: session.info.convergence_layer,

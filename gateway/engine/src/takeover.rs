@@ -94,7 +94,7 @@ impl Engine {
     /// A session too many has come up. A peer has so many and no more, or one could
     /// take all connections that there are for the sessions of others. The newest
     /// stay: those before them are mostly dead, and neither end has noticed.
-    fn end_surplus(&mut self, now: Instant, id: HopId) {
+    pub(crate) fn end_surplus(&mut self, now: Instant, id: HopId) {
         if let Some(session) = self.hops.get(&id).and_then(Hop::surplus) {
             self.give_up_session(now, session, TOO_MANY);
         }
@@ -153,10 +153,10 @@ impl Engine {
         let Some(session) = self.sessions.get(id) else {
             return;
         };
-        let (hop, class) = (session.hop, session.info.class);
+        let hop = session.hop;
         self.requeue_transfers(now, id);
-        if let Some(state) = self.hops.get_mut(&hop) {
-            state.remove(class, id);
+        if let (Some(state), Some(session)) = (self.hops.get_mut(&hop), self.sessions.get(id)) {
+            state.remove(&session.info, id);
         }
         self.actions.push_back(Action::Abort {
             session: id,

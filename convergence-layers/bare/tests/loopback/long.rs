@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use underpass_bare::{Config, Layer, Neighbour};
 use underpass_cla::{
@@ -11,7 +13,7 @@ use underpass_cla::{
 };
 use underpass_cla_testing::node::{TestNode, transfer};
 
-use super::{ONE, TWO, config, free, ltp};
+use super::{ONE, TWO, config, free, host, ltp, said_in_time};
 
 const LONG_BYTES: usize = 17 << 20;
 
@@ -139,6 +141,35 @@ async fn a_bundle_that_is_longer_than_memory_takes_is_taken_piece_by_piece() {
             neighbour.shutdown().await;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_bundle_that_comes_outlives_the_session_to_its_sender() {
+    let addresses = [free(ONE), free(TWO)];
+    let listener = TcpListener::bind(addresses[1]).await.expect("free");
+    let mut one = TestNode::new();
+    let (taken, mut long) = unbounded_channel();
+    let disk = Arc::new(Disk {
+        node: one.node.clone(),
+        taken,
+        refuses: Mutex::default(),
+    });
+    let config = Config {
+        long_mru_bytes: 64 << 20,
+        ..config(Layer::Stcp, addresses[0], addresses[1])
+    };
+    let _kept = Neighbour::spawn(config, disk);
+    let (accepted, _) = listener.accept().await.expect("it dials");
+    let (dialled, ..) = one.up().await;
+    let whole: Vec<u8> = (0..LONG_BYTES).map(|i| (i % 251) as u8).collect();
+    let (early, late) = whole.split_at(LONG_BYTES / 2);
+    let head = u32::try_from(LONG_BYTES).expect("it fits").to_be_bytes();
+    let early = [&head[..], early].concat();
+    let mut sender = said_in_time(host(TWO), addresses[0], &early).await;
+    drop((accepted, listener));
+    assert_eq!(one.down().await.0, dialled);
+    sender.write_all(late).await.expect("it is read");
+    assert!(long.recv().await.expect("it comes") == whole);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use underpass_backoff::Backoff;
 use underpass_bare::{Config, Layer, LtpLimits, LtpMemory, Neighbour};
-use underpass_cla::{Outcome, Refusal};
+use underpass_cla::{Down, Outcome, Refusal};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_payloads::{Limits, Payloads};
 
@@ -193,6 +193,16 @@ async fn said_by(from: IpAddr, to: SocketAddr, bytes: &[u8]) -> Option<TcpStream
     Some(stream)
 }
 
+/// The same once somebody listens there.
+async fn said_in_time(host: IpAddr, to: SocketAddr, bytes: &[u8]) -> TcpStream {
+    loop {
+        if let Some(stream) = said_by(host, to, bytes).await {
+            return stream;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 async fn is_closed(mut stream: TcpStream) -> bool {
     let mut byte = [0; 1];
     let read = stream.read(&mut byte);
@@ -236,6 +246,47 @@ async fn what_comes_from_another_address_is_refused() {
         let (_, bundle) = one.received().await;
         assert_eq!(bundle.last(), Some(&2), "{layers:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_neighbour_that_only_sends_is_read() {
+    let bundles: [(Layer, &[u8]); 2] = [(Layer::Stcp, &[0, 0, 0, 1, 7]), (Layer::Mtcp, &[0x41, 7])];
+    for (layer, bundle) in bundles {
+        // Nobody listens at the second one.
+        let addresses = [free(ONE), free(TWO)];
+        let mut one = TestNode::new();
+        let config = config(layer, addresses[0], addresses[1]);
+        let kept = Neighbour::spawn(config, one.node.clone());
+        let sensor = said_in_time(host(TWO), addresses[0], bundle).await;
+        let (id, info, session) = one.receiving_up().await;
+        assert_eq!(info.remote.ip(), addresses[1].ip());
+        let (by, taken) = one.received().await;
+        assert_eq!((by, &taken[..]), (id, &[7][..]));
+        drop(sensor);
+        assert_eq!(one.down().await, (id, Down::Closed));
+        assert_eq!(session.figures().received_bytes, 1);
+        // The node ends one.
+        let sensor = said_in_time(host(TWO), addresses[0], bundle).await;
+        let (id, _, session) = one.receiving_up().await;
+        session.set_rate(Some(0));
+        session.abort("enough");
+        assert!(is_closed(sensor).await);
+        assert_eq!(one.down().await, (id, Down::Broken("enough".to_owned())));
+        kept.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_is_read_once_sessions_may_begin() {
+    let addresses = [free(ONE), free(TWO)];
+    let mut one = TestNode::new();
+    let config = config(Layer::Stcp, addresses[0], addresses[1]);
+    let kept = Neighbour::spawn_held(config, one.node.clone());
+    let _sensor = said_in_time(host(TWO), addresses[0], &[0, 0, 0, 1, 7]).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(one.never_up());
+    kept.hold(false);
+    assert_eq!(&one.received().await.1[..], [7]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

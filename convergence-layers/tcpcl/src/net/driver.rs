@@ -341,6 +341,7 @@ impl<T: Transport> Driver<T> {
                     remote,
                     class: established.class,
                     standby: established.standby,
+                    receives_only: false,
                     resumes: established.resumes,
                     incarnation: established.incarnation,
                     transfer_mru_bytes: established.transfer_mru_bytes,

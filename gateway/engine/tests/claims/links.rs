@@ -1,8 +1,8 @@
 //! What a node does while a link is blocked, and when it is back.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use underpass_cla::{Outcome, SessionId};
+use underpass_cla::{Outcome, SessionId, SessionInfo};
 use underpass_engine::{HopId, LinkChange, SILENCE, Sign, Source};
 use underpass_streams::{Event, ResetCode};
 
@@ -183,4 +183,80 @@ fn after_a_blockage_the_higher_class_goes_first_and_then_the_older_bundle() {
     let sessions: Vec<u64> = offered.iter().map(|(session, _)| session.0).collect();
     assert_eq!(sessions, [101, 202, 202]);
     assert_eq!(sizes, [0, 30, 40]);
+}
+
+fn only_receives(info: &mut SessionInfo) {
+    info.receives_only = true;
+    info.resumes = false;
+    info.transfer_mru_bytes = 1;
+}
+
+#[test]
+fn a_neighbour_that_only_sends_is_heard_and_not_reached() {
+    let now = Instant::now();
+    let (mut node, mut sensor) = (
+        Node::new(now, config(10, &[1])),
+        Node::new(now, config(1, &[10])),
+    );
+    sensor.session(0, 100, None, MRU);
+    // It says that it is ready, which it never does.
+    node.session_with(0, 100, None, only_receives);
+    let key = node.open(1, URGENT);
+    node.write(key, 500);
+    node.pass(node.now + Duration::from_secs(1));
+    let hop = node.engine.hops().remove(0);
+    assert!(!hop.up);
+    assert_eq!(hop.link.heard, Some(now));
+    let [session] = &hop.sessions[..] else {
+        panic!("{:?}", hop.sessions);
+    };
+    assert!(session.receives_only && !session.carrying);
+
+    // What it sends is taken.
+    let there = sensor.open(10, URGENT);
+    sensor.write(there, 500);
+    for offered in sensor.offers() {
+        sensor.carry(offered, &mut node);
+    }
+    let traffic = node.engine.hops().remove(0).traffic;
+    assert!(traffic.iter().any(|traffic| traffic.received_bundles > 0));
+    assert_eq!(node.engine.last_heard(HOP), Some(node.now));
+    assert!(node.offers().is_empty());
+
+    // What waits goes by a session that can carry it, and by that alone.
+    node.session(0, 200, None, MRU);
+    assert!(node.engine.hops().remove(0).up);
+    node.pass(node.now + Duration::from_secs(1));
+    let offers = node.offers();
+    assert!(!offers.is_empty());
+    assert!(offers.iter().all(|(id, _)| *id == SessionId(200)));
+
+    // The one comes and goes, and the other stays.
+    node.engine.session_down(node.now, SessionId(100));
+    assert!(node.engine.hops().remove(0).up);
+    node.session_with(0, 300, None, only_receives);
+    node.offers();
+    assert!(node.aborted.is_empty());
+    node.engine.session_down(node.now, SessionId(200));
+    let hop = node.engine.hops().remove(0);
+    assert!(!hop.up);
+    assert_eq!(hop.sessions.len(), 1);
+}
+
+#[test]
+fn sessions_that_only_receive_end_no_other() {
+    let mut node = Node::new(Instant::now(), config(10, &[1]));
+    node.session(0, 100, None, MRU);
+    for id in 101..130 {
+        node.session_with(0, id, None, only_receives);
+        assert!(node.offers().iter().all(|(id, _)| *id == SessionId(100)));
+    }
+    assert!(!node.aborted.is_empty());
+    assert!(!node.aborted.contains(&SessionId(100)));
+    // Those that are ended go at last.
+    for id in 101..130 {
+        node.engine.session_down(node.now, SessionId(id));
+    }
+    let hop = node.engine.hops().remove(0);
+    assert_eq!((hop.up, hop.sessions.len()), (true, 1));
 }

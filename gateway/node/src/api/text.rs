@@ -394,10 +394,10 @@ fn sessions(paths: &[PathView]) -> Table {
 }
 
 fn session_row(path: &str, session: &SessionView) -> [String; 15] {
-    let part = if session.carrying {
-        "carries"
-    } else {
-        "stands by"
+    let part = match (session.carrying, session.receives_only) {
+        (true, _) => "carries",
+        (false, true) => "receives",
+        (false, false) => "stands by",
     };
     let class = session.class.as_deref().unwrap_or("all");
     [

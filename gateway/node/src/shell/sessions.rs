@@ -76,6 +76,7 @@ impl Node for Shell {
             path = info.path,
             class = info.class.map(|class| class.0),
             standby = info.standby,
+            receives_only = info.receives_only,
             tls = info.tls,
             congestion_control = info.congestion_control,
             "session up"

@@ -87,9 +87,10 @@ pub fn sessions(path: &PathView, traffic: &Traffic) -> Sheet {
 }
 
 fn session_row(session: &SessionView, throughput: Option<Throughput>) -> Vec<Cell> {
-    let part = match session.carrying {
-        true => "carries",
-        false => "stands by",
+    let part = match (session.carrying, session.receives_only) {
+        (true, _) => "carries",
+        (false, true) => "receives",
+        (false, false) => "stands by",
     };
     let again = match session.sent_bytes {
         0 => None,

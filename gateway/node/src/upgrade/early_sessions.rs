@@ -308,6 +308,7 @@ mod tests {
             remote: SocketAddr::from(([192, 0, 2, 1], 4556)),
             class: Some(Class(class)),
             standby: true,
+            receives_only: false,
             incarnation: Some(1),
             resumes: true,
             transfer_mru_bytes: 1 << 20,

@@ -457,7 +457,11 @@ fn sessions(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
     let mut counts: BTreeMap<Labels, u64> = BTreeMap::new();
     let mut controls: BTreeSet<Labels> = BTreeSet::new();
     for (path, view) in all() {
-        let part = if view.carrying { "carrying" } else { "standby" };
+        let part = match (view.carrying, view.receives_only) {
+            (true, _) => "carrying",
+            (false, true) => "receiving",
+            (false, false) => "standby",
+        };
         let mut row = labels(path, view);
         row.push(("state", part.to_owned()));
         *counts.entry(row).or_default() += 1;

@@ -17,6 +17,9 @@ pub struct SessionView {
     pub standby: bool,
     /// Whether it carries its class at present.
     pub carrying: bool,
+    /// Whether only the neighbour sends by it.
+    #[serde(default)]
+    pub receives_only: bool,
     /// Remote address.
     pub remote: String,
     /// Whether TLS authenticates the peer.
@@ -119,6 +122,7 @@ impl ApiState {
             class: session.class.map(|class| self.class_name(Class(class))),
             standby: session.standby,
             carrying: session.carrying,
+            receives_only: session.receives_only,
             remote: session.remote,
             tls: session.tls,
             ltp: (session.convergence_layer == "ltp").then(|| LtpView::of(measured.ltp)),
