@@ -88,7 +88,7 @@ pub struct Config {
     pub rtt: Duration,
     /// With LTP: the bounds for this neighbour.
     pub ltp: Limits,
-    /// With LTP: memory for incomplete blocks beyond what the bounds give this
+    /// With LTP: memory for blocks that come in beyond what the bounds give this
     /// neighbour, which all neighbours have in common.
     pub ltp_memory: Arc<CommonMemory>,
     /// What is sent at most, bit/s of IP bytes, whatever is allocated.

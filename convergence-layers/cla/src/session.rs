@@ -214,7 +214,7 @@ pub struct LtpFigures {
     pub sending_blocks: u64,
     /// Blocks under way from it, at present.
     pub receiving_blocks: u64,
-    /// Memory for incomplete blocks from it, bytes, at present.
+    /// Memory for blocks from it that are not taken yet, bytes, at present.
     pub receiving_bytes: u64,
     /// Blocks to it that were given up, by either side, in all.
     pub cancelled_sent_blocks: u64,

@@ -40,7 +40,7 @@ pub struct Config {
     pub received_sessions: usize,
     /// The largest block that is taken, bytes.
     pub block_bytes: u64,
-    /// Memory for incomplete blocks from the peer, bytes.
+    /// Memory for blocks from the peer that the client has not taken, bytes.
     pub receive_bytes: usize,
     /// How much of `receive_bytes` no other span can take, bytes, and the common
     /// memory that the rest comes from. `None`: all of it is this span's own.
@@ -65,7 +65,7 @@ pub struct Config {
 pub struct Limits {
     /// Blocks under way to the peer, and as many from it.
     pub sessions: usize,
-    /// Memory for incomplete blocks from the peer, bytes.
+    /// Memory for blocks from the peer that the client has not taken, bytes.
     pub receive_bytes: usize,
     /// How often a segment is sent again without an answer.
     pub tries: u32,

@@ -1,4 +1,4 @@
-//! Memory for incomplete blocks: a part that each span has for itself, and one
+//! Memory for blocks that come in: a part that each span has for itself, and one
 //! beyond it that all spans share.
 
 use std::sync::Arc;

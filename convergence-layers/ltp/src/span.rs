@@ -79,7 +79,8 @@ pub enum Event {
         by_peer: bool,
     },
     /// A whole block has come: [`Span::answer`] says whether it is taken. The
-    /// peer is told that it is here only then, unless a part of it is green.
+    /// peer is told that it is here only then, unless a part of it is green, and
+    /// only then its memory is free.
     Received {
         /// Its session.
         session: SessionId,
@@ -152,6 +153,9 @@ pub struct Span {
     runs: usize,
     claims: usize,
     memory: Memory,
+    /// Whole blocks that the client has not answered for, bytes, by the numbers of
+    /// their sessions, which may be over.
+    whole: BTreeMap<u64, usize>,
     dues: BTreeSet<(Duration, Due)>,
     events: VecDeque<Event>,
     rtt: crate::figures::RoundTrip,
@@ -194,6 +198,7 @@ impl Span {
             runs: 0,
             claims: 0,
             memory,
+            whole: BTreeMap::new(),
             dues: BTreeSet::new(),
             events: VecDeque::new(),
             silent: false,
@@ -245,6 +250,9 @@ impl Span {
         let number = session.number;
         if session.originator != self.config.remote {
             return;
+        }
+        if let Some(bytes) = self.whole.remove(&number) {
+            self.memory.shrink(bytes);
         }
         let Some(receiving) = self.receiving.get_mut(&number) else {
             return;
@@ -321,7 +329,7 @@ impl Span {
         self.claimed_runs
     }
 
-    /// Memory for incomplete blocks from the peer, bytes.
+    /// Memory for blocks from the peer that the client has not taken, bytes.
     pub fn receive_bytes(&self) -> usize {
         self.memory.used()
     }

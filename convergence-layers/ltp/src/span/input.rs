@@ -184,7 +184,7 @@ impl Span {
         }
     }
 
-    /// Keeps the bytes of a segment; whether its session is still there.
+    /// Keeps the bytes of a segment; false if there is no room for them.
     fn keep(&mut self, number: u64, data: &Data<'_>) -> bool {
         let Some(receiving) = self.receiving.get(&number) else {
             return false;
@@ -229,10 +229,14 @@ impl Span {
     }
 
     /// Takes memory for a block: the youngest incomplete ones give theirs up, so that
-    /// the oldest come to their ends.
+    /// the oldest come to their ends. While the client is still taking whole ones, whose
+    /// memory comes back, nothing is given up: a segment without room is as good as lost.
     fn make_room(&mut self, number: u64, extra: usize) -> bool {
         while !self.memory.grow(extra) {
             self.refused.no_room += 1;
+            if !self.whole.is_empty() {
+                return false;
+            }
             let holds = |other: &&u64| {
                 let receiving = self.receiving.get(other);
                 **other == number
@@ -259,8 +263,10 @@ impl Span {
         let Some(length) = receiving.offers() else {
             return;
         };
-        self.memory.shrink(receiving.store.cost_bytes());
+        let cost_bytes = receiving.store.cost_bytes();
         let block = Bytes::from(receiving.store.take(length));
+        self.memory.shrink(cost_bytes - block.len());
+        *self.whole.entry(number).or_default() += block.len();
         let red_bytes = receiving.red_bytes();
         self.events.push_back(Event::Received {
             session,

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use underpass_ltp::segment::{Body, Checkpoint, Data, Report, Segment};
-use underpass_ltp::{CommonMemory, Reason, SendError};
+use underpass_ltp::{CommonMemory, Event, Reason, SendError};
 
 use crate::hostile::{bytes, peers, red, send_all};
 use crate::world::{Link, World, block};
@@ -77,6 +78,64 @@ fn when_memory_is_short_the_oldest_block_comes_through() {
     let lost = &world.ends[0].lost;
     assert!(lost.iter().all(|(_, reason)| *reason == Reason::System));
     assert!(!lost.is_empty());
+}
+
+/// All of a block of 100,000 bytes comes, and nobody looks at it.
+fn send_unseen(world: &mut World, number: u64, block: &[u8]) {
+    let now = world.instant();
+    for offset in (0..100_000).step_by(1_000) {
+        let last = offset == 99_000;
+        let data = Data {
+            checkpoint: last.then_some(Checkpoint {
+                serial: 1,
+                report: 0,
+            }),
+            ends_red: last,
+            ends_block: last,
+            ..red(offset, &block[offset as usize..][..1_000])
+        };
+        let segment = bytes(peers(number), Body::Data(data));
+        world.ends[0].span.handle_input(now, &segment);
+    }
+}
+
+/// The whole blocks that the client is told of.
+fn told(world: &mut World) -> Vec<Bytes> {
+    let told = std::iter::from_fn(|| world.ends[0].span.poll_event());
+    let blocks = told.map(|event| match event {
+        Event::Received { block, .. } => block,
+        other => panic!("{other:?}"),
+    });
+    blocks.collect()
+}
+
+#[test]
+fn a_whole_block_has_its_memory_until_the_client_has_answered_for_it() {
+    let mut world = World::new(Link::clean(), 1, |config| config.receive_bytes = 250_000);
+    let now = world.instant();
+    let blocks: Vec<_> = (0..4).map(|key| block(key, 100_000)).collect();
+    send_unseen(&mut world, 1, &blocks[0]);
+    send_unseen(&mut world, 2, &blocks[1]);
+    assert_eq!(world.ends[0].span.receive_bytes(), 200_000);
+    // The third finds no room for all of it, and is not cancelled for that.
+    send_unseen(&mut world, 3, &blocks[2]);
+    assert!(world.ends[0].span.receive_bytes() <= 250_000);
+    assert!(world.ends[0].span.refused().no_room > 0);
+    assert_eq!(told(&mut world), blocks[..2]);
+    world.ends[0].span.answer(now, peers(1), Ok(()));
+    // What was lost comes again.
+    send_unseen(&mut world, 3, &blocks[2]);
+    assert_eq!(told(&mut world), blocks[2..3]);
+    assert_eq!(world.ends[0].span.receive_bytes(), 200_000);
+    // The client still has one whose session the peer ends.
+    let cancel = bytes(peers(2), Body::CancelBySender(Reason::Client));
+    world.ends[0].span.handle_input(now, &cancel);
+    assert_eq!(world.ends[0].span.receive_bytes(), 200_000);
+    for number in [2, 3] {
+        let verdict = Err(Reason::System);
+        world.ends[0].span.answer(now, peers(number), verdict);
+    }
+    assert_eq!(world.ends[0].span.receive_bytes(), 0);
 }
 
 #[test]

@@ -17,7 +17,7 @@ const COMMON_PARTS: u64 = 2;
 pub struct LtpConfig {
     /// Blocks under way to a neighbour, and as many from it. Default 1024.
     pub sessions: usize,
-    /// Memory for incomplete blocks from a neighbour, bytes. Up to twice the largest
+    /// Memory for blocks from a neighbour until they are taken, bytes. Up to twice the largest
     /// bundle there is more, from what all neighbours over LTP have in common.
     /// Default 67108864.
     pub receive_bytes: usize,
@@ -86,7 +86,7 @@ impl LtpConfig {
 }
 
 impl Config {
-    /// Memory for incomplete blocks that all neighbours over LTP have in common,
+    /// Memory for blocks that come in that all neighbours over LTP have in common,
     /// beyond what each has for itself, bytes.
     pub fn ltp_common_bytes(&self) -> usize {
         let most = self.whole_mru_bytes().saturating_mul(2);

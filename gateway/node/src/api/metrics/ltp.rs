@@ -78,7 +78,7 @@ pub fn present(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
     families.gauge("ltp_blocks", "Blocks of LTP under way", None, blocks)?;
     families.gauge(
         "ltp_receiving",
-        "Memory for incomplete blocks of LTP from the neighbour",
+        "Memory for blocks of LTP from the neighbour that are not taken yet",
         Some(&Unit::Bytes),
         all().map(|(path, ltp)| (vec![("path", path)], ltp.receiving_bytes)),
     )

@@ -67,7 +67,7 @@ pub struct LtpView {
     pub sending_blocks: u64,
     /// Blocks under way from it.
     pub receiving_blocks: u64,
-    /// Memory for incomplete blocks from it, bytes.
+    /// Memory for blocks from it that are not taken yet, bytes.
     pub receiving_bytes: u64,
     /// Blocks to it that either side has given up, in all.
     pub cancelled_sent_blocks: u64,
