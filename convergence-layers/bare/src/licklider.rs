@@ -3,6 +3,8 @@
 //! several.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,13 +14,14 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
-use underpass_cla::{Down, LtpFigures, Node, Outcome, PathFigures, Refusal, SessionId};
-use underpass_ltp::{BUNDLE_PROTOCOL, Event, Figures, Reason, SessionId as BlockId, Span};
+use underpass_cla::{Down, LtpFigures, Node, Outcome, PathFigures, Refusal, SessionId, Transfer};
+use underpass_ltp::{BUNDLE_PROTOCOL, Event, Figures, Piece, Reason, SessionId as BlockId, Span};
+use underpass_payloads::PayloadFile;
 
 use crate::aggregated::Bundles;
 use crate::config::Config;
 use crate::datagrams::HEADER_BYTES;
-use crate::handle::{self, Command, Orders, Read};
+use crate::handle::{self, Command, Orders};
 use crate::pace::Pace;
 use crate::socket;
 
@@ -35,10 +38,6 @@ const READY_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=512 << 10;
 
 /// Datagrams that are taken before anything else is looked at.
 const AT_ONCE: usize = 64;
-
-/// Payloads on disk are in memory while they are under way: no further one is asked
-/// for beyond so many bytes of them.
-const READ_BYTES: u64 = 64 << 20;
 
 /// Longer blocks are given to the node beside the session: it may have their bundles
 /// written to the disk, or there may be thousands of them.
@@ -57,6 +56,17 @@ const HELD_PAUSE: Duration = Duration::from_millis(500);
 /// What the peer is told of a block of so many bytes.
 type Taken = (BlockId, usize, Result<(), Reason>);
 
+/// A payload on disk, and where it begins in its block.
+type OnDisk = (Arc<PayloadFile>, u64);
+
+/// A part of a payload that was read: of the block of this key, and from where on in it.
+struct Read {
+    block: BlockId,
+    key: u64,
+    offset: u64,
+    bytes: io::Result<Bytes>,
+}
+
 struct Session<'a> {
     config: &'a Config,
     node: &'a Arc<dyn Node>,
@@ -65,9 +75,9 @@ struct Session<'a> {
     pace: Pace,
     /// Bundles under way, by their transfers' keys.
     sent: HashSet<u64>,
-    /// Of these, those with payloads on disk, and the payloads' bytes.
-    from_disk: HashMap<u64, u64>,
-    /// Payloads that are being read.
+    /// Of these, those with payloads on disk.
+    from_disk: HashMap<u64, OnDisk>,
+    /// Parts of payloads that are being read.
     reading: JoinSet<Read>,
     /// Blocks that are long, or that there was no room for, which the node is taking
     /// beside the session; and their bytes.
@@ -200,11 +210,7 @@ impl Session<'_> {
             (rate as f64 / 8.0 * READY_TIME_S) as u64
         });
         let most = line.clamp(*READY_BYTES.start(), *READY_BYTES.end());
-        let from_disk: u64 = self.from_disk.values().sum();
-        self.span.unsent_bytes() <= most
-            && self.span.takes_more()
-            && self.reading.is_empty()
-            && from_disk <= READ_BYTES
+        self.span.unsent_bytes() <= most && self.span.takes_more()
     }
 
     fn order(&mut self, id: SessionId, command: Command) {
@@ -212,16 +218,7 @@ impl Session<'_> {
         match command {
             Command::Offer(transfer) => {
                 self.told_ready = false;
-                let (key, chunks) = (transfer.key, transfer.chunks);
-                self.sent.insert(key);
-                match transfer.file {
-                    Some(file) => {
-                        self.from_disk.insert(key, file.len());
-                        self.reading
-                            .spawn_blocking(move || handle::read(key, chunks, &file));
-                    }
-                    None => self.begin(id, key, chunks),
-                }
+                self.begin(id, transfer);
             }
             Command::Rate(rate) => self.pace.set(now, rate),
             Command::Suspend(blocked) => self.span.block_link(now, blocked),
@@ -230,23 +227,52 @@ impl Session<'_> {
         }
     }
 
-    /// Begins to send a bundle whose payload was on disk.
-    fn supply(&mut self, id: SessionId, (key, chunks): Read) {
-        match chunks {
-            Ok(chunks) => self.begin(id, key, chunks),
-            Err(error) => {
-                let path = &self.config.path;
-                warn!(path, %error, "a payload cannot be read");
-                self.end(id, key, Outcome::Refused(Refusal::NoResources));
-            }
+    /// Begins to send a bundle. A payload on disk is read as it is sent.
+    fn begin(&mut self, id: SessionId, transfer: Transfer) {
+        let key = transfer.key;
+        self.sent.insert(key);
+        let mut pieces: Vec<Piece> = transfer.chunks.into_iter().map(Piece::Here).collect();
+        if let Some(file) = transfer.file {
+            let (place, start) = match pieces.first() {
+                Some(Piece::Here(first)) => (1, first.len() as u64),
+                _ => (0, 0),
+            };
+            pieces.insert(place, Piece::Elsewhere(file.len()));
+            self.from_disk.insert(key, (file, start));
+        }
+        if let Err(error) = self.span.send_pieces(key, BUNDLE_PROTOCOL, pieces, None) {
+            debug!(path = self.config.path, %error, "a bundle is not sent");
+            self.end(id, key, Outcome::Refused(Refusal::NoResources));
         }
     }
 
-    /// Begins to send a bundle.
-    fn begin(&mut self, id: SessionId, key: u64, chunks: Vec<Bytes>) {
-        if let Err(error) = self.span.send(key, BUNDLE_PROTOCOL, chunks, None) {
-            debug!(path = self.config.path, %error, "a bundle is not sent");
-            self.end(id, key, Outcome::Refused(Refusal::NoResources));
+    /// Reads a part of a payload that is to be sent.
+    fn read(&mut self, block: BlockId, key: u64, range: Range<u64>) {
+        let Some((file, start)) = self.from_disk.get(&key) else {
+            return;
+        };
+        let (file, start, offset) = (file.clone(), *start, range.start);
+        self.reading.spawn_blocking(move || {
+            let bytes = read(&file, range.start - start, range.end - range.start);
+            Read {
+                block,
+                key,
+                offset,
+                bytes,
+            }
+        });
+    }
+
+    /// Goes on with a block of which a part was read.
+    fn supply(&mut self, id: SessionId, read: Read) {
+        match read.bytes {
+            Ok(bytes) => self.span.supply(read.block, read.offset, bytes),
+            Err(error) => {
+                let path = &self.config.path;
+                warn!(path, %error, "a payload cannot be read");
+                self.end(id, read.key, Outcome::Refused(Refusal::NoResources));
+                self.span.cancel(read.block);
+            }
         }
     }
 
@@ -270,6 +296,11 @@ impl Session<'_> {
         while let Some(event) = self.span.poll_event() {
             match event {
                 Event::Progress { key, bytes } => self.node.progress(id, key, bytes),
+                Event::Wanted {
+                    session,
+                    key,
+                    range,
+                } => self.read(session, key, range),
                 Event::Sent { key } => self.end(id, key, Outcome::Acknowledged),
                 Event::Cancelled {
                     key,
@@ -365,6 +396,14 @@ impl Session<'_> {
             no_room_segments: refused.no_room,
         }
     }
+}
+
+/// So many bytes of a payload. Waits for the disk.
+fn read(file: &PayloadFile, offset: u64, bytes: u64) -> io::Result<Bytes> {
+    let length = usize::try_from(bytes).map_err(io::Error::other)?;
+    let mut part = vec![0; length];
+    file.read_at(&mut part, offset)?;
+    Ok(part.into())
 }
 
 /// Gives the node the bundles of a block, behind the first ones that are done,

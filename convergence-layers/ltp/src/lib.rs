@@ -19,6 +19,7 @@ mod sending;
 mod span;
 mod store;
 
+pub use block::Piece;
 pub use config::{BUNDLE_PROTOCOL, Config, LEAST_SEGMENT_BYTES, Limits};
 pub use figures::{Figures, Refused};
 pub use memory::CommonMemory;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rangemap::RangeSet;
 
-use crate::block::Block;
+use crate::block::{Block, WINDOW_BYTES};
 use crate::cancelling::Cancelling;
 use crate::sdnv;
 use crate::segment::{Checkpoint, Data, Report, SessionId, put_data_head};
@@ -42,7 +42,7 @@ enum Again {
 pub(crate) struct Sending {
     pub(crate) key: u64,
     service: u64,
-    block: Block,
+    pub(crate) block: Block,
     /// Length of the red part, bytes.
     red: u64,
     /// The first byte that was never sent.
@@ -150,6 +150,33 @@ impl Sending {
             .map_or(0, |first| first.end)
     }
 
+    /// The bytes that [`Sending::write_again`] would send.
+    pub(crate) fn next_again(&self) -> Option<Range<u64>> {
+        self.again.iter().find_map(|again| match again {
+            Again::Checkpoint(serial) => Some(self.asked.get(serial)?.range.clone()),
+            Again::Gap { range, .. } => {
+                Some(range.start..range.end.min(range.start + self.room as u64))
+            }
+        })
+    }
+
+    /// The bytes that [`Sending::write_fresh`] would send.
+    pub(crate) fn next_fresh(&self) -> Range<u64> {
+        let part_end = if self.fresh < self.red {
+            self.red
+        } else {
+            self.block.len()
+        };
+        self.fresh..part_end.min(self.fresh + self.room as u64)
+    }
+
+    /// A byte that comes a little later.
+    pub(crate) fn soon_fresh(&self) -> Range<u64> {
+        let end = self.block.len();
+        let at = end.min(self.next_fresh().end.saturating_add(WINDOW_BYTES));
+        at..end.min(at.saturating_add(1))
+    }
+
     /// Writes the next segment that was sent before.
     pub(crate) fn write_again(&mut self, session: SessionId, out: &mut Vec<u8>) -> Option<Written> {
         loop {
@@ -187,18 +214,13 @@ impl Sending {
 
     /// Writes the next segment that was never sent.
     pub(crate) fn write_fresh(&mut self, session: SessionId, out: &mut Vec<u8>) -> Option<Written> {
-        let start = self.fresh;
-        let part_end = if start < self.red {
-            self.red
-        } else {
-            self.block.len()
-        };
-        let end = part_end.min(start + self.room as u64);
-        if start == end {
+        let range = self.next_fresh();
+        if range.is_empty() {
             return None;
         }
-        self.fresh = end;
-        let mut written = self.write_data(session, start..end, end == self.red, 0, out);
+        self.fresh = range.end;
+        let asks = range.end == self.red;
+        let mut written = self.write_data(session, range, asks, 0, out);
         written.again_bytes = 0;
         Some(written)
     }

@@ -1,16 +1,18 @@
 //! What one engine has under way with another.
 
+mod elsewhere;
 mod input;
 mod output;
 mod timeouts;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::block::Block;
+use crate::block::{Block, Piece};
 use crate::cancelling::Cancelling;
 use crate::config::{Config, LEAST_SEGMENT_BYTES};
 use crate::figures::{Figures, Refused};
@@ -63,6 +65,16 @@ pub enum Event {
         key: u64,
         /// How many, without a gap.
         bytes: u64,
+    },
+    /// These bytes of a block of which pieces are elsewhere are to be sent:
+    /// [`Span::supply`] brings them.
+    Wanted {
+        /// The block's session.
+        session: SessionId,
+        /// The client's name for the block.
+        key: u64,
+        /// Their places in the block.
+        range: Range<u64>,
     },
     /// All was sent, and the peer has the red part.
     Sent {
@@ -148,6 +160,10 @@ pub struct Span {
     /// Sessions with something that was never sent.
     fresh: VecDeque<u64>,
     fresh_bytes: u64,
+    /// What the client was asked for: the number of the session, and where it begins.
+    wanted: BTreeSet<(u64, u64)>,
+    /// What it has supplied, the oldest first.
+    supplied: VecDeque<(u64, u64)>,
     gaps_waiting: usize,
     claimed_runs: usize,
     runs: usize,
@@ -193,6 +209,8 @@ impl Span {
             again: VecDeque::new(),
             fresh: VecDeque::new(),
             fresh_bytes: 0,
+            wanted: BTreeSet::new(),
+            supplied: VecDeque::new(),
             gaps_waiting: 0,
             claimed_runs: 0,
             runs: 0,
@@ -220,7 +238,22 @@ impl Span {
         chunks: Vec<Bytes>,
         red_bytes: Option<u64>,
     ) -> Result<SessionId, SendError> {
-        let block = Block::new(chunks);
+        let pieces = chunks.into_iter().map(Piece::Here).collect();
+        self.send_pieces(key, service, pieces, red_bytes)
+    }
+
+    /// The same of a block of which pieces may be elsewhere: see [`Event::Wanted`].
+    ///
+    /// # Errors
+    /// As [`Span::send`].
+    pub fn send_pieces(
+        &mut self,
+        key: u64,
+        service: u64,
+        pieces: Vec<Piece>,
+        red_bytes: Option<u64>,
+    ) -> Result<SessionId, SendError> {
+        let block = Block::new(pieces);
         let red = red_bytes.unwrap_or(block.len());
         if block.len() == 0 {
             return Err(SendError::Empty);
@@ -299,9 +332,12 @@ impl Span {
         self.clock.when(*at)
     }
 
-    /// Whether segments wait to be sent.
+    /// Whether segments wait to be sent, and not for bytes that the client was asked
+    /// for.
     pub fn has_output(&self) -> bool {
-        !self.waiting.is_empty() || !self.again.is_empty() || !self.fresh.is_empty()
+        !self.waiting.is_empty()
+            || self.may_go_on(&self.again, Sending::next_again)
+            || self.may_go_on(&self.fresh, |sending| Some(sending.next_fresh()))
     }
 
     /// Whether segments wait that may go: the link is not blocked.
@@ -389,6 +425,7 @@ impl Span {
         self.fresh_bytes -= ended.fresh_bytes();
         self.gaps_waiting -= ended.again_count();
         self.claimed_runs -= ended.runs();
+        self.forget_supplied(number);
         for (serial, asked) in &ended.asked {
             if let Some(due) = asked.due {
                 let serial = *serial;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Due, Event, Span, Waiting};
 use crate::segment::{Body, Segment};
-use crate::sending::Written;
+use crate::sending::{Sending, Written};
 
 impl Span {
     /// Appends the next segment, if any may go: short ones first, then what is
@@ -112,6 +112,9 @@ impl Span {
 
     fn write_again(&mut self, at: Duration, out: &mut Vec<u8>) -> bool {
         while let Some(number) = self.again.front().copied() {
+            if self.lacks(number, Sending::next_again) {
+                return false;
+            }
             let session = self.own(number);
             if let Some(sending) = self.sending.get_mut(&number) {
                 let waited = sending.again_count();
@@ -130,6 +133,12 @@ impl Span {
 
     fn write_fresh(&mut self, at: Duration, out: &mut Vec<u8>) -> bool {
         while let Some(number) = self.fresh.front().copied() {
+            let lacks = self.lacks(number, |sending| Some(sending.next_fresh()));
+            // What follows is asked for while that is being sent.
+            self.lacks(number, |sending| Some(sending.soon_fresh()));
+            if lacks {
+                return false;
+            }
             let session = self.own(number);
             let written = self.sending.get_mut(&number).and_then(|sending| {
                 let written = sending.write_fresh(session, out)?;

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod cancelling;
+mod elsewhere;
 mod hostile;
 mod other_engine;
 mod recorded;

@@ -52,6 +52,10 @@ pub struct End {
     pub lost: Vec<(SessionId, Reason)>,
     /// What the client says to blocks that it is offered.
     pub verdict: Result<(), Reason>,
+    /// Blocks, by their keys, of which it supplies what is asked for.
+    pub elsewhere: BTreeMap<u64, Bytes>,
+    /// Most windows of them that the span has kept.
+    pub most_windows: usize,
     next_send: Duration,
 }
 
@@ -84,6 +88,8 @@ impl World {
                 cancelled: Vec::new(),
                 lost: Vec::new(),
                 verdict: Ok(()),
+                elsewhere: BTreeMap::new(),
+                most_windows: 0,
                 next_send: Duration::ZERO,
             }
         };
@@ -132,6 +138,17 @@ impl World {
                         end.received.push((block, red_bytes));
                     }
                     end.span.answer(now, session, end.verdict);
+                }
+                Event::Wanted {
+                    session,
+                    key,
+                    range,
+                } => {
+                    if let Some(whole) = end.elsewhere.get(&key) {
+                        let bytes = whole.slice(range.start as usize..range.end as usize);
+                        end.span.supply(session, range.start, bytes);
+                        end.most_windows = end.most_windows.max(end.span.supplied_windows());
+                    }
                 }
                 Event::Sent { key } => end.sent.push(key),
                 Event::Cancelled {

@@ -1,0 +1,64 @@
+//! Blocks whose bytes the client supplies when they are to be sent.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use underpass_ltp::{Piece, Reason, SessionId};
+
+use crate::world::{Link, World, block};
+
+const S: fn(u64) -> Duration = Duration::from_secs;
+
+/// All but the first and last bytes of the block are elsewhere.
+fn send_from_elsewhere(world: &mut World, key: u64, whole: &Bytes) -> SessionId {
+    let (head, tail) = (100, whole.len() - 50);
+    let pieces = vec![
+        Piece::Here(whole.slice(..head)),
+        Piece::Elsewhere((tail - head) as u64),
+        Piece::Here(whole.slice(tail..)),
+    ];
+    let sent = world.ends[0].span.send_pieces(key, 1, pieces, None);
+    sent.expect("the block is taken")
+}
+
+#[test]
+fn a_block_that_is_elsewhere_comes_through_losses_in_bounded_memory() {
+    let mut link = Link::clean();
+    link.loss = 0.01;
+    let mut world = World::new(link, 5, |_| {});
+    let blocks = [block(1, 12 << 20), block(2, 12 << 20), block(3, 100_001)];
+    for (key, whole) in (1..).zip(&blocks) {
+        world.ends[0].elsewhere.insert(key, whole.clone());
+        send_from_elsewhere(&mut world, key, whole);
+    }
+    world.run(S(10_000));
+    let received = &world.ends[1].received;
+    assert_eq!(received.len(), 3);
+    for whole in &blocks {
+        assert!(received.iter().any(|(block, _)| block == whole));
+    }
+    // 16 MiB.
+    assert_eq!(world.ends[0].most_windows, 64);
+    assert_eq!(world.ends[0].span.supplied_windows(), 0);
+    world.assert_idle();
+}
+
+#[test]
+fn a_block_whose_bytes_are_not_to_be_had_holds_up_no_other_once_it_is_cancelled() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let session = send_from_elsewhere(&mut world, 1, &block(1, 5_000));
+    world.send(0, 2, &block(2, 5_000), None);
+    world.run(S(5));
+    assert!(!world.ends[0].span.has_output());
+    assert!(world.ends[0].sent.is_empty());
+    world.ends[0].span.cancel(session);
+    // What comes too late is of no use.
+    world.ends[0]
+        .span
+        .supply(session, 100, Bytes::from(vec![0; 4_850]));
+    assert_eq!(world.ends[0].span.supplied_windows(), 0);
+    world.run(S(100));
+    assert_eq!(world.ends[0].sent, [2]);
+    assert_eq!(world.ends[0].cancelled, [(1, Reason::Client, false)]);
+    world.assert_idle();
+}
