@@ -55,6 +55,9 @@ pub struct SessionDefaults {
     /// The largest bundle that we take into memory, bytes; longer ones are taken
     /// piece by piece ([`underpass_cla::Node::intake`]).
     pub whole_mru_bytes: u64,
+    /// Longer bundles do not come into memory as things are, bytes: the node takes all of
+    /// them piece by piece. A peer has room for one of this length.
+    pub in_memory_bytes: u64,
     /// Bytes that may be on their way to us on one session.
     pub receive_window_bytes: u64,
     /// Congestion control.
@@ -96,6 +99,7 @@ impl SessionDefaults {
             hold: Duration::from_secs(3600),
             transfer_mru_bytes: 64 << 20,
             whole_mru_bytes: 64 << 20,
+            in_memory_bytes: u64::MAX,
             receive_window_bytes: 8 << 20,
             algorithm: Algorithm::default(),
             coding: Arc::new([]),
@@ -144,10 +148,17 @@ impl SessionDefaults {
     }
 
     /// Room for all that a peer may have under way, on all of its sessions: what
-    /// a window allows, and a bundle of any size.
+    /// a window allows, and a bundle of any size that comes into memory.
     pub(crate) fn room_bytes(&self) -> u64 {
         let window = self.receive_window_bytes.saturating_mul(2);
-        self.whole_mru_bytes.saturating_add(window)
+        let largest = self.whole_mru_bytes.min(self.in_memory_bytes);
+        largest.saturating_add(window)
+    }
+
+    /// Gives as much room to the peers whose sessions are up already.
+    pub(crate) fn widen_rooms(&self) {
+        let peers = self.accepted_peers.as_deref();
+        self.rooms.widen(peers, self.room_bytes());
     }
 
     /// QUIC's settings for one connection, whose flow this is. The side that is
@@ -197,5 +208,30 @@ pub(crate) fn down_of(error: &quinn::ConnectionError) -> underpass_cla::Down {
         ApplicationClosed(close) if close.error_code == code::CLOSED => Down::Closed,
         TransportError(error) => Down::Protocol(error.to_string()),
         other => Down::Broken(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_room_for_what_comes_into_memory_and_for_more_once_that_may_come() {
+        let mut session = SessionDefaults::new("beam", "ipn:1.0", Arc::default());
+        session.accepted_peers = Some(["ipn:10.0".to_owned()].into());
+        session.whole_mru_bytes = 256 << 20;
+        session.in_memory_bytes = 16 << 20;
+        session.receive_window_bytes = 4 << 20;
+        let room = session.rooms.of("ipn:10.0", session.room_bytes());
+        assert!(room.take(25 << 20).is_none() && room.take(24 << 20).is_some());
+        let other = session.rooms.of("ipn:11.0", session.room_bytes());
+        // From now on nothing goes to the disk.
+        session.in_memory_bytes = u64::MAX;
+        session.widen_rooms();
+        assert!(room.take(265 << 20).is_none() && room.take(264 << 20).is_some());
+        assert!(other.take(25 << 20).is_none(), "it is not meant");
+        session.accepted_peers = None;
+        session.widen_rooms();
+        assert!(other.take(264 << 20).is_some());
     }
 }

@@ -123,8 +123,10 @@ impl Dialer {
         Self { shared, tracker }
     }
 
-    /// Sets what sessions have in common that begin from now on.
+    /// Sets what sessions have in common that begin from now on. Where that is more room
+    /// for bundles, those that are up have it, too.
     pub fn set_session(&self, session: SessionDefaults) {
+        session.widen_rooms();
         *self.shared.session.write().unwrap() = Arc::new(session);
     }
 

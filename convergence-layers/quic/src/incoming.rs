@@ -28,6 +28,21 @@ impl PeerRooms {
         room.most.fetch_max(most, Relaxed);
         room.clone()
     }
+
+    /// Gives so much room to these peers, as far as they have any; `None`: to all.
+    pub(crate) fn widen(&self, peers: Option<&[String]>, most: u64) {
+        let rooms = self.0.lock().unwrap();
+        let widen = |room: &Arc<Room>| {
+            room.most.fetch_max(most, Relaxed);
+        };
+        match peers {
+            Some(peers) => peers
+                .iter()
+                .filter_map(|peer| rooms.get(peer))
+                .for_each(widen),
+            None => rooms.values().for_each(widen),
+        }
+    }
 }
 
 /// The room of one peer.

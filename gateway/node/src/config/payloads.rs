@@ -79,6 +79,14 @@ impl Config {
         self.whole_mru_bytes().min(MOST_IN_MEMORY)
     }
 
+    /// No longer bundle comes into memory as things are, bytes.
+    pub fn in_memory_bytes(&self) -> u64 {
+        match self.long_payloads() {
+            Some(_) => self.long_above_bytes(),
+            None => self.whole_mru_bytes(),
+        }
+    }
+
     /// Payloads that are longer go to the disk, too, where they come in fragments,
     /// bytes: the payload of each bundle that goes there is longer.
     pub fn long_payload_above_bytes(&self) -> u64 {
@@ -98,6 +106,33 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_into_memory_is_longer_where_nothing_goes_to_the_disk() {
+        let in_memory_bytes = |quota_bytes: u64, payloads: u64| {
+            let text = format!(
+                r#"
+node = {{ number = 5, role = "relay" }}
+tls = {{ plain = true }}
+custody = {{ quota_bytes = {quota_bytes} }}
+payloads = {{ quota_bytes = {payloads} }}
+terminal = [{{ node = 10 }}]
+[[path]]
+name = "both"
+neighbour = 1
+remote = "192.0.2.1:4556"
+[[listener]]
+name = "all"
+listen = "0.0.0.0:4556"
+"#
+            );
+            let config = Config::parse(&text, Path::new("node.toml")).unwrap();
+            config.in_memory_bytes()
+        };
+        assert_eq!(in_memory_bytes(1 << 30, 32 << 30), 16 << 20);
+        assert_eq!(in_memory_bytes(1 << 30, 0), 256 << 20);
+        assert_eq!(in_memory_bytes(40 << 20, 32 << 30), 10 << 20);
+    }
 
     #[test]
     fn a_payload_fits_into_the_quota_and_is_longer_than_memory_takes() {

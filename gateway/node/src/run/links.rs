@@ -54,6 +54,8 @@ pub(super) struct Sessions {
     pub(super) ids: Arc<AtomicU64>,
     partial: Arc<SharedPartials>,
     pub(super) quic_rooms: Arc<PeerRooms>,
+    /// Whether there is a folder of long payloads, which is opened at the start alone.
+    pub(super) has_payloads: bool,
     pub(super) ltp_memory: Arc<LtpMemory>,
 }
 
@@ -363,6 +365,7 @@ pub(super) fn open(
         ids: Arc::new(AtomicU64::new(0)),
         partial: Arc::new(partial),
         quic_rooms: Arc::default(),
+        has_payloads: config.long_payloads().is_some(),
         ltp_memory: LtpMemory::new(config.ltp_common_bytes()),
     };
     let links = Links {

@@ -94,6 +94,9 @@ fn defaults(sessions: &Sessions, config: &Config, name: &str) -> SessionDefaults
     session.hold = Duration::from_secs(config.tcp.hold_s);
     session.transfer_mru_bytes = config.transfer_mru_bytes();
     session.whole_mru_bytes = config.whole_mru_bytes();
+    if sessions.has_payloads {
+        session.in_memory_bytes = config.in_memory_bytes();
+    }
     session.rooms = sessions.quic_rooms.clone();
     session.algorithm = match config.quic.congestion_control {
         QuicCongestionControl::HyblaDama => Algorithm::Allocated,
