@@ -72,6 +72,8 @@ pub enum Event {
     /// The same, and it says that the peer hears nothing of this end: nothing by any
     /// way for a round trip, and no beacon for a second.
     Deaf(PeerId),
+    /// An authentic beacon came by which the peer lets the link rest.
+    Resting(PeerId),
     /// The peer runs without knowing the key: it has lost all sessions.
     KeyUnknown(PeerId),
 }
@@ -297,6 +299,15 @@ impl Endpoint {
         self.reschedule(id);
     }
 
+    /// Lets the link to a peer rest, since nothing is to be sent on it and its bytes are
+    /// dear, or wakes it. Only if the peer lets it rest, too, beacons become rare.
+    pub fn let_rest(&mut self, now: Instant, id: PeerId, may: bool) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.timing.let_rest(now, may);
+        }
+        self.reschedule(id);
+    }
+
     /// Sets how far apart beacons are that probe a peer, and those that answer its own
     /// probes; never more than [`crate::INTERVAL`].
     pub fn set_probe_interval(&mut self, id: PeerId, interval: Duration) {
@@ -432,6 +443,8 @@ impl Endpoint {
             peer.key = Some(beacon.key);
         }
         peer.timing.heard(now);
+        let run = beacon.sequence.incarnation;
+        peer.timing.peer_rests(now, run, beacon.rests);
         peer.delays.see(now, beacon.sequence);
         peer.told = beacon.late.map(|late| (now, late));
         peer.tells |= beacon.late.is_some();
@@ -441,9 +454,11 @@ impl Endpoint {
         if beacon.wants {
             peer.timing.wanted(now);
         }
+        // On a link that rests nothing is told, and nothing sent that could be lost.
         let hears_nothing = beacon.deaf && beacon.late.is_none() && peer.tells;
-        self.events.push_back(match hears_nothing {
-            true => Event::Deaf(id),
+        self.events.push_back(match beacon.rests {
+            _ if hears_nothing && !peer.timing.rests() => Event::Deaf(id),
+            true => Event::Resting(id),
             false => Event::Heard(id),
         });
         self.reschedule(id);
@@ -506,16 +521,27 @@ impl Endpoint {
         let beacon = Beacon {
             deaf: peer.timing.is_deaf(now),
             wants: peer.timing.wants(now),
+            rests: peer.timing.tells_rest(),
             late: peer.delays.last(now).map(Late::of),
             key: known.key.id(),
             node: self.node,
             sequence: number.max(peer.sequence),
         };
-        let datagram = known.key.seal(&beacon);
-        self.transmits.push_back(Transmit { to, datagram });
-        peer.sequence = beacon.sequence.next();
-        self.counters.sent += 1;
-        peer.moved += 1;
+        // A peer of an older build drops what it does not know.
+        let rests = !beacon.rests && peer.timing.offers(now);
+        let sequence = beacon.sequence.next();
+        let offer = rests.then_some(Beacon {
+            rests,
+            sequence,
+            ..beacon
+        });
+        for beacon in [Some(beacon), offer].into_iter().flatten() {
+            let datagram = known.key.seal(&beacon);
+            self.transmits.push_back(Transmit { to, datagram });
+            peer.sequence = beacon.sequence.next();
+            self.counters.sent += 1;
+            peer.moved += 1;
+        }
         peer.timing.beaconed(now);
     }
 

@@ -18,5 +18,5 @@ mod wire;
 pub use endpoint::{Counters, Delayed, Endpoint, Event, PeerConfig, PeerId, Signs, Transmit};
 pub use key::{Key, SECRET_BYTES, SecretError};
 pub use net::{Beacons, Node, SocketConfig, bind};
-pub use timing::{INTERVAL, SILENCE};
+pub use timing::{INTERVAL, REST_INTERVAL, REST_SILENCE, SILENCE};
 pub use wire::{BEACON_BYTES, Beacon, KeyId, Kind, Late, Sequence};

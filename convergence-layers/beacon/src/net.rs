@@ -44,6 +44,11 @@ pub trait Node: Send + Sync + 'static {
         self.heard(peer, at);
     }
 
+    /// One came by which the peer lets the link rest. Without more ado, it was heard.
+    fn resting(&self, peer: PeerId, at: Instant) {
+        self.heard(peer, at);
+    }
+
     /// The peer runs, but has none of this node's sessions any more.
     fn key_unknown(&self, peer: PeerId);
 }
@@ -155,6 +160,12 @@ impl Beacons {
         self.shared.changed.notify_one();
     }
 
+    /// See [`Endpoint::let_rest`].
+    pub fn let_rest(&self, id: PeerId, may: bool) {
+        self.shared.lock().let_rest(Instant::now(), id, may);
+        self.shared.changed.notify_one();
+    }
+
     /// See [`Endpoint::set_probe_interval`].
     pub fn set_probe_interval(&self, id: PeerId, interval: Duration) {
         self.shared.lock().set_probe_interval(id, interval);
@@ -221,6 +232,7 @@ impl Shared {
             match event {
                 Some(Event::Heard(id)) => node.heard(id, Instant::now()),
                 Some(Event::Deaf(id)) => node.deaf(id, Instant::now()),
+                Some(Event::Resting(id)) => node.resting(id, Instant::now()),
                 Some(Event::KeyUnknown(id)) => node.key_unknown(id),
                 None => return,
             }

@@ -9,6 +9,13 @@ pub const INTERVAL: Duration = Duration::from_millis(150);
 /// A link is blocked once nothing was heard for a round trip and this.
 pub const SILENCE: Duration = Duration::from_millis(500);
 
+/// Time from one beacon to the next on a link that both ends let rest.
+pub const REST_INTERVAL: Duration = Duration::from_secs(8);
+
+/// For so long, beyond a round trip, an end that hears nothing on such a link asks for
+/// nothing: one beacon may be lost. Only then silence begins to count.
+pub const REST_SILENCE: Duration = Duration::from_secs(20);
+
 /// An idle link is told of so often before its silence would mean a blockage:
 /// three beacons lost in a row do not make one by mistake.
 const SIGNS_PER_SILENCE: u32 = 5;
@@ -67,6 +74,17 @@ pub(crate) struct Timing {
     probe_interval: Duration,
     /// The peer owes an answer: it is probed until it is heard, or until then.
     probing_until: Option<Instant>,
+    /// This end lets the link rest, and the peer does by its last beacon.
+    may_rest: bool,
+    peer_rests: bool,
+    /// The peer's run in which it has said so, if it is the present one.
+    knows_rest: Option<u64>,
+    /// When the peer could be told last that the link rests, or does not any more: silence
+    /// counts from then.
+    woken: Instant,
+    /// When a peer of which that is not known was last told that this end lets the link
+    /// rest.
+    offered: Option<Instant>,
 }
 
 impl Timing {
@@ -84,6 +102,11 @@ impl Timing {
             pace: INTERVAL,
             probe_interval: INTERVAL,
             probing_until: None,
+            may_rest: false,
+            peer_rests: false,
+            knows_rest: None,
+            woken: now,
+            offered: None,
         }
     }
 
@@ -93,8 +116,70 @@ impl Timing {
         *self = Timing {
             pace,
             probe_interval,
+            may_rest: self.may_rest,
+            offered: self.offered,
             ..Timing::new(now, self.rtt, self.patience)
         };
+    }
+
+    /// This end lets the link rest, or wakes it.
+    pub fn let_rest(&mut self, now: Instant, may: bool) {
+        self.set_rest(now, may, self.peer_rests);
+    }
+
+    /// The peer's last beacon, of this run, says whether that end lets the link rest.
+    pub fn peer_rests(&mut self, now: Instant, run: u64, rests: bool) {
+        let known = self.knows_rest.filter(|of| *of == run);
+        self.knows_rest = known.or(rests.then_some(run));
+        self.set_rest(now, self.may_rest, rests);
+    }
+
+    fn set_rest(&mut self, now: Instant, may: bool, peer: bool) {
+        let before = self.rests();
+        (self.may_rest, self.peer_rests) = (may, peer);
+        if self.rests() != before {
+            // The peer is to know at once, whatever else is sent, and then answers.
+            self.asked = true;
+            self.woken = self.beaconed.map_or(now, |at| now.max(at + INTERVAL));
+        }
+    }
+
+    /// Whether beacons say that this end lets the link rest: the peer knows what it means.
+    pub fn tells_rest(&self) -> bool {
+        self.may_rest && self.knows_rest.is_some()
+    }
+
+    /// Whether both ends do.
+    pub fn rests(&self) -> bool {
+        self.may_rest && self.peer_rests
+    }
+
+    /// Whether a peer that may not know of rest is to be told that this end lets the link
+    /// rest, which each `REST_INTERVAL` it is; then it counts as told.
+    pub fn offers(&mut self, now: Instant) -> bool {
+        let lately = self.offered.is_some_and(|at| now < at + REST_INTERVAL);
+        let offers = self.may_rest && !lately;
+        if offers {
+            self.offered = Some(now);
+        }
+        offers
+    }
+
+    /// How long this end sends nothing, by any way, before a beacon.
+    fn idle_pause(&self) -> Duration {
+        match self.rests() {
+            true => REST_INTERVAL,
+            false => idle_pause(self.rtt, self.pace),
+        }
+    }
+
+    /// From when on this end hears nothing, if there is no sign of the peer until then.
+    fn deaf_at(&self) -> Instant {
+        let patience = match self.rests() {
+            true => REST_SILENCE,
+            false => Duration::ZERO,
+        };
+        self.heard.max(self.woken) + patience + self.rtt
     }
 
     pub fn set_rtt(&mut self, rtt: Duration) {
@@ -153,7 +238,7 @@ impl Timing {
         } else if holds(self.wants_until) {
             WISH
         } else {
-            idle_pause(self.rtt, self.pace)
+            self.idle_pause()
         }
     }
 
@@ -163,15 +248,14 @@ impl Timing {
         self.asked = false;
     }
 
-    /// Whether nothing was heard for a round trip.
+    /// Whether nothing was heard for a round trip, or on a link that rests for longer.
     pub fn is_deaf(&self, now: Instant) -> bool {
-        self.probing_until.is_some_and(|until| now < until)
-            || now.saturating_duration_since(self.heard) >= self.rtt
+        self.probing_until.is_some_and(|until| now < until) || now >= self.deaf_at()
     }
 
     /// When the next beacon is due.
     pub fn due(&self) -> Instant {
-        let idle = self.sent + idle_pause(self.rtt, self.pace);
+        let idle = self.sent + self.idle_pause();
         let Some(beaconed) = self.beaconed else {
             return self.sent;
         };
@@ -189,7 +273,7 @@ impl Timing {
         let wish = before(WISH, self.wants_until);
         let wanted = before(self.pace, self.wanted_until);
         let due = wish.into_iter().chain(wanted).fold(idle, Instant::min);
-        let due = due.min(self.heard + self.rtt).max(earliest);
+        let due = due.min(self.deaf_at()).max(earliest);
         let probe = beaconed + self.probe_interval;
         let probes = self.probing_until.is_some_and(|until| probe < until);
         if probes { due.min(probe) } else { due }

@@ -16,8 +16,14 @@ const LATE_SHIFT: u32 = 2;
 const STEPS_PER_DOUBLING: f64 = 5.0;
 const MOST_STEPS: u8 = 63;
 
-/// What a datagram is for; its first byte. Neither begins a bundle (0x9f) or
-/// any message of UDPCL, which uses the same port by custom.
+/// The first byte of a beacon.
+const BEACON: u8 = 0xb1;
+/// The first byte of a beacon whose sender lets the link rest. Builds that do not
+/// know it drop the datagram.
+const RESTING: u8 = 0xb3;
+
+/// What a datagram is for; its first byte tells. None of these begins a bundle (0x9f)
+/// or any message of UDPCL, which uses the same port by custom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A beacon.
@@ -27,10 +33,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The first byte of a datagram.
+    /// The first byte of a datagram; that of a beacon says, too, whether its sender
+    /// lets the link rest.
     pub fn byte(self) -> u8 {
         match self {
-            Kind::Beacon => 0xb1,
+            Kind::Beacon => BEACON,
             Kind::KeyUnknown => 0xb2,
         }
     }
@@ -99,6 +106,9 @@ pub struct Beacon {
     /// The sender sends much and wants to know how long the peer's beacons are on
     /// their way: they are to come beside other traffic, too.
     pub wants: bool,
+    /// The sender lets the link rest: it takes rare beacons for no blockage, and its
+    /// own are rare while the peer says the same. Not known of one that was given back.
+    pub rests: bool,
     /// How late the peer's last beacon came, if that is known.
     pub late: Option<Late>,
     /// The key that authenticates the beacon.
@@ -113,7 +123,10 @@ impl Beacon {
     /// The authenticated part of the datagram.
     pub(crate) fn head(&self) -> [u8; HEAD_BYTES] {
         let mut head = [0; HEAD_BYTES];
-        head[0] = Kind::Beacon.byte();
+        head[0] = match self.rests {
+            true => RESTING,
+            false => BEACON,
+        };
         let late = self.late.map_or(0, |late| late.0 << LATE_SHIFT);
         head[1] = (u8::from(self.deaf) * FLAG_DEAF) | (u8::from(self.wants) * FLAG_WANTS) | late;
         head[2..10].copy_from_slice(&self.key.0);
@@ -127,10 +140,13 @@ impl Beacon {
     /// is no datagram of this protocol.
     pub fn parse(datagram: &[u8]) -> Option<(Kind, Beacon)> {
         let datagram: &[u8; BEACON_BYTES] = datagram.try_into().ok()?;
+        let rests = datagram[0] == RESTING;
         let kind = [Kind::Beacon, Kind::KeyUnknown]
             .into_iter()
-            .find(|kind| kind.byte() == datagram[0])?;
+            .find(|kind| kind.byte() == datagram[0])
+            .or(rests.then_some(Kind::Beacon))?;
         let beacon = Beacon {
+            rests,
             deaf: datagram[1] & FLAG_DEAF != 0,
             wants: datagram[1] & FLAG_WANTS != 0,
             late: Late::from_bits(datagram[1] >> LATE_SHIFT),
@@ -142,6 +158,16 @@ impl Beacon {
             },
         };
         Some((kind, beacon))
+    }
+}
+
+/// The first bytes under which a datagram may have been sealed that begins with this
+/// one: whether a beacon let the link rest does not show when it is given back.
+pub(crate) fn sealed_under(first: u8) -> &'static [u8] {
+    match first {
+        RESTING => &[RESTING],
+        BEACON => &[BEACON],
+        _ => &[BEACON, RESTING],
     }
 }
 

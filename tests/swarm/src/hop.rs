@@ -258,6 +258,7 @@ impl DelayedBeacons {
                 match event {
                     Event::Heard(peer) => node.heard(peer, now),
                     Event::Deaf(peer) => node.deaf(peer, now),
+                    Event::Resting(peer) => node.resting(peer, now),
                     Event::KeyUnknown(peer) => node.key_unknown(peer),
                 }
             }

@@ -197,7 +197,7 @@ proptest! {
     #[test]
     fn no_datagram_but_a_sealed_one_is_heard(
         bytes in prop::collection::vec(any::<u8>(), 0..80),
-        kind in prop::sample::select(vec![0xb1_u8, 0xb2, 0x9f]),
+        kind in prop::sample::select(vec![0xb1_u8, 0xb2, 0xb3, 0x9f]),
     ) {
         let now = Instant::now();
         let (mut terminal, mut hub) = pair(now);

@@ -4,4 +4,5 @@ mod authentic;
 mod hop;
 mod idle;
 mod probing;
+mod resting;
 mod vectors;

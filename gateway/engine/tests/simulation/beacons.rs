@@ -161,7 +161,7 @@ impl World {
             .and_then(Endpoint::poll_event)
         {
             match event {
-                Event::Heard(_) | Event::Deaf(_) => {
+                Event::Heard(_) | Event::Deaf(_) | Event::Resting(_) => {
                     let hop = HopId(link as u64);
                     let sign = match event {
                         Event::Deaf(_) => Sign::Deaf,

@@ -37,6 +37,7 @@ pub async fn run(at: &Attacker, kind: Kind, answers: &mut Answers) {
     let beacon = |node: u64, counter: u64| Beacon {
         deaf: true,
         wants: true,
+        rests: false,
         late: None,
         key: own.id(),
         node: u32::try_from(node).unwrap_or_default(),
