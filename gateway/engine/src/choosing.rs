@@ -366,6 +366,7 @@ impl Engine {
     /// Notes, before a hop is given a bundle, that answers are to be expected
     /// from now on, if it had nothing in flight.
     pub(crate) fn expect_answers(&mut self, now: Instant, id: HopId) {
+        self.wake(now, id);
         if self.is_in_flight(id) {
             return;
         }
@@ -435,7 +436,7 @@ impl Engine {
         classes.any(|sessions| sessions.len() > 1 && sessions.iter().all(resumes))
     }
 
-    fn is_in_flight(&self, id: HopId) -> bool {
+    pub(crate) fn is_in_flight(&self, id: HopId) -> bool {
         let hop = self.hops.get(&id);
         let mut sessions = hop.into_iter().flat_map(Hop::all_sessions);
         sessions.any(|id| {

@@ -66,6 +66,13 @@ pub enum Action {
         /// How.
         change: LinkChange,
     },
+    /// Tell the beacons that a link may rest, or does not any more.
+    Rest {
+        /// The hop.
+        hop: HopId,
+        /// Whether it may.
+        rests: bool,
+    },
     /// Bring a path up, or release it.
     Path {
         /// The hop.

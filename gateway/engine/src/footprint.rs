@@ -109,6 +109,7 @@ impl Hop {
             sent_by: _,
             given_bytes: _,
             in_flight_since: _,
+            moved: _,
             before_flight_bytes: _,
             meter: _,
             presence: _,

@@ -125,6 +125,8 @@ pub(crate) struct Hop {
     pub given_bytes: u64,
     /// Since when it has had something in flight, if it has.
     pub in_flight_since: Instant,
+    /// When it was last given a bundle or brought one, or a session came up.
+    pub moved: Instant,
     /// What was spent on it, if its bytes are paid for.
     pub meter: Option<Meter>,
     /// Whether it is up, if not always.
@@ -176,6 +178,7 @@ impl Hop {
             sent_by: now,
             given_bytes: 0,
             in_flight_since: now,
+            moved: now,
             copies: BTreeMap::new(),
             doubt: Doubt::default(),
             standing: Standing::default(),

@@ -80,6 +80,7 @@ impl Engine {
             hop.count_received(class, bytes);
         }
         self.spend(now, id, ip_bytes);
+        self.wake(now, id);
         self.came_by = Some(id);
         self.heard(now, id, now, Sign::Session);
         self.after_change(now);

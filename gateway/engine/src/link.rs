@@ -5,7 +5,8 @@
 //! - In a planned blockage nothing is sent, unless the peer is heard after its
 //!   entry: heard beats planned.
 //! - Where probing is possible, silence of a round trip and half a second is a
-//!   blockage, and the first sign of the peer its end.
+//!   blockage, and the first sign of the peer its end. Where both ends let the link rest,
+//!   beacons are rare, and it takes [`REST_SILENCE`] more.
 //! - A peer that is heard may hear nothing: then what is sent here is lost. It is given
 //!   as long to hear something after it was heard first, since behind a blockage it says
 //!   so, too. If it acknowledges what was sent since it said so, it hears.
@@ -19,6 +20,10 @@ use serde::{Deserialize, Serialize};
 /// A link is blocked by probing once nothing was heard for a round trip and
 /// this.
 pub const SILENCE: Duration = Duration::from_millis(500);
+
+/// On a link that both ends let rest silence counts only behind this: beacons are 8 s
+/// apart, and one may be lost.
+pub const REST_SILENCE: Duration = Duration::from_secs(20);
 
 /// What was sent before a planned entry may be heard for a round trip (the
 /// plan's times are those of sending) and as long as queues delay it.
@@ -104,6 +109,8 @@ pub enum Sign {
     Beacon,
     /// By a beacon that says that the peer hears nothing of this node.
     Deaf,
+    /// By a beacon by which the peer lets the link rest.
+    Resting,
     /// By bytes or acknowledgements on a session.
     Session,
 }
@@ -199,6 +206,9 @@ pub(crate) struct LinkState {
     deaf: Option<Deaf>,
     /// Silence counts from here at the earliest.
     released: Instant,
+    /// This end lets the link rest, and the peer does by its last beacon.
+    may_rest: bool,
+    peer_rests: bool,
     /// Silence tells of a blockage sooner.
     expected: Option<Expectation>,
     /// The sign behind which it was found silent: it is so until the next one,
@@ -223,6 +233,8 @@ impl LinkState {
             heard: None,
             deaf: None,
             released: now,
+            may_rest: false,
+            peer_rests: false,
             expected: None,
             found_silent: None,
             state: None,
@@ -243,6 +255,8 @@ impl LinkState {
             heard: _,
             deaf: _,
             released: _,
+            may_rest: _,
+            peer_rests: _,
             expected: _,
             found_silent: _,
             state: _,
@@ -331,8 +345,11 @@ impl LinkState {
     pub fn heard(&mut self, at: Instant, sign: Sign) {
         self.heard = self.heard.max(Some(at));
         self.probed |= sign != Sign::Session;
+        if sign != Sign::Session {
+            self.peer_rests = sign == Sign::Resting;
+        }
         match sign {
-            Sign::Beacon => self.deaf = None,
+            Sign::Beacon | Sign::Resting => self.deaf = None,
             Sign::Deaf => {
                 let going_on = self.deaf.filter(|deaf| at <= deaf.last + DEAF);
                 let (since, found) = going_on.map_or((at, false), |deaf| (deaf.since, deaf.found));
@@ -355,6 +372,20 @@ impl LinkState {
     pub fn renew(&mut self, now: Instant) {
         self.probed = false;
         self.heard(now, Sign::Session);
+    }
+
+    /// This end lets the link rest, or wakes it; whether that is new. What is sent from
+    /// now on is missed as soon as on any other link.
+    pub fn let_rest(&mut self, now: Instant, may: bool) -> bool {
+        if !may && self.rests() && self.state.is_none() {
+            self.released = self.released.max(now);
+        }
+        std::mem::replace(&mut self.may_rest, may) != may
+    }
+
+    /// Whether both ends let the link rest.
+    pub fn rests(&self) -> bool {
+        self.may_rest && self.peer_rests
     }
 
     /// When the peer was last heard, if it ever was.
@@ -445,7 +476,11 @@ impl LinkState {
     /// When silence becomes a blockage, if nothing is heard until then.
     fn silent_at(&self) -> Option<Instant> {
         let counted = self.counted();
-        let patient = counted + self.rtt + SILENCE;
+        let rest = match self.rests() {
+            true => REST_SILENCE,
+            false => Duration::ZERO,
+        };
+        let patient = counted + self.rtt + SILENCE + rest;
         let due = self.expected.map(|e| counted.max(e.since) + e.within);
         self.probed
             .then(|| due.map_or(patient, |due| due.min(patient)))

@@ -1,6 +1,6 @@
 //! The engine's links: what is said of them, and what follows.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use underpass_streams::{Event, ResetCode};
 use underpass_work::each;
@@ -8,6 +8,9 @@ use underpass_work::each;
 use crate::engine::{Action, Engine};
 use crate::hop::HopId;
 use crate::link::{LinkChange, LinkState, PlannedBlockage, Planner, Sign, Source, Utc};
+
+/// A metered hop's link rests when nothing has moved on it for so long.
+const REST_AFTER: Duration = Duration::from_secs(10);
 
 /// What the peer of a stream is told that was held too long.
 const HELD_TOO_LONG: &str = "the link was blocked for longer than connections are held";
@@ -33,15 +36,48 @@ impl Engine {
                 return;
             }
             let first = beacon && !hop.link.is_probed();
+            let rested = hop.link.rests();
             hop.link.heard(at, sign);
+            let woken = rested && !hop.link.rests();
             // While the link is free nothing changes, and its deadline, which
             // is too early now, is set right when it comes. A deaf peer brings a
-            // deadline of its own.
+            // deadline of its own, and one that wakes the link an earlier one.
             let waited_for = hop.link.blocked().is_some() || hop.doubt.is_on();
-            if first || sign == Sign::Deaf || waited_for {
+            if first || woken || sign == Sign::Deaf || waited_for {
                 self.judge(now, id);
                 self.after_change(now);
             }
+        }
+    }
+
+    /// Lets the link of a metered hop rest if nothing has moved on it for a while: its
+    /// beacons are paid for. The links of others never rest, since it is always to be
+    /// known of these whether they can carry.
+    pub fn let_rest(&mut self, now: Instant, id: HopId) {
+        let idle = !self.is_in_flight(id);
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        let free = !hop.blocked && !hop.doubt.is_on();
+        let may = hop.meter.is_some() && idle && free && now >= hop.moved + REST_AFTER;
+        if may && hop.link.let_rest(now, true) {
+            let rests = true;
+            self.actions.push_back(Action::Rest { hop: id, rests });
+        }
+    }
+
+    /// Something moves on a hop, or is about to: its link does not rest.
+    pub(crate) fn wake(&mut self, now: Instant, id: HopId) {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        hop.moved = now;
+        if hop.link.let_rest(now, false) {
+            let rests = false;
+            self.actions.push_back(Action::Rest { hop: id, rests });
+            // Silence is to be judged sooner; what is due by now has not been judged yet.
+            let due = hop.link_at;
+            self.watch(now, id, due);
         }
     }
 

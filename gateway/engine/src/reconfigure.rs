@@ -153,6 +153,8 @@ impl Engine {
         debug_assert_eq!(hop.config.neighbour, config.neighbour);
         hop.reconfigure(config.clone());
         self.widen(config.id);
+        // It may not be metered any more.
+        self.wake(now, config.id);
         self.judge(now, config.id);
     }
 

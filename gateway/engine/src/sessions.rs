@@ -64,6 +64,7 @@ impl Engine {
         self.replace_old(now, hop, &info);
         self.hops_have_changed(now, neighbour);
         self.path_connected(now, hop);
+        self.wake(now, hop);
         if was_up {
             self.heard(now, hop, now, Sign::Session);
         } else {

@@ -341,3 +341,44 @@ fn a_moment_before_the_clock_was_read_is_of_the_millisecond_before() {
     assert_eq!(utc.ms_at(at + micros(999)), NOON);
     assert_eq!(utc.ms_at(at + micros(1_000)), NOON + 1);
 }
+
+#[test]
+fn a_link_that_both_ends_let_rest_may_be_silent_until_one_of_them_wakes_it() {
+    let mut bench = Bench::new();
+    let moment = |bench: &Bench, ms| bench.start + Duration::from_millis(ms);
+    let now = moment(&bench, 0);
+    assert!(bench.link.let_rest(now, true));
+    assert!(!bench.link.let_rest(now, true));
+    // The peer has not said that it lets it rest, too.
+    assert_eq!(bench.at(1_059), None);
+    assert_eq!(bench.at(1_060), Some(Source::Probing));
+    bench.hear(2_000, Sign::Resting);
+    assert_eq!(bench.at(23_059), None);
+    assert_eq!(bench.at(23_060), Some(Source::Probing));
+    // The peer wakes it.
+    bench.hear(30_000, Sign::Resting);
+    assert_eq!(bench.at(40_000), None);
+    bench.heard(41_000);
+    assert_eq!(bench.at(42_059), None);
+    assert_eq!(bench.at(42_060), Some(Source::Probing));
+    // This end does: only what is sent from then on can be missed.
+    bench.hear(50_000, Sign::Resting);
+    assert_eq!(bench.at(60_000), None);
+    let now = moment(&bench, 60_000);
+    assert!(bench.link.let_rest(now, false));
+    assert_eq!(bench.at(61_059), None);
+    assert_eq!(bench.at(61_060), Some(Source::Probing));
+}
+
+#[test]
+fn a_link_that_was_found_blocked_is_not_free_for_being_woken() {
+    let mut bench = Bench::new();
+    bench.link.let_rest(bench.start, true);
+    bench.hear(100, Sign::Resting);
+    assert_eq!(bench.at(30_000), Some(Source::Probing));
+    let now = bench.start + 31_000 * MS;
+    bench.link.let_rest(now, false);
+    assert_eq!(bench.at(31_000), Some(Source::Probing));
+    bench.hear(32_000, Sign::Resting);
+    assert_eq!(bench.at(32_000), None);
+}

@@ -69,6 +69,8 @@ pub struct Node {
     pub changes: Vec<LinkChange>,
     pub migrations: Vec<Migration>,
     pub paths: Vec<(HopId, PathChange)>,
+    /// Links that may rest, or may not any more.
+    pub rests: Vec<(HopId, bool)>,
     /// Bundles for a service that did not take them.
     pub unclaimed: usize,
     pub aborted: Vec<SessionId>,
@@ -90,6 +92,7 @@ impl Node {
             changes: Vec::new(),
             migrations: Vec::new(),
             paths: Vec::new(),
+            rests: Vec::new(),
             unclaimed: 0,
             aborted: Vec::new(),
             offers: Vec::new(),
@@ -202,6 +205,7 @@ impl Node {
                 Action::Bundle(bundle::Event::Deleted { .. }) | Action::Discarded { .. } => {}
                 Action::Bundle(bundle::Event::Deliver(_)) => self.unclaimed += 1,
                 Action::Path { hop, change } => self.paths.push((hop, change)),
+                Action::Rest { hop, rests } => self.rests.push((hop, rests)),
                 Action::Message(message) => self.messages.push(message),
                 Action::Link { change, .. } => self.changes.push(change),
                 Action::Migrated(migration) => self.migrations.push(migration),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use underpass_cla::Class;
 use underpass_engine::{
-    EngineConfig, MeterConfig, MeterSnapshot, MeteredUse, MigrateError, PathUse, Period, Policy,
-    Spent,
+    EngineConfig, HopId, LinkChange, MeterConfig, MeterSnapshot, MeteredUse, MigrateError, PathUse,
+    Period, Policy, Sign, Source, Spent,
 };
 use underpass_streams::Event;
 
@@ -313,4 +313,77 @@ fn drain_far(node: &mut Node) -> Vec<Offered> {
         node.pass(node.now + 5 * MS);
     }
     all
+}
+
+/// What has come of links that may rest, after another look at both.
+fn look_for_rest(node: &mut Node) -> Vec<(HopId, bool)> {
+    for hop in [NEAR, FAR] {
+        node.engine.let_rest(node.now, hop);
+    }
+    assert!(node.offers().is_empty());
+    std::mem::take(&mut node.rests)
+}
+
+#[test]
+fn a_metered_hop_may_rest_once_nothing_moves_on_it_until_the_next_bundle() {
+    let (uses, when) = (PathUse::Failover, MeteredUse::Freely);
+    let (mut terminal, _hub) = metered(None, &[], uses, when);
+    let start = terminal.now;
+    terminal.pass(start + 9_999 * MS);
+    assert!(look_for_rest(&mut terminal).is_empty());
+    terminal.pass(start + 10_000 * MS);
+    assert_eq!(look_for_rest(&mut terminal), [(NEAR, true)]);
+    terminal.pass(start + 20_000 * MS);
+    assert!(look_for_rest(&mut terminal).is_empty());
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    assert_eq!(std::mem::take(&mut terminal.rests), [(NEAR, false)]);
+    // It is in flight for as long as nobody acknowledges it.
+    terminal.pass(start + 40_000 * MS);
+    terminal.engine.let_rest(terminal.now, NEAR);
+    terminal.offers();
+    assert!(terminal.rests.is_empty());
+}
+
+/// How long it takes to find that nothing is heard any more, from a bundle on that an idle
+/// hop is given.
+fn missed_after(rests: bool) -> Duration {
+    let (uses, when) = (PathUse::Failover, MeteredUse::Freely);
+    let (mut terminal, _hub) = metered(None, &[], uses, when);
+    for heard in 0..400 {
+        // One that rests is heard for the last time 20 s before.
+        if heard < 200 || !rests {
+            let now = terminal.now;
+            terminal.engine.heard(now, NEAR, now, Sign::Resting);
+        }
+        if rests {
+            terminal.engine.let_rest(terminal.now, NEAR);
+        }
+        terminal.pass(terminal.now + 100 * MS);
+    }
+    assert!(terminal.offers().is_empty());
+    assert!(terminal.changes.is_empty(), "{:?}", terminal.changes);
+    let given = terminal.now;
+    if !rests {
+        terminal.engine.heard(given, NEAR, given, Sign::Resting);
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    while terminal.changes.is_empty() {
+        terminal.pass(terminal.now + MS);
+        terminal.offers();
+        assert!(
+            terminal.now < given + Duration::from_secs(5),
+            "it is never missed"
+        );
+    }
+    assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
+    terminal.now - given
+}
+
+#[test]
+fn what_a_hop_is_given_that_rested_is_missed_as_soon_as_on_any_other() {
+    assert_eq!(missed_after(true), missed_after(false));
 }

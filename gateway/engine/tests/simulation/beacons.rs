@@ -165,6 +165,7 @@ impl World {
                     let hop = HopId(link as u64);
                     let sign = match event {
                         Event::Deaf(_) => Sign::Deaf,
+                        Event::Resting(_) => Sign::Resting,
                         _ => Sign::Beacon,
                     };
                     self.call_at(node, link, |engine, now| engine.heard(now, hop, now, sign));

@@ -415,6 +415,7 @@ impl World {
                 };
                 self.count(what, 1);
             }
+            Action::Rest { hop, .. } => panic!("node {node} has no metered path: {hop:?}"),
             Action::Path { change, .. } => panic!("node {node} has no path on demand: {change:?}"),
             Action::Migrated(migration) => self.count(migration.reason.name(), 1),
             Action::Plan(change) => {

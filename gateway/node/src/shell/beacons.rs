@@ -56,6 +56,13 @@ impl LinkBeacons {
         }
     }
 
+    /// Lets the link of a hop rest, or wakes it.
+    pub(super) fn let_rest(&self, hop: HopId, may: bool) {
+        for beacons in self.endpoints().values() {
+            beacons.let_rest(PeerId(hop.0), may);
+        }
+    }
+
     /// Sets how far apart beacons are that probe a hop's peer, or answer its probes.
     pub(super) fn set_probe_interval(&self, hop: HopId, interval: Duration) {
         for beacons in self.endpoints().values() {
@@ -162,6 +169,10 @@ impl Node for BeaconReceiver {
 
     fn deaf(&self, peer: PeerId, at: Instant) {
         self.tell(peer, at, Sign::Deaf);
+    }
+
+    fn resting(&self, peer: PeerId, at: Instant) {
+        self.tell(peer, at, Sign::Resting);
     }
 
     fn key_unknown(&self, peer: PeerId) {

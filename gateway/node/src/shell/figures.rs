@@ -80,7 +80,11 @@ pub async fn watch(
                     of_hop.traffic.observe_plain(total);
                 }
                 of_hop.subtract(&shell, hop);
-                of_hop.spend(&shell, hop, metered.contains(&hop));
+                let metered = metered.contains(&hop);
+                of_hop.spend(&shell, hop, metered);
+                if metered {
+                    shell.with_hop(hop, |engine, now| engine.let_rest(now, hop));
+                }
             }
             // Tasks that wait for this thread go first.
             tokio::task::yield_now().await;

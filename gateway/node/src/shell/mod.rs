@@ -249,6 +249,11 @@ impl Shell {
             Effect::Suspend(session, blocked) => session.suspend(blocked),
             Effect::Abort(session, reason) => session.abort(reason),
             Effect::Wake(waker) => waker.wake(),
+            Effect::Rest(hop, rests) => {
+                if let Some(beacons) = self.beacons() {
+                    beacons.let_rest(hop, rests);
+                }
+            }
             Effect::Message(service, message) => service.message(message),
             Effect::Application(desk, delivery) => desk.bundle(*delivery),
             Effect::ApplicationReport(desk, report) => desk.report(report),

@@ -10,7 +10,7 @@ use underpass_applications::Report;
 use underpass_bundle as bundle;
 use underpass_bundle::{Passed, Sharding};
 use underpass_cla::{Session, SessionId, Transfer};
-use underpass_engine::{Action, Engine, Message, Migration, PlanChange};
+use underpass_engine::{Action, Engine, HopId, Message, Migration, PlanChange};
 
 use super::applications::ApplicationDesk;
 use super::links::{ClassMove, LinkEvent, LinkLedger, PathOrder};
@@ -71,6 +71,8 @@ pub(super) enum Effect {
     Suspend(Arc<dyn Session>, bool),
     Abort(Arc<dyn Session>, &'static str),
     Wake(Waker),
+    /// A hop's link may rest, or does not any more.
+    Rest(HopId, bool),
     Inbound(Inbound),
     Message(Arc<dyn Service>, Message),
     Restarted(Arc<dyn Service>, u64),
@@ -219,6 +221,7 @@ impl Inner {
                 Action::Migrated(migration) => self.migrated(&migration),
                 Action::Passed { shard, passed } => effects.push(Effect::Passed(shard, passed)),
                 Action::Link { hop, change } => self.link_changed(hop, change),
+                Action::Rest { hop, rests } => effects.push(Effect::Rest(hop, rests)),
                 Action::Abort { session, reason } => {
                     if let Some(session) = self.sessions.get(&session) {
                         effects.push(Effect::Abort(session.clone(), reason));
