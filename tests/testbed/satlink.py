@@ -148,10 +148,10 @@ class Satlink:
         """Change keys of every terminal's links while they run."""
         self.request("set", direction=direction, link=link)
 
-    def set_loss(self, probability: float) -> None:
-        """Give both directions of every terminal's link another independent loss."""
+    def set_loss(self, probability: float, *, direction: str | None = None) -> None:
+        """Give one direction of every terminal's link, or both, another independent loss."""
         model = {"model": "independent", "probability": probability}
-        self.set_link(loss=model if probability else {"model": "none"})
+        self.set_link(direction=direction, loss=model if probability else {"model": "none"})
 
     def reset_statistics(self) -> None:
         """Set all counts to zero."""

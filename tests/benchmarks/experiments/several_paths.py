@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -53,6 +54,34 @@ _FAILS_AT_S = 15.0
 _KNOWN_S, _TUNNEL_S = 10.0, 5.0
 # The gaps of this time before a failure are what its own is compared with.
 _BEFORE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A time in which the satellite drops what it is given, and the figure of its gap.
+
+    `direction` is the one that drops; none stands for both.
+    """
+
+    figure: str
+    begin_s: float
+    direction: str | None = None
+
+    @property
+    def end_s(self) -> float:
+        """Return when all comes through again."""
+        return self.begin_s + _SILENT_S
+
+
+# A silence lasts several times as long as a gap may be; before the next one the satellite carries
+# its part of the download again.
+_SILENT_S = 2.0
+SILENCES = (
+    Silence("black-hole.satellite", 3.0),
+    Silence("black-hole.satellite-forward", 7.5, "forward"),
+)
+# More than both paths carry until the last one is over.
+SILENT_BYTES = 40 * _MB
 
 
 def run_bonding(settings: Settings) -> Result:
@@ -108,11 +137,15 @@ def run_outage(settings: Settings) -> Result:
 
 
 def run_black_hole(settings: Settings) -> Result:
-    """Have a path drop all that it is given, by surprise and known 10 s before."""
+    """Have either path drop all that it is given, and the satellite in one direction only.
+
+    And block the satellite as was known 10 s before.
+    """
     result = Result("black-hole")
     with both_hops(settings) as on:
         on.add(Underpass(OURS, None, paths=_BOTH))
         _failures(on, result, "black-hole", _drop_everything)
+        _silent_satellite(on, result)
         _known_tunnel(on, result)
     return result
 
@@ -192,6 +225,44 @@ def _failures(on: Bench, result: Result, name: str, fail: Callable[[Satlink, str
         curves[subject.name] = typical_curve(transfers)
     result.notes |= on.notes()
     result.told |= on.told()
+
+
+def _silent_satellite(on: Bench, result: Result) -> None:
+    """Download while the satellite drops all by turns, and take the longest gap of each time."""
+    hop = on.testbed.satlink
+
+    def one(access: Access, seed: int, deadline_s: float) -> Transfer:
+        timers = []
+        for silence in SILENCES:
+            for at_s, loss in ((silence.begin_s, 1.0), (silence.end_s, 0.0)):
+                change = partial(hop.set_loss, loss, direction=silence.direction)
+                timers.append(threading.Timer(at_s, change))
+        for timer in timers:
+            timer.start()
+        try:
+            return access.download(SILENT_BYTES, seed, deadline_s)
+        finally:
+            for timer in timers:
+                timer.cancel()
+                timer.join()
+            hop.set_loss(0.0)
+
+    done = on.in_turn([Series(subject, one) for subject in on.subjects], 3)
+    for subject, transfers in zip(on.subjects, done, strict=True):
+        gaps = [gaps_in_silences_ms(transfer, on.deadline_s()) for transfer in transfers]
+        broken = [t.bytes for t in transfers if not t.complete]
+        for silence, of_silence in zip(SILENCES, zip(*gaps, strict=True), strict=True):
+            told = ", ".join(f"{gap:.0f}" for gap in of_silence)
+            say(f"{silence.figure}: longest gaps {told} ms")
+            result.records.append(
+                record(silence.figure, subject.name, of_silence, censored_bytes=broken)
+            )
+
+
+def gaps_in_silences_ms(transfer: Transfer, deadline_s: float) -> list[float]:
+    """Return the longest gap of each silence of the satellite."""
+    gaps = gaps_of(transfer, deadline_s)
+    return [longest_gap_ms(gaps, silence.begin_s, silence.end_s) for silence in SILENCES]
 
 
 def _figure_of(figure: str, subject: str) -> str:

@@ -8,8 +8,9 @@ from tests.benchmarks.figures.figure import Figure
 
 # What has targets of its own beside TCPCL.
 QUIC = "underpass-quic"
-# A round trip by the satellite, and 150 ms.
+# A round trip by the satellite, and 150 ms; and one by the terrestrial path.
 _GAP_MS = 530.0 + 150.0
+_TERRESTRIAL_GAP_MS = 30.0 + 150.0
 
 
 # Other ways to meet it than bonded over TCPCL.
@@ -92,6 +93,18 @@ PATHS = [
         "ms",
         _GAP_MS,
         elsewhere="OpenMPTCProuter: 15 to 30 s",
+    ),
+    Figure(
+        "black-hole.satellite",
+        "40 MB over both, the satellite drops all for 2 s: the longest gap in that time",
+        "ms",
+        _TERRESTRIAL_GAP_MS,
+    ),
+    Figure(
+        "black-hole.satellite-forward",
+        "the same, the satellite drops what it is given forward, and nothing on the return link",
+        "ms",
+        _TERRESTRIAL_GAP_MS,
     ),
     Figure(
         "black-hole.known",
