@@ -305,7 +305,9 @@ impl LinkMeter {
     /// not know yet, that the queue and the probe of before are over.
     pub fn rest(&mut self, shell: &Shell, hop: HopId) {
         self.estimator.interrupt();
-        let link = self.link(timer::now());
+        let now = timer::now();
+        self.miss_none(now);
+        let link = self.link(now);
         let drains = std::mem::take(&mut self.drains);
         if link != self.told || drains {
             self.told = link;
@@ -402,17 +404,7 @@ impl LinkMeter {
         known: bool,
         now: Instant,
     ) {
-        if known {
-            self.way_back_known = Some(now);
-        }
-        let lately = self
-            .way_back_known
-            .is_some_and(|at| now < at + COUNTS_UNTOLD);
-        let follows = sending.ceiling_bps.is_none() || known || (self.follows && lately);
-        if follows && !self.follows {
-            self.estimator.begin_anew();
-        }
-        self.follows = follows;
+        self.follow(now, sending.ceiling_bps.is_some(), known);
         if let Some(beacons) = shell.beacons() {
             if self.sums.backlogged && self.asked.is_none_or(|at| now >= at + ASKS_EACH) {
                 self.asked = Some(now);
@@ -427,6 +419,28 @@ impl LinkMeter {
                 beacons.set_pace(hop, pace);
             }
         }
+    }
+
+    /// Decides whether the hop's rate follows what is measured: where a rate is `told`, by
+    /// whether beacons tell of the way back.
+    fn follow(&mut self, now: Instant, told: bool, known: bool) {
+        if known {
+            self.way_back_known = Some(now);
+        }
+        let lately = self
+            .way_back_known
+            .is_some_and(|at| now < at + COUNTS_UNTOLD);
+        let follows = !told || known || (self.follows && lately);
+        if follows && !self.follows {
+            self.estimator.begin_anew();
+        }
+        self.follows = follows;
+    }
+
+    /// Nothing moves: beacons that do not come are not missed yet, since on a link that
+    /// rests they are rare.
+    fn miss_none(&mut self, now: Instant) {
+        self.way_back_known = self.way_back_known.map(|_| now);
     }
 
     /// Probes a peer that owes an acknowledgement or the rest of a bundle, so that a

@@ -45,3 +45,24 @@ fn a_full_window_without_a_queue_is_no_limit_of_the_link() {
         assert_eq!(reason_told(other, true, Duration::ZERO), other);
     }
 }
+
+/// On an idle link that is metered a beacon comes every 8 s, and more only with the next
+/// bundle.
+#[tokio::test(start_paused = true)]
+async fn what_was_measured_of_a_told_link_outlasts_a_rest_and_not_beacons_that_cease() {
+    let second = Duration::from_secs(1);
+    let mut meter = LinkMeter::new();
+    meter.follow(timer::now(), true, true);
+    let woken = timer::now() + 3600 * second;
+    meter.miss_none(woken);
+    meter.follow(woken + 9 * second, true, false);
+    assert!(meter.is_followed());
+    meter.follow(woken + 10 * second, true, false);
+    assert!(!meter.is_followed());
+    // To be idle does not bring back what does not count any more.
+    meter.miss_none(woken + 20 * second);
+    meter.follow(woken + 21 * second, true, false);
+    assert!(!meter.is_followed());
+    meter.follow(woken + 22 * second, true, true);
+    assert!(meter.is_followed());
+}
