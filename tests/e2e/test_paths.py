@@ -416,6 +416,26 @@ def test_a_metered_path_is_empty_until_the_other_dies(start_pair: StartPair) -> 
         assert _meter(node, path)["spent_bytes"] > 1_000_000
 
 
+def test_an_idle_metered_path_has_few_beacons_and_carries_when_it_is_needed(
+    start_pair: StartPair,
+) -> None:
+    pair = _start(start_pair, meters={"terrestrial": {}})
+
+    def sent() -> list[float]:
+        metric = 'underpass_beacons_total{socket="terrestrial",outcome="sent"}'
+        return [node.api.metrics()[metric] for node in (pair.terminal, pair.hub)]
+
+    # It rests from 10 s behind the last of its sessions on.
+    time.sleep(15.0)
+    before = sent()
+    time.sleep(6.0)
+    more = [now - then for now, then in zip(sent(), before, strict=True)]
+    # The usual pace would be 40 of each end.
+    assert max(more) <= 2, more
+    pair.testbed.satlink.block(pair.testbed.terminal.name)
+    assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+
+
 def test_a_spent_budget_outlives_a_kill_and_an_operator_adds_to_it(start_pair: StartPair) -> None:
     budget = {"budget_bytes": 2_000_000, "period": "once"}
     pair = _start(start_pair, {"normal": {"metered": "freely"}}, {"terrestrial": budget})
