@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from underpass_control.questions import ANSWER, QUESTION
+
 # An event has 8,000 bytes at most, and as much again if it is split by terminal.
 _RING = 1024
 # Kinds of changes that list many terminals, under a name equal to the kind.
@@ -22,6 +24,9 @@ _LISTS = frozenset({"positions", "links", "blockages", "announcements", "alerts"
 _OF_ONE = frozenset({"terminal", "intervention", "settings"})
 # Kinds of changes that every tenant is told of, as they concern no vehicle.
 _SHARED = frozenset({"obstructions", "tiles"})
+# Kinds of changes that parts of the service tell each other, and nobody who follows: what clients
+# reach is shown to who has asked for it.
+_ASIDE = frozenset({QUESTION, ANSWER})
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,13 @@ class Events:
         """Take in a change, as JSON with its `kind` and `event_id`."""
         data = json.loads(text)
         kind, event_id = data.pop("kind"), data.pop("event_id")
+        if kind not in _ASIDE:
+            self._keep(kind, data, event_id)
+        for listener in self._listeners:
+            listener.on_change(kind, data)
+
+    def _keep(self, kind: str, data: dict[str, Any], event_id: str) -> None:
+        """Put a change into the ring, and wake those who follow."""
         if len(self._ring) == _RING:
             del self._places[self._ring.popleft().id]
         left = self._learn_tenant(data) if kind == "terminal" else None
@@ -161,8 +173,6 @@ class Events:
         self._count += 1
         self._places[event_id] = self._count
         self._wake()
-        for listener in self._listeners:
-            listener.on_change(kind, data)
 
     def _tenants_of(self, kind: str, data: Mapping[str, Any]) -> dict[int, str]:
         """Return the tenants, as of now, of the terminals that a change names.

@@ -47,6 +47,7 @@ from underpass_control.http.shares import Shares
 from underpass_control.http.slice_agents import SliceAgents
 from underpass_control.http.slices import Slices
 from underpass_control.http.status import ServiceStatus
+from underpass_control.http.streams import Streams
 from underpass_control.http.tenants import Tenants
 from underpass_control.http.terminal_files import TerminalFiles
 from underpass_control.http.tiles import MapTiles
@@ -59,6 +60,7 @@ from underpass_control.opensand.station import Station
 from underpass_control.planning.controllers import BeamControllers
 from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.pruning import prune_for_ever
+from underpass_control.questions import Questions
 from underpass_control.reports.intake import Intake
 from underpass_control.rollouts.advance import advance_for_ever
 from underpass_control.settings import Settings
@@ -96,13 +98,20 @@ class Service:
             database, self._changes, self._metrics, held=lambda: self.controllers.followed
         )
         self._vehicles = VehiclesOfTenants(database, self._events)
-        for listener in (self._newest_plans, self.controllers, self._station, self._vehicles):
+        questions = Questions(self._changes, is_alone=database.is_sqlite)
+        for listener in (
+            self._newest_plans,
+            self.controllers,
+            self._station,
+            self._vehicles,
+            questions,
+        ):
             self._events.listen(listener)
         self._callers = Callers(database, settings)
         passwords = Passwords()
         status = ServiceStatus(database, self._metrics)
         self._plan_streams = PlanStreams(
-            database, self._newest_plans, self._metrics, self._callers, self._traces
+            database, self._newest_plans, questions, self._metrics, self._callers, self._traces
         )
         self.endpoints = [
             *Registry(database, self._changes).endpoints(),
@@ -114,6 +123,7 @@ class Service:
             *Reports(intake, database.clock).endpoints(),
             *LedgerOfBeam(database, self._changes).endpoints(),
             *Links(database).endpoints(),
+            *Streams(database, questions).endpoints(),
             *Nodes(database).endpoints(),
             *Blockages(database, self._changes).endpoints(),
             *Interventions(database, self._changes).endpoints(),

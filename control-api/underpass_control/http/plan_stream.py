@@ -1,8 +1,9 @@
-"""The stream of plans and settings to a gateway (`docs/control-protocol.md`, *The stream*)."""
+"""The stream of plans, settings and questions to a gateway (`docs/control-protocol.md`)."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -17,6 +18,7 @@ from underpass_control.http.problem import Problem
 from underpass_control.http.sse import EventResponse
 from underpass_control.metrics import Metrics
 from underpass_control.planning.newest_plans import Key, NewestPlans
+from underpass_control.questions import Inbox, Questions
 from underpass_control.roles import Role
 from underpass_control.storage import settings
 from underpass_control.storage.database import Database, DatabaseLostError
@@ -34,18 +36,20 @@ _MOST_ID = 4_096
 
 
 class PlanStreams:
-    """The endpoint of plans, and of settings, for gateways."""
+    """The endpoint of plans, settings and questions for gateways."""
 
     def __init__(
         self,
         database: Database,
         newest_plans: NewestPlans,
+        questions: Questions,
         metrics: Metrics,
         callers: Callers,
         traces: Traces,
     ) -> None:
         self._database = database
         self._newest_plans = newest_plans
+        self._questions = questions
         self._metrics = metrics
         self._callers = callers
         self._traces = traces
@@ -85,8 +89,9 @@ class PlanStreams:
         self._metrics.plan_streams.set(self._open)
         try:
             await out.open()
-            async with self._callers.while_in_force(caller):
-                await self._send(out, gateway, sent)
+            with self._questions.inbox(gateway) as inbox:
+                async with self._callers.while_in_force(caller):
+                    await self._send(out, gateway, sent, inbox)
             await out.cut("the service ends")
         except TokenEndedError as error:
             await out.cut(str(error))
@@ -98,14 +103,18 @@ class PlanStreams:
             self._metrics.plan_streams.set(self._open)
         return out.response
 
-    async def _send(self, out: EventResponse, gateway: int, sent: dict[Key, int]) -> None:
-        """Send each new plan, until the service ends."""
+    async def _send(
+        self, out: EventResponse, gateway: int, sent: dict[Key, int], inbox: Inbox
+    ) -> None:
+        """Send each new plan, and what is asked, until the service ends."""
         await out.send(b": plans\n\n")
         # Which settings were sent, by node; and how often they had changed by then.
         settings_sent: dict[tuple[int, bool], int] = {}
         looked = -1
         while not self._ending.is_set():
             news = self._newest_plans.news_event()
+            # Somebody waits for the answer: a plan may be some MB.
+            await _send_questions(out, inbox)
             try:
                 await self._send_new(out, gateway, sent)
                 changed = self._newest_plans.settings_changed
@@ -116,7 +125,7 @@ class PlanStreams:
                 # The gateway goes on with its plan, and the stream stays open.
                 await asyncio.sleep(_DATABASE_AGAIN_S)
                 continue
-            if not await self._wait(news):
+            if not await self._wait(news, inbox.news):
                 await out.send(b":\n\n")
 
     async def _send_new(self, out: EventResponse, gateway: int, sent: dict[Key, int]) -> None:
@@ -150,9 +159,9 @@ class PlanStreams:
                 await out.send(b"event: settings\ndata: " + document + b"\n\n")
                 sent[whose] = one.version
 
-    async def _wait(self, news: asyncio.Event) -> bool:
+    async def _wait(self, *news: asyncio.Event) -> bool:
         """Return once there is news, or the service ends; False if neither is for a while."""
-        waits = [asyncio.ensure_future(one.wait()) for one in (news, self._ending)]
+        waits = [asyncio.ensure_future(one.wait()) for one in (*news, self._ending)]
         try:
             done, _ = await asyncio.wait(
                 waits, timeout=_QUIET_S, return_when=asyncio.FIRST_COMPLETED
@@ -161,6 +170,13 @@ class PlanStreams:
             for one in waits:
                 one.cancel()
         return bool(done)
+
+
+async def _send_questions(out: EventResponse, inbox: Inbox) -> None:
+    for one in inbox.take():
+        asked = {"question": one.id, "terminal": one.terminal, "limit": one.limit}
+        data = json.dumps(asked, separators=(",", ":")).encode()
+        await out.send(b"event: streams\ndata: " + data + b"\n\n")
 
 
 def write_id(sent: Mapping[Key, int]) -> str:

@@ -164,6 +164,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("POST", "/v1/node/enrolment"),
         ("POST", "/v1/node/certificate"),
         ("POST", "/v1/gateways/{gateway}/certificates"),
+        ("POST", "/v1/gateways/{gateway}/streams"),
         ("POST", "/v1/terminals.csv/preview"),
     }
     changing = {(one.method, one.path) for one in api.service.endpoints if one.method != "GET"}

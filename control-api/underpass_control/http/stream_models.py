@@ -1,0 +1,80 @@
+"""What the API takes and gives of the streams of terminals."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from underpass_control.http.models import Instant, Model, NodeNumber
+from underpass_control.questions import MOST_STREAMS
+
+# The numbers of streams are their openers' to choose, up to 2^62.
+_MOST_COUNT = 2**63 - 1
+# A stream is told from process to process in one piece of less than 8,000 bytes, in which a
+# character may take twelve: these bounds together keep it below that.
+_MOST_TARGET = 255 + len(":65535")
+_MOST_NAME = 64
+_MOST_PATHS = 4
+
+Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
+Text = Annotated[str, Field(max_length=_MOST_NAME)]
+
+
+class OpenStream(Model):
+    """A proxied TCP connection or HTTP exchange of a terminal, as its gateway has it."""
+
+    # A gateway of a later version may say more.
+    model_config = ConfigDict(extra="ignore")
+
+    # Its name at the gateway's local API, beside the terminal's number.
+    id: Count
+    epoch: Count
+    # Where it leads, as the client has named it: `host:port`. Absent while the request to open it
+    # has not come, and once neither end uses it any more.
+    target: Annotated[str, Field(max_length=_MOST_TARGET)] | None = None
+    class_: Text = Field(alias="class")
+    state: Literal["early", "open", "half-closed-local", "half-closed-remote", "draining"]
+    # The paths that its class may be sent to the terminal by now; none while all are down or
+    # blocked.
+    paths: Annotated[list[Text], Field(max_length=_MOST_PATHS)]
+    age_ms: Count
+    # Sealed for the terminal; come from it, and given to the origin.
+    forward_bytes: Count
+    return_bytes: Count
+    # Of the origin's bytes, those that wait to be sealed; of the terminal's, those that the origin
+    # has not read, gaps included.
+    waiting_bytes: Count
+    unread_bytes: Count
+
+
+class StreamsAnswer(Model):
+    """A gateway's answer to a question: streams, the largest first, and how many there are."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    question: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    open: Count
+    streams: Annotated[list[OpenStream], Field(max_length=MOST_STREAMS)]
+
+
+class AnsweredQuestion(Model):
+    """The question that an answer was passed on for."""
+
+    question: str
+
+
+class StreamQuery(Model):
+    """How many streams are wanted."""
+
+    limit: Annotated[int, Field(ge=1, le=MOST_STREAMS)] = 100
+
+
+class StreamList(Model):
+    """The streams of a terminal at a moment: those that have carried most, and the count of all."""
+
+    terminal: NodeNumber
+    gateway: NodeNumber
+    time: Instant
+    open: int
+    streams: list[OpenStream]

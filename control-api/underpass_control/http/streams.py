@@ -1,0 +1,110 @@
+"""Which streams a terminal has, asked of its gateway when somebody wants to know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from http import HTTPStatus
+
+from underpass_control.http import stream_models as models
+from underpass_control.http.at_once import AtOnce
+from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Answer, Call, Endpoint
+from underpass_control.http.limits import Buckets
+from underpass_control.http.problem import Problem, too_many
+from underpass_control.http.tenancy import Tenancy
+from underpass_control.instants import moment_of
+from underpass_control.questions import Questions, UnansweredError
+from underpass_control.roles import Role
+from underpass_control.storage import attachments
+from underpass_control.storage.database import Database
+
+# Each question has a gateway look at a terminal's streams: of one caller so many at once, and then
+# one each 2 s.
+_PER_S = 0.5
+_BURST = 10
+_MOST_AT_ONCE = 50
+# What a gateway answers goes to all processes of the service.
+_ANSWERS_PER_S = 5.0
+_ANSWERS_BURST = 100
+
+
+class Streams:
+    """The endpoints of terminals' streams."""
+
+    def __init__(self, database: Database, questions: Questions) -> None:
+        self._database = database
+        self._questions = questions
+        self._of_caller = Buckets(_PER_S, _BURST)
+        self._of_gateway = Buckets(_ANSWERS_PER_S, _ANSWERS_BURST)
+        self._at_once = AtOnce(_MOST_AT_ONCE, "questions to gateways")
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        return [
+            Endpoint(
+                "GET",
+                "/v1/terminals/{terminal}/streams",
+                "Which streams a terminal has, as its gateway says now: where its clients go",
+                self._get,
+                OPERATORS,
+                tenancy=Tenancy.VEHICLE,
+                query=models.StreamQuery,
+                answers=models.StreamList,
+                problems=[HTTPStatus.CONFLICT, HTTPStatus.GATEWAY_TIMEOUT],
+            ),
+            Endpoint(
+                "POST",
+                "/v1/gateways/{gateway}/streams",
+                "Answer what a gateway was asked by its stream of plans",
+                self._post,
+                GATEWAYS,
+                body=models.StreamsAnswer,
+                answers=models.AnsweredQuestion,
+            ),
+        ]
+
+    async def _get(self, call: Call) -> Answer:
+        terminal = call.path_number("terminal")
+        async with self._database.reading() as connection:
+            found = await attachments.of_terminals(connection, [terminal])
+        if terminal not in found:
+            raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
+        gateway = found[terminal].serving
+        if gateway is None:
+            raise Problem(HTTPStatus.CONFLICT, f"terminal {terminal} is at no gateway yet")
+        _admit(self._of_caller, call.known_caller.credential)
+        try:
+            with self._at_once.one():
+                limit = call.query(models.StreamQuery).limit
+                answer = await self._questions.ask(gateway, terminal, limit)
+        except UnansweredError as error:
+            raise Problem(HTTPStatus.GATEWAY_TIMEOUT, str(error)) from error
+        shown = models.StreamList(
+            terminal=terminal,
+            gateway=gateway,
+            time=moment_of(self._database.clock.now_ms()),
+            open=answer.open,
+            streams=[models.OpenStream.model_validate(one) for one in answer.streams],
+        )
+        return Answer(shown, headers={"Cache-Control": "no-store"})
+
+    async def _post(self, call: Call) -> models.AnsweredQuestion:
+        gateway, caller = call.path_number("gateway"), call.known_caller
+        if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
+            raise Problem(HTTPStatus.FORBIDDEN, f"the token is for gateway {caller.node}")
+        body = call.body(models.StreamsAnswer)
+        _admit(self._of_gateway, gateway)
+        streams = [one.model_dump(by_alias=True, exclude_none=True) for one in body.streams]
+        await self._questions.answer(gateway, body.question, streams, body.open)
+        return models.AnsweredQuestion(question=body.question)
+
+
+def _admit(buckets: Buckets, key: Hashable) -> None:
+    """Count a request.
+
+    Raises:
+        Problem: 429, there are too many.
+    """
+    wait_s = buckets.take(key, time.monotonic())
+    if wait_s > 0:
+        raise too_many(wait_s)
