@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use underpass_streams::StreamState;
+use underpass_engine::StreamKey;
 
 use super::ApiState;
 use super::problem::Query;
@@ -43,6 +43,7 @@ pub struct StreamView {
     peer: u64,
     epoch: u64,
     id: u64,
+    target: Option<String>,
     class: String,
     state: &'static str,
     age_s: f64,
@@ -58,12 +59,20 @@ pub async fn streams(
     Query(limit): Query<Limit>,
 ) -> Json<Vec<StreamView>> {
     let rows = state.shell.streams(limit.limit.min(MOST_ROWS));
-    let views = rows.into_iter().map(|(peer, epoch, info)| StreamView {
+    let keys = rows.iter().map(|(peer, epoch, info)| StreamKey {
+        peer: *peer,
+        epoch: *epoch,
+        id: info.id,
+    });
+    let targets = state.shell.targets(keys);
+    let rows = rows.into_iter().zip(targets);
+    let views = rows.map(|((peer, epoch, info), target)| StreamView {
         peer,
         epoch: epoch.0,
         id: info.id.0,
+        target,
         class: state.class_name(info.class),
-        state: state_name(info.state),
+        state: info.state.name(),
         age_s: info.opened_at.elapsed().as_secs_f64(),
         sent_bytes: info.sent_bytes,
         read_bytes: info.read_bytes,
@@ -71,16 +80,6 @@ pub async fn streams(
         unread_bytes: info.unread_bytes,
     });
     Json(views.collect())
-}
-
-fn state_name(state: StreamState) -> &'static str {
-    match state {
-        StreamState::Early => "early",
-        StreamState::Open => "open",
-        StreamState::HalfClosedLocal => "half-closed-local",
-        StreamState::HalfClosedRemote => "half-closed-remote",
-        StreamState::Draining => "draining",
-    }
 }
 
 /// A bundle that the node holds.

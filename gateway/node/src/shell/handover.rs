@@ -35,6 +35,9 @@ pub struct StreamEdge {
     failure: Option<(u8, String)>,
     /// What the peer has asked for, where the origin has not answered yet.
     dial: Option<Dial>,
+    /// Where it leads.
+    #[serde(default)]
+    target: Option<String>,
 }
 
 /// What a stream is to be opened to.
@@ -102,6 +105,7 @@ impl StreamEdge {
             closed: entry.closed,
             failure: failure.map(|failure| (failure.code as u8, failure.text.clone())),
             dial: entry.dial.as_ref().map(Dial::of),
+            target: entry.target.as_deref().map(str::to_owned),
         }
     }
 
@@ -163,25 +167,22 @@ impl Shell {
             let key = key_of(edge.stream);
             let shard = self.directory().of_peer(key.peer);
             let open = edge.dial.as_ref().and_then(Dial::open);
-            let mut inner = self.lock(shard);
-            inner.streams.insert(key);
-            if let Some(entry) = inner.streams.get_mut(key) {
-                let failure = edge.failure;
-                *entry = Entry {
-                    connected: edge.connected,
-                    peer_finished: edge.peer_finished,
-                    end_told: edge.end_told,
-                    stopped: edge.stopped,
-                    refused: edge.refused,
-                    closed: edge.closed,
-                    finished: edge.finished,
-                    failure: failure
-                        .map(|(code, text)| Failure::new(FailureCode::from_wire(code), text)),
-                    dial: open.clone(),
-                    ..Entry::default()
-                };
-            }
-            drop(inner);
+            let failure = edge.failure;
+            let entry = Entry {
+                connected: edge.connected,
+                peer_finished: edge.peer_finished,
+                end_told: edge.end_told,
+                stopped: edge.stopped,
+                refused: edge.refused,
+                closed: edge.closed,
+                finished: edge.finished,
+                failure: failure
+                    .map(|(code, text)| Failure::new(FailureCode::from_wire(code), text)),
+                dial: open.clone(),
+                target: edge.target.map(String::into_boxed_str),
+                ..Entry::default()
+            };
+            self.lock(shard).streams.insert(key, entry);
             if let Some(open) = open {
                 let _ = self.inbound.send(Inbound { key, open, shard });
             }

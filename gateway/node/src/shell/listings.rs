@@ -8,7 +8,8 @@ use std::time::Instant;
 use underpass_bundle::{BundleId, BundleInfo, CustodyFigures, NeighbourFigures, NeighbourId};
 use underpass_cla::Class;
 use underpass_engine::{
-    Engine, HopId, HopSnapshot, MeterSnapshot, PlanSnapshot, StreamTotals, TunnelSnapshot,
+    Engine, HopId, HopSnapshot, MeterSnapshot, PlanSnapshot, StreamKey, StreamTotals,
+    TunnelSnapshot,
 };
 use underpass_plans::{Direction, Plan, Refused};
 use underpass_streams::{Counters, Epoch, StreamInfo};
@@ -101,6 +102,16 @@ impl Shell {
             streams.extend(self.lock(shard).engine.streams(left));
         }
         streams
+    }
+
+    /// Where streams lead, in their order; none for those that no edge task has.
+    pub fn targets(&self, keys: impl IntoIterator<Item = StreamKey>) -> Vec<Option<String>> {
+        let target = |key: StreamKey| {
+            let shard = self.directory().of_peer(key.peer);
+            let inner = self.lock(shard);
+            inner.streams.target(key).map(str::to_owned)
+        };
+        keys.into_iter().map(target).collect()
     }
 
     /// The oldest bundles in the store, oldest first, at most `limit`.

@@ -14,6 +14,7 @@ use underpass_streams::{self as streams, Announcement, Open};
 
 use super::Shell;
 use super::conduit::{StreamConduit, name_of};
+use super::streams::Entry;
 use crate::upgrade::{self, Channel};
 
 /// Opens streams to the node that is configured for a destination; where
@@ -164,11 +165,12 @@ impl Shell {
             if let streams::Target::Address(address) = &open.target {
                 reachable(inner.engine.announcement_of(peer), address.ip())?;
             }
+            let entry = Entry::to(&open.target);
             let key = inner
                 .engine
                 .open(now, peer, open)
                 .map_err(|error| Failure::new(FailureCode::Exhausted, error.to_string()))?;
-            inner.streams.insert(key);
+            inner.streams.insert(key, entry);
             Ok(name_of(key))
         })
     }

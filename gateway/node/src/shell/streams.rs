@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use underpass_edge::stream::{Conduit, Failure, FailureCode, StreamTimes};
 use underpass_engine::StreamKey;
-use underpass_streams::{Epoch, Event, Open, ResetCode};
+use underpass_streams::{Epoch, Event, Open, ResetCode, Target};
 
 use super::shard::{Effect, Inner};
 use super::{Inbound, timer};
@@ -38,6 +38,8 @@ pub(super) struct Entry {
     pub finished: bool,
     /// What the peer has asked for, until the origin has answered.
     pub dial: Option<Open>,
+    /// Where it leads, for operators.
+    pub target: Option<Box<str>>,
     /// What is noted of a stream that is traced.
     pub times: Option<Box<StreamTimes>>,
     /// Another process has the stream, and this leads there.
@@ -45,14 +47,27 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Of a stream that has just been opened.
+    pub fn to(target: &Target) -> Entry {
+        Entry {
+            target: Some(target.to_string().into()),
+            ..Entry::default()
+        }
+    }
+
     fn times(&mut self) -> &mut StreamTimes {
         self.times.get_or_insert_default()
     }
 }
 
 impl StreamTable {
-    pub fn insert(&mut self, key: StreamKey) {
-        self.entries.insert(key, Entry::default());
+    pub fn insert(&mut self, key: StreamKey, entry: Entry) {
+        self.entries.insert(key, entry);
+    }
+
+    /// Where a stream leads, as long as an edge task has it.
+    pub fn target(&self, key: StreamKey) -> Option<&str> {
+        self.entries.get(&key)?.target.as_deref()
     }
 
     pub fn get_mut(&mut self, key: StreamKey) -> Option<&mut Entry> {
@@ -80,10 +95,11 @@ impl Inner {
         let (id, note): (_, fn(&mut Entry)) = match event {
             Event::Opened { id, open } => {
                 let key = StreamKey { peer, epoch, id };
-                self.streams.insert(key);
-                if let Some(entry) = self.streams.get_mut(key) {
-                    entry.dial = Some(open.clone());
-                }
+                let entry = Entry {
+                    dial: Some(open.clone()),
+                    ..Entry::to(&open.target)
+                };
+                self.streams.insert(key, entry);
                 let shard = self.own.own;
                 effects.push(Effect::Inbound(Inbound { key, open, shard }));
                 return;

@@ -164,6 +164,19 @@ pub enum StreamState {
     Draining,
 }
 
+impl StreamState {
+    /// Its name in what operators are shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            StreamState::Early => "early",
+            StreamState::Open => "open",
+            StreamState::HalfClosedLocal => "half-closed-local",
+            StreamState::HalfClosedRemote => "half-closed-remote",
+            StreamState::Draining => "draining",
+        }
+    }
+}
+
 /// A stream, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamInfo {

@@ -20,6 +20,20 @@ async fn an_operator_resets_a_stream_once() {
 }
 
 #[tokio::test]
+async fn a_stream_is_listed_with_where_it_leads() {
+    let world = World::new();
+    world.session();
+    let target = Target::Name {
+        host: "example.org".to_owned(),
+        port: 443,
+    };
+    let open = Open::new(Class(2), target);
+    world.state.shell.open_stream(1, open).expect("room");
+    let rows = world.get("/v1/streams").await;
+    assert_eq!(rows[0]["target"], "example.org:443");
+}
+
+#[tokio::test]
 async fn a_cancelled_bundle_is_gone_and_its_stream_is_reset() {
     let world = World::new();
     let session = world.session();
