@@ -18,13 +18,17 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// A stream that lasted so long was no failure.
 const LASTING: Duration = Duration::from_secs(10);
 
-/// Takes plans and settings, from the follower's task; a call must not wait.
+/// Takes plans, settings and questions, from the follower's task; a call must not
+/// wait.
 pub trait Planned: Send + Sync + 'static {
     /// A plan has come, as its document.
     fn plan(&self, document: &[u8]);
 
     /// The settings of a node have come, as their document.
     fn settings(&self, document: &[u8]);
+
+    /// Somebody asks for the streams of a terminal: the question, as its document.
+    fn streams(&self, question: &[u8]);
 }
 
 /// The running follower; it ends when this is dropped.
@@ -136,6 +140,7 @@ impl Run {
                     (Some(bytes), kind) => self.pass_over(bytes, kind, event.id.as_deref()),
                     (None, "plan") => self.planned.plan(&event.data),
                     (None, "settings") => self.planned.settings(&event.data),
+                    (None, "streams") => self.planned.streams(&event.data),
                     (None, "cut") => {
                         let why = String::from_utf8_lossy(&event.data);
                         return ServiceError::Lost(format!("the service ends the stream: {why}"));

@@ -1,6 +1,7 @@
 //! What operators may see of an engine.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use underpass_bundle::NeighbourId;
@@ -140,7 +141,8 @@ pub struct ClassDemand {
     pub streams: Option<u64>,
 }
 
-/// At most this many streams behind a hop are counted by class.
+/// At most this many streams behind a hop are counted by class, or with a node
+/// looked at for the largest.
 const MOST_COUNTED: usize = 4_096;
 
 impl Engine {
@@ -293,6 +295,29 @@ impl Engine {
             })
             .take(limit)
             .collect()
+    }
+
+    /// How many streams there are with a node, and those that have carried most
+    /// bytes both ways, the first one most, at most `limit`; of more than 4,096
+    /// streams so many are looked at.
+    pub fn largest_streams(&self, peer: u64, limit: usize) -> (usize, Vec<(Epoch, StreamInfo)>) {
+        let Some(streams) = self.peers.get(peer) else {
+            return (0, Vec::new());
+        };
+        let mut largest: Vec<_> = each(streams.streams()).take(MOST_COUNTED).collect();
+        largest.sort_unstable_by_key(|(_, info)| {
+            std::cmp::Reverse(info.sent_bytes.saturating_add(info.read_bytes))
+        });
+        largest.truncate(limit);
+        (streams.stream_count(), largest)
+    }
+
+    /// The paths by which a class may be sent to a node now; none while all are
+    /// down or blocked.
+    pub fn paths_to(&self, now: Instant, peer: u64, class: Class) -> Vec<String> {
+        let hops = self.candidates(now, self.neighbour_to(peer), class);
+        let names = hops.iter().filter_map(|hop| self.hop_name(hop.id));
+        names.map(str::to_owned).collect()
     }
 
     /// The nodes that streams lead to.

@@ -32,6 +32,7 @@ mod payloads;
 pub(crate) mod plans;
 pub(crate) mod provider;
 mod provision;
+mod questions;
 mod quic_sessions;
 mod reach;
 pub(crate) mod reload;

@@ -60,3 +60,19 @@ async fn an_event_that_is_too_large_is_passed_over_and_the_stream_goes_on() {
     let asked = control.state().streams.clone();
     assert_eq!(asked, [None, Some("east.forward.2".to_owned())]);
 }
+
+#[tokio::test]
+async fn a_question_comes_between_plans_and_moves_no_id() {
+    let control = Control::start().await;
+    let script = "id: east.forward.1\nevent: plan\ndata: {\"plan\":1}\n\n\
+         event: streams\ndata: {\"terminal\":10}\n\n\
+         event: of-a-later-version\ndata: {}\n\n";
+    control.state().scripts = vec![script];
+    let plans = Arc::new(Plans::default());
+    let _follower = Follower::start(1, control.service(), plans.clone());
+    until(|| control.state().streams.len() == 2).await;
+    let taken = plans.0.lock().unwrap().clone();
+    assert_eq!(taken, [r#"{"plan":1}"#, r#"{"terminal":10}"#]);
+    let asked = control.state().streams.clone();
+    assert_eq!(asked, [None, Some("east.forward.1".to_owned())]);
+}

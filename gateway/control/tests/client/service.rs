@@ -294,7 +294,7 @@ impl Teller for Told {
     }
 }
 
-/// Keeps the plans and settings that come.
+/// Keeps the plans, settings and questions that come.
 #[derive(Default)]
 pub struct Plans(pub Mutex<Vec<String>>);
 
@@ -306,5 +306,9 @@ impl Planned for Plans {
 
     fn settings(&self, document: &[u8]) {
         self.plan(document);
+    }
+
+    fn streams(&self, question: &[u8]) {
+        self.plan(question);
     }
 }

@@ -14,6 +14,7 @@ use underpass_reports::Kind;
 
 use super::plans::Plans;
 use super::provider::Provider;
+use super::questions::Questions;
 use super::reports::Made;
 use crate::clock::ControlClock;
 use crate::config::{Config, ControlConfig};
@@ -93,14 +94,19 @@ pub(super) fn post(
     Ok((service, started?))
 }
 
-/// Begins to follow the stream of plans and settings.
+/// Begins to follow the stream of plans, settings and questions.
 pub(super) fn follow(
     config: &Config,
     service: Arc<Service>,
     plans: Arc<Plans>,
     provider: Arc<Provider>,
+    questions: Questions,
 ) -> Follower {
-    let taking = Taking { plans, provider };
+    let taking = Taking {
+        plans,
+        provider,
+        questions,
+    };
     Follower::start(config.node.number, service, Arc::new(taking))
 }
 
@@ -152,10 +158,11 @@ impl Teller for Hub {
     }
 }
 
-/// Where plans and settings go.
+/// Where plans, settings and questions go.
 struct Taking {
     plans: Arc<Plans>,
     provider: Arc<Provider>,
+    questions: Questions,
 }
 
 impl Planned for Taking {
@@ -168,6 +175,12 @@ impl Planned for Taking {
     fn settings(&self, document: &[u8]) {
         if let Err(error) = self.provider.take(document) {
             tracing::warn!(%error, "settings of the control service not taken");
+        }
+    }
+
+    fn streams(&self, question: &[u8]) {
+        if let Err(error) = self.questions.take(question) {
+            tracing::warn!(%error, "question of the control service not taken");
         }
     }
 }

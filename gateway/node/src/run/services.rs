@@ -15,6 +15,7 @@ use super::foundation::Foundation;
 use super::node_core::Core;
 use super::plans::{Acknowledge, Plans};
 use super::provider::{self, Provider};
+use super::questions::Questions;
 use super::reporting::Reporting;
 use super::reports::ReportSender;
 use super::{RunError, background, deferred, provision};
@@ -86,8 +87,12 @@ impl Services {
         let service = reporting.service.clone();
         let certificates = provision::start(current, shell, &foundation.time, service.clone());
         tasks.extend(certificates);
-        let follow = |service| control::follow(config, service, plans.clone(), provider.clone());
-        let follower = service.map(follow);
+        let follower = service.map(|service| {
+            let (questions, answering) = Questions::start(current, shell, service.clone());
+            tasks.push(answering);
+            let (plans, provider) = (plans.clone(), provider.clone());
+            control::follow(config, service, plans, provider, questions)
+        });
         let receiver = config.positions.clone().zip(reporting.sender.clone());
         let positions = receiver.map(|(config, reports)| {
             Arc::new(Positions::new(config, reports, foundation.time.clone()))

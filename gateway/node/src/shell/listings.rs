@@ -14,7 +14,29 @@ use underpass_engine::{
 use underpass_plans::{Direction, Plan, Refused};
 use underpass_streams::{Counters, Epoch, StreamInfo};
 
-use super::{PORTION, Shell};
+use super::{PORTION, Shell, timer};
+
+/// A stream as operators see it.
+#[derive(Clone, Debug)]
+pub struct ListedStream {
+    /// Which run of the peer it is with.
+    pub epoch: Epoch,
+    /// What is known of it.
+    pub info: StreamInfo,
+    /// Where it leads, as long as an edge task has it.
+    pub target: Option<String>,
+}
+
+/// The streams with one node.
+#[derive(Clone, Debug, Default)]
+pub struct PeerStreams {
+    /// How many there are.
+    pub open: usize,
+    /// Those that have carried most bytes, the first one most.
+    pub largest: Vec<ListedStream>,
+    /// By their classes, the paths that each may go by now.
+    pub paths: BTreeMap<Class, Vec<String>>,
+}
 
 /// What the shell has seen in all.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,6 +124,34 @@ impl Shell {
             streams.extend(self.lock(shard).engine.streams(left));
         }
         streams
+    }
+
+    /// The streams with a node that have carried most, the largest first, at most
+    /// `limit`. One shard is looked at, and no other node's streams.
+    pub fn streams_with(&self, peer: u64, limit: usize) -> PeerStreams {
+        let shard = self.directory().of_peer(peer);
+        let now = timer::now();
+        let inner = self.lock(shard);
+        let (open, largest) = inner.engine.largest_streams(peer, limit);
+        let mut paths = BTreeMap::new();
+        for (_, info) in &largest {
+            let to = || inner.engine.paths_to(now, peer, info.class);
+            paths.entry(info.class).or_insert_with(to);
+        }
+        let listed = largest.into_iter().map(|(epoch, info)| {
+            let id = info.id;
+            let target = inner.streams.target(StreamKey { peer, epoch, id });
+            ListedStream {
+                epoch,
+                info,
+                target: target.map(str::to_owned),
+            }
+        });
+        PeerStreams {
+            open,
+            largest: listed.collect(),
+            paths,
+        }
     }
 
     /// Where streams lead, in their order; none for those that no edge task has.

@@ -49,7 +49,7 @@ pub use directory::Directory;
 pub use figures::{SessionReading, watch as watch_figures};
 pub use handover::{Dial, Stopped, StreamEdge};
 pub use links::{ClassMove, LinkEvent, PathOrder};
-pub use listings::Counts;
+pub use listings::{Counts, ListedStream, PeerStreams};
 pub use outlet::StreamOutlet;
 pub use services::Service;
 pub use timer::drivers;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-use underpass_cla::Down;
+use underpass_cla::{Down, Outcome};
 use underpass_plans::Plan;
 
 /// More than are looked at under one lock.
@@ -81,6 +81,48 @@ fn sums_and_listings_of_streams_are_those_of_one_shard() {
         let open: u64 = totals.iter().map(|(_, total)| total.open).sum();
         assert_eq!(open, MANY);
         assert_eq!(shell.stream_events().opened, MANY);
+    }
+}
+
+#[test]
+fn a_nodes_streams_are_listed_by_size_with_where_they_lead_and_their_paths() {
+    for count in COUNTS {
+        let terminals = terminals();
+        let (shell, _inbound) = shell(&hub(&terminals), count);
+        let (peer, other) = (terminals[0], terminals[1]);
+        let stream = |peer, host: &str| {
+            let host = host.to_owned();
+            let target = underpass_streams::Target::Name { host, port: 443 };
+            let open = underpass_streams::Open::new(Class(2), target);
+            let name = shell.open_stream(peer, open).expect("room");
+            shell.conduit_again(name, false)
+        };
+        let _small = stream(peer, "small.example");
+        let mut large = stream(peer, "large.example");
+        let _other = stream(other, "other.example");
+        let waiting = shell.streams_with(peer, 5);
+        assert_eq!((waiting.open, waiting.largest.len()), (2, 2));
+        assert!(waiting.paths[&Class(2)].is_empty(), "all are down");
+        let (id, recorded) = session(&shell, 0, peer);
+        large.send(Bytes::from_static(b"an uncommon text"));
+        let mut sent = Vec::new();
+        while !sent.windows(16).any(|part| part == b"an uncommon text") {
+            shell.ready(id);
+            for offer in recorded.offers() {
+                sent.extend(offer.chunks.concat());
+                shell.finished(id, offer.key, Outcome::Acknowledged);
+            }
+        }
+        let listed = shell.streams_with(peer, 1);
+        assert_eq!(listed.open, 2);
+        let [first] = &listed.largest[..] else {
+            panic!("{} streams", listed.largest.len());
+        };
+        assert_eq!(first.target.as_deref(), Some("large.example:443"));
+        assert_eq!(first.info.sent_bytes, 16);
+        assert_eq!(listed.paths[&Class(2)], [format!("terminal-{peer}")]);
+        let rest = shell.streams_with(terminals[2], 5);
+        assert_eq!((rest.open, rest.largest.len()), (0, 0));
     }
 }
 
