@@ -1,11 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { ruleOf, ruleText } from "../src/alerts/rule-text";
-import type { AlertRule } from "../src/api/types";
+import type { AlertRule, OpenStream, StreamList } from "../src/api/types";
 import type { Vehicle } from "../src/fleet/fleet";
 import { lastHeard } from "../src/terminal/heard";
 import { leftOver, verdict } from "../src/terminal/left-over";
 import { lifetime } from "../src/terminal/lifetime";
 import { carriedColumns, leastEfficiency } from "../src/terminal/series";
+import { listed, standing } from "../src/terminal/stream-text";
 import { link, START_MS } from "./made";
 
 const none = { expected: new Map() };
@@ -43,6 +44,33 @@ describe("what is left over of a terminal", () => {
 
   test("has connections that would end", () => {
     expect(said(seen(quiet, { ...quiet, streams: 2 }))).toContain("2 connections are open and idle");
+  });
+});
+
+describe("a stream", () => {
+  const stream = (more: Partial<OpenStream> = {}): OpenStream => ({
+    id: 7, epoch: 0, target: "example.org:443", class: "bulk", state: "open", paths: ["satellite"],
+    age_ms: 12_000, forward_bytes: 1_000_000, return_bytes: 2_000, waiting_bytes: 0, unread_bytes: 0, ...more,
+  });
+  const list = (open: number, count: number): StreamList => ({
+    terminal: 11, gateway: 1, time: new Date(START_MS).toISOString(), open,
+    streams: Array.from({ length: count }, (_, id) => stream({ id })),
+  });
+
+  test("says what it waits for before how far it is", () => {
+    expect(standing(stream())).toBe("open");
+    expect(standing(stream({ state: "draining" }))).toBe("closing");
+    expect(standing(stream({ state: "half-closed-local", waiting_bytes: 65_536 }))).toBe("waits, 65.5 kB to be sent");
+    expect(standing(stream({ paths: [], waiting_bytes: 65_536 }))).toBe("blocked, 65.5 kB to be sent");
+    expect(standing(stream({ paths: [] }))).toBe("open");
+    expect(standing(stream({ unread_bytes: 4_000 }))).toBe("its server has 4 kB to read");
+  });
+
+  test("is one of those that are listed, and the rest are counted", () => {
+    expect(listed(list(0, 0))).toBe("No stream is open.");
+    expect(listed(list(1, 1))).toBe("One stream.");
+    expect(listed(list(3, 3))).toBe("All 3 streams, the largest first.");
+    expect(listed(list(340, 100))).toContain("100 of 340 streams");
   });
 });
 

@@ -47,6 +47,31 @@ export interface NodeReport {
   reported?: string | null;
 }
 
+/** A proxied connection of a terminal, as its gateway has it: docs/control-protocol.md#questions. */
+export interface OpenStream {
+  id: number;
+  epoch: number;
+  target?: string | null;
+  class: string;
+  state: "early" | "open" | "half-closed-local" | "half-closed-remote" | "draining";
+  /** Those that it may go by now. */
+  paths: string[];
+  age_ms: number;
+  forward_bytes: number;
+  return_bytes: number;
+  waiting_bytes: number;
+  unread_bytes: number;
+}
+
+/** A terminal's streams at a moment: the largest of them, and how many are open. */
+export interface StreamList {
+  terminal: number;
+  gateway: number;
+  time: string;
+  open: number;
+  streams: OpenStream[];
+}
+
 export type AlertKind = "unheard" | "link-down" | "debt" | "certificate" | "version";
 
 /** Something that is wrong with a terminal by a rule, or was until it was resolved. */

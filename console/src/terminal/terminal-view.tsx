@@ -23,6 +23,7 @@ import { healthOfLink } from "./heard";
 import { Itself } from "./itself";
 import { LastWords } from "./last-words";
 import { LineChart } from "./line-chart";
+import { OpenStreams } from "./open-streams";
 import { backlogColumns, outages, rateColumns } from "./series";
 import { SetFromAfar } from "./set-from-afar";
 import { Tags } from "./tags";
@@ -70,6 +71,7 @@ export default function TerminalView({ route }: { route: Route }) {
           <LinkCard key={link} node={node} link={link} />
         ))}
       </div>
+      <OpenStreams key={`streams ${node}`} node={node} />
       <div class="columns">
         <Tags key={`tags ${node}`} terminal={terminal} />
         <Draining key={`draining ${node}`} node={node} />
