@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import NEAR
+from tests.testbed import addresses
+from tests.testbed.client.transfer import download
 from tests.testbed.control import REPORTS, Control
 from tests.testbed.node import HUB_NODE, Options, Pair, terminal_node
 from tests.testbed.topology import Testbed
@@ -117,3 +120,26 @@ def test_no_report_is_lost_while_the_service_the_hub_or_its_token_fails() -> Non
         log = pair.hub.process.log_path.read_text()
         assert log.count("posting reports is refused") == 1
         assert "control.token_file" in log
+
+
+def test_an_operator_is_told_a_terminals_streams_by_its_hub() -> None:
+    with Testbed(NEAR) as testbed:
+        world = _World(testbed)
+        hub, control = world.pair.hub, world.control
+        world.hub_waits_until(lambda: world.links() == {"forward": "up", "return": "up"})
+        world.hub_waits_until(lambda: world.contact()["plans"]["state"] == "well")
+        client, route = testbed.terminals[0].client, world.pair.socks5(0)
+        with ThreadPoolExecutor(1) as pool:
+            # 5 s and more at the hop's rate.
+            running = pool.submit(download, client, addresses.ORIGIN, 30_000_000, route=route)
+            world.hub_waits_until(
+                lambda: any(one["sent_bytes"] > 0 for one in hub.api.get("/v1/streams"))
+            )
+            listed = control.get(f"{_TERMINAL}/streams")
+            assert (listed["gateway"], listed["open"]) == (HUB_NODE, 1)
+            [stream] = listed["streams"]
+            assert stream["target"] == f"{addresses.ORIGIN}:80"
+            assert stream["state"] == "open"
+            assert stream["paths"] == [f"terminal-{terminal_node(0)}"]
+            assert stream["forward_bytes"] > 0
+            assert running.result(60).complete

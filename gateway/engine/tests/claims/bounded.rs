@@ -292,6 +292,16 @@ fn what_operators_ask() {
         },
     );
     bounded(
+        "the largest streams with a node",
+        |_| (),
+        |world, ()| {
+            let (open, largest) = world.hub.engine.largest_streams(ONE, 5);
+            assert_eq!((open, largest.len()), (STREAMS_OF_EACH, 5));
+            let paths = world.hub.engine.paths_to(world.hub.now, ONE, BULK);
+            assert_eq!(paths.len(), 1);
+        },
+    );
+    bounded(
         "custody",
         |_| (),
         |world, ()| {
