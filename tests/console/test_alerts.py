@@ -118,8 +118,15 @@ def test_a_rule_is_changed_but_not_where_somebody_else_was_first(
     expect(form.get_by_label("Fires after, s")).to_have_value("0")
     form.get_by_role("button", name="Leave it").click()
     expect(page.get_by_role("form", name="Make a rule")).to_be_visible()
+    # Nor is it deleted unseen.
+    service.call("PUT", path, {**body, "limit_s": 1_036_800})
+    delete = page.get_by_role("button", name="Delete the rule night")
     page.once("dialog", lambda asked: asked.accept())
-    page.get_by_role("button", name="Delete the rule night").click()
+    delete.click()
+    expect(page.get_by_text(f"12 days, beam {BEAM}")).to_be_visible(timeout=PATIENCE_MS)
+    expect(told).to_be_visible()
+    page.once("dialog", lambda asked: asked.accept())
+    delete.click()
     expect(change).to_have_count(0, timeout=PATIENCE_MS)
 
 

@@ -36,7 +36,7 @@ export function Rules() {
   const remove = (one: AlertRule) => {
     setSaid(undefined);
     if (confirm(`Delete the rule ${one.name}? What fires by it is resolved, and nobody is told of it any more.`)) {
-      void change(() => live.client.delete(`v1/alert-rules/${one.id}`));
+      void change(() => live.client.delete(`v1/alert-rules/${one.id}`, one.revision));
     }
   };
   return (
