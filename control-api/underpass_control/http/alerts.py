@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.engine import Row
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.access.audit import Changed
@@ -181,7 +182,11 @@ class Alerts:
         body = call.body(models.AlertRuleBody)
         async with self._changes.transaction() as (connection, _):
             await _check_beam(connection, body)
-            row = await _add(connection, AlertRule, _values_of(body), MOST_RULES)
+            try:
+                row = await _add(connection, AlertRule, _values_of(body), MOST_RULES)
+            except IntegrityError as error:
+                # It has been deleted since.
+                raise _no_beam(body) from error
             made = _rule(row)
             await _record(call, connection, "create", "alert-rules", row.id, made)
         return Answer(made, HTTPStatus.CREATED, {"ETag": etag(row.revision)})
@@ -194,7 +199,7 @@ class Alerts:
             query = select(table).where(AlertRule.id == number)
             before = (await connection.execute(query)).one_or_none()
             if before is None:
-                raise Problem(HTTPStatus.NOT_FOUND, f"there is no rule {number}")
+                raise _no_rule(number)
             expected = replaced(call, before.revision)
             if body.kind != before.kind:
                 # What fires by it would be of a kind that it is not of any more.
@@ -208,11 +213,13 @@ class Alerts:
                 .values(**values, revision=before.revision + 1)
                 .returning(*table.columns)
             )
-            row = (await connection.execute(changed)).one_or_none()
+            try:
+                row = (await connection.execute(changed)).one_or_none()
+            except IntegrityError as error:
+                # The beam has been deleted since.
+                raise _no_beam(body) from error
             if row is None:
-                if expected is not None:
-                    raise changed_since()
-                raise Problem(HTTPStatus.CONFLICT, "somebody else has just changed it: try again")
+                raise await _not_changed(connection, number, expected)
             if any(getattr(row, name) != getattr(before, name) for name in _CONDITION):
                 # What held was another condition: it has to hold anew for its time.
                 pending = delete(AlertPending).where(AlertPending.rule_id == number)
@@ -292,7 +299,26 @@ def _values_of(body: models.AlertRuleBody) -> dict[str, Any]:
 
 async def _check_beam(connection: AsyncConnection, body: models.AlertRuleBody) -> None:
     if body.beam is not None and await registry.get(connection, Beam, body.beam) is None:
-        raise Problem(HTTPStatus.CONFLICT, f"there is no beam {body.beam}")
+        raise _no_beam(body)
+
+
+def _no_beam(body: models.AlertRuleBody) -> Problem:
+    return Problem(HTTPStatus.CONFLICT, f"there is no beam {body.beam}")
+
+
+def _no_rule(number: int) -> Problem:
+    return Problem(HTTPStatus.NOT_FOUND, f"there is no rule {number}")
+
+
+async def _not_changed(connection: AsyncConnection, number: int, expected: int | None) -> Problem:
+    """Return why a rule that has just been read is not changed; `expected` as `replaced` has it."""
+    query = select(AlertRule.id).where(AlertRule.id == number)
+    if await connection.scalar(query) is None:
+        # Somebody has deleted it, or the beam that it was for.
+        return _no_rule(number)
+    if expected is not None:
+        return changed_since()
+    return Problem(HTTPStatus.CONFLICT, "somebody else has just changed it: try again")
 
 
 async def _record(

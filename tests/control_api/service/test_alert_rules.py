@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+from underpass_control.http import alert_models
+from underpass_control.http import alerts as endpoints
 from underpass_control.roles import Role
+from underpass_control.storage import registry
+from underpass_control.storage.models import Beam
 
 from tests.control_api.service.api import FIRST, Api, now_ms
 from tests.control_api.service.test_alerts import looked, quiet, rule, silent_since
@@ -21,6 +27,13 @@ def body_of(made: dict[str, Any], **changed: object) -> dict[str, Any]:
 
 def path_of(made: dict[str, Any]) -> str:
     return f"/v1/alert-rules/{made['id']}"
+
+
+def make_beam(api: Api) -> None:
+    """Make the beam `ka`, which has no terminals."""
+    beam = {**api.get("/v1/beams/ku-1").json, "name": "another"}
+    del beam["id"]
+    assert api.call("PUT", "/v1/beams/ka", beam).status == 201
 
 
 def test_a_rule_is_changed_and_has_another_revision(quiet: Api) -> None:
@@ -65,6 +78,53 @@ def test_a_rule_that_is_not_there_is_not_made(quiet: Api) -> None:
     assert quiet.get("/v1/alert-rules").json["rules"] == []
 
 
+def delete_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the beam `ka` deleted as soon as the beam of a rule has been looked up."""
+    check = endpoints._check_beam
+
+    async def looked_up(connection: AsyncConnection, body: alert_models.AlertRuleBody) -> None:
+        await check(connection, body)
+        assert await registry.remove(connection, Beam, "ka")
+
+    monkeypatch.setattr(endpoints, "_check_beam", looked_up)
+
+
+def test_no_rule_is_made_for_a_beam_that_is_deleted_meanwhile(
+    quiet: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_beam(quiet)
+    delete_meanwhile(monkeypatch)
+    body = {"name": "late", "kind": "unheard", "limit_s": 60, "beam": "ka"}
+    refused = quiet.call("POST", "/v1/alert-rules", body)
+    assert refused.status == 409, refused.text
+    assert "there is no beam ka" in refused.text
+    assert quiet.get("/v1/alert-rules").json["rules"] == []
+
+
+def test_no_rule_is_given_a_beam_that_is_deleted_meanwhile(
+    quiet: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_beam(quiet)
+    made = rule(quiet)
+    delete_meanwhile(monkeypatch)
+    refused = quiet.call("PUT", path_of(made), body_of(made, beam="ka"))
+    assert refused.status == 409, refused.text
+    assert "there is no beam ka" in refused.text
+    assert quiet.get("/v1/alert-rules").json["rules"] == [made]
+
+
+def test_a_rule_that_goes_with_its_beam_meanwhile_is_not_there(
+    quiet: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_beam(quiet)
+    made = rule(quiet, beam="ka")
+    delete_meanwhile(monkeypatch)
+    changed = body_of(made, limit_s=90, beam=None)
+    for headers in ({}, {"If-Match": f'"{made["revision"]}"'}):
+        refused = quiet.call("PUT", path_of(made), changed, headers=headers)
+        assert refused.status == 404, refused.text
+
+
 def test_what_a_rule_cannot_be_changed_to_is_refused(quiet: Api) -> None:
     made = rule(quiet)
     for status, changed in (
@@ -92,9 +152,7 @@ def test_what_fires_goes_on_while_the_changed_condition_holds(quiet: Api) -> Non
 
 
 def test_a_rule_for_another_beam_resolves_what_fires_for_this_one(quiet: Api) -> None:
-    beam = {**quiet.get("/v1/beams/ku-1").json, "name": "another"}
-    del beam["id"]
-    assert quiet.call("PUT", "/v1/beams/ka", beam).status == 201
+    make_beam(quiet)
     made = rule(quiet)
     silent_since(quiet, 0)
     assert [one["terminal"] for one in looked(quiet)] == [FIRST]
