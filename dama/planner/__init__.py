@@ -25,6 +25,7 @@ from dama.planner.request import (
     check,
 )
 from dama.planner.smoothing import nearly, smooth
+from dama.planner.widening import widened
 
 __all__ = [
     "Blockage",
@@ -45,10 +46,14 @@ __all__ = [
 def plan(request: Request) -> Plan:
     """Return the weighted max-min fair plan of one link of a beam.
 
+    With so many blockages that no gateway would take it, it is that of slightly longer ones
+    (`dama.planner.widening`).
+
     Raises:
         PlanError: if the request has no plan, with what is wrong with it.
     """
     check(request)
+    request = widened(request)
     lent_for = tuple(one for one in request.blockages if one.is_lent_for)
     otherwise = None
     if len(lent_for) < len(request.blockages):

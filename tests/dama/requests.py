@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 from hypothesis import strategies as st
 
 from dama.planner import Blockage, CapacityStep, FairShare, Link, Request, Terminal
 
 START_MS = 1_700_000_000_000
 _BEAM_BPS = 8_000_000
+_TOWN_MS = 180_000
 
 
 @st.composite
@@ -87,3 +89,40 @@ def _owing(draw: st.DrawFn, terminals: list[Terminal]) -> list[Terminal]:
     return [
         replace(terminal, owed_bits=owed) for terminal, owed in zip(terminals, debts, strict=True)
     ]
+
+
+def town(
+    seed: int, terminals: int, blockages: int, link: Link = Link.RETURN, *, sure: bool = False
+) -> Request:
+    """Draw a beam whose terminals pass by many houses, and a capacity that changes twice."""
+    random = np.random.default_rng(seed)
+    last_ms = _TOWN_MS - 60_000
+    steps = sorted({0, *(int(ms) for ms in random.integers(1, _TOWN_MS, 2))})
+    return Request(
+        "east",
+        link,
+        START_MS,
+        START_MS + _TOWN_MS,
+        tuple(
+            # Whole bits in each ms.
+            CapacityStep(START_MS + ms, 1_000 * terminals * int(random.integers(1_500, 2_500)))
+            for ms in steps
+        ),
+        tuple(
+            Terminal(str(node), weight=1 + node % 2, floor_bps=64_000)
+            for node in range(1, terminals + 1)
+        ),
+        tuple(
+            Blockage(
+                str(random.integers(1, terminals + 1)),
+                entry_ms,
+                entry_ms + int(random.integers(100, 3_000)),
+                1.0 if sure else float(random.choice([1.0, 1.0, 0.75, 0.3])),
+                is_lent_for=sure or bool(random.random() < 0.8),
+            )
+            for entry_ms in (START_MS + random.integers(-500, last_ms, blockages)).tolist()
+        ),
+        signalling_delay_ms=400,
+        one_way_delay_ms=280,
+        settle_ms=START_MS + _TOWN_MS - 10_000,
+    )

@@ -1,0 +1,110 @@
+"""Requests of fewer intervals: edges of blockages that nearly coincide become one.
+
+Each edge of a blockage is a bound of two columns of the plan, and may begin a step of any line and
+of what a gateway may send in all. Gateways take a bounded number of steps; a thousand vehicles in a
+town full of short blockages have more edges than that. Of such a request, edges that follow each
+other closely are a *cluster*: entries move to its beginning and exits to its end.
+
+So blockages only become longer. Nothing is sent into one, and the plan, its capacity, debts and
+their repayment, is exact for the longer ones. An edge moves by at most a part of the time that is
+left until it, the least part with which the plan fits: the shortest intervals go first; what is
+near, and known best, hardly moves; what is far away moves more, and is planned anew before it is
+near.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+
+import numpy as np
+
+from dama.planner.intervals import Integers, by_terminal, times
+from dama.planner.request import Request
+
+# A gateway refuses a plan with more steps of a line, or of the capacity (`gateway/plans`).
+MOST_COLUMNS = 4_096
+# By which part of the time that is left until then an edge may move: the least of these that is
+# enough. With 1/32, all edges within 2^53 ms are fewer than 1,200 clusters.
+_PARTS = tuple(2.0**-power for power in range(16, -1, -1))
+
+
+def widened(request: Request) -> Request:
+    """Return a request whose plan has at most `MOST_COLUMNS` columns.
+
+    Steps of the capacity stay as they are; they alone are to be fewer than half of that.
+    """
+    if len(times(request, by_terminal(request))) <= MOST_COLUMNS + 1:
+        return request
+    edges = _Edges(request)
+    few = bisect_left(_PARTS[:-1], True, key=lambda part: edges.columns(part) <= MOST_COLUMNS)
+    return edges.widened(_PARTS[few])
+
+
+class _Edges:
+    """The entries and exits of a request's blockages, at the sender."""
+
+    def __init__(self, request: Request) -> None:
+        # What is too doubtful is not planned with.
+        counting = (one for one in request.blockages if one.confidence >= request.least_confidence)
+        self._request = replace(request, blockages=tuple(counting))
+        entries = [one.entry_ms for one in self._request.blockages]
+        exits = [one.exit_ms for one in self._request.blockages]
+        self._entries = np.array(entries, dtype=np.int64) - request.shift_ms
+        self._exits = np.array(exits, dtype=np.int64) - request.shift_ms
+        both = np.union1d(self._entries, self._exits)
+        # Those outside of the plan are clipped to its bounds, which do not move.
+        self._moving: Integers = both[(both > request.start_ms) & (both < request.end_ms)]
+        self._fixed = np.array(times(request, {}), dtype=np.int64)
+
+    def columns(self, part: float) -> int:
+        """Return how many columns the plan has if edges move by up to a part of the time left."""
+        bounds = np.unique(np.concatenate((self._fixed, *self._moved(part))))
+        inside = (bounds >= self._fixed[0]) & (bounds <= self._fixed[-1])
+        return int(inside.sum()) - 1
+
+    def widened(self, part: float) -> Request:
+        """Return the request with its edges moved by up to a part of the time left."""
+        entries, exits = (edges + self._request.shift_ms for edges in self._moved(part))
+        blockages = (
+            replace(one, entry_ms=entry_ms, exit_ms=exit_ms)
+            for one, entry_ms, exit_ms in zip(
+                self._request.blockages, entries.tolist(), exits.tolist(), strict=True
+            )
+        )
+        return replace(self._request, blockages=tuple(blockages))
+
+    def _moved(self, part: float) -> tuple[Integers, Integers]:
+        """Return entries and exits, those within a cluster at its beginning and at its end."""
+        if not len(self._moving):
+            return self._entries, self._exits
+        begins = _clusters(self._moving, self._request.start_ms, part)
+        first = self._moving[begins]
+        last = self._moving[np.append(begins[1:], len(self._moving)) - 1]
+        return (
+            _replaced(self._entries, first, last, first),
+            _replaced(self._exits, first, last, last),
+        )
+
+
+def _clusters(edges: Integers, start_ms: int, part: float) -> Integers:
+    """Return which of the ascending edges begin a cluster.
+
+    A cluster has those that follow its first one within the part of the time from the start to it.
+    """
+    reach = edges + np.floor(part * (edges - start_ms)).astype(np.int64)
+    behind = np.searchsorted(edges, reach, side="right").tolist()
+    begins = []
+    place = 0
+    while place < len(edges):
+        begins.append(place)
+        place = behind[place]
+    return np.array(begins, dtype=np.int64)
+
+
+def _replaced(edges: Integers, first: Integers, last: Integers, bounds: Integers) -> Integers:
+    """Return the edges, those from the first to the last of a cluster as its bound."""
+    cluster = np.maximum(np.searchsorted(first, edges, side="right") - 1, 0)
+    within = (first[cluster] <= edges) & (edges <= last[cluster])
+    replaced: Integers = np.where(within, bounds[cluster], edges)
+    return replaced
