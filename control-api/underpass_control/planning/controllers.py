@@ -73,6 +73,8 @@ class BeamControllers:
         self._drives_counted = time.monotonic()
         self._collected = self._drives_counted
         self._map_stale = True
+        # The satellites that beams were given since the map was last begun to be read.
+        self._given: set[str] = set()
         self._rests_until = 0.0
         self._reading: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -131,13 +133,19 @@ class BeamControllers:
                 self._renewal.look()
         elif "beam" in data and kind != "plans":
             satellite = data.get("state", {}).get("satellite") if kind == "beam" else None
-            if satellite is not None and satellite not in self._map.of_satellites:
-                self._map_stale = True
-                self._look.set()
+            if satellite is not None:
+                self._given.add(satellite)
+                self._look_for_given()
             if data["beam"] in self._running:
                 self._running[data["beam"]][0].on_change(kind, data)
             elif kind == "beam":
                 self._renewal.look()
+
+    def _look_for_given(self) -> None:
+        """Have the map read anew if it does not have all satellites that beams were given."""
+        if not self._given <= self._map.of_satellites.keys():
+            self._map_stale = True
+            self._look.set()
 
     def on_missed(self) -> None:
         """Take in that changes may have been missed."""
@@ -207,6 +215,7 @@ class BeamControllers:
 
     async def _read_map(self) -> None:
         map_stale, self._map_stale = self._map_stale, False
+        self._given.clear()
         began_s = self._drives_counted = time.monotonic()
         drawn = self._drawn
         try:
@@ -226,6 +235,8 @@ class BeamControllers:
             self._drawn, self._map = drawn, taught
             for controller, _ in self._running.values():
                 controller.set_map(self._map)
+            # A beam may have been given one back that none used when they were read.
+            self._look_for_given()
         collected = began_s - self._collected >= _COLLECT_S
         if collected:
             self._collected = began_s

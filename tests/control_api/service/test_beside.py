@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.planning import controllers, lease
 from underpass_control.settings import Settings
-from underpass_control.storage import habits
+from underpass_control.storage import habits, registry
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.learned import load_map
 
@@ -99,6 +99,38 @@ def test_a_change_of_a_map_that_comes_while_it_cannot_be_read_is_not_forgotten(
         monkeypatch.setattr(controllers, "_COUNT_DRIVES_S", 0.0)
         async with asyncio.timeout(30):
             await read.wait()
+
+    with served(sqlite_url) as api:
+        api.run(run(api))
+
+
+def test_a_satellite_that_a_beam_is_given_back_while_the_map_is_read_has_its_map(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, read = "first", list[str]()
+
+    async def run(api: Api) -> None:
+        def give(satellite: str) -> None:
+            nonlocal used
+            used = satellite
+            data = {"beam": "ku-1", "action": "set", "state": {"satellite": satellite}}
+            api.service.controllers.on_change("beam", data)
+
+        async def satellites(_connection: AsyncConnection) -> list[str]:
+            found = [used]
+            read.append(used)
+            if used == "second":
+                give("first")
+            return found
+
+        monkeypatch.setattr(registry, "satellites", satellites)
+        async with asyncio.timeout(30):
+            give("first")
+            while "first" not in api.service.controllers._map.of_satellites:
+                await asyncio.sleep(0.02)
+            give("second")
+            while read[-2:] != ["second", "first"]:
+                await asyncio.sleep(0.02)
 
     with served(sqlite_url) as api:
         api.run(run(api))
