@@ -92,7 +92,13 @@ def _owing(draw: st.DrawFn, terminals: list[Terminal]) -> list[Terminal]:
 
 
 def town(
-    seed: int, terminals: int, blockages: int, link: Link = Link.RETURN, *, sure: bool = False
+    seed: int,
+    terminals: int,
+    blockages: int,
+    link: Link = Link.RETURN,
+    *,
+    sure: bool = False,
+    longest_ms: int = 3_000,
 ) -> Request:
     """Draw a beam whose terminals pass by many houses, and a capacity that changes twice."""
     random = np.random.default_rng(seed)
@@ -116,7 +122,7 @@ def town(
             Blockage(
                 str(random.integers(1, terminals + 1)),
                 entry_ms,
-                entry_ms + int(random.integers(100, 3_000)),
+                entry_ms + int(random.integers(longest_ms // 30, longest_ms)),
                 1.0 if sure else float(random.choice([1.0, 1.0, 0.75, 0.3])),
                 is_lent_for=sure or bool(random.random() < 0.8),
             )

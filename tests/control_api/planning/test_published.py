@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from underpass_control.planning.wire import WirePlan
 from underpass_control.storage.database import Database
 
 from dama.planner import Blockage, CapacityStep, Link, Plan, Request, Terminal, plan
+from tests.dama.requests import town
 
 T0 = 1_795_230_000_000
 
@@ -123,6 +125,39 @@ def test_the_coarsest_plan_is_published_if_nothing_fits(monkeypatch: pytest.Monk
     made, wire = published(beam(200, 10))
     assert made.tolerance == 2.0**-3
     assert wire.segments > 100
+
+
+def accepted(text: str) -> dict[str, Any]:
+    """Read a document as a gateway does: it takes a bounded number of steps (`gateway/plans`)."""
+    assert len(text) <= MOST_DOCUMENT_BYTES
+    found: dict[str, Any] = json.loads(text)
+    begins = [step["from_ms"] for step in found["capacity"]]
+    assert 1 <= len(begins) <= 4_096
+    assert begins[0] <= found["start_ms"]
+    assert all(a < b for a, b in itertools.pairwise(begins))
+    for line in found["lines"]:
+        segments = line["segments"]
+        assert 1 <= len(segments) <= 4_096
+        ends = [found["start_ms"], *(segment["end_ms"] for segment in segments)]
+        assert [segment["start_ms"] for segment in segments] == ends[:-1]
+        assert all(a < b for a, b in itertools.pairwise(ends))
+        assert ends[-1] == found["end_ms"]
+        assert not any(one["rate_bps"] for one in segments if one["state"] == "blocked")
+    return found
+
+
+@pytest.mark.parametrize("times_the_limit", [2, 10])
+def test_several_gateways_take_the_plan_of_a_town_full_of_blockages(times_the_limit: int) -> None:
+    request = town(3, 100, times_the_limit * 2_048, sure=True, longest_ms=60)
+    made, wire = published(plan(request))
+    bounds = np.array(made.times_ms[:-1])
+    whole = np.zeros(len(bounds))
+    for gateway in (set(range(1, 51)), set(range(51, 101))):
+        found = accepted(wire.document(1_795_230_000, gateway, alone=False))
+        begins = [step["from_ms"] for step in found["capacity"]]
+        rates = np.array([step["rate_bps"] for step in found["capacity"]])
+        whole += rates[np.searchsorted(begins, bounds, side="right") - 1]
+    assert (whole <= np.array(made.capacity_bps)).all()
 
 
 def failed(metrics: Metrics) -> float:
