@@ -16,8 +16,9 @@ export UNDERPASS_BIN ?= $(abspath $(TARGET))/release
 
 # Arguments of `make bench`: tests/benchmarks/README.md.
 ARGS ?= run
-# So many test beds at once: their tests wait for most of the time.
-TEST_BEDS ?= 4
+# So many test beds at once: their tests wait for most of the time. A module that is long begins
+# early (tests/order.py), whatever the number of its tests.
+TEST_BEDS ?= 5
 ON_TEST_BEDS := testbed or node or swarm or console
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 5
@@ -89,8 +90,9 @@ test-console: console
 	$(call timed,tests of the console without a browser,console/npm test)
 
 test-python: build
-	$(call timed,Python tests,$(call some,-n auto,-m "not ($(ON_TEST_BEDS))"))
-	$(call timed,tests on test beds,$(call some,-n $(TEST_BEDS) --dist loadfile,-m "$(ON_TEST_BEDS)"))
+	@# One more than processors: now and then a test waits for a database or for time.
+	$(call timed,Python tests,$(call some,-n $$(($$(nproc) + 1)),-m "not ($(ON_TEST_BEDS))"))
+	$(call timed,tests on test beds,$(call some,-n $(TEST_BEDS) --dist loadfile --no-loadscope-reorder,-m "$(ON_TEST_BEDS)"))
 
 # Not part of `test`: building the images takes minutes.
 test-images: build

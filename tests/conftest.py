@@ -9,6 +9,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from tests.order import longest_first
 from tests.testbed import namespace
 from tests.testbed.programs import missing
 
@@ -25,6 +26,11 @@ _PROGRAMS = {
     "node": ("satlink", "underpass"),
     "swarm": ("satlink", "underpass", "swarm"),
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    longest_first(items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
