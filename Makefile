@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint lint-rust lint-others format bench fuzz corpus mutants interop explore site lock clean
+.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint lint-rust lint-others format bench fuzz fuzz-build corpus mutants interop explore site lock clean
 
 PYTHON := .venv/bin/python
 # Containers often set it. Without compiled files each of the many processes that the tests start
@@ -137,13 +137,15 @@ bench: build
 CARGO_FUZZ := ../../.tools/bin/cargo-fuzz fuzz
 FUZZ_BUILD := --fuzz-dir . --sanitizer none
 
-# Each target has one thread: as many run at once as there are cores; each is told when it ends.
-fuzz: setup
+fuzz-build: setup
 	@.ci/setup --fuzz
+	$(call timed,building the fuzz targets,cd tests/fuzz && $(CARGO_FUZZ) build $(FUZZ_BUILD))
+
+# Each target has one thread: as many run at once as there are cores; each is told when it ends.
+fuzz: fuzz-build
 	@$(PYTHON) tests/fuzz/inputs.py tests/fuzz/corpus
 	$(call timed,fuzzing each target for $(FUZZ_SECONDS) s,\
-	    cd tests/fuzz && $(CARGO_FUZZ) build $(FUZZ_BUILD) && \
-	    $(CARGO_FUZZ) list --fuzz-dir . | xargs -n 1 -P "$$(nproc)" bash -c '\
+	    cd tests/fuzz && $(CARGO_FUZZ) list --fuzz-dir . | xargs -n 1 -P "$$(nproc)" bash -c '\
 	        told=$$($(CARGO_FUZZ) run $(FUZZ_BUILD) "$$0" -- -max_total_time=$(FUZZ_SECONDS) \
 	            -rss_limit_mb=512 -verbosity=0 -print_final_stats=1 2>&1); code=$$?; \
 	        printf -- "-- %s\n%s\n" "$$0" "$$told"; ((code == 0))')
