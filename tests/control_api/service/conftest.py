@@ -54,10 +54,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database without anything in it."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'control.db'}"
-    server: postgresql.Server = request.getfixturevalue("postgres")
-    name = f"test_{next(_NAMES)}"
-    server.sql(f"CREATE DATABASE {name}")
-    return server.url(name)
+    return _made(request, "")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -111,10 +108,16 @@ def migrated(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
         path = folder / "control.db"
         shutil.copy(request.getfixturevalue("migrated_sqlite"), path)
         return f"sqlite:///{path}"
-    template = request.getfixturevalue("migrated_postgres")
+    return _made(request, f"TEMPLATE {request.getfixturevalue('migrated_postgres')}")
+
+
+def _made(request: pytest.FixtureRequest, like: str) -> str:
+    """Make a database of PostgreSQL, for as long as the fixture that asks lasts; return its URL."""
     server: postgresql.Server = request.getfixturevalue("postgres")
     name = f"test_{next(_NAMES)}"
-    server.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+    server.sql(f"CREATE DATABASE {name} {like}")
+    # Hundreds of them fill a disk, and take minutes to remove with the server.
+    request.addfinalizer(lambda: server.sql(f"DROP DATABASE {name} WITH (FORCE)"))
     return server.url(name)
 
 
