@@ -26,7 +26,7 @@ _MISSING = vehicle.missing()
 pytestmark = [
     pytest.mark.node,
     # A drive takes the time that it takes: more than a minute, and the ledger some more.
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(bool(_MISSING), reason=_MISSING or ""),
 ]
 

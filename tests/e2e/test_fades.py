@@ -19,7 +19,7 @@ from tests.testbed.node import Options, Pair, terminal_node
 from tests.testbed.profile import Link, symmetric
 from tests.testbed.topology import Testbed
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.node
 
 # A beam of two terminals, each with a link that would carry all of it.
 RATE_BPS = 8_000_000

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.node
 _PLAN = Plan(duration_s=120.0, drain_s=90.0, mix=Mix(browsers=18, senders=6, largest=1_500_000))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_every_exchange_through_loss_and_blockages_is_complete() -> None:
     with Testbed(PROFILE) as testbed:
         pair = start_pair(testbed)

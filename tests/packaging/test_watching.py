@@ -26,8 +26,6 @@ from tests.testbed.topology import Testbed
 _MISSING = prometheus.missing()
 pytestmark = [
     pytest.mark.node,
-    # What is settled is so in periods of 10 s.
-    pytest.mark.timeout(240),
     pytest.mark.skipif(bool(_MISSING), reason=_MISSING or ""),
 ]
 
