@@ -9,15 +9,19 @@ from pathlib import Path
 
 import pytest
 import underpass_control
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.console.fleet import Fleet
+from tests.console.pages import PATIENCE_MS
 from tests.console.service import ControlService
 from tests.drives.island import ISLAND_OSM
 
 _BUILT = Path(underpass_control.__file__).parent / "console" / "index.html"
 # Software drawing: there need not be a graphics card.
 _ARGUMENTS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
+
+# Playwright's own patience is five seconds.
+expect.set_options(timeout=PATIENCE_MS)
 
 
 # No longer than a module: asyncio has a loop running in this thread while it is there.
@@ -41,6 +45,7 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """A page in which nothing may go wrong: no script fails, nothing breaks the policy."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(PATIENCE_MS)
     made = context.new_page()
     wrong: list[str] = []
     made.on("pageerror", lambda error: wrong.append(str(error)))

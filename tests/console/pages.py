@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 from tests.console.service import ControlService
 
 # What a page waits for on a busy machine.
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 
 
 def sign_in(page: Page, service: ControlService, token: str | None = None, url: str = "") -> None:

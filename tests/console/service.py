@@ -87,7 +87,7 @@ class ControlService:
         self, method: str, path: str, data: str | None = None, headers: Mapping[str, str] = {}
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Make a request; return status, headers and body of the answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, data, dict(headers))
             answer = connection.getresponse()
