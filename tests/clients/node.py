@@ -75,7 +75,7 @@ async def serve(
 
     path = folder / "socket"
     server = await asyncio.start_unix_server(connected, path)
-    async with asyncio.timeout(20), server:
+    async with asyncio.timeout(60), server:
         async with await Client.connect(path) as client:
             await use(client)
         await behaved

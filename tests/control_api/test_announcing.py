@@ -182,7 +182,7 @@ class Node:
         return web.Response(status=202)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not holds():
                 await asyncio.sleep(0.02)
 
@@ -283,7 +283,7 @@ def test_the_verb_wants_one_map(tmp_path: Path) -> None:
 
 
 async def _until_open(port: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)

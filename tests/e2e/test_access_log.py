@@ -39,7 +39,7 @@ def _ended(pair: Pair[Testbed], before: int) -> dict[str, Any]:
         lines[:] = _file(pair).read_text().splitlines()[before:]
         return bool(lines)
 
-    pair.terminal.process.wait_until(written, timeout_s=10.0)
+    pair.terminal.process.wait_until(written)
     assert len(lines) == 1
     line: dict[str, Any] = json.loads(lines[0])
     return line

@@ -145,7 +145,7 @@ def test_bundles_wait_for_their_application_through_a_kill() -> None:
         asyncio.run(_send(pair.terminal, "ipn:1.43", payloads))
         # The hub has custody of all, and nobody has asked for them.
         pair.terminal.process.wait_until(
-            lambda: pair.terminal.api.get("/v1/custody")["bundles"] == 0, timeout_s=30
+            lambda: pair.terminal.api.get("/v1/custody")["bundles"] == 0
         )
         pair.hub.process.kill()
         pair.hub.start()
@@ -157,9 +157,7 @@ def test_bundles_wait_for_their_application_through_a_kill() -> None:
 def test_an_upgrade_keeps_socket_and_bundles(pair: Pair[Testbed]) -> None:
     payloads = [_payload(1_000, seed) for seed in range(5)]
     asyncio.run(_send(pair.terminal, "ipn:1.50", payloads))
-    pair.terminal.process.wait_until(
-        lambda: pair.terminal.api.get("/v1/custody")["bundles"] == 0, timeout_s=30
-    )
+    pair.terminal.process.wait_until(lambda: pair.terminal.api.get("/v1/custody")["bundles"] == 0)
     pair.hub.upgrade()
     received = asyncio.run(_received(pair.hub, 50, len(payloads)))
     assert sorted(received) == sorted(payloads)

@@ -67,7 +67,7 @@ class Diamond:
         self.nodes = {node: self._start(node) for node in _NODES}
         for node, neighbours in ((_UPPER, 2), (_LOWER, 2), (_END, 2), (_SOURCE, 2)):
             ready = functools.partial(self.nodes[node].carries, neighbours)
-            self.nodes[node].process.wait_until(ready, timeout_s=30)
+            self.nodes[node].process.wait_until(ready)
 
     def write(self, contacts: Sequence[dict[str, int]]) -> None:
         whole = self.plan.with_suffix(".new")
@@ -221,7 +221,7 @@ def test_a_bundle_waits_for_a_contact_that_is_to_come_and_is_taken_back_when_one
     source.api.request("POST", "/v1/link/block?path=to-2")
     diamond.send(2)
     assert sum(diamond.waiting(_SOURCE).values()) == 2
-    source.process.wait_until(lambda: diamond.waiting(_SOURCE) == {_LOWER: 2}, timeout_s=20)
+    source.process.wait_until(lambda: diamond.waiting(_SOURCE) == {_LOWER: 2})
     blocked = {path["name"]: path["link"]["blocked_by"] for path in source.status()["paths"]}
     if time.time() < now + 11:
         assert blocked["to-3"] == "contact"

@@ -68,7 +68,7 @@ class _World:
         return {(node["node"], node["role"]): node["version"] for node in table}
 
     def hub_waits_until(self, ready: Any) -> None:
-        self.pair.hub.process.wait_until(ready, timeout_s=30.0)
+        self.pair.hub.process.wait_until(ready)
 
 
 def test_no_report_is_lost_while_the_service_the_hub_or_its_token_fails() -> None:

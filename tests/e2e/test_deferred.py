@@ -218,7 +218,7 @@ def _restart(victim: Node) -> None:
     victim.start()
 
 
-def _wait_for(condition: Any, timeout_s: float = 20.0) -> None:
+def _wait_for(condition: Any, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline

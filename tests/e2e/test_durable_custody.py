@@ -68,9 +68,9 @@ def test_a_killed_terminal_hands_on_what_it_had(start_pair: StartPair) -> None:
         assert running.result(30).error is not None
     terminal.start()
     pair.testbed.satlink.unblock(pair.testbed.terminal.name)
-    terminal.process.wait_until(lambda: terminal.carries(1), timeout_s=30)
+    terminal.process.wait_until(lambda: terminal.carries(1))
     assert _custody(terminal)["disk"]["restored_bundles"] > 0
-    terminal.process.wait_until(lambda: _custody(terminal)["bundles"] == 0, timeout_s=30)
+    terminal.process.wait_until(lambda: _custody(terminal)["bundles"] == 0)
     done = download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
     assert done.error is None
 
@@ -97,7 +97,7 @@ def test_a_full_disk_slows_uploads_and_loses_nothing(
             for _ in range(4)
         ]
         pair.testbed.satlink.block(pair.testbed.terminal.name)
-        terminal.process.wait_until(lambda: stalled() is not None, timeout_s=30)
+        terminal.process.wait_until(lambda: stalled() is not None)
         assert "space" in (stalled() or "")
         # Nobody is cut off meanwhile.
         time.sleep(1)

@@ -80,7 +80,7 @@ def _wait_for_subflows(pair: Pair[Testbed]) -> None:
 
     # A node looks at idle sessions when bytes move on them.
     for node in (pair.hub, pair.terminal):
-        node.process.wait_until(partial(complete, node), timeout_s=20)
+        node.process.wait_until(partial(complete, node))
 
 
 def _moved_bytes(namespace: Namespace, interface: str) -> int:
@@ -153,7 +153,7 @@ def test_where_one_side_has_no_mptcp_sessions_are_of_tcp_and_it_is_shown(
     if without == "terminal":
         has_it, has_none = has_none, has_it
     fallen_back = {"sessions": 0, "subflows": 0, "fallback_sessions": _SESSIONS}
-    has_it.process.wait_until(lambda: _mptcp(has_it) == fallen_back, timeout_s=20)
+    has_it.process.wait_until(lambda: _mptcp(has_it) == fallen_back)
     assert _mptcp(has_none) is None
     assert "no MPTCP" in has_it.namespace.run(*_status(has_it))
 
@@ -192,7 +192,7 @@ def test_the_endpoints_of_the_system_are_used_where_a_node_may_set_none(
         assert "not permitted" in problem
     assert _endpoints(pair.testbed.hub) == []
     alone = {"sessions": 8, "subflows": 8, "fallback_sessions": 0}
-    pair.terminal.process.wait_until(lambda: _mptcp(pair.terminal) == alone, timeout_s=20)
+    pair.terminal.process.wait_until(lambda: _mptcp(pair.terminal) == alone)
     assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
 
 
@@ -216,5 +216,5 @@ def test_an_upgrade_in_place_keeps_the_mptcp_listener_and_its_endpoints(
     for node in (pair.hub, pair.terminal):
         assert node.status()["mptcp"]["problems"] == []
     pair.terminal.process.wait_until(
-        lambda: (_mptcp(pair.terminal) or {}).get("sessions") == _SESSIONS, timeout_s=20
+        lambda: (_mptcp(pair.terminal) or {}).get("sessions") == _SESSIONS
     )

@@ -80,7 +80,7 @@ def test_a_terminal_comes_and_goes_while_another_downloads(start_pair: StartPair
         fragment.write_text(toml_text({"terminal": gone}))
         _hangup(hub)
         assert _told(hub, f"terminal.{terminal_node(1)} added")
-        other.process.wait_until(lambda: other.carries(1), timeout_s=40)
+        other.process.wait_until(lambda: other.carries(1))
         hub.process.wait_until(lambda: hub.carries(2))
         assert download(clients[1], addresses.ORIGIN, 300_000, route=pair.socks5(1)).complete
         assert [p["name"] for p in hub.status()["paths"]] == [name, second]

@@ -84,9 +84,9 @@ class Prometheus:
 
     def ask(self, path: str, **parameters: str) -> Any:
         """Ask its HTTP API; return the data of the answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", _PORT, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", _PORT, timeout=60)
         connection.sock = self._namespace.socket(socket.AF_INET, socket.SOCK_STREAM)
-        connection.sock.settimeout(10)
+        connection.sock.settimeout(60)
         try:
             connection.sock.connect(("127.0.0.1", _PORT))
             connection.request("GET", f"/api/v1/{path}?{urlencode(parameters)}")

@@ -97,7 +97,7 @@ class Collector:
             return list(self._spans)
 
     def wait_for(
-        self, ready: Callable[[list[Span]], bool], *, timeout_s: float = 20.0
+        self, ready: Callable[[list[Span]], bool], *, timeout_s: float = 60.0
     ) -> list[Span]:
         """Return the spans once they are as wanted.
 

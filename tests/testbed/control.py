@@ -116,9 +116,9 @@ class Control:
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Make a request as the operator and return the answer's JSON."""
-        connection = http.client.HTTPConnection(addresses.CONTROL, PORT, timeout=10)
+        connection = http.client.HTTPConnection(addresses.CONTROL, PORT, timeout=60)
         connection.sock = self.namespace.socket(socket.AF_INET, socket.SOCK_STREAM)
-        connection.sock.settimeout(10)
+        connection.sock.settimeout(60)
         try:
             connection.sock.connect((addresses.CONTROL, PORT))
             headers = {"Authorization": f"Bearer {self.operator}"}

@@ -43,7 +43,7 @@ class Follower:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        if not self._follows.wait(10):
+        if not self._follows.wait(60):
             raise TimeoutError("the control service tells no events")
         return self
 

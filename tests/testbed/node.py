@@ -67,9 +67,9 @@ class LocalApi:
 
     def request(self, method: str, path: str, body: object = None) -> str:
         """Send a request, return the answer's text; raise `ApiError` unless it is a success."""
-        connection = http.client.HTTPConnection("localhost", timeout=10)
+        connection = http.client.HTTPConnection("localhost", timeout=60)
         connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.sock.settimeout(10)
+        connection.sock.settimeout(60)
         try:
             connection.sock.connect(str(self.path))
             text = None if body is None else json.dumps(body)
@@ -335,7 +335,7 @@ class Pair(Generic[B]):
         """Return the first terminal's node."""
         return self.terminals[0]
 
-    def wait_until_ready(self, timeout_s: float = 30.0) -> None:
+    def wait_until_ready(self, timeout_s: float = 60.0) -> None:
         """Wait until every session is up on both sides, but for those of paths on demand."""
         # The hub first: one that was started again knows no session of before, a terminal may.
         paths = len([p for p in self._options.paths if p not in self._options.on_demand])

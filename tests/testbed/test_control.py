@@ -21,7 +21,7 @@ def test_the_hub_reaches_a_control_service_that_knows_its_beam(durable_postgresq
         control = Control(testbed, durable_postgresql=durable_postgresql)
         with Follower(control, ["beam", "terminal"]) as follower:
             control.register()
-            told = [follower.next(5.0) for _ in range(3)]
+            told = [follower.next(60.0) for _ in range(3)]
         assert [event and event.kind for event in told] == ["beam", "terminal", "terminal"]
         [beam] = control.get("/v1/beams")["beams"]
         assert (beam["id"], beam["forward_capacity_bps"]) == (BEAM, PAPER_BEAM.forward.rate_bps)

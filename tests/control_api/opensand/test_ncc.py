@@ -31,7 +31,7 @@ def plan(number: int, start_ms: int, rates: dict[int, list[int]], step_ms: int) 
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0.005)
 

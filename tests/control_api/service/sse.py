@@ -21,7 +21,7 @@ class Stream:
     async def next(self) -> tuple[str, Any]:
         """Return the next event's kind and data, passing over comments."""
         kind = ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 name, value = await self._field()
                 if name == "event":
@@ -31,7 +31,7 @@ class Stream:
 
     async def until_id(self, passed: Collection[str]) -> None:
         """Wait until one of some events is known to have passed."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 name, value = await self._field()
                 if name == "id" and value in passed:

@@ -66,7 +66,7 @@ def test_the_database_is_asked_again(
     asked = failing(monkeypatch, name, times=2)
 
     async def run() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(asked) < 3:
                 await asyncio.sleep(0.02)
 
@@ -97,7 +97,7 @@ def test_a_change_of_a_map_that_comes_while_it_cannot_be_read_is_not_forgotten(
         monkeypatch.setattr(controllers, "load_map", load)
         monkeypatch.setattr(habits, "taught", changed)
         monkeypatch.setattr(controllers, "_COUNT_DRIVES_S", 0.0)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await read.wait()
 
     with served(sqlite_url) as api:
@@ -140,7 +140,7 @@ def test_a_map_that_has_been_read_is_left_out_of_collections(sqlite_url: str) ->
     gc.unfreeze()
 
     async def run(api: Api) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while api.service.controllers._map_stale or gc.get_freeze_count() == 0:
                 await asyncio.sleep(0.02)
         looked_at = {id(one) for one in gc.get_objects()}
@@ -209,7 +209,7 @@ def test_metrics_have_the_end_of_the_authority(sqlite_url: str, tmp_path: Path) 
     make(authority, 3000)
     name = "underpass_control_certificate_expiry_timestamp_seconds"
     with served(sqlite_url, Settings(authority=tmp_path)) as api:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while name + "{" not in (text := api.get("/metrics").text) and time.monotonic() < until:
             api.run(asyncio.sleep(0.02))
     [line] = [one for one in text.splitlines() if one.startswith(name + "{")]
@@ -226,7 +226,7 @@ def test_a_beam_is_planned_with_what_its_own_satellite_is_hidden_by(sqlite_url: 
     beam = {"name": "Ku 1", "forward_capacity_bps": 8_000_000, "return_capacity_bps": 2_000_000}
 
     async def known(api: Api, expected: set[str]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 running = api.service.controllers._running.get("ku-1")
                 if running is not None:

@@ -51,7 +51,7 @@ def report_a_fade(api: Api, plan: int, measured: dict[str, object] | None = None
 
 
 def until_planned(api: Api, efficiency: float) -> dict[str, Any]:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while True:
         line = line_of(api)
         if line["efficiency"] == pytest.approx(efficiency, rel=0.02):

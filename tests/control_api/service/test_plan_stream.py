@@ -181,7 +181,7 @@ def test_a_stream_outlives_the_loss_of_the_database_and_goes_on_after_it(
                 "forward_capacity_bps": 6_000_000,
                 "return_capacity_bps": 2_000_000,
             }
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (await api.ask("PUT", "/v1/beams/ku-1", beam)).status != 200:
                     await asyncio.sleep(0.1)
             after = await plans.until("forward", carries(6_000_000))

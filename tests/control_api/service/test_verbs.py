@@ -176,7 +176,7 @@ def test_the_plans_of_a_beam_are_shown_by_version_time_and_terminal(
         shown = json.loads(shell("plan", "show", "ku-1", "return", "--json"))
         return {one for line in shown["lines"] for one in line["terminals"]}
 
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while planned() != {FIRST, SECOND}:
         assert time.monotonic() < until
         time.sleep(0.05)
