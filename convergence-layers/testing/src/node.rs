@@ -1,6 +1,6 @@
 //! A node that writes down what its sessions tell.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -31,6 +31,8 @@ struct Recorder {
     verdict: Arc<Mutex<Result<(), Refusal>>>,
     unused: Arc<Mutex<Unused>>,
     supply: Arc<Mutex<Supply>>,
+    /// Sessions by which only the peer sends end when nobody holds them, and most tests do not.
+    receiving: Mutex<HashMap<SessionId, Arc<dyn Session>>>,
 }
 
 /// What the session that came up last is offered, one each time that it is ready.
@@ -66,7 +68,10 @@ impl Recorder {
 impl Node for Recorder {
     fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
         let id = SessionId(id.0 + RENAMED);
-        if !info.receives_only {
+        if info.receives_only {
+            let mut receiving = self.receiving.lock().expect("no test panics with it");
+            receiving.insert(id, session.clone());
+        } else {
             let mut supply = self.supply.lock().expect("no test panics with it");
             supply.session = Some(session.clone());
         }
@@ -107,6 +112,8 @@ impl Node for Recorder {
     }
 
     fn session_down(&self, id: SessionId, reason: Down) {
+        let mut receiving = self.receiving.lock().expect("no test panics with it");
+        receiving.remove(&id);
         self.tell(Told::Down(id, reason));
     }
 }
@@ -132,6 +139,7 @@ impl TestNode {
                 verdict: verdict.clone(),
                 unused: unused.clone(),
                 supply: supply.clone(),
+                receiving: Mutex::default(),
             }),
             verdict,
             unused,
