@@ -135,6 +135,11 @@ impl Assembly {
         Arc::strong_count(&self.0) > 1
     }
 
+    /// Gives its place to another payload of its owner; whether it had one.
+    pub(crate) fn give_place(&self, to: &mut Room) -> bool {
+        self.0.with_room(|room| room.give_place(to)) == Some(true)
+    }
+
     /// Has a part written where it belongs, by the thread of the folder: what has
     /// become of it is told to `outcomes` by its number. It counts for `sender`.
     ///

@@ -153,12 +153,38 @@ impl Payloads {
     /// # Errors
     /// When it is too long, or the owner puts enough together already.
     pub fn assemble(self: &Arc<Self>, owner: u64, bytes: u64) -> Result<Assembly, Refused> {
+        self.assemble_if(owner, bytes, Room::begin_assembly)
+    }
+
+    /// As [`Payloads::assemble`], in the place of another one of the same owner that is
+    /// given up, however many others have begun.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn assemble_instead(
+        self: &Arc<Self>,
+        owner: u64,
+        bytes: u64,
+        given_up: Assembly,
+    ) -> Result<Assembly, Refused> {
+        let has_place = |room: &mut Room| given_up.give_place(room) || room.begin_assembly();
+        let assembly = self.assemble_if(owner, bytes, has_place);
+        drop(given_up);
+        assembly
+    }
+
+    fn assemble_if(
+        self: &Arc<Self>,
+        owner: u64,
+        bytes: u64,
+        has_place: impl FnOnce(&mut Room) -> bool,
+    ) -> Result<Assembly, Refused> {
         let most = self.limits.payload_bytes;
         if bytes > most {
             return Err(Refused::TooLong { bytes, most });
         }
         let mut room = self.reserve(owner, 0)?;
-        match room.begin_assembly() {
+        match has_place(&mut room) {
             true => Ok(Assembly::new(room, bytes)),
             false => Err(Refused::Quota),
         }
@@ -379,6 +405,13 @@ impl Room {
         for held in [Some(all), of.get_mut(&self.owner)].into_iter().flatten() {
             held.assemblies -= 1;
         }
+    }
+
+    /// Gives its place among those that are put together to another payload of its owner;
+    /// whether it had one.
+    pub(crate) fn give_place(&mut self, to: &mut Room) -> bool {
+        to.assembly = self.owner == to.owner && std::mem::take(&mut self.assembly);
+        to.assembly
     }
 
     /// Takes room for bytes that somebody has sent; whether they have any.

@@ -393,6 +393,17 @@ fn nothing_that_has_stalled_makes_room_for_another_neighbour() {
 }
 
 #[test]
+fn one_that_has_stalled_is_enough_however_many_others_have_begun() {
+    let mut site = site();
+    let own = fill(&mut site, 1);
+    let others = fill(&mut site, 9) + fill(&mut site, 10);
+    site.net.pass(Duration::from_secs(120));
+    assert_eq!(begin(&mut site, 1, 100), Ok(()));
+    assert_eq!(site.deleted(), [DeleteReason::DepletedStorage]);
+    assert_eq!(site.incomplete(), own + others);
+}
+
+#[test]
 fn a_fragment_that_is_on_disk_itself_is_judged_and_taken() {
     let (mut site, content) = (site(), content());
     site.take(1, 0, &content[..50_000]);

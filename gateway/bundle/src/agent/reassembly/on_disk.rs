@@ -167,9 +167,10 @@ impl Agent {
         if !self.reassembly.has_room(from, bytes) {
             return Err(Reject::NoResources);
         }
-        if !self.reassembly.on_disk.has(&whole) {
-            self.make_place(now, from);
-        }
+        let given_up = match self.reassembly.on_disk.has(&whole) {
+            true => None,
+            false => self.make_place(now, from),
+        };
         let payloads = self.config.payloads.as_ref().ok_or(Reject::NoResources)?;
         strip(&mut arrival);
         let on_disk = &mut self.reassembly.on_disk;
@@ -187,7 +188,10 @@ impl Agent {
                 incomplete.moved = now;
             }
             None => {
-                let assembly = payloads.assemble(from.0, total);
+                let assembly = match given_up {
+                    Some(given_up) => payloads.assemble_instead(from.0, total, given_up),
+                    None => payloads.assemble(from.0, total),
+                };
                 let assembly = assembly.map_err(|_| Reject::NoResources)?;
                 place(&assembly, part)?;
                 let incomplete = Incomplete {
@@ -233,15 +237,13 @@ impl Agent {
     }
 
     /// Gives up what a neighbour has begun and stalled for longest, if no place is free for
-    /// another bundle of it.
-    fn make_place(&mut self, now: Instant, from: NeighbourId) {
+    /// another bundle of it: that is to have the place of this one.
+    fn make_place(&mut self, now: Instant, from: NeighbourId) -> Option<Assembly> {
         let payloads = self.config.payloads.as_ref();
         if payloads.is_none_or(|payloads| payloads.has_place(from.0)) {
-            return;
+            return None;
         }
-        let Some(stalled) = self.reassembly.on_disk.take_stalled(now, from) else {
-            return;
-        };
+        let stalled = self.reassembly.on_disk.take_stalled(now, from)?;
         let Incomplete {
             assembly,
             mut first,
@@ -251,6 +253,7 @@ impl Agent {
         let (primary, bytes) = (&first.bundle.primary, assembly.bytes());
         let reason = DeleteReason::DepletedStorage;
         self.tell_refused(now, primary, bytes, first.class, reason);
+        Some(assembly)
     }
 
     /// Takes up what the thread has done.
