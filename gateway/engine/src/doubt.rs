@@ -64,7 +64,7 @@ pub(crate) struct Doubt {
     /// False alarms in a row, and the last one.
     alarms: u32,
     last_alarm: Option<Instant>,
-    /// Whether it is in doubt by the peer's word.
+    /// Whether it is in doubt by the peer's word alone.
     by_word: bool,
     /// Doubts by its word in a row that were in vain, and the end of the last one.
     vain_words: u32,
@@ -170,6 +170,8 @@ impl Engine {
                     self.discard(now, word, None);
                 }
             }
+            // Answers are late here, too: the peer's word was right.
+            Some(_) if missed.is_some_and(|at| at <= now) => hop.doubt.by_word = false,
             None if missed.is_some_and(|at| at <= now) => {
                 // What has left a terminal before it last heard the hub has come through.
                 let from = hop.config.dials.then_some(sign);

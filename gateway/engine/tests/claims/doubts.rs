@@ -251,6 +251,40 @@ fn a_word_that_is_said_again_and_again_is_heeded_ever_more_seldom() {
 }
 
 #[test]
+fn a_word_of_a_silence_in_which_answers_were_late_was_not_in_vain() {
+    let (mut terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, &["hop1"])]);
+    for node in [&mut terminal, &mut hub] {
+        for hop in [NEAR, FAR] {
+            hear(node, hop);
+        }
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    for _ in 0..2 {
+        let word = Bytes::from_static(&[2, 0xFF, 0xFF]);
+        let word = Message::new(10, ON_DEMAND_SERVICE, CONTROL, word);
+        let said = hub.engine.send_message(hub.now, word, SECOND);
+        said.expect("there is room");
+        for offered in hub.offers() {
+            hub.carry(offered, &mut terminal);
+        }
+        let offers = terminal.offers();
+        assert!(offers.iter().any(|(of, _)| *of == SessionId(202)));
+        for _ in 0..9 {
+            for node in [&mut terminal, &mut hub] {
+                node.pass(node.now + 20 * MS);
+                hear(node, FAR);
+            }
+        }
+        terminal.offers();
+        hear(&mut terminal, NEAR);
+        terminal.ready(SessionId(202));
+    }
+    assert_eq!(terminal.changes, []);
+}
+
+#[test]
 fn a_word_of_a_silence_that_has_not_left_before_its_end_does_not_go() {
     let (_terminal, mut hub) = two_paths(&[]);
     for hop in [NEAR, FAR] {
