@@ -88,8 +88,10 @@ impl Agent {
         let queue = self.neighbours.get(&neighbour)?.queues.get(&class)?;
         let first = {
             let aside = each(queue.aside(max_bytes)).take(LOOK_AHEAD);
-            let mut all = aside.chain(each(queue.in_order()).take(LOOK_AHEAD));
-            all.find(|id| self.may_go(*id, max_bytes))
+            let all = aside.chain(each(queue.in_order()).take(LOOK_AHEAD));
+            let mut able = all.filter(|id| self.may_go(*id, max_bytes));
+            let first = able.next();
+            first.map(|id| self.least_refused(id, able))
         };
         let Some(id) = first else {
             // There may be one behind those that were looked at.
@@ -100,6 +102,24 @@ impl Agent {
         };
         let payload = self.fetch(now, id)?;
         self.offer(now, id, payload)
+    }
+
+    /// The bundle whose turn it is, of the first one and those behind it. A neighbour that
+    /// has taken no long one since it refused one may yet have room for one that goes
+    /// elsewhere: so of long ones that is the one that has waited in vain most seldom.
+    fn least_refused(&self, first: BundleId, behind: impl Iterator<Item = BundleId>) -> BundleId {
+        let refused = |id: BundleId| {
+            let stored = self.bundles.get(id).filter(|stored| stored.is_long())?;
+            let neighbour = self.neighbours.get(&stored.neighbour)?;
+            (neighbour.long_pause.refusals > 0).then_some(stored.unanswered)
+        };
+        let Some(times) = refused(first) else {
+            return first;
+        };
+        let others = behind.filter_map(|id| Some((refused(id)?, id)));
+        let all = std::iter::once((times, first)).chain(others);
+        all.min_by_key(|(times, _)| *times)
+            .map_or(first, |(_, id)| id)
     }
 
     /// Puts the first bundles of a queue aside that are too long for a session and

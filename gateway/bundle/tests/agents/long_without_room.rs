@@ -71,6 +71,28 @@ fn a_neighbour_without_room_refuses_few_long_bundles() {
 }
 
 #[test]
+fn a_long_bundle_is_offered_before_others_are_refused_again() {
+    let (mut net, files) = (pair(), files());
+    send_long(&mut net, &files, 3);
+    let elsewhere = files.write(&content()[1..]);
+    let sent = net.agents[0].send_file(net.now, to(2, APPLICATION), elsewhere);
+    sent.unwrap();
+    let mut refused = 0;
+    for _ in 0..600 {
+        if let Some(long) = offer(&mut net, true) {
+            let file = long.file.as_ref();
+            if file.is_some_and(|file| file.len() < BYTES as u64) {
+                break;
+            }
+            net.finish(0, &long, Outcome::Refused(Refusal::NoResources));
+            refused += 1;
+        }
+        net.pass(Duration::from_secs(1));
+    }
+    assert_eq!(refused, 3);
+}
+
+#[test]
 fn fragments_that_wait_for_room_go_on_as_fragments() {
     const MRU: u64 = 1_400;
     let (mut net, files) = (pair(), files());
