@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use underpass_bundle::wire::Bundle;
-use underpass_bundle::{self as bundle, Decoded, Decoder, NeighbourId};
+use underpass_bundle::{self as bundle, Decoded, Decoder, NeighbourId, Reject};
 use underpass_cla::{Class, Refusal, SessionId};
 
 use crate::bringing_up::ON_DEMAND_SERVICE;
@@ -46,7 +46,7 @@ impl Engine {
     /// payload.
     ///
     /// # Errors
-    /// When it would be deleted.
+    /// When it would be deleted, or there is no room for it.
     pub fn judge_long(
         &mut self,
         now: Instant,
@@ -54,8 +54,14 @@ impl Engine {
         bundle: &Bundle,
     ) -> Result<(), Refusal> {
         let (_, from, class) = self.origin_of(id).ok_or(Refusal::NoResources)?;
-        let judged = self.agent.judge_long(now, from, class, bundle);
-        judged.map_err(Refusal::from)
+        let session = self.sessions.get(id);
+        let receives_only = session.is_some_and(|session| session.info.receives_only);
+        match self.agent.judge_long(now, from, class, bundle) {
+            // The neighbour would not hear of it. Once the bundle is whole, its custodian
+            // does, and whoever has asked for reports.
+            Err(Reject::NoResources) if receives_only => Ok(()),
+            judged => judged.map_err(Refusal::from),
+        }
     }
 
     /// The hop, the neighbour and the class of a session.

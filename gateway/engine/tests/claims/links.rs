@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use underpass_cla::{Outcome, SessionId, SessionInfo};
-use underpass_engine::{HopId, LinkChange, SILENCE, Sign, Source};
+use bytes::Bytes;
+use underpass_bundle::wire::ipn;
+use underpass_cla::{Outcome, Refusal, SessionId, SessionInfo};
+use underpass_engine::{HopId, LinkChange, Message, ON_DEMAND_SERVICE, SILENCE, Sign, Source};
 use underpass_streams::{Event, ResetCode};
 
 use crate::bench::{BULK, MRU, Node, URGENT, config, exchange, live, pair, pair_of};
@@ -259,4 +261,40 @@ fn sessions_that_only_receive_end_no_other() {
     }
     let hop = node.engine.hops().remove(0);
     assert_eq!((hop.up, hop.sessions.len()), (true, 1));
+}
+
+#[test]
+fn a_long_bundle_without_room_is_refused_only_to_one_that_hears_of_it() {
+    let now = Instant::now();
+    let mut of_hub = config(1, &[10, 20]);
+    of_hub.agent.store_bundles = 10;
+    let (mut hub, mut sensor) = (Node::new(now, of_hub), Node::new(now, config(10, &[1])));
+    hub.session(0, 100, None, MRU);
+    hub.session_with(0, 200, None, only_receives);
+    hub.session(1, 300, None, MRU);
+    sensor.session(0, 100, None, MRU);
+    let key = sensor.open(1, URGENT);
+    sensor.write(key, 500);
+    let (_, transfer) = sensor.offers().remove(0);
+    let mut decoder = hub.engine.decoder().long().expect("nothing is secured");
+    let raw = Bytes::from(transfer.chunks.concat());
+    decoder.take(raw).expect("a bundle");
+    let (opened, _) = decoder.opened().expect("its payload has begun");
+    let mut long = opened.clone();
+    long.primary.destination = ipn(20, 40);
+    let judge = |hub: &mut Node, session| {
+        let (now, session) = (hub.now, SessionId(session));
+        hub.engine.judge_long(now, session, &long)
+    };
+    assert_eq!(judge(&mut hub, 100), Ok(()));
+    let fills = |hub: &mut Node| {
+        let message = Message::new(20, ON_DEMAND_SERVICE, BULK, Bytes::from_static(&[0]));
+        let sent = hub
+            .engine
+            .send_message(hub.now, message, Duration::from_secs(60));
+        sent.is_ok()
+    };
+    while fills(&mut hub) {}
+    assert_eq!(judge(&mut hub, 100), Err(Refusal::NoResources));
+    assert_eq!(judge(&mut hub, 200), Ok(()));
 }
