@@ -120,6 +120,12 @@ impl Block {
         }
     }
 
+    /// Lets all of its bytes go: nothing of it is sent any more.
+    pub(crate) fn clear(&mut self) {
+        self.parts.clear();
+        self.starts.clear();
+    }
+
     fn windows_at(&mut self, start: u64) -> Option<&mut BTreeMap<u64, Bytes>> {
         let after = self.starts.partition_point(|begin| *begin <= start);
         match self.parts.get_mut(after.checked_sub(1)?)? {

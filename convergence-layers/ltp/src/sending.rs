@@ -379,8 +379,9 @@ impl Sending {
         self.again.len()
     }
 
-    /// Nothing of it is sent any more.
+    /// Nothing of it is sent any more, so none of its bytes are kept.
     pub(crate) fn forget_queue(&mut self) {
+        self.block.clear();
         self.again.clear();
         self.claimed.clear();
         self.fresh = self.block.len();

@@ -62,3 +62,23 @@ fn a_block_whose_bytes_are_not_to_be_had_holds_up_no_other_once_it_is_cancelled(
     assert_eq!(world.ends[0].cancelled, [(1, Reason::Client, false)]);
     world.assert_idle();
 }
+
+#[test]
+fn nothing_is_kept_of_a_cancelled_block_until_the_peer_has_heard_of_it() {
+    let mut link = Link::clean();
+    link.loss = 1.0;
+    let mut world = World::new(link, 1, |_| {});
+    let whole = block(1, 2 << 20);
+    world.ends[0].elsewhere.insert(1, whole.clone());
+    let session = send_from_elsewhere(&mut world, 1, &whole);
+    world.run(Duration::from_millis(50));
+    world.ends[0].elsewhere.clear();
+    assert!(!whole.is_unique());
+    world.ends[0].span.cancel(session);
+    world.run(S(10));
+    assert_eq!(world.ends[0].span.sessions(), (1, 0));
+    assert_eq!(world.ends[0].span.supplied_windows(), 0);
+    assert!(whole.is_unique());
+    world.run(S(100_000));
+    world.assert_idle();
+}
