@@ -1,5 +1,6 @@
 //! Bundles that are too long for memory, and those that the node does not take.
 
+use std::fs::OpenOptions;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -13,7 +14,7 @@ use underpass_cla::{
 };
 use underpass_cla_testing::node::{TestNode, transfer};
 
-use super::{ONE, TWO, config, free, host, ltp, said_in_time};
+use super::{ONE, TWO, Two, config, free, host, ltp, on_disk, said_in_time, two};
 
 const LONG_BYTES: usize = 17 << 20;
 
@@ -211,4 +212,35 @@ async fn over_ltp_what_has_no_room_waits_and_what_is_never_taken_is_not_sent_aga
             );
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_ltp_a_payload_that_cannot_be_read_ends_its_bundle_and_no_other() {
+    let Two {
+        nodes: [mut one, mut two],
+        neighbours: _neighbours,
+        ..
+    } = two([ltp(1, 2), ltp(2, 1)]);
+    let (id, _, session) = one.up().await;
+    one.ready(id).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let content: Vec<u8> = (0..2_000_000_u32).map(|i| (i % 251) as u8).collect();
+    let file = on_disk(folder.path(), &content);
+    // Its end gets lost, so that some of it has left by then.
+    file.save(1).expect("it has a name");
+    let named = OpenOptions::new()
+        .write(true)
+        .open(folder.path().join(file.name()));
+    let named = named.expect("it is there");
+    named.set_len(600_000).expect("it is shorter");
+    let (mut sent, _) = transfer(1, 1_000);
+    sent.file = Some(file);
+    session.offer(sent);
+    let refused = Outcome::Refused(Refusal::NoResources);
+    assert_eq!(one.finished().await, (1, refused));
+    one.ready(id).await;
+    let (sent, whole) = transfer(2, 1_000);
+    session.offer(sent);
+    assert_eq!(two.received().await.1, whole);
+    assert_eq!(one.finished().await, (2, Outcome::Acknowledged));
 }

@@ -4,6 +4,7 @@ mod ecla;
 mod long;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use underpass_backoff::Backoff;
 use underpass_bare::{Config, Layer, LtpLimits, LtpMemory, Neighbour};
 use underpass_cla::{Down, Outcome, Refusal};
 use underpass_cla_testing::node::{TestNode, transfer};
-use underpass_payloads::{Limits, Payloads};
+use underpass_payloads::{Limits, PayloadFile, Payloads};
 
 fn ltp(local: u64, remote: u64) -> Layer {
     Layer::Ltp { local, remote }
@@ -129,6 +130,20 @@ async fn bundles_go_both_ways_over_each_layer() {
     }
 }
 
+/// A payload on disk, in this folder.
+fn on_disk(folder: &Path, content: &[u8]) -> Arc<PayloadFile> {
+    let limits = Limits {
+        quota_bytes: 16 << 20,
+        payload_bytes: 16 << 20,
+        leave_free_bytes: 0,
+    };
+    let payloads = Payloads::open(folder, limits).expect("a folder");
+    let room = payloads.reserve(1, content.len() as u64).expect("room");
+    let mut writer = room.begin(content.len() as u64).expect("room");
+    writer.write(content).expect("room");
+    writer.finish().expect("a file")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payload_on_disk_goes_in_its_place() {
     for layers in [[Layer::Stcp; 2], [Layer::Mtcp; 2], [ltp(1, 2), ltp(2, 1)]] {
@@ -141,19 +156,10 @@ async fn a_payload_on_disk_goes_in_its_place() {
         assert!(info.takes_files);
         one.ready(id).await;
         let folder = tempfile::tempdir().expect("a folder");
-        let limits = Limits {
-            quota_bytes: 16 << 20,
-            payload_bytes: 16 << 20,
-            leave_free_bytes: 0,
-        };
-        let payloads = Payloads::open(folder.path(), limits).expect("a folder");
         let content: Vec<u8> = (0..3_000_001_u32).map(|i| (i % 251) as u8).collect();
-        let room = payloads.reserve(1, content.len() as u64).expect("room");
-        let mut writer = room.begin(content.len() as u64).expect("room");
-        writer.write(&content).expect("room");
         let (mut sent, whole) = transfer(1, 1_000);
         let first = sent.chunks[0].clone();
-        sent.file = Some(writer.finish().expect("a file"));
+        sent.file = Some(on_disk(folder.path(), &content));
         session.offer(sent);
         let expected = [&first[..], &content, &whole[first.len()..]].concat();
         assert_eq!(two.received().await.1, expected, "{layers:?}");
