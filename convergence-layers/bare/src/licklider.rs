@@ -59,10 +59,12 @@ type Taken = (BlockId, usize, Result<(), Reason>);
 /// A payload on disk, and where it begins in its block.
 type OnDisk = (Arc<PayloadFile>, u64);
 
-/// A part of a payload that was read: of the block of this key, and from where on in it.
+/// A part of a payload that was read.
 struct Read {
     block: BlockId,
+    /// The bundle's transfer.
     key: u64,
+    /// Where the part begins in the block.
     offset: u64,
     bytes: io::Result<Bytes>,
 }
