@@ -167,7 +167,11 @@ impl Timing {
 
     /// How long this end sends nothing, by any way, before a beacon.
     fn idle_pause(&self) -> Duration {
-        match self.rests() {
+        // The peer misses this end as soon as ever until it has heard that the link rests,
+        // and some of the beacons that say so may be lost.
+        let told_by = self.woken + self.rtt + SILENCE;
+        let is_told = self.beaconed.is_some_and(|at| at >= told_by);
+        match self.rests() && is_told {
             true => REST_INTERVAL,
             false => idle_pause(self.rtt, self.pace),
         }

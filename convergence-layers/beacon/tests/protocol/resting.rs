@@ -70,6 +70,30 @@ fn a_link_rests_soon_whichever_end_lets_it_first_and_nobody_takes_the_other_for_
 }
 
 #[test]
+fn a_peer_that_is_not_told_at_once_that_the_link_rests_does_not_miss_this_end() {
+    for rtt in [LTE, GEO] {
+        for losses in [1, 2] {
+            let mut hop = resting(rtt);
+            let_rest(&mut hop, &ENDS, false);
+            hop.run(5 * SECOND);
+            let_rest(&mut hop, &[HUB], true);
+            hop.run(2 * SECOND);
+            let since = hop.now;
+            hop.losses = losses;
+            let_rest(&mut hop, &[TERMINAL], true);
+            hop.run(rtt + 2 * SILENCE);
+            let silent = hop.longest_silence(HUB, since);
+            assert!(silent < rtt + SILENCE, "{silent:?}, {losses} lost");
+            let since = hop.now + SECOND;
+            hop.run(81 * SECOND);
+            for end in ENDS {
+                assert!(sent_since(&hop, end, since) <= 11);
+            }
+        }
+    }
+}
+
+#[test]
 fn one_end_alone_lets_no_link_rest_and_neither_does_a_peer_of_an_older_build() {
     let sent_in_80_s = |may_rest: &[usize], old: Option<usize>| {
         let mut hop = Hop::new(LTE);
