@@ -444,7 +444,9 @@ impl Endpoint {
         }
         peer.timing.heard(now);
         let run = beacon.sequence.incarnation;
-        peer.timing.peer_rests(now, run, beacon.rests);
+        let hears_nothing = beacon.deaf && beacon.late.is_none() && peer.tells;
+        peer.timing
+            .peer_rests(now, run, beacon.rests, hears_nothing);
         peer.delays.see(now, beacon.sequence);
         peer.told = beacon.late.map(|late| (now, late));
         peer.tells |= beacon.late.is_some();
@@ -455,7 +457,6 @@ impl Endpoint {
             peer.timing.wanted(now);
         }
         // On a link that rests nothing is told, and nothing sent that could be lost.
-        let hears_nothing = beacon.deaf && beacon.late.is_none() && peer.tells;
         self.events.push_back(match beacon.rests {
             _ if hears_nothing && !peer.timing.rests() => Event::Deaf(id),
             true => Event::Resting(id),

@@ -77,7 +77,8 @@ pub(crate) struct Timing {
     /// This end lets the link rest, and the peer does by its last beacon.
     may_rest: bool,
     peer_rests: bool,
-    /// The peer's run in which it has said so, if it is the present one.
+    /// The peer's run in which it has said so, if it is the present one and the peer has
+    /// heard something since.
     knows_rest: Option<u64>,
     /// When the peer could be told last that the link rests, or does not any more: silence
     /// counts from then.
@@ -127,10 +128,13 @@ impl Timing {
         self.set_rest(now, may, self.peer_rests);
     }
 
-    /// The peer's last beacon, of this run, says whether that end lets the link rest.
-    pub fn peer_rests(&mut self, now: Instant, run: u64, rests: bool) {
-        let known = self.knows_rest.filter(|of| *of == run);
-        self.knows_rest = known.or(rests.then_some(run));
+    /// The peer's last beacon, of this run, says whether that end lets the link rest, and
+    /// whether it hears nothing.
+    pub fn peer_rests(&mut self, now: Instant, run: u64, rests: bool, hears_nothing: bool) {
+        // An upgrade in place, even to an older build, goes on with the run; and that one
+        // hears nothing of beacons which it does not know.
+        let known = self.knows_rest.filter(|of| *of == run && !hears_nothing);
+        self.knows_rest = rests.then_some(run).or(known);
         self.set_rest(now, self.may_rest, rests);
     }
 

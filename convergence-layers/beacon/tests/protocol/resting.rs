@@ -200,3 +200,20 @@ fn a_session_that_begins_anew_does_not_keep_a_link_from_rest() {
         assert!(sent_since(&hop, end, since) <= 11);
     }
 }
+
+#[test]
+fn a_peer_that_goes_on_with_an_older_build_hears_as_much_as_ever_soon() {
+    for rtt in [LTE, GEO] {
+        for end in ENDS {
+            let mut hop = resting(rtt);
+            // As an upgrade in place does, even to an older build, it goes on with its run.
+            hop.old = Some(end);
+            let_rest(&mut hop, &[end], false);
+            hop.run(4 * SECOND);
+            let since = hop.now;
+            hop.run(80 * SECOND);
+            let silent = hop.longest_silence(end, since);
+            assert!(silent < rtt + SILENCE, "{silent:?}");
+        }
+    }
+}
