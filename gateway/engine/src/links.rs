@@ -142,6 +142,10 @@ impl Engine {
         for change in contradicted.into_iter().chain(change) {
             self.actions.push_back(Action::Link { hop: id, change });
         }
+        if let Some(LinkChange::Blocked(Source::Plan) | LinkChange::Source(Source::Plan)) = change {
+            // That the peer is heard even so is to show soon.
+            self.wake(now, id);
+        }
         match change {
             Some(LinkChange::Blocked(_)) => self.set_blocked(now, id, true),
             Some(LinkChange::Free(_)) => self.set_blocked(now, id, false),

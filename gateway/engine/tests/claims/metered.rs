@@ -346,6 +346,25 @@ fn a_metered_hop_may_rest_once_nothing_moves_on_it_until_the_next_bundle() {
     assert!(terminal.rests.is_empty());
 }
 
+#[test]
+fn a_link_that_rests_is_woken_by_a_planned_blockage_which_may_be_wrong() {
+    let (uses, when) = (PathUse::Failover, MeteredUse::Freely);
+    let (mut terminal, _hub) = metered(None, &[], uses, when);
+    let start = terminal.now;
+    terminal.expect_blockage(NEAR, 20_000, 60_000);
+    terminal.pass(start + 19_999 * MS);
+    assert_eq!(look_for_rest(&mut terminal), [(NEAR, true)]);
+    terminal.pass(start + 20_000 * MS);
+    terminal.offers();
+    assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Plan)]);
+    assert_eq!(std::mem::take(&mut terminal.rests), [(NEAR, false)]);
+    // Nor does it rest while that lasts.
+    terminal.pass(start + 59_999 * MS);
+    terminal.engine.let_rest(terminal.now, NEAR);
+    terminal.offers();
+    assert!(terminal.rests.is_empty());
+}
+
 /// How long it takes to find that nothing is heard any more, from a bundle on that an idle
 /// hop is given.
 fn missed_after(rests: bool) -> Duration {
