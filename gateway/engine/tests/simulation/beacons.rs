@@ -183,3 +183,10 @@ impl World {
         self.send_beacons(node, link);
     }
 }
+
+#[test]
+fn silence_is_judged_by_the_times_that_beacons_keep() {
+    assert_eq!(underpass_engine::SILENCE, underpass_beacon::SILENCE);
+    let rest = underpass_engine::REST_SILENCE;
+    assert_eq!(rest, underpass_beacon::REST_SILENCE);
+}
