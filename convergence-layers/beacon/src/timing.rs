@@ -12,8 +12,8 @@ pub const SILENCE: Duration = Duration::from_millis(500);
 /// Time from one beacon to the next on a link that both ends let rest.
 pub const REST_INTERVAL: Duration = Duration::from_secs(8);
 
-/// For so long, beyond a round trip, an end that hears nothing on such a link asks for
-/// nothing: one beacon may be lost. Only then silence begins to count.
+/// For so long an end that hears nothing on such a link asks for nothing: one beacon may
+/// be lost. Silence begins to count a round trip later, when the answer is due.
 pub const REST_SILENCE: Duration = Duration::from_secs(20);
 
 /// An idle link is told of so often before its silence would mean a blockage:
@@ -183,11 +183,12 @@ impl Timing {
 
     /// From when on this end hears nothing, if there is no sign of the peer until then.
     fn deaf_at(&self) -> Instant {
+        // On a link that rests a round trip is left for the answer.
         let patience = match self.rests() {
             true => REST_SILENCE,
-            false => Duration::ZERO,
+            false => self.rtt,
         };
-        self.heard.max(self.woken) + patience + self.rtt
+        self.heard.max(self.woken) + patience
     }
 
     pub fn set_rtt(&mut self, rtt: Duration) {

@@ -158,14 +158,16 @@ fn a_link_that_wakes_while_all_is_lost_is_asked_for_as_any_other() {
 
 #[test]
 fn a_beacon_that_is_lost_on_a_link_that_rests_is_not_missed_and_the_next_is_asked_for() {
-    for losses in [1, 2, 4, 6] {
-        let mut hop = resting(LTE);
-        let since = hop.now;
-        hop.losses = losses;
-        hop.run(120 * SECOND);
-        for end in ENDS {
-            let silent = hop.longest_silence(end, since);
-            assert!(silent < REST_SILENCE + LTE + SILENCE, "{silent:?}");
+    for rtt in [LTE, GEO] {
+        for losses in [1, 2, 4, 6] {
+            let mut hop = resting(rtt);
+            let since = hop.now;
+            hop.losses = losses;
+            hop.run(120 * SECOND);
+            for end in ENDS {
+                let silent = hop.longest_silence(end, since);
+                assert!(silent < REST_SILENCE + rtt + SILENCE, "{silent:?}");
+            }
         }
     }
 }
