@@ -224,7 +224,8 @@ def test_streams_end_with_the_service_and_say_so(url: str) -> None:
 
 def test_a_stream_ends_when_its_token_does(api: Api) -> None:
     async def run() -> None:
-        token = await api.token(Role.VIEWER, expires_ms=now_ms() + 500)
+        # Long enough to be shown once, on a busy machine, too.
+        token = await api.token(Role.VIEWER, expires_ms=now_ms() + 3_000)
         async with following(api, caller=token) as stream:
             async with asyncio.timeout(10):
                 kind, data = await stream.next()
