@@ -6,6 +6,7 @@ import time
 from collections.abc import Hashable
 from http import HTTPStatus
 
+from underpass_control.access.audit import Changed
 from underpass_control.http import stream_models as models
 from underpass_control.http.at_once import AtOnce
 from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Answer, Call, Endpoint
@@ -15,8 +16,9 @@ from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
 from underpass_control.questions import Questions, UnansweredError
 from underpass_control.roles import Role
-from underpass_control.storage import attachments
+from underpass_control.storage import attachments, registry
 from underpass_control.storage.database import Database
+from underpass_control.storage.models import Terminal
 
 # Each question has a gateway look at a terminal's streams: of one caller so many at once, and then
 # one each 2 s.
@@ -51,6 +53,7 @@ class Streams:
                 query=models.StreamQuery,
                 answers=models.StreamList,
                 problems=[HTTPStatus.CONFLICT, HTTPStatus.GATEWAY_TIMEOUT],
+                recorded=True,
             ),
             Endpoint(
                 "POST",
@@ -68,7 +71,7 @@ class Streams:
         async with self._database.reading() as connection:
             found = await attachments.of_terminals(connection, [terminal])
         if terminal not in found:
-            raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
+            raise _no_terminal(terminal)
         gateway = found[terminal].serving
         if gateway is None:
             raise Problem(HTTPStatus.CONFLICT, f"terminal {terminal} is at no gateway yet")
@@ -79,6 +82,7 @@ class Streams:
                 answer = await self._questions.ask(gateway, terminal, limit)
         except UnansweredError as error:
             raise Problem(HTTPStatus.GATEWAY_TIMEOUT, str(error)) from error
+        await self._write_down(call, terminal)
         shown = models.StreamList(
             terminal=terminal,
             gateway=gateway,
@@ -87,6 +91,16 @@ class Streams:
             streams=[models.OpenStream.model_validate(one) for one in answer.streams],
         )
         return Answer(shown, headers={"Cache-Control": "no-store"})
+
+    async def _write_down(self, call: Call, terminal: int) -> None:
+        """Say in the log who is shown where a terminal's clients go; that itself is not kept."""
+        async with self._database.transaction() as connection:
+            owner = await registry.get(connection, Terminal, terminal)
+            if owner is None:
+                # Deleted, or another tenant's, since it was asked for.
+                raise _no_terminal(terminal)
+            shown = Changed("show", f"/v1/terminals/{terminal}/streams", owner.tenant_id)
+            await call.record(connection, shown)
 
     async def _post(self, call: Call) -> models.AnsweredQuestion:
         gateway, caller = call.path_number("gateway"), call.known_caller
@@ -97,6 +111,10 @@ class Streams:
         streams = [one.model_dump(by_alias=True, exclude_none=True) for one in body.streams]
         await self._questions.answer(gateway, body.question, streams, body.open)
         return models.AnsweredQuestion(question=body.question)
+
+
+def _no_terminal(terminal: int) -> Problem:
+    return Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
 
 
 def _admit(buckets: Buckets, key: Hashable) -> None:

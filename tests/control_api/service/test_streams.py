@@ -89,6 +89,28 @@ def test_what_the_gateway_answers_is_shown_to_who_asks(api: Api) -> None:
     api.run(run())
 
 
+def test_who_is_shown_where_clients_go_is_written_down_and_that_itself_is_not(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def log() -> list[dict[str, Any]]:
+        found = api.get("/v1/audit?target=/v1/terminals/", caller="administrator")
+        entries: list[dict[str, Any]] = found.json["entries"]
+        return [one for one in entries if one["target"] == PATH]
+
+    async def run(answer: dict[str, object] | None) -> int:
+        await serve(api, HUB, FIRST)
+        return (await asked(api, lambda _: answer)).status
+
+    with monkeypatch.context() as patched:
+        patched.setattr(questions, "_ANSWERED_WITHIN_S", 0.5)
+        assert api.run(run(None)) == 504
+    assert log() == []
+    assert api.run(run({"open": 1, "streams": [stream(1)]})) == 200
+    (entry,) = log()
+    assert (entry["action"], entry["actor"]) == ("show", "the tests' operator")
+    assert "example.org" not in str(entry)
+
+
 def test_the_longest_answer_there_may_be_comes_whole_and_in_order(api: Api) -> None:
     # In JSON of ASCII each of these takes twelve bytes.
     name, most = "\N{SATELLITE ANTENNA}", 2**63 - 1
