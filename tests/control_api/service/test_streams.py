@@ -20,6 +20,12 @@ PATH = f"/v1/terminals/{FIRST}/streams"
 ANSWERS = f"/v1/gateways/{HUB}/streams"
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let answers come as late as a busy machine has them."""
+    monkeypatch.setattr(questions, "_ANSWERED_WITHIN_S", 60.0)
+
+
 def stream(number: int, **more: object) -> dict[str, object]:
     """Return a stream as a gateway says it is."""
     return {
@@ -199,11 +205,17 @@ def test_those_who_follow_events_see_neither_question_nor_answer(api: Api) -> No
     api.run(run())
 
 
-def test_who_asks_too_often_has_to_wait(api: Api) -> None:
-    api.run(serve(api, HUB, FIRST))
-    found = {api.get(PATH).status for _ in range(12)}
-    assert found <= {504, 429}
-    assert 429 in found
+def test_who_asks_too_often_has_to_wait(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "_ANSWERED_WITHIN_S", 0.5)
+
+    async def run() -> list[int]:
+        await serve(api, HUB, FIRST)
+        replies = await asyncio.gather(*(api.ask("GET", PATH) for _ in range(40)))
+        return [reply.status for reply in replies]
+
+    found = api.run(run())
+    assert set(found) == {504, 429}
+    assert found.count(504) >= 10
 
 
 def test_the_gateway_may_be_at_another_process(
