@@ -91,7 +91,7 @@ test-console: console
 
 test-python: build
 	@# One more than processors: now and then a test waits for a database or for time.
-	$(call timed,Python tests,$(call some,-n $$(($$(nproc) + 1)),-m "not ($(ON_TEST_BEDS))"))
+	$(call timed,Python tests,$(call some,-n $$(($$(nproc) + 1)) --dist worksteal,-m "not ($(ON_TEST_BEDS))"))
 	$(call timed,tests on test beds,$(call some,-n $(TEST_BEDS) --dist loadfile --no-loadscope-reorder,-m "$(ON_TEST_BEDS)"))
 
 # Not part of `test`: building the images takes minutes.
