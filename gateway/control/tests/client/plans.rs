@@ -63,7 +63,7 @@ async fn an_event_that_is_too_large_is_passed_over_and_the_stream_goes_on() {
 
 #[tokio::test]
 async fn a_question_comes_between_plans_and_moves_no_id() {
-    let control = Control::start().await;
+    let control = Control::start();
     let script = "id: east.forward.1\nevent: plan\ndata: {\"plan\":1}\n\n\
          event: streams\ndata: {\"terminal\":10}\n\n\
          event: of-a-later-version\ndata: {}\n\n";
