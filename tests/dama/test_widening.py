@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dama.ledger import Ledger, Usage, settle
 from dama.planner import Link, Plan, Request, plan, widening
-from dama.planner.intervals import by_terminal, times
+from dama.planner.intervals import Integers, by_terminal, times
 from dama.planner.widening import MOST_COLUMNS, widened
 from tests.dama.requests import town
 
@@ -65,7 +65,7 @@ def test_the_effort_grows_with_the_edges(monkeypatch: pytest.MonkeyPatch) -> Non
     seen = 0
     clusters = widening._clusters
 
-    def counted(edges: widening.Integers, start_ms: int, part: float) -> widening.Integers:
+    def counted(edges: Integers, start_ms: int, part: float) -> Integers:
         nonlocal seen
         seen += len(edges)
         return clusters(edges, start_ms, part)
