@@ -220,11 +220,11 @@ def test_a_blockage_is_dragged_and_planned_when_it_is_let_go(console: Page) -> N
     form = console.get_by_role("region", name="What if?")
     form.get_by_label("Terminal", exact=True).select_option(label="Bus 12")
     bar = form.locator(".blockage-bar")
-    bar.scroll_into_view_if_needed()
+    # Waits until the page moves it no more.
+    bar.locator(".blocked").hover()
     box, blocked = bar.bounding_box(), bar.locator(".blocked").bounding_box()
     assert box is not None
     assert blocked is not None
-    console.mouse.move(blocked["x"] + blocked["width"] / 2, blocked["y"] + 5)
     console.mouse.down()
     # By a quarter of the two minutes that the line has.
     console.mouse.move(blocked["x"] + blocked["width"] / 2 + box["width"] / 4, blocked["y"] + 5)
