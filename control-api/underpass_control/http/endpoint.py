@@ -84,6 +84,17 @@ class Call:
         assert self.caller is not None
         return self.caller
 
+    def own_gateway(self) -> int:
+        """Return the gateway of the path, which is the token's, if that is for one.
+
+        Raises:
+            Problem: 403, it is another one.
+        """
+        gateway, caller = self.path_number("gateway"), self.known_caller
+        if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
+            raise Problem(HTTPStatus.FORBIDDEN, f"the token is for gateway {caller.node}")
+        return gateway
+
     async def record(
         self,
         connection: AsyncConnection,

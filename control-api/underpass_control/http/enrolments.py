@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Hashable
+from collections.abc import Awaitable
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -24,12 +24,11 @@ from underpass_control.http import enrolment_models as models
 from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Answer, Call, Endpoint
-from underpass_control.http.limits import Buckets
+from underpass_control.http.limits import Buckets, admit
 from underpass_control.http.models import MOST_NODE
-from underpass_control.http.problem import Problem, too_many
+from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
-from underpass_control.roles import Role
 from underpass_control.storage import attachments, registry
 from underpass_control.storage.database import Database
 
@@ -230,7 +229,7 @@ class Enrolments:
     async def _enrol(self, call: Call) -> Answer:
         body = call.body(models.EnrolBody)
         authority = self._working()
-        _admit(self._of_address, call.address)
+        admit(self._of_address, call.address)
         async with self._database.reading() as connection:
             row = await enrolments.find_enrolment(connection, body.token, _now_ms())
         if row is None:
@@ -273,7 +272,7 @@ class Enrolments:
     async def _renew(self, call: Call) -> Answer:
         body = call.body(models.RenewBody)
         authority = self._working()
-        _admit(self._of_address, call.address)
+        admit(self._of_address, call.address)
         try:
             signed = await _answered(authority.renew(body.request))
         except RefusedRequestError as error:
@@ -286,7 +285,7 @@ class Enrolments:
         What the gateway is told is the terminal's to use alone, so its token is not worth more
         than the terminals that are at it; the terminal's key has signed the request.
         """
-        gateway, body = _own_gateway(call), call.body(models.PassedOnBody)
+        gateway, body = call.own_gateway(), call.body(models.PassedOnBody)
         authority = self._working()
         async with self._database.reading() as connection:
             found = await attachments.of_terminals(connection, [body.node])
@@ -294,7 +293,7 @@ class Enrolments:
         if attachment is None or not attachment.allows(gateway, _now_ms()):
             detail = f"terminal {body.node} is not at gateway {gateway}"
             raise Problem(HTTPStatus.FORBIDDEN, detail)
-        _admit(self._of_gateway, gateway)
+        admit(self._of_gateway, gateway)
         try:
             signed = await _answered(authority.renew(body.request, body.node))
         except RefusedRequestError as error:
@@ -315,7 +314,7 @@ class Enrolments:
         return Answer(models.Certified(**_certified(signed)))
 
     async def _terminals(self, call: Call) -> Answer:
-        gateway = _own_gateway(call)
+        gateway = call.own_gateway()
         async with self._database.reading() as connection:
             rows = await registry.terminals_of_gateway(connection, gateway)
         listing = models.TerminalListing(
@@ -349,29 +348,6 @@ class Enrolments:
             detail = "this service has no authority: it is started with --authority"
             raise Problem(HTTPStatus.CONFLICT, detail)
         return self._authority
-
-
-def _own_gateway(call: Call) -> int:
-    """Return the gateway of the path, which is the token's, if that is for one.
-
-    Raises:
-        Problem: 403, it is another one.
-    """
-    gateway, caller = call.path_number("gateway"), call.known_caller
-    if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
-        raise Problem(HTTPStatus.FORBIDDEN, f"the token is for gateway {caller.node}")
-    return gateway
-
-
-def _admit(buckets: Buckets, key: Hashable) -> None:
-    """Count a request, for which a program is started.
-
-    Raises:
-        Problem: 429, there are too many.
-    """
-    wait_s = buckets.take(key, time.monotonic())
-    if wait_s > 0:
-        raise too_many(wait_s)
 
 
 async def _answered(work: Awaitable[T]) -> T:

@@ -6,8 +6,11 @@ Without I/O and clock; times are in seconds of any clock that only goes forward.
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+
+from underpass_control.http.problem import too_many
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -55,6 +58,17 @@ class Buckets:
         self._left.move_to_end(key)
         if len(self._left) > _MOST_KEYS:
             self._left.popitem(last=False)
+
+
+def admit(buckets: Buckets, key: Hashable) -> None:
+    """Count a request.
+
+    Raises:
+        Problem: 429, there are too many.
+    """
+    wait_s = buckets.take(key, time.monotonic())
+    if wait_s > 0:
+        raise too_many(wait_s)
 
 
 def client_address(peer: str | None, forwarded: str, trusted: Sequence[Network]) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
-from http import HTTPStatus
 
 from aiohttp import web
 
@@ -14,12 +13,10 @@ from dama.planner import Link
 from underpass_control.access.caller import Caller
 from underpass_control.http.callers import Callers, TokenEndedError
 from underpass_control.http.endpoint import GATEWAYS, Call, Endpoint
-from underpass_control.http.problem import Problem
 from underpass_control.http.sse import EventResponse
 from underpass_control.metrics import Metrics
 from underpass_control.planning.newest_plans import Key, NewestPlans
 from underpass_control.questions import Inbox, Questions
-from underpass_control.roles import Role
 from underpass_control.storage import settings
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.tracing import Traces
@@ -75,10 +72,7 @@ class PlanStreams:
         self._ending.set()
 
     async def _follow(self, call: Call) -> web.StreamResponse:
-        gateway = call.path_number("gateway")
-        caller = call.known_caller
-        if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
-            raise Problem(HTTPStatus.FORBIDDEN, f"the token is for gateway {caller.node}")
+        gateway, caller = call.own_gateway(), call.known_caller
         with self._callers.one_stream(caller, self._open, MOST_STREAMS):
             return await self._followed(call, caller, gateway)
 

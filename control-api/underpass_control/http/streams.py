@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Hashable
 from http import HTTPStatus
 
 from underpass_control.access.audit import Changed
 from underpass_control.http import stream_models as models
 from underpass_control.http.at_once import AtOnce
 from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Answer, Call, Endpoint
-from underpass_control.http.limits import Buckets
-from underpass_control.http.problem import Problem, too_many
+from underpass_control.http.limits import Buckets, admit
+from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
 from underpass_control.questions import Questions, UnansweredError
-from underpass_control.roles import Role
 from underpass_control.storage import attachments, registry
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
@@ -75,7 +72,7 @@ class Streams:
         gateway = found[terminal].serving
         if gateway is None:
             raise Problem(HTTPStatus.CONFLICT, f"terminal {terminal} is at no gateway yet")
-        _admit(self._of_caller, call.known_caller.credential)
+        admit(self._of_caller, call.known_caller.credential)
         try:
             with self._at_once.one():
                 limit = call.query(models.StreamQuery).limit
@@ -103,11 +100,9 @@ class Streams:
             await call.record(connection, shown)
 
     async def _post(self, call: Call) -> models.AnsweredQuestion:
-        gateway, caller = call.path_number("gateway"), call.known_caller
-        if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
-            raise Problem(HTTPStatus.FORBIDDEN, f"the token is for gateway {caller.node}")
+        gateway = call.own_gateway()
         body = call.body(models.StreamsAnswer)
-        _admit(self._of_gateway, gateway)
+        admit(self._of_gateway, gateway)
         streams = [one.model_dump(by_alias=True, exclude_none=True) for one in body.streams]
         await self._questions.answer(gateway, body.question, streams, body.open)
         return models.AnsweredQuestion(question=body.question)
@@ -115,14 +110,3 @@ class Streams:
 
 def _no_terminal(terminal: int) -> Problem:
     return Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
-
-
-def _admit(buckets: Buckets, key: Hashable) -> None:
-    """Count a request.
-
-    Raises:
-        Problem: 429, there are too many.
-    """
-    wait_s = buckets.take(key, time.monotonic())
-    if wait_s > 0:
-        raise too_many(wait_s)
