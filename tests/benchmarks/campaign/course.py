@@ -64,12 +64,12 @@ class _Running:
     entry: Entry
     child: Child
     began: float
-    # Times that the processors were watched meanwhile, and were found saturated.
+    # Times that the processors were watched meanwhile, and were found saturated by others, too.
     watched: int = 0
     saturated: int = 0
 
     def waited_for_others(self) -> bool:
-        return self.entry.share < 1 and self.saturated > _SATURATED_AT_MOST * self.watched
+        return self.saturated > _SATURATED_AT_MOST * self.watched
 
 
 def begun_or_resumed(folder: Path, fresh: Manifest, *, anew: bool) -> Manifest:
@@ -188,9 +188,10 @@ class Course:
         if self._clock() - self._watching_since < _WATCH_S:
             return
         self._idle = self._watched()
+        saturated = self._idle < _SATURATED and len(self._running) > 1
         for one in self._running.values():
             one.watched += 1
-            one.saturated += self._idle < _SATURATED
+            one.saturated += saturated
         self._watch_anew()
 
     def _watch_anew(self) -> None:

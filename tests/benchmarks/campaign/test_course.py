@@ -222,15 +222,21 @@ def test_what_waited_for_others_is_measured_again_alone(tmp_path: Path) -> None:
     def load(idle: float) -> Callable[[], None]:
         return lambda: setattr(machine, "idle", idle)
 
-    # The third begins at the end of the first, which was over before the load.
-    entries = (_LIGHT[0], *(dataclasses.replace(entry, share=0.6) for entry in _LIGHT[1:]))
-    machine.at += [(each_s + 20, load(0.0)), (1.5 * each_s, load(1.0))]
-    machine.course(entries=entries).run()
-    assert machine.launched == ["first", "second", "third", "second"]
-    assert machine.now >= 4 * each_s
+    # The first one is over before the others load the machine.
+    machine.at += [(each_s + 5, load(0.0)), (each_s + 45, load(1.0))]
+    machine.course(entries=_LIGHT).run()
+    assert machine.launched == ["first", "second", "third", "second", "third"]
+    assert machine.now >= 3 * each_s
     saved = load_manifest(tmp_path)
     assert saved
     assert saved.ended
+
+
+def test_what_loads_the_machine_by_itself_is_measured_once(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.idle = 0.0
+    machine.course(entries=_LIGHT).run()
+    assert machine.launched == ["first", "second", "third"]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
