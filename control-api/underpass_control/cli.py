@@ -32,7 +32,7 @@ from underpass_control.commands.replay import replay
 from underpass_control.commands.rollouts import rollouts
 from underpass_control.commands.settings import node_settings
 from underpass_control.commands.tenants import tenants
-from underpass_control.http.limits import Network
+from underpass_control.http.addresses import Network
 from underpass_control.settings import Settings
 
 # The service, its database and what they need take seconds to import: a verb does so when it runs.

@@ -7,7 +7,8 @@ import ipaddress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from underpass_control.http.limits import Buckets, client_address
+from underpass_control.http.addresses import client_address
+from underpass_control.http.limits import Buckets
 
 PROXIES = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("2001:db8::/32"))
 

@@ -21,8 +21,9 @@ from underpass_control.access import sessions
 from underpass_control.access.caller import Caller, Credential, Kind
 from underpass_control.access.lookup import find_caller, in_force
 from underpass_control.access.secrets import LONGEST_SECRET
-from underpass_control.http.limits import Buckets, client_address
-from underpass_control.http.problem import Problem, too_many
+from underpass_control.http.addresses import client_address
+from underpass_control.http.limits import Buckets, admit
+from underpass_control.http.problem import Problem
 from underpass_control.settings import Settings
 from underpass_control.storage.database import Database, DatabaseLostError
 
@@ -112,7 +113,7 @@ class Callers:
         Raises:
             Problem: 429, there have been too many from its address.
         """
-        _refuse(self._of_address.take(self.address(request), time.monotonic()))
+        admit(self._of_address, self.address(request))
 
     async def authenticate(self, request: web.Request) -> Caller:
         """Return who makes a request, by its bearer token or the cookie of a session.
@@ -187,7 +188,7 @@ class Callers:
         known = self._known.get(text)
         if known is None:
             return await self._guessed(request, text)
-        _refuse(self._of_token.take(known.caller.credential, time.monotonic()))
+        admit(self._of_token, known.caller.credential)
         self._known.move_to_end(text)
         now_ms = time.time_ns() // 1_000_000
         known.used_ms = now_ms
@@ -254,7 +255,7 @@ class Callers:
         address = self.address(request)
         counted = text not in self._looked_up
         if counted:
-            _refuse(self._of_address.take(address, time.monotonic()))
+            admit(self._of_address, address)
         unknown = False
         try:
             return await self._look_up(text)
@@ -339,7 +340,7 @@ class Callers:
         async with asyncio.timeout(_CHECK_WITHIN_S), self._database.transaction() as connection:
             await sessions.touch_sessions(connection, ids, now_ms, self._idle_ms)
         for one in used:
-            one.touched_ms = now_ms
+            one.touched_ms = max(one.touched_ms, now_ms)
 
     def _expired(self, now_ms: int) -> set[Credential]:
         return {
@@ -377,11 +378,6 @@ def _ended(*, is_session: bool) -> str:
     if is_session:
         return "the session has ended: sign in again"
     return "the token is unknown, expired or revoked"
-
-
-def _refuse(wait_s: float) -> None:
-    if wait_s > 0:
-        raise too_many(wait_s)
 
 
 def _unauthorized(detail: str) -> Problem:

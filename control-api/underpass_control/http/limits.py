@@ -1,30 +1,22 @@
-"""How many requests somebody may make: token buckets, one for each key.
-
-Without I/O and clock; times are in seconds of any clock that only goes forward.
-"""
+"""How many requests somebody may make: token buckets, one for each key."""
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 from underpass_control.http.problem import too_many
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
 # Keys that are remembered; beyond, the one that asked longest ago is forgotten.
 _MOST_KEYS = 10_000
-# A host with an IPv6 address usually has a whole network of this size.
-_IPV6_PREFIX = 64
 
 
 class Buckets:
     """Buckets that hold `burst` requests and fill at `per_s`; memory is bounded.
 
-    A key that has been forgotten has a full bucket again.
+    A key that has been forgotten has a full bucket again. Times are in seconds of any clock that
+    only goes forward.
     """
 
     def __init__(self, per_s: float, burst: float) -> None:
@@ -60,43 +52,12 @@ class Buckets:
             self._left.popitem(last=False)
 
 
-def admit(buckets: Buckets, key: Hashable) -> None:
-    """Count a request.
+def admit(buckets: Buckets, key: Hashable, count: int = 1) -> None:
+    """Count requests that are made now.
 
     Raises:
         Problem: 429, there are too many.
     """
-    wait_s = buckets.take(key, time.monotonic())
+    wait_s = buckets.take(key, time.monotonic(), count)
     if wait_s > 0:
         raise too_many(wait_s)
-
-
-def client_address(peer: str | None, forwarded: str, trusted: Sequence[Network]) -> str:
-    """Return whom a request is counted for: an IPv4 address, or a /64 of IPv6.
-
-    Args:
-        peer: the other end of the connection, if it is known.
-        forwarded: `X-Forwarded-For`, to which each proxy adds the address that it was asked by.
-        trusted: the proxies whose word counts; the header of anybody else is not looked at.
-    """
-    address = _address(peer or "")
-    hops = forwarded.split(",")
-    while address is not None and hops and any(address in one for one in trusted):
-        before = _address(hops.pop().strip())
-        if before is None:
-            break
-        address = before
-    if address is None:
-        return ""
-    if isinstance(address, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
-    return str(address)
-
-
-def _address(text: str) -> Address | None:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    mapped = getattr(address, "ipv4_mapped", None)
-    return address if mapped is None else mapped

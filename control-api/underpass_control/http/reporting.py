@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
 
 from sqlalchemy import select
 
 from underpass_control.access.caller import Caller
+from underpass_control.http import limits
 from underpass_control.http.limits import Buckets
-from underpass_control.http.problem import Problem, too_many
+from underpass_control.http.problem import Problem
 from underpass_control.roles import Role
 from underpass_control.storage import attachments
 from underpass_control.storage.database import Database
@@ -29,9 +29,7 @@ def admit(buckets: Buckets, caller: Caller, count: int = 1) -> None:
         Problem: 429, that is more than any vehicle has to say.
     """
     if caller.role is Role.TERMINAL:
-        wait_s = buckets.take(caller.node, time.monotonic(), count)
-        if wait_s > 0:
-            raise too_many(wait_s)
+        limits.admit(buckets, caller.node, count)
 
 
 async def check_may_report(database: Database, caller: Caller, said: Mapping[int, int]) -> None:
