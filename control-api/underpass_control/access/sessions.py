@@ -87,13 +87,17 @@ async def sessions_in_force(
 async def touch_sessions(
     connection: AsyncConnection, ids: Collection[int], now_ms: int, idle_ms: int
 ) -> None:
-    """Have sessions that have just been used last for `idle_ms` from now, if they still do."""
+    """Have sessions that have just been used last for `idle_ms` from now, if they still do.
+
+    None ends sooner by this, if another replica has just done the same with a later `now_ms`.
+    """
     until_ms = now_ms + idle_ms
     for capped in (False, True):
         beyond = UserSession.expires_ms < until_ms
         await connection.execute(
             update(UserSession)
             .where(UserSession.id.in_(ids), _lasts(now_ms), beyond if capped else ~beyond)
+            .where(UserSession.idle_until_ms < until_ms)
             .values(idle_until_ms=UserSession.expires_ms if capped else until_ms)
         )
 

@@ -12,12 +12,13 @@ from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, select
 from sqlalchemy.ext.asyncio import AsyncConnection
-from underpass_control.access import passwords
+from underpass_control.access import passwords, sessions, users
 from underpass_control.access.users import password_hash_of
 from underpass_control.http.sign_in import SignInLimits
 from underpass_control.settings import Settings
+from underpass_control.storage.models import UserSession
 
 from tests.control_api.service.api import FIRST, Api, Reply, served
 from tests.control_api.service.two_tenants import PASSWORD
@@ -277,8 +278,6 @@ def test_what_changes_nothing_ends_no_session(api: Api) -> None:
 
 def test_another_process_ends_streams_too(api: Api) -> None:
     """The command line, and other replicas, change the database only."""
-    from underpass_control.access import users
-
     browser = signed_in(api)
 
     async def change() -> None:
@@ -293,8 +292,6 @@ def test_another_process_ends_streams_too(api: Api) -> None:
 
 def test_whoever_changes_or_removes_a_user_takes_it_before_its_sessions(api: Api) -> None:
     """In another order, two who do so at once may each wait for the other."""
-    from underpass_control.access import users
-
     signed_in(api)
     taken: list[str] = []
 
@@ -343,6 +340,30 @@ def test_a_session_ends_when_it_is_not_used_and_at_a_fixed_time(
         assert lasted < 10
     # Longer than idleness allows, and not for ever.
     assert 4 < lasted <= 6
+
+
+def test_a_session_ends_no_sooner_by_a_use_that_is_stored_late(url: str) -> None:
+    """Another replica stored a later one before."""
+    with served(url) as api:
+        api.call("PUT", "/v1/users/ada", USER, caller="administrator")
+
+        async def ends_ms() -> list[int | None]:
+            async with api.database.transaction() as connection:
+                ada = await users.get_user(connection, "ada")
+                assert ada is not None
+                text = await sessions.begin_session(
+                    connection, ada.id, now_ms=0, lasts_ms=5_000, idle_ms=2_000
+                )
+                one = await sessions.find_session(connection, text, 0)
+                assert one is not None
+                found = []
+                for now_ms in (1_500, 1_000, 3_400, 3_200, 1_600):
+                    await sessions.touch_sessions(connection, [one.credential.id], now_ms, 2_000)
+                    query = select(UserSession.idle_until_ms)
+                    found.append(await connection.scalar(query))
+                return found
+
+        assert api.run(ends_ms()) == [3_500, 3_500, 5_000, 5_000, 5_000]
 
 
 class _Clock:
