@@ -11,6 +11,10 @@ pub const INITIAL_WINDOW_SEGMENTS: u64 = 10;
 /// More loss than this is taken for this: the estimates divide by what is left.
 const MOST_LOSS: f64 = 0.9;
 
+/// A path that flows load by more than this is taken to be loaded by this: what others
+/// wait grows without bound as a path becomes full.
+const MOST_LOAD: f64 = 0.8;
+
 /// Which estimate a flow's path is chosen by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Estimate {
@@ -44,6 +48,9 @@ pub struct Competition {
     pub bytes: u64,
     /// What goes before all of them, bytes.
     pub before_bytes: u64,
+    /// What flows that begin on the path bring, bit/s, each counted as far as it is no
+    /// larger than the flow.
+    pub arriving_bps: u64,
 }
 
 impl PathState {
@@ -115,13 +122,20 @@ impl Estimate {
         }
     }
 
-    /// By how much the flows that compete with one are later for it, all together:
-    /// each waits for as much of it as it sends itself meanwhile. The paper's estimate
-    /// does not count that.
-    pub fn others_wait(self, path: &PathState, others: &Competition) -> Duration {
+    /// By how much other flows are later for one of `size_bytes`, all together: each that
+    /// competes waits for as much of it as it sends itself meanwhile, and so do those that
+    /// begin until it is sent. Of these there are the more, the more of the path flows use:
+    /// where they take turns on a path that they load by *ρ*, one of *s* bytes makes those
+    /// after it later by *s* · *ρ* / (1 − *ρ*) in all. The paper's estimate counts none of
+    /// that.
+    pub fn others_wait(self, path: &PathState, others: &Competition, size_bytes: u64) -> Duration {
         match self {
             Estimate::OpenSession => {
-                seconds(path.time_of(8.0 * others.bytes as f64 * path.sendings()))
+                let load = path.time_of(others.arriving_bps as f64 * path.sendings());
+                let load = load.min(MOST_LOAD);
+                let of_next = size_bytes as f64 * load / (1.0 - load);
+                let bytes = others.bytes as f64 + of_next;
+                seconds(path.time_of(8.0 * bytes * path.sendings()))
             }
             Estimate::NewConnection => Duration::ZERO,
         }

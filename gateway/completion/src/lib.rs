@@ -6,15 +6,18 @@
 //! [`of_new_connection`] for a TCP connection that begins with the flow, by the
 //! equations of the paper below, and [`of_open_session`] for one of many flows
 //! on a session that is up. [`Load`] has what the flows that compete have left,
-//! and [`LossWindow`] what part of its packets a path loses.
+//! [`Arrivals`] what those that begin bring, and [`LossWindow`] what part of its
+//! packets a path loses.
 //!
 //! The paper: Bouttier et al., *Improving content delivery with size-aware
 //! routing in hybrid satellite / terrestrial networks*.
 
+mod arrivals;
 mod estimates;
 mod load;
 mod loss;
 
+pub use arrivals::Arrivals;
 pub use estimates::{
     Competition, Estimate, INITIAL_WINDOW_SEGMENTS, PathState, SEGMENT_BYTES, of_new_connection,
     of_open_session,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use underpass_bundle::NeighbourId;
 use underpass_cla::Class;
-use underpass_completion::{Competition, Estimate, PathState};
+use underpass_completion::{Arrivals, Competition, Estimate, PathState};
 use underpass_streams::class_of;
 use underpass_work::FastMap;
 
@@ -39,7 +39,8 @@ pub struct ComparedPath {
     /// When the flow would be complete by it; `None` where the policy does not
     /// go by that.
     pub completes: Option<Duration>,
-    /// By how much the flows that compete are later for it, all together.
+    /// By how much other flows are later for it, all together: those that compete, and
+    /// those that begin while it is sent.
     pub others_wait: Duration,
     lane: Option<Class>,
 }
@@ -82,6 +83,8 @@ pub(crate) struct Completing {
     /// By neighbour and lane: when its unacknowledged flows were counted, and
     /// how many there were.
     unacknowledged: FastMap<(u64, Class), (Instant, u64)>,
+    /// The flows of a class that were given to a hop lately.
+    arrivals: FastMap<(HopId, Class), Arrivals>,
     /// From which queue each leaf was sealed last.
     pub last: FastMap<(HopId, Class), Class>,
 }
@@ -90,9 +93,11 @@ impl Completing {
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Completing {
             unacknowledged,
+            arrivals,
             last,
         } = self;
         tell("lanes with counted flows", unacknowledged.len());
+        tell("lanes with flows begun", arrivals.len());
         tell("leaves with lanes", last.len());
     }
 }
@@ -136,7 +141,7 @@ impl Engine {
         self.try_again(now, class, size_bytes, &mut compared);
         let first = first_of(&compared);
         let round_trip =
-            first.and_then(|(hop, lane)| self.go_by(key, class, (hop, lane), size_bytes));
+            first.and_then(|(hop, lane)| self.go_by(now, key, class, (hop, lane), size_bytes));
         let of_first = |path: &&ComparedPath| first.is_some_and(|(hop, _)| hop == path.hop);
         let completes = compared
             .iter()
@@ -158,6 +163,7 @@ impl Engine {
     /// Has a flow wait in the lane of a hop; the round trip of that.
     fn go_by(
         &mut self,
+        now: Instant,
         key: StreamKey,
         class: Class,
         (hop, lane): (HopId, Class),
@@ -165,6 +171,8 @@ impl Engine {
     ) -> Option<Duration> {
         let begun = self.change_run(key, |mux| mux.begin_flow(key.id, lane, size_bytes));
         begun?.ok()?;
+        let arrivals = self.completing.arrivals.entry((hop, class)).or_default();
+        arrivals.began(now, size_bytes);
         let hop = self.hops.get_mut(&hop)?;
         hop.count_flow(class);
         Some(hop.round_trip() + hop.measured.queue)
@@ -255,7 +263,7 @@ impl Engine {
                 path,
                 others,
                 completes: Some(estimate.of(&path, &others, size_bytes)),
-                others_wait: estimate.others_wait(&path, &others),
+                others_wait: estimate.others_wait(&path, &others, size_bytes),
                 lane: Some(lane),
             });
         }
@@ -290,6 +298,7 @@ impl Engine {
     ) -> Competition {
         let mut others = Competition {
             before_bytes: self.bytes_before(neighbour, class, id),
+            arriving_bps: self.arriving_bps(now, id, class, size_bytes),
             ..Competition::default()
         };
         for peer in self.ways.peers_behind(neighbour).take(COUNTED_PEERS) {
@@ -303,6 +312,12 @@ impl Engine {
             others.flows += self.unacknowledged_flows(now, neighbour, lane);
         }
         others
+    }
+
+    /// What flows of a class that are given to a hop bring to it, bit/s.
+    fn arriving_bps(&self, now: Instant, id: HopId, class: Class, size_bytes: u64) -> u64 {
+        let arrivals = self.completing.arrivals.get(&(id, class));
+        arrivals.map_or(0, |arrivals| arrivals.bps(now, size_bytes))
     }
 
     /// What leaves by a hop before the flows of a class, or in turn with them: of

@@ -144,7 +144,7 @@ impl Engine {
             let mut again = one.clone();
             again.path.capacity_bps = Some(best_bps);
             again.completes = Some(estimate.of(&again.path, &one.others, size_bytes));
-            again.others_wait = estimate.others_wait(&again.path, &one.others);
+            again.others_wait = estimate.others_wait(&again.path, &one.others, size_bytes);
             let Some(costs) = again.costs().filter(|costs| *costs < first) else {
                 continue;
             };

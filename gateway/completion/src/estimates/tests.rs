@@ -83,6 +83,7 @@ fn an_open_session_by_hand() {
         flows: 1,
         bytes: 25_000,
         before_bytes: 12_500,
+        arriving_bps: 1_000_000,
     };
     // 0.15 s more of others, and 0.08 s.
     assert!(is_close(of_open_session(&busy, &others, size), 0.8342));
@@ -90,14 +91,38 @@ fn an_open_session_by_hand() {
 
 #[test]
 fn others_are_later_by_what_they_send_in_turn_with_a_flow() {
-    let others = Competition {
+    let mut others = Competition {
         flows: 3,
         bytes: 75_000,
         before_bytes: 12_500,
+        arriving_bps: 0,
     };
-    let wait = |estimate: Estimate| estimate.others_wait(&terrestrial(), &others);
-    assert!(is_close(wait(Estimate::OpenSession), 0.3));
-    assert_eq!(wait(Estimate::NewConnection), Duration::ZERO);
+    let wait = |estimate: Estimate, others: &Competition| {
+        estimate.others_wait(&terrestrial(), others, 50_000)
+    };
+    assert!(is_close(wait(Estimate::OpenSession, &others), 0.3));
+    // Those that begin while its 0.2 s are sent: half of the path is used, then all.
+    for (arriving_bps, expected) in [(1_000_000, 0.3 + 0.2), (u64::MAX, 0.3 + 0.8)] {
+        others.arriving_bps = arriving_bps;
+        let waits = wait(Estimate::OpenSession, &others);
+        assert!(is_close(waits, expected), "{waits:?}");
+        assert_eq!(wait(Estimate::NewConnection, &others), Duration::ZERO);
+    }
+}
+
+#[test]
+fn nobody_waits_on_a_path_without_a_known_limit() {
+    let unknown = PathState {
+        capacity_bps: None,
+        ..terrestrial()
+    };
+    let others = Competition {
+        bytes: 75_000,
+        arriving_bps: u64::MAX,
+        ..Competition::default()
+    };
+    let waits = Estimate::OpenSession.others_wait(&unknown, &others, 1 << 63);
+    assert_eq!(waits, Duration::ZERO);
 }
 
 #[test]

@@ -108,7 +108,7 @@ pub struct ComparedPath {
     pub before_bytes: u64,
     /// When the flow would be complete; none where the policy does not ask.
     pub completes: Option<Duration>,
-    /// By how much the flows that compete are later for it, all together.
+    /// By how much other flows are later for it, all together.
     pub others_wait: Duration,
 }
 

@@ -150,6 +150,25 @@ fn a_flow_leaves_a_hop_to_those_that_would_wait_for_it_longer_than_it_would_gain
 }
 
 #[test]
+fn a_flow_leaves_a_hop_to_those_that_are_likely_to_come() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    let keys: Vec<_> = (0..20).map(|_| terminal.open(1, BULK)).collect();
+    drain(&mut terminal, 50 * MS);
+    // Nothing is written, so each of them is alone.
+    let mut chosen = keys.into_iter().map(|key| {
+        let told = terminal.engine.begin_flow(terminal.now, key, 300_000, true);
+        let why = told.why.expect("it was asked");
+        assert!(why.compared.iter().all(|path| path.others.bytes == 0));
+        why.chosen
+    });
+    // By the near hop in 0.255 s, by the far one in 0.325 s.
+    assert_eq!(chosen.next(), Some(Some(HopId(0))));
+    // Flows that load the near hop by 0.23 make those after one 0.07 s later.
+    let near = chosen.take_while(|hop| *hop == Some(HopId(0))).count();
+    assert!((7..12).contains(&near), "{near}");
+}
+
+#[test]
 fn a_flow_that_is_larger_than_was_said_goes_on_by_the_other_hop() {
     let (terminal, hub) = nodes(Estimate::OpenSession);
     let mut lines = both_lines(terminal, hub);

@@ -120,7 +120,8 @@ pub struct ComparedView {
     pub before_bytes: u64,
     /// When the flow is complete by it, ms; null where nothing is estimated.
     pub completes_ms: Option<f64>,
-    /// By how much the flows that compete are later for it, all together, ms.
+    /// By how much other flows are later for it, all together, ms: those that compete, and
+    /// those that begin while it is sent.
     #[serde(default)]
     pub others_wait_ms: f64,
 }
