@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn many_flows_count_by_how_often_they_begin_and_memory_is_bounded() {
         let (mut arrivals, begin) = (Arrivals::default(), Instant::now());
-        for flow in 0..1_000 {
+        for flow in 0..1_000_u32 {
             arrivals.began(begin + flow * MS, 1_000);
         }
         // One each millisecond.

@@ -54,7 +54,7 @@ fn the_papers_estimate_with_competition_and_loss_by_hand() {
     let others = Competition {
         flows: 2,
         bytes: 50_000 + 100 * SEGMENT_BYTES,
-        before_bytes: 0,
+        ..alone()
     };
     let time = of_new_connection(&path(300, 8_000_000, 0.2), &others, 100 * SEGMENT_BYTES);
     assert!(
@@ -101,7 +101,7 @@ fn others_are_later_by_what_they_send_in_turn_with_a_flow() {
         estimate.others_wait(&terrestrial(), others, 50_000)
     };
     assert!(is_close(wait(Estimate::OpenSession, &others), 0.3));
-    // Those that begin while its 0.2 s are sent: half of the path is used, then all.
+    // Those that begin during its 0.2 s: half of the path is used, then all.
     for (arriving_bps, expected) in [(1_000_000, 0.3 + 0.2), (u64::MAX, 0.3 + 0.8)] {
         others.arriving_bps = arriving_bps;
         let waits = wait(Estimate::OpenSession, &others);
@@ -172,10 +172,13 @@ fn no_figures_however_wrong_break_an_estimate() {
                 flows: u64::MAX,
                 bytes: u64::MAX,
                 before_bytes: u64::MAX,
+                arriving_bps: u64::MAX,
             };
             for size in sizes {
                 assert!(of_new_connection(&path, &others, size) >= path.delay);
                 assert!(of_open_session(&path, &others, size) >= path.delay);
+                let waits = Estimate::OpenSession.others_wait(&path, &others, size);
+                assert_eq!(waits > Duration::ZERO, capacity_bps.is_some());
             }
         }
     }
@@ -223,7 +226,7 @@ proptest! {
         let others = Competition {
             flows: left.len() as u64,
             bytes: left.iter().map(|bytes| (*bytes).min(size)).sum(),
-            before_bytes: 0,
+            ..alone()
         };
         let ours = of_new_connection(&path(delay_ms, capacity_bps, loss), &others, size);
         let expected = plainly(delay_ms as f64 / 1e3, capacity_bps as f64, loss, &left, size);
@@ -241,7 +244,7 @@ proptest! {
         bytes in 0..5_000_000u64,
         size in 1..50_000_000u64,
     ) {
-        let others = Competition { flows: 1, bytes, before_bytes: 0 };
+        let others = Competition { flows: 1, bytes, ..alone() };
         let at = |path: PathState, others: &Competition, size| of_open_session(&path, others, size);
         let best = at(path(delay_ms, capacity_bps, loss), &others, size);
         let more = Competition { bytes: bytes + 1000, ..others };
