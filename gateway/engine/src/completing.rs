@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use underpass_bundle::NeighbourId;
 use underpass_cla::Class;
-use underpass_completion::{Arrivals, Competition, Estimate, PathState};
+use underpass_completion::{Competition, Estimate, PathState};
 use underpass_streams::class_of;
 use underpass_work::FastMap;
 
@@ -83,8 +83,6 @@ pub(crate) struct Completing {
     /// By neighbour and lane: when its unacknowledged flows were counted, and
     /// how many there were.
     unacknowledged: FastMap<(u64, Class), (Instant, u64)>,
-    /// The flows of a class that were given to a hop lately.
-    arrivals: FastMap<(HopId, Class), Arrivals>,
     /// From which queue each leaf was sealed last.
     pub last: FastMap<(HopId, Class), Class>,
 }
@@ -93,11 +91,9 @@ impl Completing {
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Completing {
             unacknowledged,
-            arrivals,
             last,
         } = self;
         tell("lanes with counted flows", unacknowledged.len());
-        tell("lanes with flows begun", arrivals.len());
         tell("leaves with lanes", last.len());
     }
 }
@@ -171,10 +167,8 @@ impl Engine {
     ) -> Option<Duration> {
         let begun = self.change_run(key, |mux| mux.begin_flow(key.id, lane, size_bytes));
         begun?.ok()?;
-        let arrivals = self.completing.arrivals.entry((hop, class)).or_default();
-        arrivals.began(now, size_bytes);
         let hop = self.hops.get_mut(&hop)?;
-        hop.count_flow(class);
+        hop.count_flow(now, class, size_bytes);
         Some(hop.round_trip() + hop.measured.queue)
     }
 
@@ -296,9 +290,11 @@ impl Engine {
         loss: f64,
         size_bytes: u64,
     ) -> Competition {
+        let hop = self.hops.get(&id);
+        let arriving_bps = hop.map_or(0, |hop| hop.arriving_bps(now, class, size_bytes));
         let mut others = Competition {
             before_bytes: self.bytes_before(neighbour, class, id),
-            arriving_bps: self.arriving_bps(now, id, class, size_bytes),
+            arriving_bps,
             ..Competition::default()
         };
         for peer in self.ways.peers_behind(neighbour).take(COUNTED_PEERS) {
@@ -312,12 +308,6 @@ impl Engine {
             others.flows += self.unacknowledged_flows(now, neighbour, lane);
         }
         others
-    }
-
-    /// What flows of a class that are given to a hop bring to it, bit/s.
-    fn arriving_bps(&self, now: Instant, id: HopId, class: Class, size_bytes: u64) -> u64 {
-        let arrivals = self.completing.arrivals.get(&(id, class));
-        arrivals.map_or(0, |arrivals| arrivals.bps(now, size_bytes))
     }
 
     /// What leaves by a hop before the flows of a class, or in turn with them: of

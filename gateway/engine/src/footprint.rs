@@ -105,6 +105,7 @@ impl Hop {
             draining: _,
             flight: _,
             traffic: _,
+            arrivals,
             ready,
             sent_by: _,
             given_bytes: _,
@@ -125,6 +126,7 @@ impl Hop {
             of_classes.sum::<usize>() + classless.len() + unusable.len(),
         );
         link.footprint(tell);
+        tell("classes with flows begun", arrivals.len());
         tell("ready classes", ready.len());
         tell("copies", copies.values().map(VecDeque::len).sum());
     }

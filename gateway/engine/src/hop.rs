@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use underpass_capacity::FirstFlight;
 use underpass_cla::{Class, SessionId, SessionInfo};
+use underpass_completion::Arrivals;
 use underpass_plans::{Direction, Segment, State};
 use underpass_scheduler::{TcpWire, TerminalId};
 
@@ -116,6 +117,8 @@ pub(crate) struct Hop {
     pub before_flight_bytes: u64,
     /// By class.
     pub traffic: Vec<HopTraffic>,
+    /// The flows of each class that were given to it lately.
+    pub arrivals: BTreeMap<Class, Arrivals>,
     /// Classes that the scheduler holds for ready, and whether it holds what
     /// they send next for sparse: it is told of changes only.
     pub ready: BTreeMap<Class, bool>,
@@ -174,6 +177,7 @@ impl Hop {
             flight: None,
             before_flight_bytes: 0,
             traffic: vec![HopTraffic::default(); classes],
+            arrivals: BTreeMap::new(),
             ready: BTreeMap::new(),
             sent_by: now,
             given_bytes: 0,
@@ -285,11 +289,20 @@ impl Hop {
         }
     }
 
-    /// Counts a flow that is to go by it.
-    pub fn count_flow(&mut self, class: Class) {
+    /// Counts a flow of so many bytes that is to go by it.
+    pub fn count_flow(&mut self, now: Instant, class: Class, size_bytes: u64) {
         if let Some(traffic) = self.traffic.get_mut(usize::from(class.0)) {
             traffic.flows += 1;
         }
+        let arrivals = self.arrivals.entry(class).or_default();
+        arrivals.began(now, size_bytes);
+    }
+
+    /// What flows of a class that are given to it bring, bit/s, as far as each is no
+    /// larger than `size_bytes`.
+    pub fn arriving_bps(&self, now: Instant, class: Class, size_bytes: u64) -> u64 {
+        let arrivals = self.arrivals.get(&class);
+        arrivals.map_or(0, |arrivals| arrivals.bps(now, size_bytes))
     }
 
     /// Counts a bundle that arrived and was kept.

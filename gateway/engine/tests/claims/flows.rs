@@ -168,6 +168,34 @@ fn a_flow_leaves_a_hop_to_those_that_are_likely_to_come() {
     assert!((7..12).contains(&near), "{near}");
 }
 
+/// Begins a flow, which goes by the near hop; what others had brought there, bit/s.
+fn brought_before(node: &mut Node, key: StreamKey, size_bytes: u64) -> u64 {
+    let told = node.engine.begin_flow(node.now, key, size_bytes, true);
+    let why = told.why.expect("it was asked");
+    assert_eq!(why.chosen, Some(NEAR), "{why:?}");
+    why.compared[0].others.arriving_bps
+}
+
+#[test]
+fn a_hop_that_comes_again_is_not_loaded_by_flows_of_the_one_that_went() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    // In 10 s.
+    for expected in [0, 16_000] {
+        let key = terminal.open(1, BULK);
+        assert_eq!(brought_before(&mut terminal, key, 20_000), expected);
+    }
+    let both = configured(10, 1, Estimate::OpenSession);
+    let mut far = both.clone();
+    far.hops.remove(0);
+    for config in [far, both] {
+        let taken = terminal.engine.reconfigure(terminal.now, config);
+        taken.expect("a valid configuration");
+    }
+    terminal.up(0, 300);
+    let key = terminal.open(1, BULK);
+    assert_eq!(brought_before(&mut terminal, key, 20_000), 0);
+}
+
 #[test]
 fn a_flow_that_is_larger_than_was_said_goes_on_by_the_other_hop() {
     let (terminal, hub) = nodes(Estimate::OpenSession);
