@@ -117,8 +117,11 @@ impl Engine {
         if !explain && !policies.any(|policy| policy.uses == PathUse::MinFct) {
             return FlowPath::default();
         }
-        let queue = self.change_run(key, |mux| mux.queue_of(key.id));
-        let Some(class) = queue.flatten().map(class_of) else {
+        let known = self.change_run(key, |mux| {
+            let queue = mux.queue_of(key.id)?;
+            Some((class_of(queue), mux.unwritten_bytes(key.id)))
+        });
+        let Some((class, left_bytes)) = known.flatten() else {
             return FlowPath::default();
         };
         let neighbour = self.neighbour_to(key.peer);
@@ -137,7 +140,13 @@ impl Engine {
         self.try_again(now, class, size_bytes, &mut compared);
         let first = first_of(&compared);
         let round_trip =
-            first.and_then(|(hop, lane)| self.go_by(now, key, class, (hop, lane), size_bytes));
+            first.and_then(|(hop, lane)| self.go_by(key, class, (hop, lane), size_bytes));
+        if let Some((hop, _)) = first.filter(|_| round_trip.is_some())
+            && let Some(hop) = self.hops.get_mut(&hop)
+        {
+            // The rest of a flow that is decided anew was counted when that began.
+            hop.flow_brings(now, class, size_bytes.saturating_sub(left_bytes));
+        }
         let of_first = |path: &&ComparedPath| first.is_some_and(|(hop, _)| hop == path.hop);
         let completes = compared
             .iter()
@@ -159,7 +168,6 @@ impl Engine {
     /// Has a flow wait in the lane of a hop; the round trip of that.
     fn go_by(
         &mut self,
-        now: Instant,
         key: StreamKey,
         class: Class,
         (hop, lane): (HopId, Class),
@@ -168,7 +176,7 @@ impl Engine {
         let begun = self.change_run(key, |mux| mux.begin_flow(key.id, lane, size_bytes));
         begun?.ok()?;
         let hop = self.hops.get_mut(&hop)?;
-        hop.count_flow(now, class, size_bytes);
+        hop.count_flow(class);
         Some(hop.round_trip() + hop.measured.queue)
     }
 

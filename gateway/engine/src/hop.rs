@@ -289,13 +289,18 @@ impl Hop {
         }
     }
 
-    /// Counts a flow of so many bytes that is to go by it.
-    pub fn count_flow(&mut self, now: Instant, class: Class, size_bytes: u64) {
+    /// Counts a flow that is to go by it.
+    pub fn count_flow(&mut self, class: Class) {
         if let Some(traffic) = self.traffic.get_mut(usize::from(class.0)) {
             traffic.flows += 1;
         }
-        let arrivals = self.arrivals.entry(class).or_default();
-        arrivals.began(now, size_bytes);
+    }
+
+    /// A flow that is to go by it brings so many bytes that were not expected before.
+    pub fn flow_brings(&mut self, now: Instant, class: Class, bytes: u64) {
+        if bytes > 0 {
+            self.arrivals.entry(class).or_default().began(now, bytes);
+        }
     }
 
     /// What flows of a class that are given to it bring, bit/s, as far as each is no

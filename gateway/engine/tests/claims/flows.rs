@@ -177,6 +177,20 @@ fn brought_before(node: &mut Node, key: StreamKey, size_bytes: u64) -> u64 {
 }
 
 #[test]
+fn what_a_flow_brings_is_counted_once_however_often_its_rest_is_decided_anew() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    let [one, other, last] = [(); 3].map(|()| terminal.open(1, BULK));
+    assert_eq!(brought_before(&mut terminal, one, 20_000), 0);
+    terminal.write(one, 5_000);
+    // In 10 s, and of each flow no more than the size of the one that begins.
+    assert_eq!(brought_before(&mut terminal, one, 15_000), 12_000);
+    assert_eq!(brought_before(&mut terminal, other, 20_000), 16_000);
+    // One that is larger than was said brings more.
+    assert_eq!(brought_before(&mut terminal, one, 50_000), 32_000);
+    assert_eq!(brought_before(&mut terminal, last, 50_000), 60_000);
+}
+
+#[test]
 fn a_hop_that_comes_again_is_not_loaded_by_flows_of_the_one_that_went() {
     let (mut terminal, _hub) = nodes(Estimate::OpenSession);
     // In 10 s.

@@ -77,6 +77,14 @@ impl Mux {
         waits.count() as u64
     }
 
+    /// What is still to be written of a stream's flow, as far as is known, bytes.
+    pub fn unwritten_bytes(&self, id: StreamId) -> u64 {
+        self.streams.get(&id).map_or(0, |stream| {
+            let written = stream.send.sent + stream.send.pieces.len() as u64;
+            stream.flow_ends.saturating_sub(written)
+        })
+    }
+
     /// The queue in which a stream waits, or would.
     pub fn queue_of(&self, id: StreamId) -> Option<Class> {
         self.streams.get(&id).map(|stream| stream.class)
