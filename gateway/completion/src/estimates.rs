@@ -124,10 +124,9 @@ impl Estimate {
 
     /// By how much other flows are later for one of `size_bytes`, all together: each that
     /// competes waits for as much of it as it sends itself meanwhile, and so do those that
-    /// begin until it is sent. Of these there are the more, the more of the path flows use:
-    /// where they take turns on a path that they load by *ρ*, one of *s* bytes makes those
-    /// after it later by *s* · *ρ* / (1 − *ρ*) in all. The paper's estimate counts none of
-    /// that.
+    /// begin while it is sent. Where flows take turns on a path that they load by *ρ*, these
+    /// are later by the time of *s* · *ρ* / (1 − *ρ*) bytes in all, of one of *s* bytes. The
+    /// paper's estimate counts none of that.
     pub fn others_wait(self, path: &PathState, others: &Competition, size_bytes: u64) -> Duration {
         match self {
             Estimate::OpenSession => {
