@@ -117,11 +117,11 @@ impl Engine {
                     service: STREAM_SERVICE,
                     label,
                     note,
-                } => {
-                    if let Some(note) = note {
-                        self.restore_withheld(id, &destination, label, note);
-                    }
-                }
+                } => match note {
+                    Some(note) => self.restore_withheld(id, &destination, label, note),
+                    // No stream of this run has bytes in it.
+                    None => self.agent.set_restored(id),
+                },
                 bundle::Event::GivenUp {
                     id,
                     destination,

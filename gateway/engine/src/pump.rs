@@ -122,6 +122,9 @@ impl Engine {
             file: offer.file,
             resume: offer.resume,
         };
+        let left_out = transfer.resume.map_or(0, |resume| resume.offset);
+        let bytes = transfer.len() - left_out;
+        self.agent.turn_taken(to, leaf.class, offer.restored, bytes);
         let short = sparse && transfer.len() <= SHORT_BUNDLE_BYTES;
         let express = match short {
             true => self.express(id, leaf.class, session, transfer.len()),
@@ -197,9 +200,10 @@ impl Engine {
             .map(|(.., session)| session)
     }
 
-    /// A bundle for the neighbour: one that waits, of any size its CL takes,
-    /// else one sealed now to the size that suits the present rate; and whether
-    /// it is of streams that begin or send seldom.
+    /// A bundle for the neighbour: one that waits, of any size its CL takes, but where
+    /// an earlier run has left it in turns with streams; else one sealed now to the size
+    /// that suits the present rate; and whether it is of streams that begin or send
+    /// seldom.
     fn take(
         &mut self,
         now: Instant,
@@ -211,7 +215,7 @@ impl Engine {
     ) -> Option<(Offer, bool)> {
         let neighbour = self.hops.get(&hop)?.config.neighbour;
         let to = NeighbourId(neighbour);
-        if self.is_turn_of_light(neighbour, class)
+        if (self.is_turn_of_light(neighbour, class) || self.agent.yields(to, class))
             && let Some((id, sparse)) = self.seal_in_turn(now, hop, queues, class, max)
             && let Some(offer) = self.agent.next_of(now, id, mru)
         {

@@ -257,6 +257,9 @@ pub struct Offer {
     pub resume: Option<Resume>,
     /// Whether it was in transmission before.
     pub again: bool,
+    /// Whether it takes turns as one of an earlier run of this node
+    /// ([`crate::Agent::set_restored`]).
+    pub restored: bool,
 }
 
 /// What happened.

@@ -66,7 +66,8 @@ impl Agent {
     }
 
     /// The next bundle for a session of a neighbour, at most `max_bytes` (the
-    /// peer's transfer MRU) long: those that were sent before go first. Age,
+    /// peer's transfer MRU) long: those that were sent before go first, and those
+    /// of earlier runs take turns ([`Agent::set_restored`]) with all others. Age,
     /// previous node and CTEB are written now. The bundle is in transmission
     /// until [`Agent::transfer_finished`].
     pub fn next_for(
@@ -404,6 +405,7 @@ impl Agent {
             file: stored.file.clone(),
             resume,
             again,
+            restored: stored.restored,
         })
     }
 

@@ -40,6 +40,7 @@ mod storage;
 mod stored;
 mod stored_record;
 mod timestamps;
+mod turns;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -419,7 +420,8 @@ impl Agent {
         routed.or_else(|| itself().then_some((direct, true)))
     }
 
-    /// Queues a stored bundle, among those that go again if it was sent before.
+    /// Queues a stored bundle, among those that go again if it was sent before, or that
+    /// earlier runs have left.
     fn enqueue(&mut self, id: BundleId) {
         self.enqueue_as(id, false);
     }
@@ -437,10 +439,12 @@ impl Agent {
         stored.phase = Phase::Queued;
         let (via, class) = (stored.neighbour, stored.class);
         let (again, bytes) = (stored.transmissions > 0, stored.bytes);
+        let restored = stored.restored;
         let neighbour = self.neighbour(via);
         let queue: &mut Queue = neighbour.queues.entry(class).or_default();
         match again {
             true if unanswered => queue.unanswered.insert(id),
+            _ if restored => queue.restored.insert(id),
             true => queue.again.insert(id),
             false => queue.fresh.insert(id),
         };

@@ -16,11 +16,17 @@ const MOST_SEALED: usize = 256;
 /// Bundles of one class that wait, oldest first; those that were in
 /// transmission before go first, and fragments of one whose turn had come. Of
 /// these, the ones that have probably arrived go last: a signal may still come.
+/// With all of them those take turns that earlier runs of the node have left.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub again: IdSet<BundleId>,
     pub unanswered: IdSet<BundleId>,
     pub fresh: IdSet<BundleId>,
+    /// Those of earlier runs that take turns with the others, whether they were in
+    /// transmission or not.
+    pub restored: IdSet<BundleId>,
+    /// What others may send before it is the turn of those, bytes.
+    turn_bytes: i64,
     /// Those that a session could not take, whole or in fragments: they wait for one
     /// that takes more, and hold up none of the others.
     aside: IdSet<BundleId>,
@@ -48,8 +54,44 @@ impl Queue {
 
     /// In the order in which they are offered, but for those aside.
     pub fn in_order(&self) -> impl Iterator<Item = BundleId> + '_ {
+        let (left, is_behind) = (&self.restored, self.is_turn_of_others());
+        let restored = move |first: bool| {
+            let here = (first != is_behind).then_some(left);
+            here.into_iter().flat_map(IdSet::iter)
+        };
         let sent = self.again.iter().chain(self.unanswered.iter());
-        sent.chain(self.fresh.iter())
+        let others = sent.chain(self.fresh.iter());
+        restored(true).chain(others).chain(restored(false))
+    }
+
+    /// Has a bundle that waits take turns with all that are not of earlier runs.
+    pub fn set_restored(&mut self, id: BundleId) {
+        if self.again.remove(id) || self.fresh.remove(id) {
+            self.restored.insert(id);
+        }
+    }
+
+    fn is_turn_of_others(&self) -> bool {
+        self.turn_bytes > 0
+    }
+
+    /// Whether only bundles of earlier runs wait, and it is the turn of others.
+    pub fn yields(&self) -> bool {
+        let waits = [&self.again, &self.unanswered, &self.fresh];
+        let others = waits.iter().any(|ids| !ids.is_empty());
+        !self.restored.is_empty() && self.is_turn_of_others() && !others
+    }
+
+    /// So many bytes were sent of a bundle; `restored` if it takes turns as one of an
+    /// earlier run. Each side has half of the bytes while both have something.
+    pub fn turn_taken(&mut self, restored: bool, bytes: u64) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.turn_bytes = match restored {
+            // What others leave of their turn is not saved.
+            true => self.turn_bytes.saturating_add(bytes).min(bytes),
+            false if self.restored.is_empty() => self.turn_bytes,
+            false => self.turn_bytes.saturating_sub(bytes),
+        };
     }
 
     /// Has a bundle that waits go before those that were not sent.
@@ -87,7 +129,8 @@ impl Queue {
     }
 
     fn leave_order(&mut self, id: BundleId) -> bool {
-        self.again.remove(id) || self.unanswered.remove(id) || self.fresh.remove(id)
+        let others = self.again.remove(id) || self.unanswered.remove(id) || self.fresh.remove(id);
+        others || self.restored.remove(id)
     }
 
     pub fn remove(&mut self, id: BundleId, bytes: u64) {
@@ -200,6 +243,8 @@ impl Neighbour {
                 again,
                 unanswered,
                 fresh,
+                restored,
+                turn_bytes: _,
                 aside,
                 least_aside: _,
                 bytes: _,
@@ -209,8 +254,8 @@ impl Neighbour {
                 takes_files: _,
                 taken_elsewhere_bytes: _,
             } = queue;
-            let queued = again.len() + unanswered.len() + fresh.len() + aside.len();
-            tell("queued bundles", queued);
+            let sets = [again, unanswered, fresh, restored, aside];
+            tell("queued bundles", sets.iter().map(|ids| ids.len()).sum());
             tell("bundles being read", usize::from(loading.is_some()));
         }
         tell("class queues", queues.len());

@@ -181,6 +181,8 @@ pub(crate) struct StoredBundle {
     pub label: u64,
     /// Of a bundle that was withheld at first.
     pub note: Option<Box<Note>>,
+    /// Whether it is of an earlier run of this node and takes turns with all others.
+    pub restored: bool,
     /// Its number in the neighbour's custody sequence, once it was offered.
     pub number: Option<u64>,
     pub phase: Phase,
@@ -238,6 +240,7 @@ impl StoredBundle {
             reports: false,
             label: 0,
             note: None,
+            restored: false,
             number: None,
             phase: Phase::Queued,
             transmissions: 0,

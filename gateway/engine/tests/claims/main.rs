@@ -7,6 +7,7 @@ mod custody;
 mod doubts;
 mod draining;
 mod durable;
+mod earlier_runs;
 mod flows;
 mod half_close;
 mod handing_over;

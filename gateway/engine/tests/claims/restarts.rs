@@ -29,7 +29,7 @@ fn meet_next_run(node: &mut Node) {
 }
 
 /// Takes what is offered for so long, and acknowledges none of it.
-fn offered_in(node: &mut Node, time: Duration) -> Vec<Offered> {
+pub fn offered_in(node: &mut Node, time: Duration) -> Vec<Offered> {
     let (end, mut all) = (node.now + time, Vec::new());
     while node.now < end {
         for offered in node.offers() {
@@ -42,7 +42,7 @@ fn offered_in(node: &mut Node, time: Duration) -> Vec<Offered> {
 }
 
 /// The headers and frames of the streams' payloads that are offered.
-fn payloads(offers: &[Offered]) -> Vec<(Header, Vec<Frame>)> {
+pub fn payloads(offers: &[Offered]) -> Vec<(Header, Vec<Frame>)> {
     let config = bundle::Config::new(0, 1);
     let decode = |(_, transfer): &Offered| {
         let raw = Bytes::from(transfer.chunks.concat());

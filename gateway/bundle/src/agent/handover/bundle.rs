@@ -33,6 +33,9 @@ pub(crate) struct BundleState {
     unanswered: u32,
     acknowledged: Option<Moment>,
     sent: Option<SentState>,
+    /// Whether it takes turns as one of an earlier run.
+    #[serde(default)]
+    restored: bool,
 }
 
 /// How far it has come.
@@ -94,6 +97,7 @@ impl BundleState {
                 encoded: moment(sent.encoded),
                 acknowledged: sent.acknowledged,
             }),
+            restored: stored.restored,
         }
     }
 
@@ -126,6 +130,7 @@ impl BundleState {
                 acknowledged: sent.acknowledged,
             })
         });
+        stored.restored = self.restored;
         Ok((stored, named))
     }
 }

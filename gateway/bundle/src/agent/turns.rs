@@ -1,0 +1,48 @@
+//! Turns between what earlier runs of this node have left and all else.
+//!
+//! After a restart about as much is in custody as was under way. The peer still waits
+//! for it, but nothing that the services of this run send is in order with it. So, if
+//! its service says so, it goes neither before all of that nor behind it: in a class to
+//! a neighbour each side has half of the bytes while both have something, and no stream
+//! that begins waits for more than a bundle.
+
+use underpass_cla::Class;
+
+use super::Agent;
+use super::config::NeighbourId;
+use super::event::BundleId;
+
+impl Agent {
+    /// Has a bundle that an earlier run of this node has left
+    /// ([`Event::Restored`](super::Event::Restored)) take turns with all others in its
+    /// class, now and whenever it is queued again.
+    pub fn set_restored(&mut self, id: BundleId) {
+        let Some(stored) = self.bundles.get_mut(id) else {
+            return;
+        };
+        stored.restored = true;
+        let (via, class) = (stored.neighbour, stored.class);
+        let neighbour = self.neighbours.get_mut(&via);
+        if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {
+            queue.set_restored(id);
+        }
+    }
+
+    /// Whether it is the turn of others than those bundles, and none waits here: whoever
+    /// seals bundles has it, before [`Agent::next_for`] is asked.
+    pub fn yields(&self, neighbour: NeighbourId, class: Class) -> bool {
+        let neighbour = self.neighbours.get(&neighbour);
+        let queue = neighbour.and_then(|neighbour| neighbour.queues.get(&class));
+        queue.is_some_and(|queue| queue.yields())
+    }
+
+    /// So many bytes are sent of a bundle that was offered;
+    /// [`Offer::restored`](super::Offer::restored) tells whose turn that was. One that is
+    /// discarded instead costs nobody a turn.
+    pub fn turn_taken(&mut self, neighbour: NeighbourId, class: Class, restored: bool, bytes: u64) {
+        let neighbour = self.neighbours.get_mut(&neighbour);
+        if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {
+            queue.turn_taken(restored, bytes);
+        }
+    }
+}
