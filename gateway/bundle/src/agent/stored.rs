@@ -296,6 +296,7 @@ impl StoredBundle {
             creb: self.creb.clone(),
             age_ms: self.age_ms,
             custody: self.custody,
+            restored: self.restored,
             file: self.file.clone(),
             ..StoredBundle::new(self.since, fixed, self.bytes, to, self.expires)
         }

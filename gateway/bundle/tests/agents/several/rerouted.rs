@@ -107,6 +107,17 @@ fn what_another_number_of_agents_has_left_goes_to_the_right_one() {
 }
 
 #[test]
+fn one_that_takes_turns_with_the_others_does_so_at_the_other_agent() {
+    let (_, far) = ends();
+    let (mut hub, sent) = hub(None, 1);
+    hub.agents[0].set_restored(sent[0]);
+    reroute(&mut hub, far);
+    hub.carry_all();
+    let offer = hub.offer(far, BULK).expect("it was passed on");
+    assert!(offer.restored);
+}
+
+#[test]
 fn a_few_at_a_time_are_under_way() {
     let (_, far) = ends();
     let (mut hub, sent) = hub(None, 1_000);
