@@ -420,8 +420,8 @@ impl Agent {
         routed.or_else(|| itself().then_some((direct, true)))
     }
 
-    /// Queues a stored bundle, among those that go again if it was sent before, or that
-    /// earlier runs have left.
+    /// Queues a stored bundle: among those that take turns as earlier runs', if it is one
+    /// of them, else among those that go again, if it was sent before.
     fn enqueue(&mut self, id: BundleId) {
         self.enqueue_as(id, false);
     }

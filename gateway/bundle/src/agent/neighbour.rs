@@ -16,7 +16,7 @@ const MOST_SEALED: usize = 256;
 /// Bundles of one class that wait, oldest first; those that were in
 /// transmission before go first, and fragments of one whose turn had come. Of
 /// these, the ones that have probably arrived go last: a signal may still come.
-/// With all of them those take turns that earlier runs of the node have left.
+/// Those that earlier runs of the node have left take turns with all others.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub again: IdSet<BundleId>,

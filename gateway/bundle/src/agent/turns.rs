@@ -1,10 +1,10 @@
 //! Turns between what earlier runs of this node have left and all else.
 //!
 //! After a restart about as much is in custody as was under way. The peer still waits
-//! for it, but nothing that the services of this run send is in order with it. So, if
-//! its service says so, it goes neither before all of that nor behind it: in a class to
-//! a neighbour each side has half of the bytes while both have something, and no stream
-//! that begins waits for more than a bundle.
+//! for it, but nothing that the services of this run send has to stay behind it. So, if
+//! their service says so, these bundles go neither before all else nor behind it: in a
+//! class to a neighbour each side has half of the bytes while both have something, and
+//! what begins waits for one of them, not for all.
 
 use underpass_cla::Class;
 
@@ -28,8 +28,8 @@ impl Agent {
         }
     }
 
-    /// Whether it is the turn of others than those bundles, and none waits here: whoever
-    /// seals bundles has it, before [`Agent::next_for`] is asked.
+    /// Whether it is the turn of others than those bundles and none of them waits here:
+    /// then bundles that are sealed now go before what [`Agent::next_for`] has.
     pub fn yields(&self, neighbour: NeighbourId, class: Class) -> bool {
         let neighbour = self.neighbours.get(&neighbour);
         let queue = neighbour.and_then(|neighbour| neighbour.queues.get(&class));
