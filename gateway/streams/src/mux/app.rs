@@ -9,7 +9,7 @@ use underpass_work::count;
 use super::lane::class_of;
 use super::queue::Place;
 use super::{Event, Mux, OpenError, StreamError, StreamInfo, StreamState, WriteError};
-use crate::stream::{Life, Origin, Receiving, Sending, Stream};
+use crate::stream::{Life, Origin, Receiving, SendSide, Sending, Stream};
 use crate::wire::{MAX_HOST_BYTES, Open, ResetCode, StreamId, Target, VARINT_MAX};
 
 /// Written bytes that each stream may have whatever the others have; with many
@@ -90,8 +90,7 @@ impl Mux {
         }
         let (limit, total) = self.send_buffers();
         let queued = stream.send.pieces.len();
-        let most = self.config.send_buffer_bytes;
-        let own = limit.saturating_sub(queued).min(stream.send.room(most));
+        let own = self.own_room(&stream.send);
         let shared = total.saturating_sub(self.buffered);
         let reserved = self.reserved_bytes().saturating_sub(queued);
         let credit = (self.allowance(&stream.send) + self.beyond_credit)
@@ -353,14 +352,21 @@ fn least_capacity(send_buffer_bytes: usize) -> usize {
 }
 
 impl Mux {
-    /// Whether a stream with so many bytes `queued` waits for room or credit that
-    /// other streams use, and not for its own bytes to be sealed; and if so,
-    /// whether for the buffer that all share.
-    pub(super) fn waits_for_others(&self, queued: usize) -> Option<bool> {
+    /// Whether a stream waits for room or credit that other streams use, and not
+    /// for its own bytes to be sealed or their copy to end; and if so, whether for
+    /// the buffer that all share.
+    pub(super) fn waits_for_others(&self, send: &SendSide) -> Option<bool> {
         let (limit, _) = self.send_buffers();
         let least = least_capacity(limit);
-        let own = limit.saturating_sub(queued);
-        (own >= least).then_some(self.reserved_bytes().saturating_sub(queued) < least)
+        let reserved = self.reserved_bytes().saturating_sub(send.pieces.len());
+        (self.own_room(send) >= least).then_some(reserved < least)
+    }
+
+    /// Bytes for which a stream's own buffer has room at present.
+    fn own_room(&self, send: &SendSide) -> usize {
+        let (limit, _) = self.send_buffers();
+        let present = limit.saturating_sub(send.pieces.len());
+        present.min(send.room(self.config.send_buffer_bytes))
     }
 }
 

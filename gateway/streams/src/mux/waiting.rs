@@ -93,11 +93,11 @@ impl Mux {
     /// Tells the application if it waits and may write; else it waits on.
     pub(super) fn look_at_writer(&mut self, id: StreamId) {
         let capacity = self.capacity(id);
-        let queued = self
-            .streams
-            .get(&id)
-            .map_or(0, |stream| stream.send.pieces.len());
-        let waits_for_others = self.waits_for_others(queued);
+        let Some(send) = self.streams.get(&id).map(|stream| &stream.send) else {
+            return;
+        };
+        let queued = send.pieces.len();
+        let waits_for_others = self.waits_for_others(send);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };

@@ -178,6 +178,39 @@ fn a_stream_with_more_than_suits_the_rate_holds_up_no_other() {
 }
 
 #[test]
+fn a_stream_whose_copy_takes_its_room_holds_up_no_other() {
+    let total = 1 << 20;
+    let mut pair = Pair::acquainted(Config {
+        send_buffer_bytes: total,
+        send_buffer_total_bytes: total,
+        ..windows(8 << 20)
+    });
+    let [short, third] = [(); 2].map(|()| pair.terminal.open(pair.now, open()).unwrap().1);
+    // The one that has the most on its way is told last.
+    for _ in 0..2 {
+        let mux = pair.terminal.current();
+        mux.write(short, vec![0; total].into()).unwrap();
+        while sealed(&mut pair.terminal, CLASS, total).is_some() {}
+    }
+    // All of this one is withheld, and copied.
+    let copied = pair.terminal.open(pair.now, open()).unwrap().1;
+    let mux = pair.terminal.current();
+    mux.write(copied, vec![0; 50_000].into()).unwrap();
+    while mux.seal_ahead(copied, 100_000).is_some() {}
+    for (id, bytes) in [(copied, total - 51_000), (short, 40_000), (third, 10_000)] {
+        mux.write(id, vec![0; bytes].into()).unwrap();
+    }
+    for id in [copied, short] {
+        assert_eq!(mux.send_capacity(id), 0);
+    }
+    assert_eq!(writable(&mut pair.terminal), []);
+    // There is room again, which the one with a copy may not use.
+    let mux = pair.terminal.current();
+    mux.reset(third, ResetCode::Cancelled, "").unwrap();
+    assert_eq!(writable(&mut pair.terminal), [short]);
+}
+
+#[test]
 fn nothing_is_pending_when_all_is_idle() {
     let mut pair = Pair::acquainted(Config::default());
     for _ in 0..1000 {
