@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_payloads::PayloadFile;
@@ -37,6 +37,9 @@ pub struct SessionInfo {
     pub receives_only: bool,
     /// The peer process' incarnation, if the peer announced one.
     pub incarnation: Option<u64>,
+    /// No process of the run with the next lower incarnation was left by then, if the
+    /// peer has said so.
+    pub former_over_by: Option<Instant>,
     /// Whether a bundle whose transfer broke goes on here in its middle
     /// ([`Transfer::resume`]).
     pub resumes: bool,
@@ -66,6 +69,7 @@ impl SessionInfo {
             standby: false,
             receives_only: false,
             incarnation: None,
+            former_over_by: None,
             resumes: false,
             transfer_mru_bytes: u64::MAX,
             takes_files: false,

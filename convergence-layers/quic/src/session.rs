@@ -143,6 +143,7 @@ fn info(contact: &Contact, defaults: &SessionDefaults) -> SessionInfo {
         standby: contact.peer.standby,
         receives_only: false,
         incarnation: Some(contact.peer.incarnation),
+        former_over_by: None,
         resumes: false,
         transfer_mru_bytes: contact.peer.transfer_mru_bytes,
         takes_files: true,

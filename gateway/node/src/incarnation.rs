@@ -7,12 +7,16 @@
 //! It begins at the time of the first start. A terminal whose state is lost, or
 //! that replaces another one, has a number of which its peers remember streams:
 //! from 1 on it would be taken for a process that has ended.
+//!
+//! A new run also finds out whether the one before has ended: peers may then give it
+//! what can only have been meant for that one and missed it.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::fcntl::{Flock, FlockArg};
 use thiserror::Error;
 
 use crate::state_files;
@@ -62,6 +66,102 @@ pub fn next(state_dir: &Path, time: SystemTime) -> Result<u64, IncarnationError>
     Ok(next)
 }
 
+/// A process of the node is there as long as it has this. Each locks one file in the
+/// state folder, shared with others of the same run.
+#[derive(Debug)]
+pub struct Presence {
+    _lock: Flock<File>,
+}
+
+/// A run that begins.
+#[derive(Debug)]
+pub struct NewRun {
+    /// Its number.
+    pub incarnation: u64,
+    /// Since when no process of the run with the number before is left, if that is
+    /// known.
+    pub alone_since: Option<Instant>,
+    /// That of its first process.
+    pub presence: Presence,
+}
+
+impl Presence {
+    /// Of a run that begins at `time`, which it counts, too.
+    ///
+    /// # Errors
+    /// When the state folder cannot be used.
+    pub fn of_run(state_dir: &Path, time: SystemTime) -> Result<NewRun, IncarnationError> {
+        let (path, turns) = (presence_in(state_dir), state_dir.join("starting"));
+        // Runs are counted in the order in which they look who else is there.
+        let turn = open(&turns).and_then(|file| lock(file, FlockArg::LockExclusive));
+        let _turn = turn.map_err(|source| folder_error(&turns, source))?;
+        let incarnation = next(state_dir, time)?;
+        let failed = |source| folder_error(&path, source);
+        // A process of a version without this file leaves no trace.
+        let left = fs::read_to_string(&path);
+        let traced = left.is_ok_and(|run| run == trace(incarnation - 1));
+        fs::write(&path, trace(incarnation)).map_err(failed)?;
+        let file = open(&path).map_err(failed)?;
+        let (presence, alone_since) = match lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(alone) => {
+                let alone_since = traced.then(Instant::now);
+                let shared = alone.relock(FlockArg::LockShared);
+                shared.map_err(|errno| failed(errno.into()))?;
+                (Presence { _lock: alone }, alone_since)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                (Presence::beside(state_dir)?, None)
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(NewRun {
+            incarnation,
+            alone_since,
+            presence,
+        })
+    }
+
+    /// Of a process beside others.
+    ///
+    /// # Errors
+    /// When the state folder cannot be used.
+    pub fn beside(state_dir: &Path) -> Result<Presence, IncarnationError> {
+        let path = presence_in(state_dir);
+        let present = open(&path).and_then(|file| lock(file, FlockArg::LockShared));
+        let present = present.map_err(|source| folder_error(&path, source))?;
+        Ok(Presence { _lock: present })
+    }
+
+    /// The process is there to its end: it may still take something in while it
+    /// ends, or where it fails.
+    pub fn stay(self) {
+        std::mem::forget(self);
+    }
+}
+
+fn presence_in(state_dir: &Path) -> PathBuf {
+    state_dir.join("presence")
+}
+
+/// What the file has since a run began.
+fn trace(incarnation: u64) -> String {
+    format!("{incarnation}\n")
+}
+
+fn folder_error(path: &Path, source: io::Error) -> IncarnationError {
+    let path = path.to_owned();
+    IncarnationError::Folder { path, source }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).open(path)
+}
+
+fn lock(file: File, how: FlockArg) -> io::Result<Flock<File>> {
+    Flock::lock(file, how).map_err(|(_, errno)| errno.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +189,32 @@ mod tests {
         let count = (0..50).fold(count, |_, _| next(former.path(), first).unwrap());
         let later = first + Duration::from_secs(600);
         assert!(next(new.path(), later).unwrap() > count);
+    }
+
+    #[test]
+    fn a_run_knows_that_it_is_alone_if_the_one_before_left_a_trace_and_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let begin = || Presence::of_run(folder.path(), time).unwrap();
+        let first = begin();
+        assert_eq!(first.alone_since, None, "one without a trace may be there");
+        let second = begin();
+        assert_eq!(second.incarnation, first.incarnation + 1);
+        assert_eq!(second.alone_since, None, "the first one is there");
+        drop(first);
+        assert_eq!(begin().alone_since, None, "the second one is there");
+        // Another process takes over from it.
+        let successor = Presence::beside(folder.path()).unwrap();
+        drop(second);
+        assert_eq!(begin().alone_since, None);
+        let before = Instant::now();
+        drop(successor);
+        let alone_since = begin().alone_since;
+        assert!(alone_since.is_some_and(|since| since >= before));
+        // One of a version without a trace may be there again.
+        next(folder.path(), time).unwrap();
+        assert_eq!(begin().alone_since, None);
+        assert!(begin().alone_since.is_some());
     }
 
     #[test]

@@ -344,6 +344,7 @@ impl<T: Transport> Driver<T> {
                     receives_only: false,
                     resumes: established.resumes,
                     incarnation: established.incarnation,
+                    former_over_by: established.former_over_by,
                     transfer_mru_bytes: established.transfer_mru_bytes,
                     takes_files: true,
                     tls: self.around.exported_key.is_some(),

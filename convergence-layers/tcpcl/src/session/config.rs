@@ -1,7 +1,7 @@
 //! What one end brings to a session.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
 
@@ -53,6 +53,9 @@ pub struct SessionConfig {
     pub class: Option<(Class, bool)>,
     /// This process' incarnation, announced beside the class.
     pub incarnation: u64,
+    /// Since when no process of the run with the next lower incarnation is left, if
+    /// that is known; announced with the incarnation.
+    pub alone_since: Option<Instant>,
     /// Whether parts of broken transfers are kept here and may go on; it is
     /// announced beside the class.
     pub resumption: bool,
@@ -80,6 +83,7 @@ impl SessionConfig {
             ending_timeout: Duration::from_secs(30),
             class: None,
             incarnation: 0,
+            alone_since: None,
             resumption: true,
             limits: Limits::default(),
             unfinished: Arc::default(),

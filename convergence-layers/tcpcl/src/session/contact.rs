@@ -80,9 +80,16 @@ impl SessionCore {
                 standby,
                 incarnation: self.config.incarnation,
                 resumes: self.config.resumption,
+                alone_ms: self.alone_ms(now),
             });
             self.emit_init(label);
         }
+    }
+
+    /// For how long no process of the run before has been left, ms.
+    fn alone_ms(&self, now: Instant) -> Option<u64> {
+        let alone = now.saturating_duration_since(self.config.alone_since?);
+        u64::try_from(alone.as_millis()).ok()
     }
 
     fn emit_init(&mut self, label: Option<Label>) {
@@ -112,6 +119,7 @@ impl SessionCore {
                 let answer = theirs.map(|label| Label {
                     incarnation: self.config.incarnation,
                     resumes: self.config.resumption,
+                    alone_ms: self.alone_ms(now),
                     ..label
                 });
                 self.emit_init(answer);
@@ -136,6 +144,7 @@ impl SessionCore {
             class: label.map(|label| label.class),
             standby: label.is_some_and(|label| label.standby),
             incarnation: label.map(|label| label.incarnation),
+            former_over_by: label.and_then(|label| label.former_over_by(now)),
             resumes,
             transfer_mru_bytes,
             keepalive_s: self.config.keepalive_s.min(init.keepalive_s),

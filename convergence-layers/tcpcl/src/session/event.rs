@@ -1,5 +1,7 @@
 //! What a session tells its shell.
 
+use std::time::Instant;
+
 use bytes::{Bytes, BytesMut};
 use underpass_cla::{Class, Down, Outcome};
 
@@ -16,6 +18,9 @@ pub struct Established {
     pub standby: bool,
     /// The peer's incarnation, where it announced one.
     pub incarnation: Option<u64>,
+    /// No process of the run with the next lower incarnation was left by then, where
+    /// the peer said so.
+    pub former_over_by: Option<Instant>,
     /// Whether the peer stores the received parts of broken transfers.
     pub resumes: bool,
     /// The largest bundle the peer takes, bytes.

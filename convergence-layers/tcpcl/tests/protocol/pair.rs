@@ -1,6 +1,6 @@
 //! Two sessions that talk to each other.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_cla::{Class, Down, Outcome, Transfer};
@@ -144,7 +144,25 @@ fn both_sides_learn_class_standby_and_incarnation() {
         assert_eq!(established.class, Some(Class(4)));
         assert!(established.standby);
         assert_eq!(established.incarnation, Some(incarnation));
+        assert_eq!(established.former_over_by, None);
     }
+}
+
+#[test]
+fn a_side_learns_by_when_the_process_before_its_peers_was_over() {
+    let (mut active, mut passive) = configs();
+    active.class = Some((Class(4), true));
+    let since = Instant::now();
+    passive.alone_since = Some(since);
+    let mut pair = Pair::new(active, passive);
+    pair.now += Duration::from_secs(2);
+    pair.settle();
+    let said = pair.active.established().former_over_by;
+    let over_by = said.expect("it was said");
+    let margin = Duration::from_millis(600);
+    assert!(since <= over_by && over_by <= since + margin);
+    // What the peer has said is not said back.
+    assert_eq!(pair.passive.established().former_over_by, None);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::{ahead, custody, engine, payloads};
 use crate::api;
 use crate::bpsec;
 use crate::config::{Config, Current};
-use crate::incarnation;
+use crate::incarnation::Presence;
 use crate::known_links::KnownLinks;
 use crate::known_time::KnownTime;
 use crate::privileged;
@@ -46,6 +46,8 @@ pub(super) struct Run {
     pub sockets: Arc<Sockets>,
     pub incarnation: u64,
     pub begun: Instant,
+    /// Since when no process of the run before is left, if it is known.
+    pub alone_since: Option<Instant>,
 }
 
 impl Foundation {
@@ -104,10 +106,14 @@ impl Foundation {
 
 impl Run {
     fn begin(config: &Config) -> Result<Run, RunError> {
+        let state_dir = &config.node.state_dir;
+        let run = Presence::of_run(state_dir, SystemTime::now())?;
+        run.presence.stay();
         Ok(Run {
             sockets: Arc::default(),
-            incarnation: incarnation::next(&config.node.state_dir, SystemTime::now())?,
+            incarnation: run.incarnation,
             begun: Instant::now(),
+            alone_since: run.alone_since,
         })
     }
 
@@ -121,11 +127,14 @@ impl Run {
             control::service(control).map_err(ControlError::from)?;
         }
         ahead::bind(config, &predecessor.hello.up, &sockets)?;
+        Presence::beside(&config.node.state_dir)?.stay();
         let age = Duration::from_millis(predecessor.hello.age_ms);
         let run = Run {
             sockets: Arc::new(sockets),
             incarnation: predecessor.hello.incarnation,
             begun: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
+            // What the process before knew of it concerns the run's first minute.
+            alone_since: None,
         };
         Ok((run, predecessor))
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use underpass_backoff::Backoff;
 use underpass_bare::LtpMemory;
@@ -19,6 +19,7 @@ use underpass_tcpcl::{
 
 use super::carriers::{PathDialer, SessionListener};
 use super::engine::window_of;
+use super::foundation::Run;
 use super::{RunError, bare_sessions, on_demand, quic_sessions};
 use crate::config::{self, AcceptedHop, Config, ConvergenceLayer, PathConfig};
 use crate::security::{Certified, Security};
@@ -51,6 +52,7 @@ pub(super) struct Links {
 /// What all sessions of this run have in common.
 pub(super) struct Sessions {
     pub(super) incarnation: u64,
+    alone_since: Option<Instant>,
     pub(super) ids: Arc<AtomicU64>,
     partial: Arc<SharedPartials>,
     pub(super) quic_rooms: Arc<PeerRooms>,
@@ -283,6 +285,7 @@ impl Sessions {
         let node_id = format!("ipn:{}.0", config.node.number);
         let mut session = SessionDefaults::new(name, node_id, self.ids.clone());
         session.config.incarnation = self.incarnation;
+        session.config.alone_since = self.alone_since;
         session.config.keepalive_s = config.tcp.keepalive_s;
         session.config.transfer_mru_bytes = config.transfer_mru_bytes();
         session.config.whole_mru_bytes = config.whole_mru_bytes();
@@ -349,10 +352,9 @@ pub(super) fn backoff(config: &Config) -> Backoff {
 /// two processes cannot share waits for [`Links::begin`] if `is_early`.
 pub(super) fn open(
     config: &Config,
-    incarnation: u64,
+    run: &Run,
     security: &Security,
     node: Arc<dyn Node>,
-    sockets: &Arc<Sockets>,
     up: &BTreeSet<String>,
     is_early: bool,
 ) -> Result<Links, RunError> {
@@ -361,7 +363,8 @@ pub(super) fn open(
         ..PartialLimits::default()
     });
     let sessions = Sessions {
-        incarnation,
+        incarnation: run.incarnation,
+        alone_since: run.alone_since,
         ids: Arc::new(AtomicU64::new(0)),
         partial: Arc::new(partial),
         quic_rooms: Arc::default(),
@@ -374,7 +377,7 @@ pub(super) fn open(
         node,
         dialers: Mutex::default(),
         listeners: Mutex::default(),
-        sockets: sockets.clone(),
+        sockets: run.sockets.clone(),
         connections: AtomicUsize::new(connections(config)),
         is_early: AtomicBool::new(is_early),
     };

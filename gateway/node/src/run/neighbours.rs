@@ -59,15 +59,7 @@ impl Neighbours {
                 links.begin();
                 links
             }
-            None => links::open(
-                config,
-                run.incarnation,
-                &foundation.security,
-                shell.clone(),
-                &run.sockets,
-                up,
-                false,
-            )?,
+            None => links::open(config, run, &foundation.security, shell.clone(), up, false)?,
         };
         let links = Arc::new(links);
         let commands = config.path_commands();

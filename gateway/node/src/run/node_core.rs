@@ -81,10 +81,9 @@ impl Core {
                 let links = before.set_up_sessions(&early, || {
                     links::open(
                         config,
-                        run.incarnation,
+                        run,
                         &foundation.security,
                         early.clone(),
-                        &run.sockets,
                         &foundation.up,
                         true,
                     )

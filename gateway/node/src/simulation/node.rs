@@ -111,6 +111,7 @@ impl Running {
         let ids = Arc::new(AtomicU64::new(1));
         let mut defaults = SessionDefaults::new("sat", format!("ipn:{number}.0"), ids);
         defaults.config.incarnation = incarnation;
+        defaults.config.alone_since = Some(now);
         defaults.config.segment_bytes = 16 << 10;
         let running = Running {
             number,

@@ -310,6 +310,7 @@ mod tests {
             standby: true,
             receives_only: false,
             incarnation: Some(1),
+            former_over_by: None,
             resumes: true,
             transfer_mru_bytes: 1 << 20,
             takes_files: false,
