@@ -185,6 +185,8 @@ impl Engine {
             return;
         };
         let receiver = self.peers.get(peer).and_then(|s| s.peer_incarnation());
+        // That of the run that it is sealed for: the stream may be of an earlier one.
+        let epoch = self.epoch_of(peer);
         // Where the store has no room, bytes wait and slow their source. What
         // has to be said of them needs room as well.
         let to = NeighbourId(self.neighbour_to(peer));
@@ -203,11 +205,11 @@ impl Engine {
                 Ok(bundle) => {
                     let withheld = self.ahead.withheld.entry(key).or_default();
                     withheld.push_back(bundle);
-                    self.carries(bundle, (peer, key.epoch, vec![key.id]));
+                    self.carries(bundle, (peer, epoch, vec![key.id]));
                 }
                 Err(_) => {
                     self.give_up(peer, &ahead.payload);
-                    self.acknowledge((peer, key.epoch, vec![key.id]));
+                    self.acknowledge((peer, epoch, vec![key.id]));
                 }
             }
         }

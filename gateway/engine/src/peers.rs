@@ -449,7 +449,7 @@ mod tests {
                 },
             );
             let (_, id) = there.open(now, open).expect("it opens");
-            let Some(Sealed::Payload { parts, .. }) = there.poll_payload(named, 4096) else {
+            let Some(Sealed::Payload { parts, .. }) = there.poll_payload(now, named, 4096) else {
                 panic!("an OPEN waits");
             };
             let payload = Bytes::from(parts.concat());
@@ -491,17 +491,18 @@ mod tests {
 
     #[test]
     fn whoever_seals_in_one_class_names_the_others_in_which_a_node_begins_to_wait() {
+        let now = Instant::now();
         let mut peers = Peers::new(CLASSES.to_vec(), Class(2));
         let mut actions = VecDeque::new();
         peers.insert(6, 2, Peer::new(Config::default(), Side::of(100, 6), 1));
         peers.seal(&mut actions, 6, |_| ());
         while peers.pop_changed().is_some() {}
         peers.seal(&mut actions, 6, |streams| {
-            while streams.poll_payload(Class(0), 4096).is_some() {}
+            while streams.poll_payload(now, Class(0), 4096).is_some() {}
         });
         assert_eq!(peers.pop_changed(), None);
         peers.seal(&mut actions, 6, |streams| {
-            streams.peer_announced(Instant::now(), 1);
+            streams.peer_announced(now, 1, None);
         });
         assert_eq!(peers.pop_changed(), Some((2, 1)));
         assert!(peers.waits(2, Class(0)));
@@ -559,7 +560,7 @@ mod tests {
                     let neighbour = roll(NEIGHBOURS);
                     if let Some(peer) = peers.next(neighbour, class) {
                         let payload = peers.seal(&mut actions, peer, |streams| {
-                            streams.poll_payload(class, 4096)
+                            streams.poll_payload(now, class, 4096)
                         });
                         sealed += usize::from(payload.flatten().is_some());
                         peers.had_its_turn(neighbour, class, peer);

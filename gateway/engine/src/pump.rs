@@ -334,8 +334,8 @@ impl Engine {
                         parts,
                         streams: Vec::new(),
                     }),
-                    None if room => streams.poll_payload(queue, limit),
-                    None => streams.poll_withheld(queue).map(Sealed::Withheld),
+                    None if room => streams.poll_payload(now, queue, limit),
+                    None => streams.poll_withheld(now, queue).map(Sealed::Withheld),
                 };
                 (sealed, last, sparse)
             });

@@ -43,7 +43,7 @@ impl Engine {
             return;
         }
         let neighbour = state.config.neighbour;
-        let incarnation = info.incarnation;
+        let announced = info.incarnation.map(|run| (run, info.former_over_by));
         let was_up = state.is_up();
         state.insert(&info, id);
         state.mru_bytes = Some(info.transfer_mru_bytes);
@@ -75,8 +75,10 @@ impl Engine {
             self.agent.neighbour_up(now, NeighbourId(neighbour));
             self.greet(neighbour);
         }
-        if let Some(run) = incarnation {
-            self.change_streams(neighbour, |streams| streams.peer_announced(now, run));
+        if let Some((run, over_by)) = announced {
+            self.change_streams(neighbour, |streams| {
+                streams.peer_announced(now, run, over_by);
+            });
             self.ask_about_withheld(now, neighbour);
         }
         self.after_change(now);

@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
         }
         let _ = peer.handle_expired(payload);
         while peer.poll_event().is_some() {}
-        while peer.poll_payload(Class(2), 4096).is_some() {}
+        while peer.poll_payload(now, Class(2), 4096).is_some() {}
         while peer.poll_settled(Class(0)).is_some() {}
         let keys: Vec<_> = peer
             .streams()

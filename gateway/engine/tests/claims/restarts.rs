@@ -275,6 +275,60 @@ fn a_stream_that_begins_while_the_hub_is_down_goes_on_with_its_next_run() {
     assert!(terminal.has(|event| matches!(event, Event::Closed(id) if *id == begun.id)));
 }
 
+/// A request leaves into sessions of which nobody knows yet that the peer has lost
+/// them. Its next run comes up, and says by when the one before was over: `says` is
+/// given the times before and after the request. How often the next run is asked for
+/// the stream, how many bytes of it come, and whether the client is told of a reset.
+fn ask_the_dead(says: fn(Instant, Instant) -> Option<Instant>) -> (usize, usize, bool) {
+    let (mut terminal, hub) = pair();
+    terminal.pass(terminal.now + SECOND);
+    let before = terminal.now;
+    let begun = terminal.open(1, BULK);
+    terminal.write(begun, 1000);
+    terminal.engine.finish(terminal.now, begun).unwrap();
+    let sent = payloads(&offered_in(&mut terminal, Duration::from_millis(250)));
+    let opens = |frame: &Frame| matches!(frame, Frame::Open { .. });
+    let mut left = sent.iter().filter(|(header, _)| header.receiver == 1);
+    assert!(left.any(|(_, frames)| frames.iter().any(opens)));
+    lose_sessions(&mut terminal);
+    let over_by = says(before, terminal.now);
+
+    let mut next = config(1, &[10]);
+    next.incarnation = 2;
+    next.agent.run_nonce += 1 << 30;
+    let mut next = Node::new(terminal.now.max(hub.now), next);
+    terminal.pass(next.now);
+    for class in 0..3 {
+        terminal.session_with(0, 200 + class, Some(Class(class as u8)), |info| {
+            info.transfer_mru_bytes = MRU;
+            info.incarnation = Some(2);
+            info.former_over_by = over_by;
+        });
+    }
+    next.up(0, 200);
+    live(&mut terminal, &mut next, Duration::from_secs(5));
+
+    let opened = |(_, event): &&(u64, Event)| matches!(event, Event::Opened { .. });
+    let opened = next.events.iter().filter(opened).count();
+    let there = next.engine.key(10, begun.id);
+    let mut read = 0;
+    while let Some(bytes) = next.engine.read(next.now, there, 2000) {
+        read += bytes.len();
+    }
+    let reset = terminal.has(|event| matches!(event, Event::Reset { .. }));
+    (opened, read, reset)
+}
+
+#[test]
+fn a_request_that_left_into_dead_sessions_goes_on_with_the_next_run() {
+    const TICK: Duration = Duration::from_millis(1);
+    let answered = ask_the_dead(|before, _| Some(before - TICK));
+    assert_eq!(answered, (1, 1000, false));
+    // It may have come through, and must not be made twice.
+    assert_eq!(ask_the_dead(|_, after| Some(after)), (0, 0, true));
+    assert_eq!(ask_the_dead(|_, _| None), (0, 0, true));
+}
+
 #[test]
 fn what_begins_without_a_session_is_not_sealed_for_a_run_that_may_be_over() {
     let (mut terminal, _) = reading_on::pair(|_| {});

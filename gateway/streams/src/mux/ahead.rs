@@ -14,14 +14,14 @@ use underpass_work::each;
 
 use super::lane::class_of;
 use super::queue::{Flow, Place};
-use super::{Counters, Event, Mux, Sealed};
-use crate::stream::{Life, Sending, Stream};
-use crate::wire::{Frame, Sealer, StreamId};
+use super::{Config, Counters, Event, Mux, Sealed};
+use crate::stream::{Beginning, Life, Sending, Stream};
+use crate::wire::{Frame, Open, Sealer, StreamId};
 
 /// Room for the payload's head, an OPEN, and the heads of frames.
 const HEAD_BYTES: usize = 1024;
 
-/// What is withheld of a stream is copied as long as it is no more than this, and no
+/// What is sealed of a stream is copied as long as it is no more than this, and no
 /// more than this part of the stream's send buffer; all copies together no more than
 /// this part of all send buffers.
 const BEGINNING_BYTES: usize = 64 << 10;
@@ -92,19 +92,16 @@ impl Mux {
             let frame = Frame::Open { id, open: *open };
             sealer.frame(&frame);
             if let Frame::Open { open, .. } = frame {
-                stream.send.ahead.begin(open);
-            }
-            if stream.send.state == Sending::Done {
-                // The peer has ended a stream whose id it guessed.
-                stream.send.ahead.take_beginning();
+                stream.send.ahead.begin();
+                stream.begins(open, None);
             }
         }
         let queued = stream.send.pieces.len();
         let count = queued.min(most).min(sealer.data_room());
         let last = stream.send.state == Sending::Finishing && count == queued;
         let fin = last && stream.reset_behind.is_none();
-        self.keep_beginning(id, count, fin);
-        let stream = self.streams.get_mut(&id)?;
+        let room = (&mut self.beginning_bytes, &self.config);
+        Self::keep_beginning(stream, room, count, fin);
         if count > 0 || fin {
             let (at, pieces) = (stream.send.sent, &mut stream.send.pieces);
             sealer.data(id, at, fin, pieces, count);
@@ -136,32 +133,48 @@ impl Mux {
         })
     }
 
-    /// Copies the next `count` bytes, and the end, of a stream of which nothing has
-    /// left: they are sealed for the peer's present run, and the next one may have to
-    /// get them. Where they are too many, nothing of the stream is copied any more.
-    fn keep_beginning(&mut self, id: StreamId, count: usize, fin: bool) {
-        let most = self.config.send_buffer_total_bytes / BEGINNINGS_PART;
-        let room = most.saturating_sub(self.beginning_bytes);
-        let Some(stream) = self.streams.get_mut(&id) else {
+    /// Copies the next `count` bytes, and the end, of a stream of which the peer has
+    /// not heard: they are sealed for its present run, and the next one may have to get
+    /// them. Where they are too many, beside the bytes that all streams have copied,
+    /// nothing of the stream is copied any more.
+    pub(super) fn keep_beginning(
+        stream: &mut Stream,
+        (copied, config): (&mut usize, &Config),
+        count: usize,
+        fin: bool,
+    ) {
+        let send = &mut stream.send;
+        let Some(beginning) = &mut send.beginning else {
             return;
         };
-        let Some(beginning) = stream.send.ahead.beginning_mut() else {
+        let of_all = config.send_buffer_total_bytes / BEGINNINGS_PART;
+        let of_one = BEGINNING_BYTES.min(config.send_buffer_bytes / BEGINNINGS_PART);
+        let room = of_all.saturating_sub(*copied);
+        if count > room.min(of_one.saturating_sub(beginning.bytes.len())) {
+            *copied -= beginning.bytes.len();
+            send.beginning = None;
             return;
-        };
-        let most = BEGINNING_BYTES.min(self.config.send_buffer_bytes / BEGINNINGS_PART);
-        if count > room.min(most.saturating_sub(beginning.bytes.len())) {
-            return self.forget_beginning(id);
         }
-        stream.send.pieces.copy_front(count, &mut beginning.bytes);
+        send.pieces.copy_front(count, &mut beginning.bytes);
         beginning.fin |= fin;
-        self.beginning_bytes += count;
+        *copied += count;
     }
 
     /// A stream cannot begin anew any more.
     pub(super) fn forget_beginning(&mut self, id: StreamId) {
         let stream = self.streams.get_mut(&id);
-        if let Some(beginning) = stream.and_then(|stream| stream.send.ahead.take_beginning()) {
+        if let Some(beginning) = stream.and_then(|stream| stream.send.beginning.take()) {
             self.beginning_bytes -= beginning.bytes.len();
+        }
+    }
+
+    /// The peer or a custodian has something of a stream, so it does not begin anew
+    /// once something has left.
+    pub(super) fn is_heard(&mut self, id: StreamId) {
+        let stream = self.streams.get(&id);
+        if stream.is_some_and(|stream| stream.send.begins_and_has_left()) {
+            self.forget_beginning(id);
+            self.look_at_writer(id);
         }
     }
 
@@ -177,22 +190,22 @@ impl Mux {
     }
 
     /// Has the oldest payload of a flow leave that is withheld.
-    pub(super) fn let_leave(&mut self, flow: Flow, quantum: u64) -> Sealed {
+    pub(super) fn let_leave(&mut self, now: Instant, flow: Flow, quantum: u64) -> Sealed {
         match flow {
             Flow::Restored { run, id } => self.restored_turn_over(run, id),
-            Flow::Stream(id) => self.let_oldest_leave(id, quantum),
+            Flow::Stream(id) => self.let_oldest_leave(now, id, quantum),
         }
         Sealed::Withheld(flow)
     }
 
-    fn let_oldest_leave(&mut self, id: StreamId, quantum: u64) {
-        self.forget_beginning(id);
+    fn let_oldest_leave(&mut self, now: Instant, id: StreamId, quantum: u64) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
         let floor = self.peer_credit.floor;
         let before = stream.send.outstanding().saturating_sub(floor);
         let bytes = stream.send.ahead.pop().unwrap_or(0);
+        stream.send.leaves(now);
         let after = stream.send.outstanding().saturating_sub(floor);
         self.charged = self.charged - before + after;
         Self::begin_turn(stream, quantum);
@@ -207,10 +220,10 @@ impl Mux {
 
     /// Has the next payload leave that is withheld, where there is no room to
     /// seal another: the flow whose it is.
-    pub(crate) fn poll_withheld(&mut self, class: Class) -> Option<Flow> {
+    pub(crate) fn poll_withheld(&mut self, now: Instant, class: Class) -> Option<Flow> {
         self.let_one_go_on(class);
         let flow = self.next_withheld(class)?;
-        self.let_leave(flow, 1);
+        self.let_leave(now, flow, 1);
         Some(flow)
     }
 
@@ -250,9 +263,20 @@ impl Mux {
                     self.events.push_back(Event::OpenAcknowledged(*id));
                 }
                 self.under_way -= 1;
+                self.is_heard(*id);
                 self.let_gathered_go_on(*id);
                 self.close_if_done(*id);
             }
+        }
+    }
+}
+
+impl Stream {
+    /// Its OPEN is sealed; `left` tells when it leaves, unless it is withheld.
+    pub(super) fn begins(&mut self, open: Open, left: Option<Instant>) {
+        // A peer that guesses an id may have ended the stream.
+        if self.send.state != Sending::Done {
+            self.send.beginning = Some(Box::new(Beginning::new(open, left)));
         }
     }
 }

@@ -9,7 +9,10 @@ impl Mux {
     /// payload can bring to a later run of the peer.
     pub(crate) fn unheard(&self) -> impl Iterator<Item = StreamId> + '_ {
         let streams = self.streams.iter();
-        let begins = |s: &Stream| s.open.is_some() || s.send.ahead.beginning().is_some();
+        let begins = |s: &Stream| match &s.send.beginning {
+            Some(beginning) => beginning.is_unheard(None),
+            None => s.open.is_some(),
+        };
         let unheard = streams.filter(move |(id, s)| begins(s) && **id >= self.unaddressed_below);
         unheard.map(|(id, _)| *id)
     }
@@ -43,12 +46,13 @@ impl Mux {
         assert_eq!(self.untold, untold);
         let buffered: usize = streams().map(|s| s.send.pieces.len()).sum();
         assert_eq!(self.buffered, buffered);
-        let beginnings = || streams().filter_map(|s| Some((s, s.send.ahead.beginning()?)));
+        let beginnings = || streams().filter_map(|s| Some((s, s.send.beginning.as_ref()?)));
         let copied: usize = beginnings().map(|(_, begins)| begins.bytes.len()).sum();
         assert_eq!(self.beginning_bytes, copied);
         for (stream, begins) in beginnings() {
-            assert!(stream.open.is_none() && stream.send.ahead.opens());
-            assert_eq!(stream.send.ahead.bytes(), begins.bytes.len() as u64);
+            assert!(stream.open.is_none());
+            assert_eq!(stream.send.ahead.opens(), begins.left.is_none());
+            assert!(begins.left.is_some() || stream.send.released() == 0);
             assert_eq!(stream.send.sent, begins.bytes.len() as u64);
             assert_eq!(stream.send.state == Sending::Done, begins.fin);
         }

@@ -1,5 +1,7 @@
 //! Payloads out: sealed when they are asked for, not before.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use underpass_cla::{BUNDLE_OVERHEAD_BYTES, Class, SHORT_BUNDLE_BYTES};
 
@@ -39,7 +41,12 @@ impl Mux {
     /// Seals a payload of at most `max_bytes` (512 at least) with what waits
     /// in `class`, or has one leave that is withheld; `None` if nothing waits.
     /// Frames without data come first, then flows in turn.
-    pub(crate) fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Sealed> {
+    pub(crate) fn poll_payload(
+        &mut self,
+        now: Instant,
+        class: Class,
+        max_bytes: usize,
+    ) -> Option<Sealed> {
         let limit = max_bytes.max(MIN_PAYLOAD_BYTES);
         let quantum = self.config.quantum_bytes.clamp(1, limit as u64);
         let receiver = self.peer_incarnation.unwrap_or(0);
@@ -61,7 +68,7 @@ impl Mux {
             }
             if self.leaves_custody(flow) {
                 if sealer.is_empty() {
-                    return Some(self.let_leave(flow, quantum));
+                    return Some(self.let_leave(now, flow, quantum));
                 }
                 self.return_turn(flow);
                 break;
@@ -70,7 +77,7 @@ impl Mux {
                 break;
             };
             let before = sealer.room();
-            let goes_on = self.seal_turn(id, quantum, &mut sealer);
+            let goes_on = self.seal_turn(now, id, quantum, &mut sealer);
             let bytes = (before - sealer.room()) as u64;
             self.sent_bytes += bytes;
             if bytes > 0
@@ -227,8 +234,8 @@ impl Mux {
 
     /// Seals one turn of a stream that was taken out of its queue, and puts
     /// it back if it has more; false if the payload has no room for that.
-    fn seal_turn(&mut self, id: StreamId, quantum: u64, sealer: &mut Sealer) -> bool {
-        if !self.seal_open(id, sealer) {
+    fn seal_turn(&mut self, now: Instant, id: StreamId, quantum: u64, sealer: &mut Sealer) -> bool {
+        if !self.seal_open(now, id, sealer) {
             self.enqueue(id, Place::First);
             return false;
         }
@@ -236,7 +243,7 @@ impl Mux {
     }
 
     /// Seals a stream's OPEN if it waits; false if there is no room for it.
-    fn seal_open(&mut self, id: StreamId, sealer: &mut Sealer) -> bool {
+    fn seal_open(&mut self, now: Instant, id: StreamId, sealer: &mut Sealer) -> bool {
         let stream = self.streams.get_mut(&id);
         let Some(stream) = stream.filter(|stream| stream.open.is_some()) else {
             return true;
@@ -248,10 +255,12 @@ impl Mux {
         let sealed = sealer.frame(&frame);
         if let Frame::Open { open, .. } = frame {
             match sealed {
-                true if stream.tells_acknowledgement(&open) => {
-                    self.events.push_back(Event::OpenSealed(id));
+                true => {
+                    if stream.tells_acknowledgement(&open) {
+                        self.events.push_back(Event::OpenSealed(id));
+                    }
+                    stream.begins(open, Some(now));
                 }
-                true => {}
                 false => stream.open = Some(Box::new(open)),
             }
         }
@@ -287,6 +296,8 @@ impl Mux {
             self.enqueue(id, Place::First);
             return false;
         }
+        let room = (&mut self.beginning_bytes, &self.config);
+        Self::keep_beginning(stream, room, count, fin);
         if count > 0 || fin {
             let floor = self.peer_credit.floor;
             let before = stream.send.outstanding().saturating_sub(floor);

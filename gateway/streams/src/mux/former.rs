@@ -1,5 +1,7 @@
 //! The change from one run of the peer to the next.
 
+use std::time::Instant;
+
 use underpass_work::each;
 
 use super::Mux;
@@ -11,9 +13,10 @@ const REASON: &str = "the peer node restarted";
 
 impl Mux {
     /// Ends this run as [`Mux::retire`] does, and begins the next. Streams of
-    /// which the peer cannot have heard go over into it. This node's own ids
+    /// which the peer cannot have heard go over into it, those included that began to
+    /// leave when its run was over, if it is known by when it was. This node's own ids
     /// count on, so that none ever names two streams.
-    pub(crate) fn succeed(&mut self, incarnation: u64) -> Mux {
+    pub(crate) fn succeed(&mut self, incarnation: u64, over_by: Option<Instant>) -> Mux {
         let mut next = Mux::new(self.config, self.side, incarnation);
         next.next_id = self.next_id;
         next.first_valid = self.next_id;
@@ -22,16 +25,18 @@ impl Mux {
         next.announcement = self.announcement;
         next.granted = self.granted;
         let mut unheard = self.sorted_ids();
-        unheard.retain(|id| *id >= self.unaddressed_below && self.is_unheard(*id));
+        unheard.retain(|id| *id >= self.unaddressed_below && self.is_unheard(*id, over_by));
         for id in unheard {
             let Some(stream) = self.streams.remove(&id) else {
                 continue;
             };
             self.by_age.remove(&(stream.opened_at, id));
-            if let Some(beginning) = stream.send.ahead.beginning() {
-                // What is withheld names the run that is over.
+            if let Some(beginning) = &stream.send.beginning {
                 self.beginning_bytes -= beginning.bytes.len();
                 self.under_way -= u64::from(stream.unacknowledged);
+            }
+            if !stream.send.ahead.is_empty() {
+                // It names the run that is over.
                 self.unwanted.push(id);
             }
             next.first_valid = next.first_valid.min(id);
@@ -41,13 +46,16 @@ impl Mux {
         next
     }
 
-    /// Whether nothing of a stream was sealed, or all that was is withheld and
-    /// copied, and the peer has sent nothing on it either, as one that guesses ids
-    /// may.
-    fn is_unheard(&self, id: StreamId) -> bool {
+    /// Whether nothing of a stream was sealed, or all that was is copied and withheld
+    /// or left for a run that was over, and the peer has sent nothing on it either, as
+    /// one that guesses ids may.
+    fn is_unheard(&self, id: StreamId, over_by: Option<Instant>) -> bool {
         self.streams.get(&id).is_some_and(|stream| {
             let recv = &stream.recv;
-            let begins = stream.open.is_some() || stream.send.ahead.beginning().is_some();
+            let begins = match &stream.send.beginning {
+                Some(beginning) => beginning.is_unheard(over_by),
+                None => stream.open.is_some(),
+            };
             begins && recv.highest == 0 && recv.final_offset.is_none()
         })
     }

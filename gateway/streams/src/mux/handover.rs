@@ -243,7 +243,7 @@ impl Mux {
             };
             self.under_way += u64::from(stream.unacknowledged);
             self.buffered += stream.send.pieces.len();
-            let beginning = stream.send.ahead.beginning();
+            let beginning = stream.send.beginning.as_ref();
             self.beginning_bytes += beginning.map_or(0, |beginning| beginning.bytes.len());
             self.runs += stream.recv.assembler.runs();
             let untold = stream.recv.unreturned();

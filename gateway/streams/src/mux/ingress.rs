@@ -74,6 +74,9 @@ impl Mux {
         if !addressed && !self.is_peers(id) {
             return;
         }
+        if !self.is_peers(id) {
+            self.is_heard(id);
+        }
         match frame {
             Frame::Open { open, .. } => self.on_open(now, id, open),
             Frame::Opened { .. } => self.on_connected(id),

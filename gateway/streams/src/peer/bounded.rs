@@ -103,7 +103,7 @@ impl Node {
     /// Seals all that waits, and has it acknowledged.
     fn seal_all(&mut self) {
         for class in [CONTROL, CLASS] {
-            while let Some(sealed) = self.peer.poll_payload(class, 1 << 20) {
+            while let Some(sealed) = self.peer.poll_payload(self.now, class, 1 << 20) {
                 if let Sealed::Payload { streams, .. } = sealed {
                     self.peer.current().acknowledged(&streams);
                 }
@@ -341,7 +341,7 @@ fn what_is_withheld_is_found_among_what_is_not() {
         node
     };
     bounded("what leaves custody without room", make, |node| {
-        let flows = std::iter::from_fn(|| node.peer.poll_withheld(CLASS));
+        let flows = std::iter::from_fn(|| node.peer.poll_withheld(node.now, CLASS));
         assert_eq!(flows.count(), 3);
     });
 }
@@ -404,7 +404,9 @@ fn waiting_streams_go_on_as_soon_as_there_is_credit_for_them() {
     for _ in 0..400 {
         node.events();
         let mut credit = None;
-        while let Some(Sealed::Payload { parts, streams }) = node.peer.poll_payload(CLASS, 20_000) {
+        while let Some(Sealed::Payload { parts, streams }) =
+            node.peer.poll_payload(node.now, CLASS, 20_000)
+        {
             node.peer.current().acknowledged(&streams);
             let (_, frames) = crate::wire::decode_frames(&parts.concat().into()).unwrap();
             for frame in frames {

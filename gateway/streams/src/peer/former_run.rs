@@ -33,17 +33,25 @@ impl FormerRun {
 impl Peer {
     /// The peer is heard in a later run than before: its streams become those
     /// of a former run, except those that it has not heard of.
-    pub(super) fn succeed(&mut self, now: Instant, former: u64, incarnation: u64) {
-        let (epoch, mux) = self.begin_epoch(self.incarnation());
+    /// `over_by` tells by when the run before the later one was over, if that is known.
+    pub(super) fn succeed(
+        &mut self,
+        now: Instant,
+        former: u64,
+        (incarnation, over_by): (u64, Option<Instant>),
+    ) {
+        // Others that it has not heard of may have been between them, and beside.
+        let over_by = over_by.filter(|_| former.checked_add(1) == Some(incarnation));
+        let (epoch, mux) = self.begin_epoch(self.incarnation(), over_by);
         self.remember(now, former, epoch, mux);
         let restarted = Event::PeerRestarted { incarnation };
         self.events.push_back((self.epoch, restarted));
     }
 
     /// Streams begin between other runs of the two nodes; those before, and
-    /// their epoch.
-    fn begin_epoch(&mut self, incarnation: u64) -> (Epoch, Mux) {
-        let next = self.current.succeed(incarnation);
+    /// their epoch. `over_by` as [`Mux::succeed`] has it.
+    fn begin_epoch(&mut self, incarnation: u64, over_by: Option<Instant>) -> (Epoch, Mux) {
+        let next = self.current.succeed(incarnation, over_by);
         let former = std::mem::replace(&mut self.current, next);
         let epoch = std::mem::replace(&mut self.epoch, self.next_epoch);
         self.next_epoch.0 += 1;
@@ -131,7 +139,7 @@ impl Peer {
     /// heard of.
     pub(super) fn raise(&mut self, incarnation: u64) {
         let peer = self.peer_incarnation();
-        let (epoch, former) = self.begin_epoch(incarnation);
+        let (epoch, former) = self.begin_epoch(incarnation, None);
         if let Some(peer) = peer {
             self.current.meet(peer);
         }

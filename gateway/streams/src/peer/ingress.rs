@@ -48,10 +48,12 @@ impl Peer {
     }
 
     /// The peer's process says by other means, as a session with it does,
-    /// which run it is; so the first payload already names it.
-    pub fn peer_announced(&mut self, now: Instant, incarnation: u64) {
+    /// which run it is; so the first payload already names it. It may say as well by
+    /// when the run with the number before was over: what left later has not reached
+    /// that one.
+    pub fn peer_announced(&mut self, now: Instant, incarnation: u64, over_by: Option<Instant>) {
         if self.peer_incarnation() < Some(incarnation) {
-            self.learn(now, incarnation);
+            self.learn(now, incarnation, over_by);
         }
     }
 
@@ -72,7 +74,7 @@ impl Peer {
             return Ok(None);
         }
         if known < Some(header.sender) {
-            self.learn(now, header.sender);
+            self.learn(now, header.sender, None);
         }
         if header.receiver > self.incarnation() {
             self.raise(header.receiver + 1);
@@ -88,9 +90,9 @@ impl Peer {
     }
 
     /// Hears of a run of the peer that is later than what is known.
-    fn learn(&mut self, now: Instant, incarnation: u64) {
+    fn learn(&mut self, now: Instant, incarnation: u64, over_by: Option<Instant>) {
         if let Some(former) = self.peer_incarnation() {
-            self.succeed(now, former, incarnation);
+            self.succeed(now, former, (incarnation, over_by));
         }
         self.current.meet(incarnation);
         self.settled_due = true;

@@ -209,7 +209,10 @@ impl Peer {
     /// gone.
     pub fn acknowledged(&mut self, epoch: Epoch, ids: &[StreamId]) {
         for id in ids {
-            if let Some(mux) = self.streams_of(self.name(epoch, *id), *id) {
+            // Of a stream that has begun anew, nothing that was sealed before counts.
+            let own = !self.current.is_peers(*id);
+            let before = own && epoch != self.epoch && self.current.has(*id);
+            if !before && let Some(mux) = self.streams_of(self.name(epoch, *id), *id) {
                 mux.acknowledged(&[*id]);
             }
         }
@@ -342,14 +345,14 @@ impl Peer {
     /// Seals a payload of at most `max_bytes` (512 at least) with what waits
     /// in `class`, or has one leave that is withheld; `None` if nothing waits.
     /// Frames without data come first, then streams in turn.
-    pub fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Sealed> {
-        self.current.poll_payload(class, max_bytes)
+    pub fn poll_payload(&mut self, now: Instant, class: Class, max_bytes: usize) -> Option<Sealed> {
+        self.current.poll_payload(now, class, max_bytes)
     }
 
     /// Has the next payload leave that is withheld in `class`, where there is
     /// no room to seal another: the flow whose it is.
-    pub fn poll_withheld(&mut self, class: Class) -> Option<Flow> {
-        self.current.poll_withheld(class)
+    pub fn poll_withheld(&mut self, now: Instant, class: Class) -> Option<Flow> {
+        self.current.poll_withheld(now, class)
     }
 
     /// So many payloads of a stream of a former run of this node, which

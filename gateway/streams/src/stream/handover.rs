@@ -78,8 +78,10 @@ impl Stream {
         let open = self
             .open
             .map(|open| packed(&[Frame::Open { id, open: *open }]));
-        let (mut send, recv, control) = (self.send, self.recv, self.control);
-        let beginning = send.ahead.take_beginning().map(|beginning| {
+        let (send, recv, control) = (self.send, self.recv, self.control);
+        // The next process does not know when something has left.
+        let withheld = send.beginning.filter(|beginning| beginning.left.is_none());
+        let beginning = withheld.map(|beginning| {
             let open = beginning.open;
             let open = packed(&[Frame::Open { id, open }]);
             (open, Bytes::from(beginning.bytes), beginning.fin)
@@ -163,11 +165,12 @@ impl StreamState {
                 opens && all && (!fin || send.state == Sending::Done),
                 "a stream does not begin with what is withheld of it",
             )?;
-            send.ahead.set_beginning(Beginning {
+            send.beginning = Some(Box::new(Beginning {
                 open: *opened(self.id, &open)?,
                 bytes: bytes.into(),
                 fin,
-            });
+                left: None,
+            }));
         }
         let rest = send.state == Sending::Done && !send.pieces.is_empty();
         ensure(!rest, "a stream that has ended has bytes to send")?;

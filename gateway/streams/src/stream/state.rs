@@ -54,6 +54,8 @@ pub(crate) struct SendSide {
     pub marked: Option<u64>,
     /// What is sealed and withheld.
     pub ahead: Withheld,
+    /// What it takes to begin the stream anew, as long as that may be.
+    pub beginning: Option<Box<Beginning>>,
     pub state: Sending,
 }
 
@@ -66,12 +68,10 @@ pub(crate) struct Withheld {
     bytes: u64,
     /// The oldest has the stream's OPEN: nothing of the stream has left.
     pub(super) opens: bool,
-    /// What it takes to begin the stream anew, as long as that is so.
-    beginning: Option<Box<Beginning>>,
 }
 
-/// A copy of all that is withheld of a stream of which nothing has left: should the
-/// peer's run end before, the next one gets it.
+/// A copy of all that is sealed of a stream of which the peer's run may never hear:
+/// should it end before, the next one gets it.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     pub open: Open,
@@ -79,6 +79,26 @@ pub(crate) struct Beginning {
     pub bytes: Vec<u8>,
     /// The direction ends behind them.
     pub fin: bool,
+    /// When something first left; none while all is withheld.
+    pub left: Option<Instant>,
+}
+
+impl Beginning {
+    pub fn new(open: Open, left: Option<Instant>) -> Beginning {
+        Beginning {
+            open,
+            bytes: Vec::new(),
+            fin: false,
+            left,
+        }
+    }
+
+    /// Whether nothing has reached a run of the peer that was over by then, if that is
+    /// known.
+    pub fn is_unheard(&self, over_by: Option<Instant>) -> bool {
+        self.left
+            .is_none_or(|left| over_by.is_some_and(|over| left > over))
+    }
 }
 
 impl Withheld {
@@ -88,33 +108,8 @@ impl Withheld {
     }
 
     /// The payload that comes next is the stream's first, and has its OPEN.
-    pub fn begin(&mut self, open: Open) {
+    pub fn begin(&mut self) {
         self.opens = true;
-        self.beginning = Some(Box::new(Beginning {
-            open,
-            bytes: Vec::new(),
-            fin: false,
-        }));
-    }
-
-    /// What it takes to begin the stream anew, if nothing has left and that is kept.
-    pub fn beginning(&self) -> Option<&Beginning> {
-        self.beginning.as_deref()
-    }
-
-    /// As [`Withheld::beginning`], to add what is withheld next.
-    pub fn beginning_mut(&mut self) -> Option<&mut Beginning> {
-        self.beginning.as_deref_mut()
-    }
-
-    /// Takes it: the stream cannot begin anew any more, or does.
-    pub fn take_beginning(&mut self) -> Option<Beginning> {
-        self.beginning.take().map(|beginning| *beginning)
-    }
-
-    /// With the one that another process had.
-    pub(super) fn set_beginning(&mut self, beginning: Beginning) {
-        self.beginning = Some(Box::new(beginning));
     }
 
     /// Whether the stream's OPEN is withheld, and so all of it.
@@ -126,7 +121,6 @@ impl Withheld {
     pub fn pop(&mut self) -> Option<u64> {
         let bytes = self.payloads.pop_front()?;
         self.opens = false;
-        self.beginning = None;
         self.bytes -= bytes;
         Some(bytes)
     }
@@ -165,8 +159,22 @@ impl SendSide {
     /// Bytes that may be written if `most` wait at most: what is kept to begin anew
     /// waits again then.
     pub(crate) fn room(&self, most: usize) -> usize {
-        let beginning = self.ahead.beginning().map_or(0, |kept| kept.bytes.len());
+        let beginning = self.beginning.as_ref().map_or(0, |kept| kept.bytes.len());
         most.saturating_sub(self.pieces.len() + beginning)
+    }
+
+    /// Something of the stream leaves.
+    pub(crate) fn leaves(&mut self, now: Instant) {
+        if let Some(beginning) = &mut self.beginning {
+            beginning.left.get_or_insert(now);
+        }
+    }
+
+    /// Whether something has left of what it takes to begin the stream anew.
+    pub(crate) fn begins_and_has_left(&self) -> bool {
+        self.beginning
+            .as_ref()
+            .is_some_and(|beginning| beginning.left.is_some())
     }
 }
 
@@ -364,6 +372,7 @@ impl Stream {
                 returned: 0,
                 marked: None,
                 ahead: Withheld::default(),
+                beginning: None,
                 state: Sending::Open,
             },
             recv: RecvSide {
@@ -405,12 +414,12 @@ impl Stream {
 
     /// The stream for the next run of a peer that has heard nothing of it: as
     /// its application has left it.
-    pub(crate) fn begun_anew(mut self) -> Self {
+    pub(crate) fn begun_anew(self) -> Self {
         let mut next = Self::new(self.opened_at, self.class, self.life);
-        next.flow_ends = self.flow_ends.saturating_sub(self.send.released());
+        next.flow_ends = self.flow_ends;
         next.open = self.open;
         next.send.state = self.send.state;
-        if let Some(beginning) = self.send.ahead.take_beginning() {
+        if let Some(beginning) = self.send.beginning {
             next.open = Some(Box::new(beginning.open));
             let bytes = Bytes::from(beginning.bytes);
             next.send.pieces.push(bytes, Origin::default());

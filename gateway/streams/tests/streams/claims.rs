@@ -267,7 +267,8 @@ fn a_traced_stream_takes_its_trace_along_and_tells_when_its_open_was_sealed_and_
     };
     let id = pair.terminal.open(pair.now, traced.clone()).unwrap().1;
     let silent = pair.terminal.open(pair.now, open()).unwrap().1;
-    let Some(Sealed::Payload { parts, streams }) = pair.terminal.poll_payload(CLASS, 4096) else {
+    let sealed = pair.terminal.poll_payload(pair.now, CLASS, 4096);
+    let Some(Sealed::Payload { parts, streams }) = sealed else {
         panic!("two OPENs wait");
     };
     assert!(streams.contains(&id) && streams.contains(&silent));

@@ -1,5 +1,6 @@
 //! Streams between two nodes, in virtual time.
 
+mod begun_anew;
 mod claims;
 mod exchange;
 mod long_fat_path;

@@ -104,9 +104,10 @@ pub fn payloads(peer: &mut Peer, max_bytes: usize) -> Vec<(Class, Bytes)> {
     payloads
 }
 
-/// The next payload of a class, acknowledged at once.
+/// The next payload of a class, acknowledged at once: so it does not matter when it
+/// leaves.
 pub fn sealed(peer: &mut Peer, class: Class, max_bytes: usize) -> Option<Vec<Bytes>> {
-    match peer.poll_payload(class, max_bytes)? {
+    match peer.poll_payload(Instant::now(), class, max_bytes)? {
         Sealed::Payload { parts, streams } => {
             peer.current().acknowledged(&streams);
             Some(parts)

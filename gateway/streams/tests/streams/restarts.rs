@@ -29,13 +29,13 @@ fn killed_hub(pair: &mut Pair, answer: &'static str, finished: bool) -> (Custody
     (custody, id)
 }
 
-fn deliver(peer: &mut Peer, now: Instant, sealed: &Custody) {
+pub fn deliver(peer: &mut Peer, now: Instant, sealed: &Custody) {
     for (class, payload) in sealed {
         peer.handle_payload(now, *class, payload.clone()).unwrap();
     }
 }
 
-fn read(peer: &mut Peer, epoch: Epoch, id: StreamId) -> Vec<u8> {
+pub fn read(peer: &mut Peer, epoch: Epoch, id: StreamId) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(data) = peer
         .streams_of(epoch, id)
@@ -183,7 +183,7 @@ fn restarts_without_end_cost_a_bounded_number_of_former_runs() {
     for run in 201..250 {
         pair.terminal.open(pair.now, open()).unwrap();
         payloads(&mut pair.terminal, 1 << 20);
-        pair.terminal.peer_announced(pair.now, run);
+        pair.terminal.peer_announced(pair.now, run, None);
         events(&mut pair.terminal);
         assert!(pair.terminal.streams().count() <= 8);
     }
@@ -192,7 +192,7 @@ fn restarts_without_end_cost_a_bounded_number_of_former_runs() {
 #[test]
 fn a_session_names_the_peers_run_before_any_payload() {
     let mut pair = Pair::new(Config::default());
-    pair.terminal.peer_announced(pair.now, 200);
+    pair.terminal.peer_announced(pair.now, 200, None);
     pair.terminal.open(pair.now, open()).unwrap();
     let sealed = payloads(&mut pair.terminal, 1 << 20);
     // The hub that the session was with has restarted meanwhile.
@@ -200,12 +200,12 @@ fn a_session_names_the_peers_run_before_any_payload() {
     deliver(&mut pair.hub, pair.now, &sealed);
     assert_eq!(events(&mut pair.hub), [], "nothing was meant for this run");
     // An older session's news changes nothing.
-    pair.terminal.peer_announced(pair.now, 199);
+    pair.terminal.peer_announced(pair.now, 199, None);
     assert_eq!(pair.terminal.peer_incarnation(), Some(200));
 }
 
 /// Opens a stream that has ended for its application, with `request` written.
-fn ask(peer: &mut Peer, now: Instant, request: &'static str) -> (Epoch, StreamId) {
+pub fn ask(peer: &mut Peer, now: Instant, request: &'static str) -> (Epoch, StreamId) {
     let (epoch, id) = peer.open(now, open()).unwrap();
     peer.current().write(id, request.into()).unwrap();
     peer.current().finish(id).unwrap();
@@ -231,7 +231,7 @@ fn streams_that_nothing_was_sealed_of_go_on_with_the_next_run() {
 
     for run in [201, 202] {
         pair.hub = Peer::new(Config::default(), Side::Higher, run);
-        pair.terminal.peer_announced(pair.now, run);
+        pair.terminal.peer_announced(pair.now, run, None);
         asked.push(ask(&mut pair.terminal, pair.now, "whole"));
     }
     assert_eq!(pair.terminal.streams().count(), 5);
@@ -278,7 +278,7 @@ fn a_later_incarnation_of_this_node_takes_over_what_nothing_was_sealed_of() {
     // The terminal has lost count of its runs.
     pair.terminal = Peer::new(Config::default(), Side::Lower, 50);
     let (epoch, id) = ask(&mut pair.terminal, pair.now, "whole");
-    pair.terminal.peer_announced(pair.now, 200);
+    pair.terminal.peer_announced(pair.now, 200, None);
     pair.hub
         .set_windows(Windows::of_path(1_000_000, Duration::from_millis(100)));
     let hello = payloads(&mut pair.hub, 1 << 20);
@@ -311,10 +311,10 @@ fn no_payload_without_an_addressee_opens_a_stream_that_was_given_up() {
         .1;
     ask(&mut pair.terminal, pair.now, "sealed for whoever is there");
     let unaddressed = sealed(&mut pair.terminal, CLASS, 1 << 20).unwrap();
-    pair.terminal.peer_announced(pair.now, 200);
+    pair.terminal.peer_announced(pair.now, 200, None);
     let later = ask(&mut pair.terminal, pair.now, "whole").1;
     pair.hub = Peer::new(Config::default(), Side::Higher, 201);
-    pair.terminal.peer_announced(pair.now, 201);
+    pair.terminal.peer_announced(pair.now, 201, None);
     let told = events(&mut pair.terminal);
     // An id is void with all below it.
     assert!(told.contains(&reset(waits)), "{told:?}");
@@ -330,7 +330,7 @@ fn no_payload_without_an_addressee_opens_a_stream_that_was_given_up() {
 }
 
 /// Seals ahead all that a stream has, for custody to withhold; how many payloads.
-fn withhold(peer: &mut Peer, id: StreamId) -> usize {
+pub fn withhold(peer: &mut Peer, id: StreamId) -> usize {
     let sealed = || peer.current().seal_ahead(id, 40_000);
     std::iter::from_fn(sealed).count()
 }
@@ -361,7 +361,7 @@ fn a_stream_of_which_all_is_withheld_begins_anew_with_the_next_run() {
 
     for run in [201, 202] {
         pair.hub = Peer::new(Config::default(), Side::Higher, run);
-        pair.terminal.peer_announced(pair.now, run);
+        pair.terminal.peer_announced(pair.now, run, None);
         let unwanted: Vec<_> = std::iter::from_fn(|| pair.terminal.poll_unwanted()).collect();
         let count = if run == 201 { 3 } else { 0 };
         assert_eq!(unwanted.len(), count, "{unwanted:?}");
@@ -394,9 +394,9 @@ fn a_stream_that_has_begun_to_leave_does_not_begin_anew() {
         mux.write(id, piece.into()).unwrap();
         assert_eq!(withhold(&mut pair.terminal, id), 1);
     }
-    let leaves = pair.terminal.poll_payload(CLASS, 4096);
+    let leaves = pair.terminal.poll_payload(pair.now, CLASS, 4096);
     assert!(matches!(leaves, Some(Sealed::Withheld(_))), "{leaves:?}");
-    pair.terminal.peer_announced(pair.now, 201);
+    pair.terminal.peer_announced(pair.now, 201, None);
     pair.hub = Peer::new(Config::default(), Side::Higher, 201);
     pair.exchange();
     let told = events(&mut pair.hub);

@@ -1,5 +1,7 @@
 //! What leaves when: the turns of streams and classes, and what is gathered.
 
+use std::time::Instant;
+
 use crate::pair::{CLASS, CONTROL, Pair, codes, events, joined, open, read_all, sealed, windows};
 use bytes::Bytes;
 use underpass_cla::Class;
@@ -242,7 +244,7 @@ fn single_bytes(
 }
 
 fn unacknowledged(peer: &mut Peer) -> Vec<(Class, Bytes, Vec<StreamId>)> {
-    let next = || match peer.poll_payload(CLASS, 1 << 20)? {
+    let next = || match peer.poll_payload(Instant::now(), CLASS, 1 << 20)? {
         Sealed::Payload { parts, streams } => Some((CLASS, joined(parts), streams)),
         Sealed::Withheld(flow) => panic!("{flow:?} has nothing withheld"),
     };

@@ -74,7 +74,7 @@ fn disturb(peer: &mut Peer, now: Instant, step: Step) {
         }
         Step::Seal(_, class, max_bytes) => {
             if let Some(mux::Sealed::Payload { parts, streams }) =
-                peer.poll_payload(Class(class), max_bytes)
+                peer.poll_payload(now, Class(class), max_bytes)
             {
                 peer.current().acknowledged(&streams);
                 let payload: Bytes = parts.concat().into();

@@ -1,7 +1,7 @@
 //! Two nodes, their applications, and the channel between them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_cla::Class;
@@ -84,16 +84,17 @@ impl World {
             lossy: false,
             unheard: Default::default(),
         };
-        world.greet();
+        world.greet(None);
         world
     }
 
-    /// Neighbours hear of each other's runs by their sessions.
-    fn greet(&mut self) {
+    /// Neighbours hear of each other's runs by their sessions, and by when the one
+    /// before was over.
+    fn greet(&mut self, over_by: Option<Instant>) {
         if self.neighbours {
             let runs = [0, 1].map(|node| self.nodes[node].incarnation());
             for node in 0..2 {
-                self.nodes[node].peer_announced(self.now, runs[1 - node]);
+                self.nodes[node].peer_announced(self.now, runs[1 - node], over_by);
             }
         }
     }
@@ -267,7 +268,14 @@ impl World {
                 end.promised = None;
             }
         }
-        self.greet();
+        // The other does not know yet, and sends on.
+        let over_by = self.now;
+        self.now += Duration::from_millis(1);
+        for number in 0..QUEUES {
+            self.seal(1 - node, queue(number), 20_000);
+        }
+        self.listen();
+        self.greet(Some(over_by));
     }
 
     /// Another process of the same run goes on, from the bytes that this one
@@ -332,7 +340,7 @@ impl World {
             });
             return true;
         }
-        match self.nodes[node].poll_payload(class, max_bytes) {
+        match self.nodes[node].poll_payload(self.now, class, max_bytes) {
             Some(mux::Sealed::Payload { parts, streams }) => {
                 let sealed = self.sealed(node, class, &parts, (epoch, streams));
                 assert!(sealed.bytes.len() <= max_bytes.max(512));
