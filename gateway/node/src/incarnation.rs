@@ -155,7 +155,9 @@ fn folder_error(path: &Path, source: io::Error) -> IncarnationError {
 
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true).open(path)
+    options.create(true).truncate(false);
+    // NFS locks only what may be written, and shares a lock only on what may be read.
+    options.read(true).write(true).open(path)
 }
 
 fn lock(file: File, how: FlockArg) -> io::Result<Flock<File>> {
@@ -215,6 +217,16 @@ mod tests {
         next(folder.path(), time).unwrap();
         assert_eq!(begin().alone_since, None);
         assert!(begin().alone_since.is_some());
+    }
+
+    #[test]
+    fn a_file_that_is_locked_may_be_read_and_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = presence_in(folder.path());
+        fs::write(&path, trace(7)).unwrap();
+        let file = lock(open(&path).unwrap(), FlockArg::LockShared).unwrap();
+        assert_eq!(io::read_to_string(&*file).unwrap(), "7\n");
+        file.set_len(0).unwrap();
     }
 
     #[test]
