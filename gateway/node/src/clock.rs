@@ -2,7 +2,7 @@
 //! service has it.
 
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use underpass_plans::ControlTime;
 
@@ -32,6 +32,54 @@ pub fn synchronised() -> bool {
     // SAFETY: with modes = 0 the call only writes into `state`, which lives.
     let answer = unsafe { libc::adjtimex(&raw mut state) };
     answer != -1 && answer != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0
+}
+
+/// The machine's time since it has booted, sleep included, ms.
+pub fn since_boot_ms() -> Option<u64> {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call only writes into `time`, which lives.
+    let answer = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let millis = u64::try_from(time.tv_nsec / 1_000_000).ok()?;
+    (answer == 0).then_some(seconds * 1000 + millis)
+}
+
+/// Two clocks are read one after the other in less than this, and no machine sleeps
+/// for less.
+const LEAST_SLEEP: Duration = Duration::from_millis(500);
+
+/// Tells whether the machine has slept since this was made: instants do not count
+/// that time.
+#[derive(Debug)]
+pub struct SleepWatch {
+    since_boot_ms: Option<u64>,
+    since: Instant,
+}
+
+impl SleepWatch {
+    /// Watches from now on.
+    pub fn begin() -> SleepWatch {
+        // In this order, a pause between the two looks like sleep and hides none.
+        SleepWatch {
+            since_boot_ms: since_boot_ms(),
+            since: Instant::now(),
+        }
+    }
+
+    /// Whether it has slept, as far as the kernel tells.
+    pub fn has_slept(&self) -> bool {
+        let counted = self.since.elapsed();
+        self.is_longer(since_boot_ms(), counted)
+    }
+
+    fn is_longer(&self, since_boot_ms: Option<u64>, counted: Duration) -> bool {
+        let both = since_boot_ms.zip(self.since_boot_ms);
+        let passed = both.and_then(|(now, then)| now.checked_sub(then));
+        passed.is_none_or(|ms| Duration::from_millis(ms) > counted + LEAST_SLEEP)
+    }
 }
 
 /// The control service's clock, by which plans and reports count. What is
@@ -89,9 +137,22 @@ impl ControlClock {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[test]
+    fn what_instants_do_not_count_is_sleep() {
+        let watch = SleepWatch {
+            since_boot_ms: Some(10_000),
+            since: Instant::now(),
+        };
+        let hour = Duration::from_secs(3600);
+        assert!(!watch.is_longer(Some(3_610_000), hour));
+        assert!(!watch.is_longer(Some(3_610_500), hour));
+        assert!(watch.is_longer(Some(3_610_501), hour));
+        assert!(watch.is_longer(None, hour), "nobody knows");
+        assert!(watch.is_longer(Some(9_999), hour), "of another boot");
+        assert!(!SleepWatch::begin().has_slept());
+    }
 
     #[test]
     fn control_time_runs_on_from_where_it_was_known() {

@@ -55,6 +55,7 @@ pub use services::Service;
 pub use timer::drivers;
 pub use transport::TransportTotals;
 
+use crate::clock::SleepWatch;
 use intake::LongPayloads;
 use shard::{Effect, Inner, Shard};
 
@@ -82,6 +83,8 @@ pub struct Shell {
     beacons: OnceLock<LinkBeacons>,
     /// Where long payloads are, if this node has any.
     long: OnceLock<LongPayloads>,
+    /// What came before a sleep seems to be later than it was.
+    sleep: SleepWatch,
     /// Itself, for those who take bundles piece by piece.
     this: Weak<Shell>,
 }
@@ -118,6 +121,7 @@ impl Shell {
             path_orders: Mutex::new(Some(path_orders)),
             beacons: OnceLock::new(),
             long: OnceLock::new(),
+            sleep: SleepWatch::begin(),
             this: this.clone(),
         })
     }

@@ -51,7 +51,12 @@ impl Shell {
 }
 
 impl Node for Shell {
-    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
+    fn session_up(
+        &self,
+        id: SessionId,
+        mut info: SessionInfo,
+        session: Arc<dyn Session>,
+    ) -> SessionId {
         let neighbour = self.directory().neighbour(&info.peer_node_id);
         let (neighbour, shard) = neighbour.unzip();
         let shard = shard.unwrap_or_default();
@@ -83,6 +88,9 @@ impl Node for Shell {
         );
         if let (Some(beacons), Some(key)) = (self.beacons.get(), &info.exported_key) {
             beacons.add_key(&info.path, hop, key);
+        }
+        if self.sleep.has_slept() {
+            info.former_over_by = None;
         }
         session.share(activity.clone());
         let (peer, class) = (info.peer_node_id.clone(), info.class);

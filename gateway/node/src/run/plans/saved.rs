@@ -91,7 +91,7 @@ impl SavedPlans {
         let content = PlanFile {
             version: VERSION,
             boot_id: boot_id()?,
-            since_boot_ms: since_boot_ms()?,
+            since_boot_ms: clock::since_boot_ms()?,
             control_ms: clock.now_ms()?,
             offset_ms: clock.offset_ms(),
             plans: of_paths.collect(),
@@ -140,7 +140,8 @@ impl Plans {
     }
 
     fn take_up(&self, content: &PlanFile) {
-        let Some(control_ms) = content.control_now(boot_id(), since_boot_ms(), clock::utc_ms())
+        let since_boot_ms = clock::since_boot_ms();
+        let Some(control_ms) = content.control_now(boot_id(), since_boot_ms, clock::utc_ms())
         else {
             tracing::info!("plans of before the boot are not followed: the time is not known");
             return;
@@ -204,19 +205,6 @@ fn read(file: &Path) -> io::Result<Option<PlanFile>> {
 fn boot_id() -> Option<String> {
     let text = std::fs::read_to_string(BOOT_ID).ok()?;
     Some(text.trim().to_owned())
-}
-
-/// The machine's time since it has booted, sleep included, ms.
-fn since_boot_ms() -> Option<u64> {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the call only writes into `time`, which lives.
-    let answer = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-    let seconds = u64::try_from(time.tv_sec).ok()?;
-    let millis = u64::try_from(time.tv_nsec / 1_000_000).ok()?;
-    (answer == 0).then_some(seconds * 1000 + millis)
 }
 
 #[cfg(test)]
