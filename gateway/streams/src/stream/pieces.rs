@@ -97,6 +97,9 @@ impl Pieces {
             let part = count.min(piece.len());
             copy.extend_from_slice(&piece[..part]);
             count -= part;
+            if count == 0 {
+                break;
+            }
         }
     }
 
