@@ -8,9 +8,16 @@
 //! so does all that is new; the sessions stay. The first sign of the peer ends the doubt:
 //! then the hop goes on as before, and copies that have not left are forgotten. If there
 //! is none, the hop is blocked in its time, and all that is not acknowledged goes by the
-//! other one. Each false alarm makes the next one later, and behind a doubt by the peer's
-//! word that was in vain its word does not count for a while: repeated, it would keep the
-//! hop in doubt for ever.
+//! other one.
+//!
+//! Where the peer has said that it hears nothing, a sign of it does not tell that it hears
+//! again: one direction may be silent alone. So such a doubt lasts until something was
+//! acknowledged that was sent in that silence, until the peer takes its word back, or until
+//! a beacon comes that would say by then that the peer hears nothing.
+//!
+//! Each false alarm makes the next one later, and behind a doubt by the peer's word that
+//! was in vain its word does not count for a while: repeated, it would keep the hop in doubt
+//! for ever.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +30,7 @@ use crate::budget::Meter;
 use crate::choosing::{CopiedBundle, length};
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId};
-use crate::link::SAME_SIGN;
+use crate::link::{SAME_SIGN, Sign};
 use crate::policy::{MeteredUse, PathUse};
 use crate::services::Message;
 use crate::transfers::Kept;
@@ -44,8 +51,14 @@ const MOST_COPIES: usize = 256;
 const MOST_COPIED_BYTES: u64 = 4 << 20;
 
 /// A message to the service of nodes that ask for a path: nothing has come by the other
-/// hop for so many ms, 16 bits, though a bundle has begun there.
+/// hop for so many ms, 16 bits, though a bundle has begun there. With 0 ms, which may come
+/// by any hop, it takes back what was said before.
 const MISSES: u8 = 2;
+/// A peer that has heard no beacon for this says so in its own.
+const SAYS_SO_BEHIND: Duration = Duration::from_secs(1);
+/// Beside its data a peer sends few beacons. Then its other signs count so much later, by
+/// when a beacon would have had the hop blocked.
+const SIGNS_COUNT_BEHIND: Duration = Duration::from_secs(2);
 /// Behind a doubt by such a word that was in vain none counts for this, and for twice as
 /// long each time; what is longer ago does not count.
 const UNHEEDED: Duration = Duration::from_secs(1);
@@ -54,11 +67,22 @@ const WORDS_FORGOTTEN: Duration = Duration::from_secs(600);
 /// How long that message is worth sending.
 const WORD_COUNTS: Duration = Duration::from_secs(2);
 
+/// What shows that a peer hears again that has said that it hears nothing.
+#[derive(Clone, Copy, Debug)]
+struct Unheard {
+    /// An acknowledgement of what was offered behind this: it was to arrive in the silence.
+    offered: Instant,
+    /// A beacon behind this that does not say that the peer hears nothing.
+    beacon: Instant,
+}
+
 /// Whether a hop is in doubt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doubt {
     /// A sign of the peer behind this ends it; none where the hop is not in doubt.
     ends_behind: Option<Instant>,
+    /// No sign does until this was shown.
+    unheard: Option<Unheard>,
     /// When answers are to be late, if nothing is heard until then.
     due: Option<Instant>,
     /// False alarms in a row, and the last one.
@@ -106,6 +130,22 @@ impl Doubt {
     /// Others are to go first until there is a sign of the peer `behind` that.
     fn begin(&mut self, behind: Instant, by_word: bool) {
         (self.ends_behind, self.by_word) = (Some(behind), by_word);
+        self.unheard = None;
+    }
+
+    /// The peer has acknowledged something that was offered then.
+    pub fn answered(&mut self, offered: Instant) {
+        self.unheard = self.unheard.filter(|of| offered <= of.offered);
+    }
+
+    /// The peer was heard: whether that tells that it hears as well.
+    pub fn heard(&mut self, at: Instant, sign: Sign) {
+        let tells = |of: &Unheard| match sign {
+            Sign::Beacon | Sign::Resting => at > of.beacon,
+            Sign::Session => at > of.beacon + SIGNS_COUNT_BEHIND,
+            Sign::Deaf => false,
+        };
+        self.unheard = self.unheard.filter(|of| !tells(of));
     }
 
     /// There was a sign of the peer: the doubt was in vain.
@@ -113,6 +153,7 @@ impl Doubt {
         let lately = self.last_alarm.is_some_and(|at| now < at + FORGOTTEN);
         self.alarms = if lately { self.alarms + 1 } else { 1 };
         (self.ends_behind, self.last_alarm) = (None, Some(now));
+        self.unheard = None;
         if std::mem::take(&mut self.by_word) {
             let last = self.last_vain_word;
             let lately = last.is_some_and(|at| now < at + WORDS_FORGOTTEN);
@@ -124,6 +165,7 @@ impl Doubt {
     /// The hop is blocked: the doubt was right.
     fn was_right(&mut self) {
         (self.ends_behind, self.by_word) = (None, false);
+        (self.unheard, self.word) = (None, None);
         (self.vain_words, self.last_vain_word) = (0, None);
     }
 
@@ -161,13 +203,18 @@ impl Engine {
                 hop.doubt.was_right();
                 self.end_doubt(now, id);
             }
-            Some(behind) if sign > behind => {
+            Some(behind) if sign > behind && hop.doubt.unheard.is_none() => {
                 hop.doubt.was_false(now);
-                let word = hop.doubt.word.take();
+                let (word, neighbour) = (hop.doubt.word.take(), hop.config.neighbour);
                 self.end_doubt(now, id);
-                // By this hop, which may carry it now, it would speak of the other one.
-                if let Some(word) = word.filter(|word| self.agent.is_queued(*word)) {
-                    self.discard(now, word, None);
+                match word {
+                    // By this hop, which may carry it now, it would speak of the other one.
+                    Some(word) if self.agent.is_queued(word) => self.discard(now, word, None),
+                    // Without room for that, what the neighbour hears itself ends its doubt.
+                    Some(_) => {
+                        let _ = self.queue_message(now, missing(neighbour, 0), WORD_COUNTS);
+                    }
+                    None => {}
                 }
             }
             // Answers are late here, too: the peer's word was right.
@@ -353,14 +400,8 @@ impl Engine {
             return;
         }
         let ms = u16::try_from(silent.as_millis()).unwrap_or(u16::MAX);
-        let [high, low] = ms.to_be_bytes();
-        let word = Message::new(
-            neighbour,
-            ON_DEMAND_SERVICE,
-            Class::SIGNALLING,
-            Bytes::from(vec![MISSES, high, low]),
-        );
         // Without room the next one says it, or this end's silence does.
+        let word = missing(neighbour, ms);
         let word = self.send_message(now, word, WORD_COUNTS).ok();
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.doubt.word = word;
@@ -381,6 +422,14 @@ impl Engine {
         let silent = Duration::from_millis(u16::from_be_bytes([high, low]).into());
         let hops = self.ways.shared_hops_to(peer);
         let by = self.came_by.filter(|by| hops.contains(by));
+        if silent.is_zero() && by.is_some() {
+            for id in hops.iter() {
+                if let Some(hop) = self.hops.get_mut(id) {
+                    hop.doubt.unheard = None;
+                }
+            }
+            return true;
+        }
         let mut others = hops.iter().filter(|id| Some(**id) != by);
         let (Some(by), Some(id), None) = (by, others.next(), others.next()) else {
             return true;
@@ -399,24 +448,39 @@ impl Engine {
         if hop.blocked || !hop.link.is_probed() || patient || !self.has_sure_other(id) {
             return;
         }
-        let one_way = |hop: &Hop| hop.round_trip() / 2 + hop.measured.queue;
-        let ago = by.round_trip() / 2 + silent + one_way(hop) + INACCURACY;
+        let one_way = hop.round_trip() / 2 + hop.measured.queue;
+        let since = by.round_trip() / 2 + silent;
+        let ago = since + one_way + INACCURACY;
         let from = now.checked_sub(ago);
         // What was sent since then was to arrive in that silence.
         let has_sent = |session| self.sessions.has_leaving(session, from);
         if !hop.all_sessions().any(has_sent) {
             return;
         }
-        // What was answered before still comes for a while.
-        let behind = now + one_way(hop) + SAME_SIGN;
+        let says_so = hop.config.rtt.max(SAYS_SO_BEHIND) + one_way + SAME_SIGN;
+        let beacon = now.checked_sub(since).unwrap_or(now) + says_so;
+        let offered = from.map_or(now, |from| from + 2 * INACCURACY);
+        let behind = hop.link.counted() + SAME_SIGN;
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.doubt.begin(behind, true);
+            hop.doubt.unheard = Some(Unheard { offered, beacon });
         }
         self.copy_all_in_flight(now, id, from);
         // What is due by now has not been judged yet.
         let due = self.hops.get(&id).and_then(|hop| hop.link_at);
         self.watch(now, id, due);
     }
+}
+
+/// The message by which a neighbour learns of a silence of so long.
+fn missing(neighbour: u64, ms: u16) -> Message {
+    let [high, low] = ms.to_be_bytes();
+    Message::new(
+        neighbour,
+        ON_DEMAND_SERVICE,
+        Class::SIGNALLING,
+        Bytes::from(vec![MISSES, high, low]),
+    )
 }
 
 #[cfg(test)]
@@ -463,6 +527,32 @@ mod tests {
             assert!(!doubt.heeds_word(now + UNHEEDED - MS));
             assert!(doubt.heeds_word(now + UNHEEDED));
             now += WORDS_FORGOTTEN;
+        }
+    }
+
+    #[test]
+    fn only_what_a_deaf_peer_would_not_give_tells_that_it_hears() {
+        let begin = Instant::now();
+        for (sign, last_ms) in [
+            (Sign::Beacon, Some(650)),
+            (Sign::Resting, Some(650)),
+            (Sign::Session, Some(2_650)),
+            (Sign::Deaf, None),
+        ] {
+            let mut doubt = Doubt::default();
+            doubt.begin(begin, true);
+            let (offered, beacon) = (begin, begin + 650 * MS);
+            doubt.unheard = Some(Unheard { offered, beacon });
+            doubt.answered(begin);
+            let unheard = (0..10_000_u32).take_while(|ms| {
+                doubt.heard(begin + *ms * MS, sign);
+                doubt.unheard.is_some()
+            });
+            let last = unheard.last();
+            assert_eq!(last.filter(|ms| *ms < 9_999), last_ms, "{sign:?}");
+            doubt.unheard = Some(Unheard { offered, beacon });
+            doubt.answered(begin + MS);
+            assert!(doubt.unheard.is_none());
         }
     }
 

@@ -38,6 +38,7 @@ impl Engine {
             let first = beacon && !hop.link.is_probed();
             let rested = hop.link.rests();
             hop.link.heard(at, sign);
+            hop.doubt.heard(at, sign);
             let woken = rested && !hop.link.rests();
             // While the link is free nothing changes, and its deadline, which
             // is too early now, is set right when it comes. A deaf peer brings a

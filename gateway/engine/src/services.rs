@@ -59,6 +59,18 @@ impl Engine {
         message: Message,
         lifetime: Duration,
     ) -> Result<BundleId, SendError> {
+        let sent = self.queue_message(now, message, lifetime);
+        self.after_change(now);
+        sent
+    }
+
+    /// The same, where what follows of a change is done later.
+    pub(crate) fn queue_message(
+        &mut self,
+        now: Instant,
+        message: Message,
+        lifetime: Duration,
+    ) -> Result<BundleId, SendError> {
         let send = bundle::Send {
             lifetime: Some(lifetime),
             ..bundle::Send::new(
@@ -68,9 +80,7 @@ impl Engine {
                 vec![message.payload],
             )
         };
-        let sent = self.agent.send(now, send);
-        self.after_change(now);
-        sent
+        self.agent.send(now, send)
     }
 
     /// A service has made safe what came with this ticket: whoever has

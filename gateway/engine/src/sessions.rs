@@ -111,6 +111,7 @@ impl Engine {
         let hop = session.and_then(|session| self.hops.get_mut(&session.hop));
         if let Some(hop) = hop {
             hop.link.answered(offered);
+            hop.doubt.answered(offered);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use underpass_cla::SessionId;
+use underpass_cla::{Outcome, SessionId};
 use underpass_engine::{
     HopId, LinkChange, Message, MeterConfig, MeteredUse, ON_DEMAND_SERVICE, PathUse, Period,
     Policy, SILENCE, Sign, Source,
@@ -213,6 +213,93 @@ fn a_hop_of_which_the_peer_hears_nothing_is_in_doubt_though_it_carries_copies_al
     }
     terminal.write(key, 5_000);
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+}
+
+/// A terminal that has sent a bundle by the near hop, and has heard by the far one that the
+/// hub has heard nothing there for 150 ms; the bundle's transfer.
+fn said_to_be_unheard() -> (Node, Node, u64) {
+    let (mut terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, &["hop1"])]);
+    for node in [&mut terminal, &mut hub] {
+        for hop in [NEAR, FAR] {
+            hear(node, hop);
+        }
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    let sent = terminal.offers();
+    assert_eq!(by_hop(&sent), [1, 0]);
+    say_missing(&mut hub, &mut terminal, 150);
+    let copied = terminal.offers();
+    assert!(copied.iter().any(|(of, _)| *of == SessionId(202)));
+    (terminal, hub, sent[0].1.key)
+}
+
+/// The hub says by the far hop that nothing has come by the near one for so long.
+fn say_missing(hub: &mut Node, terminal: &mut Node, ms: u16) {
+    let [high, low] = ms.to_be_bytes();
+    let word = Bytes::from(vec![2, high, low]);
+    let word = Message::new(10, ON_DEMAND_SERVICE, CONTROL, word);
+    let said = hub.engine.send_message(hub.now, word, SECOND);
+    said.expect("there is room");
+    for offered in hub.offers() {
+        hub.carry(offered, terminal);
+    }
+}
+
+/// By which hop something new goes once the hub was heard by beacons for so long.
+fn goes_behind_beacons(terminal: &mut Node, time: Duration) -> [usize; 2] {
+    let end = terminal.now + time;
+    while terminal.now < end {
+        terminal.pass(terminal.now + 20 * MS);
+        for hop in [NEAR, FAR] {
+            hear(terminal, hop);
+        }
+    }
+    terminal.offers();
+    for session in [102, 202] {
+        terminal.ready(SessionId(session));
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    by_hop(&terminal.offers())
+}
+
+#[test]
+fn a_neighbour_that_is_heard_and_says_that_it_hears_nothing_is_believed() {
+    let (mut terminal, _hub, _) = said_to_be_unheard();
+    // Its beacons do not say so before they have told of its last one for a second.
+    assert_eq!(goes_behind_beacons(&mut terminal, 500 * MS), [0, 1]);
+    assert_eq!(goes_behind_beacons(&mut terminal, 500 * MS), [1, 0]);
+    assert_eq!(terminal.changes, []);
+}
+
+#[test]
+fn what_it_acknowledges_of_that_silence_shows_that_it_hears() {
+    let (mut terminal, _hub, sent) = said_to_be_unheard();
+    terminal.finish(sent, Outcome::Acknowledged);
+    assert_eq!(goes_behind_beacons(&mut terminal, 100 * MS), [1, 0]);
+}
+
+#[test]
+fn a_word_that_is_taken_back_counts_no_more() {
+    let (mut terminal, mut hub, _) = said_to_be_unheard();
+    say_missing(&mut hub, &mut terminal, 0);
+    assert_eq!(goes_behind_beacons(&mut terminal, 100 * MS), [1, 0]);
+}
+
+#[test]
+fn a_node_takes_its_word_back_when_it_hears_again() {
+    let (_terminal, mut hub) = two_paths(&[]);
+    for hop in [NEAR, FAR] {
+        hear(&mut hub, hop);
+    }
+    hub.engine.misses(hub.now, NEAR, 150 * MS);
+    assert_eq!(offered_in(&mut hub, 60 * MS), [0, 1]);
+    hear(&mut hub, NEAR);
+    // The far hop's session of its class has the word in flight.
+    assert_eq!(offered_in(&mut hub, 20 * MS), [1, 0]);
+    hear(&mut hub, NEAR);
+    assert_eq!(offered_in(&mut hub, 100 * MS), [0, 0]);
 }
 
 #[test]
