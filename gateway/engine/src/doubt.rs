@@ -85,6 +85,8 @@ pub(crate) struct Doubt {
     unheard: Option<Unheard>,
     /// When answers are to be late, if nothing is heard until then.
     due: Option<Instant>,
+    /// When the rest of a bundle is to be late, if nothing is heard until then.
+    rest_due: Option<Instant>,
     /// False alarms in a row, and the last one.
     alarms: u32,
     last_alarm: Option<Instant>,
@@ -107,13 +109,17 @@ impl Doubt {
 
     /// Whether the sessions should be asked for signs before it is judged.
     pub fn is_due(&self, now: Instant) -> bool {
-        self.is_on() || self.due.is_some_and(|due| due <= now)
+        self.is_on() || self.dues().any(|due| due <= now)
+    }
+
+    fn dues(&self) -> impl Iterator<Item = Instant> {
+        self.due.into_iter().chain(self.rest_due)
     }
 
     /// When it is to be judged anew.
     pub fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let looked = self.is_on().then(|| now + LOOKED_EACH);
-        looked.or(self.due.filter(|due| *due > now))
+        looked.or_else(|| self.dues().filter(|due| *due > now).min())
     }
 
     /// Answers are late at that time, if there is nothing that is late sooner.
@@ -197,6 +203,7 @@ impl Engine {
         };
         let sign = hop.link.counted();
         hop.doubt.due = missed;
+        hop.doubt.rest_due = hop.doubt.rest_due.filter(|due| *due > now);
         match hop.doubt.ends_behind {
             // What it had in flight has been given back already.
             Some(_) if hop.blocked => {
@@ -369,15 +376,26 @@ impl Engine {
     }
 
     /// Nothing has come by a hop for so long, though the neighbour has begun a bundle
-    /// there. It is told so by another hop: its own signs are older by a round trip.
+    /// there. If that is too long it is told so by another hop, since its own signs are
+    /// older by a round trip; else the sessions are asked again when it would be.
     pub fn misses(&mut self, now: Instant, id: HopId, silent: Duration) {
         let Some(hop) = self.hops.get(&id) else {
             return;
         };
-        let known = hop.blocked || !hop.link.is_probed() || silent < hop.doubt.patience(now);
+        let known = hop.blocked || !hop.link.is_probed();
         let neighbour = hop.config.neighbour;
         // Of several others, the neighbour could not know which one is meant.
         if known || self.ways.hops_to(neighbour).len() != 2 || !self.has_sure_other(id) {
+            return;
+        }
+        let left = hop.doubt.patience(now).saturating_sub(silent);
+        if !left.is_zero() {
+            // What is due by now has not been judged yet.
+            let due = hop.link_at;
+            if let Some(hop) = self.hops.get_mut(&id) {
+                hop.doubt.rest_due = Some(now + left);
+            }
+            self.watch(now, id, due);
             return;
         }
         let sign = now.checked_sub(silent).unwrap_or(now);

@@ -10,7 +10,7 @@ use underpass_engine::{
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, CONTROL, Node, URGENT};
+use crate::bench::{BULK, CONTROL, Node, URGENT, pair};
 use crate::lines::Lines;
 use crate::paths::{FAR, MS, NEAR, both_lines, by_hop, longest_gap, two_hops, two_paths};
 
@@ -187,6 +187,30 @@ fn a_node_is_told_of_a_silence_by_the_other_hop_or_not_at_all() {
         hub.engine.misses(hub.now, NEAR, 150 * MS);
         assert_eq!(offered_in(&mut hub, 20 * MS), told, "{paths:?}");
     }
+}
+
+#[test]
+fn sessions_are_asked_as_soon_as_the_rest_of_a_bundle_is_late() {
+    let (_terminal, mut hub) = two_paths(&[]);
+    for hop in [NEAR, FAR] {
+        hear(&mut hub, hop);
+    }
+    let (engine, now) = (&mut hub.engine, hub.now);
+    engine.misses(now, FAR, 30 * MS);
+    assert_eq!(engine.links_due(now + 69 * MS), []);
+    assert_eq!(engine.links_due(now + 70 * MS), [FAR]);
+    assert!(engine.next_timeout() <= Some(now + 70 * MS));
+    // They have heard the peer meanwhile.
+    engine.misses(now + 70 * MS, FAR, 10 * MS);
+    assert_eq!(offered_in(&mut hub, 100 * MS), [0, 0]);
+    assert_eq!(hub.engine.links_due(hub.now), []);
+    assert_eq!(hub.engine.links_due(hub.now + 60 * MS), [FAR]);
+    // Another one is to carry what this one owes.
+    let (mut terminal, _hub) = pair();
+    let now = terminal.now;
+    hear(&mut terminal, HopId(0));
+    terminal.engine.misses(now, HopId(0), 30 * MS);
+    assert_eq!(terminal.engine.links_due(now + 100 * MS), []);
 }
 
 #[test]

@@ -11,6 +11,9 @@ use underpass_engine::{HopId, Sign};
 use super::shard::Inner;
 use super::{Shell, timer};
 
+/// The rest of a bundle that has not come for so long is not waited for.
+const MISSED_FOR: Duration = Duration::from_secs(2);
+
 /// The endpoints by the names of their paths and listeners.
 #[derive(Default)]
 pub struct LinkBeacons {
@@ -200,7 +203,20 @@ impl Inner {
                 self.engine.nothing_unanswered(now, hop);
             }
         }
+        if figures.iter().any(|figures| figures.receiving) {
+            self.tell_of_silence(now, hop);
+        }
         self.signs(hop)
+    }
+
+    /// The rest of a bundle is to come by a hop: tells the engine how long nothing has.
+    /// Where there is another path, the peer learns of it by that.
+    fn tell_of_silence(&mut self, now: Instant, hop: HopId) {
+        let heard = self.engine.last_heard(hop);
+        let silent = heard.map(|at| now.saturating_duration_since(at));
+        if let Some(silent) = silent.filter(|silent| *silent < MISSED_FOR) {
+            self.engine.misses(now, hop, silent);
+        }
     }
 
     /// What was heard and sent on a hop when it was last looked at.

@@ -2,7 +2,6 @@
 //! carries.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use underpass_beacon::BEACON_BYTES;
@@ -45,8 +44,6 @@ const CLOCK_TICK: Duration = Duration::from_millis(4);
 /// until this after it was heard; each look at the sessions has it probed for a while.
 const PROBED_FOR: Duration = Duration::from_secs(2);
 const PROBED_AT_ONCE: Duration = Duration::from_millis(250);
-/// The engine is told of a silence of so long in the middle of a bundle.
-const MISSED: Range<Duration> = Duration::from_millis(100)..PROBED_FOR;
 
 /// A queue of less is none: the estimator notices none either.
 const NO_QUEUE: Duration = Duration::from_millis(12);
@@ -456,7 +453,6 @@ impl LinkMeter {
         }
         let silent = sending.heard.map(|at| now.saturating_duration_since(at));
         let overdue = rtt + CLOCK_TICK..PROBED_FOR;
-        tell_of_silence(shell, hop, silent, sessions);
         let owes = |figures: PathFigures| figures.is_unanswered() || figures.receiving;
         let owed = || sessions.iter().any(|reading| owes(reading.figures));
         if silent.is_some_and(|silent| overdue.contains(&silent)) && owed() {
@@ -554,23 +550,6 @@ impl LinkMeter {
         }
         let (_, rtt) = self.smoothed_rtt.unwrap_or((now, Duration::ZERO));
         self.losses.sent(now, packets, repeats, rtt);
-    }
-}
-
-/// Tells the engine if the rest of a bundle does not come: where there is another path,
-/// the peer learns of it by that.
-fn tell_of_silence(
-    shell: &Shell,
-    hop: HopId,
-    silent: Option<Duration>,
-    sessions: &[SessionReading],
-) {
-    let figures = sessions.iter().map(|reading| reading.figures);
-    let receives = figures.clone().any(|figures| figures.receiving);
-    let heard = figures.filter_map(|figures| figures.heard_ago);
-    let silent = heard.chain(silent).min();
-    if let Some(silent) = silent.filter(|of| receives && MISSED.contains(of)) {
-        shell.with_hop(hop, |engine, now| engine.misses(now, hop, silent));
     }
 }
 
