@@ -98,6 +98,8 @@ pub(super) struct Driver<T: Transport> {
     pub(super) sender: UnboundedSender<Command>,
     handle: Option<Arc<SessionHandle<T::Socket>>>,
     input: Input,
+    /// What the transport had read below its stream when that was last looked at.
+    bytes_below: u64,
     output: Output,
     pace: Pace,
     /// The peer, if it names its transfers.
@@ -136,6 +138,8 @@ impl<T: Transport> Driver<T> {
         sender: UnboundedSender<Command>,
         commands: UnboundedReceiver<Command>,
     ) -> Self {
+        // TLS has read its handshake.
+        let bytes_below = transport.bytes_below();
         Self {
             transport,
             core,
@@ -144,6 +148,7 @@ impl<T: Transport> Driver<T> {
             sender,
             handle: None,
             input: Input::default(),
+            bytes_below,
             output: Output::default(),
             pace: Pace::new(now()),
             peer: None,
@@ -426,7 +431,10 @@ impl<T: Transport> Driver<T> {
                     self.received();
                     Ok(true)
                 }
-                Poll::Pending => Ok(false),
+                Poll::Pending => {
+                    self.awaits_record();
+                    Ok(false)
+                }
             };
         }
         match self.input.poll_fill(Pin::new(&mut self.transport), cx)? {
@@ -436,14 +444,31 @@ impl<T: Transport> Driver<T> {
                 self.received();
                 Ok(true)
             }
-            Poll::Pending => Ok(false),
+            Poll::Pending => {
+                self.awaits_record();
+                Ok(false)
+            }
         }
     }
 
     /// Bytes have come, and were looked at.
-    fn received(&self) {
+    fn received(&mut self) {
+        self.bytes_below = self.transport.bytes_below();
         if let Some(handle) = &self.handle {
             handle.received(self.core.is_receiving());
+        }
+    }
+
+    /// No bytes are there. What has come may be a part of a record, in which a bundle
+    /// begins: its rest is to come as well.
+    fn awaits_record(&mut self) {
+        let bytes = self.transport.bytes_below();
+        let begun = std::mem::replace(&mut self.bytes_below, bytes) < bytes;
+        if let Some(handle) = &self.handle
+            && begun
+            && !self.core.is_receiving()
+        {
+            handle.received(true);
         }
     }
 

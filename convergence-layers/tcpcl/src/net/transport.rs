@@ -38,12 +38,23 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 
     /// When it is dropped, what is unsent is dropped, too.
     fn end_by_reset(&self);
+
+    /// Bytes that were read below the stream, where only some of them together give
+    /// bytes of it, as a TLS record does.
+    fn bytes_below(&self) -> u64 {
+        0
+    }
 }
 
 /// A stream over one TCP connection of the kernel.
 pub trait OverTcp: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// The connection below.
     fn tcp(&self) -> &TcpStream;
+
+    /// As [`Transport::bytes_below`].
+    fn bytes_of_records(&self) -> u64 {
+        0
+    }
 }
 
 impl<T: OverTcp> Transport for T {
@@ -77,6 +88,10 @@ impl<T: OverTcp> Transport for T {
         let socket = socket2::SockRef::from(self.tcp());
         let _ = socket.set_linger(Some(Duration::ZERO));
     }
+
+    fn bytes_below(&self) -> u64 {
+        self.bytes_of_records()
+    }
 }
 
 /// Asks the kernel, which also arms the next wake-up by the low-water mark.
@@ -106,6 +121,8 @@ impl OverTcp for TcpStream {
 pub(super) struct ReadAhead {
     tcp: TcpStream,
     input: Input,
+    /// Bytes that TLS has taken.
+    taken: u64,
 }
 
 impl ReadAhead {
@@ -113,6 +130,7 @@ impl ReadAhead {
         Self {
             tcp,
             input: Input::default(),
+            taken: 0,
         }
     }
 }
@@ -123,13 +141,14 @@ impl AsyncRead for ReadAhead {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { tcp, input } = &mut *self;
+        let Self { tcp, input, taken } = &mut *self;
         if input.unread().is_empty() {
             ready!(input.poll_fill(Pin::new(tcp), cx))?;
         }
         let count = input.unread().len().min(into.remaining());
         into.put_slice(&input.unread()[..count]);
         input.take(count);
+        *taken += count as u64;
         Poll::Ready(Ok(()))
     }
 }
@@ -170,5 +189,9 @@ pub(super) type Tls = TlsStream<ReadAhead>;
 impl OverTcp for Tls {
     fn tcp(&self) -> &TcpStream {
         &self.get_ref().0.tcp
+    }
+
+    fn bytes_of_records(&self) -> u64 {
+        self.get_ref().0.taken
     }
 }

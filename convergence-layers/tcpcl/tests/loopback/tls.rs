@@ -1,10 +1,13 @@
 //! Who may talk to whom.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use underpass_cla::{Class, Down, Outcome};
 use underpass_identity::{IsRevoked, UriNodeIds};
 use underpass_tcpcl::{Dialer, DialerConfig, Listener, ListenerConfig, SlotStatus};
@@ -52,7 +55,7 @@ async fn failure(dialer: &Dialer) -> String {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), failed)
+    tokio::time::timeout(Duration::from_secs(60), failed)
         .await
         .expect("the contact fails")
 }
@@ -80,6 +83,59 @@ async fn certified_nodes_exchange_bundles() {
     }
     dialer.shutdown().await;
     assert_eq!(at_terminal.down().await.1, Down::Closed);
+}
+
+/// Forwards connections; of what comes from who dials, as long as there is `room`.
+async fn relay(listener: TcpListener, to: SocketAddr, room: Arc<AtomicUsize>) {
+    while let Ok((near, _)) = listener.accept().await {
+        let far = TcpStream::connect(to).await.expect("the hub listens");
+        let (mut from_near, mut to_near) = near.into_split();
+        let (mut from_far, mut to_far) = far.into_split();
+        tokio::spawn(async move { tokio::io::copy(&mut from_far, &mut to_near).await });
+        let room = room.clone();
+        tokio::spawn(async move {
+            let mut buffer = vec![0; 64 << 10];
+            while let Ok(count @ 1..) = from_near.read(&mut buffer).await {
+                let count = count.min(room.load(SeqCst));
+                room.fetch_sub(count, SeqCst);
+                if to_far.write_all(&buffer[..count]).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_record_in_which_a_bundle_begins_is_waited_for() {
+    let (mut at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
+    let ca = Ca::new();
+    let listener = Listener::bind(hub_with_tls(&ca, nothing_revoked()), at_hub.node.clone());
+    let listener = listener.expect("a free port");
+    let front = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let remote = front.local_addr().expect("it is bound");
+    let room = Arc::new(AtomicUsize::new(usize::MAX));
+    let relayed = tokio::spawn(relay(front, listener.local_addr(), room.clone()));
+    let node = ca.node("ipn:1.0", TERMINAL, Naming::OtherName);
+    let config = DialerConfig {
+        tls: Some(ca.client(&node, nothing_revoked())),
+        classes: vec![Class(1)],
+        ..terminal(remote)
+    };
+    let _dialer = Dialer::spawn(config, at_terminal.node.clone());
+    let (_, _, session) = at_terminal.up().await;
+    let (_, _, seen_by_hub) = at_hub.up().await;
+    assert!(!seen_by_hub.figures().receiving);
+    room.store(100, SeqCst);
+    session.offer(transfer(0, 80_000).0);
+    let receives = async {
+        while !seen_by_hub.figures().receiving {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let received = tokio::time::timeout(Duration::from_secs(60), receives).await;
+    received.expect("the hub sees that a record has begun");
+    relayed.abort();
 }
 
 #[tokio::test]
