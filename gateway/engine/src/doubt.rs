@@ -92,6 +92,8 @@ pub(crate) struct Doubt {
     last_alarm: Option<Instant>,
     /// Whether it is in doubt by the peer's word alone.
     by_word: bool,
+    /// It was, and then answers were late here, too.
+    confirmed: bool,
     /// Doubts by its word in a row that were in vain, and the end of the last one.
     vain_words: u32,
     last_vain_word: Option<Instant>,
@@ -136,7 +138,12 @@ impl Doubt {
     /// Others are to go first until there is a sign of the peer `behind` that.
     fn begin(&mut self, behind: Instant, by_word: bool) {
         (self.ends_behind, self.by_word) = (Some(behind), by_word);
-        self.unheard = None;
+        (self.unheard, self.confirmed) = (None, false);
+    }
+
+    /// Answers are late: if the peer has said that it hears nothing, it was right.
+    fn answers_are_late(&mut self) {
+        self.confirmed |= std::mem::take(&mut self.by_word);
     }
 
     /// The peer has acknowledged something that was offered then.
@@ -154,12 +161,16 @@ impl Doubt {
         self.unheard = self.unheard.filter(|of| !tells(of));
     }
 
-    /// There was a sign of the peer: the doubt was in vain.
+    /// There was a sign of the peer: the doubt was in vain, unless both ends had reason
+    /// for it.
     fn was_false(&mut self, now: Instant) {
+        (self.ends_behind, self.unheard) = (None, None);
+        if std::mem::take(&mut self.confirmed) {
+            return;
+        }
         let lately = self.last_alarm.is_some_and(|at| now < at + FORGOTTEN);
         self.alarms = if lately { self.alarms + 1 } else { 1 };
-        (self.ends_behind, self.last_alarm) = (None, Some(now));
-        self.unheard = None;
+        self.last_alarm = Some(now);
         if std::mem::take(&mut self.by_word) {
             let last = self.last_vain_word;
             let lately = last.is_some_and(|at| now < at + WORDS_FORGOTTEN);
@@ -224,8 +235,7 @@ impl Engine {
                     None => {}
                 }
             }
-            // Answers are late here, too: the peer's word was right.
-            Some(_) if missed.is_some_and(|at| at <= now) => hop.doubt.by_word = false,
+            Some(_) if missed.is_some_and(|at| at <= now) => hop.doubt.answers_are_late(),
             None if missed.is_some_and(|at| at <= now) => {
                 // What has left a terminal before it last heard the hub has come through.
                 let from = hop.config.dials.then_some(sign);

@@ -46,6 +46,22 @@ fn each_word_in_vain_makes_the_next_one_count_later() {
 }
 
 #[test]
+fn a_word_that_was_right_makes_the_next_doubt_no_later() {
+    let (mut doubt, now) = (Doubt::default(), Instant::now());
+    for _ in 0..3 {
+        doubt.begin(now, true);
+        doubt.answers_are_late();
+        doubt.was_false(now);
+        assert!(!doubt.is_on() && doubt.heeds_word(now) && doubt.unheard.is_none());
+        assert_eq!(doubt.patience(now), PATIENCE);
+    }
+    doubt.begin(now, false);
+    doubt.answers_are_late();
+    doubt.was_false(now);
+    assert_eq!(doubt.patience(now), 2 * PATIENCE);
+}
+
+#[test]
 fn only_what_a_deaf_peer_would_not_give_tells_that_it_hears() {
     let begin = Instant::now();
     for (sign, last_ms) in [
