@@ -1,6 +1,6 @@
 //! A hop whose answers are late, beside one that could carry what it has.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_cla::{Outcome, SessionId};
@@ -415,8 +415,9 @@ fn a_word_of_a_silence_that_has_not_left_before_its_end_does_not_go() {
 }
 
 /// A long transfer by both hops from one node to the other; the far one is blocked at
-/// the antenna of the terminal 12 s behind its beginning. The longest gap then.
-fn gap_of_transfer(from: usize, receiver_tells: bool) -> Duration {
+/// the antenna of the terminal 12 s behind its beginning, or only lets nothing come there.
+/// The longest gap then.
+fn gap_of_transfer(from: usize, receiver_tells: bool, one_way: bool) -> Duration {
     let (mut terminal, hub) = two_paths(&[]);
     let mut config = two_hops(10, 1);
     for hop in &mut config.hops {
@@ -436,11 +437,22 @@ fn gap_of_transfer(from: usize, receiver_tells: bool) -> Duration {
     let key = lines.nodes[from].open(back[from], BULK);
     let begin = lines.now();
     let mut readable = Vec::new();
-    let mut flow = |lines: &mut Lines, time: Duration, tells: bool| {
+    let mut flow = |lines: &mut Lines, time: Duration, tells: bool, unheard: Option<Instant>| {
+        let mut beacon = unheard;
         lines.live(time, |nodes| {
             // Its transport acknowledges each segment.
             for node in nodes.iter_mut() {
                 hear(node, NEAR);
+            }
+            let now = nodes[from].now;
+            if let (Some(since), Some(at)) = (unheard, beacon)
+                && at <= now
+            {
+                // It was sent by a node that has heard no beacon for a second.
+                let says_so = now >= since + SECOND + 265 * MS;
+                let sign = if says_so { Sign::Deaf } else { Sign::Beacon };
+                nodes[from].engine.heard(now, FAR, now, sign);
+                beacon = Some(at + 150 * MS);
             }
             let room = nodes[from].engine.send_capacity(key);
             if room > 0 {
@@ -464,9 +476,13 @@ fn gap_of_transfer(from: usize, receiver_tells: bool) -> Duration {
             }
         });
     };
-    flow(&mut lines, 12 * SECOND, false);
-    lines.block(1, 0);
-    flow(&mut lines, 3 * SECOND, receiver_tells);
+    flow(&mut lines, 12 * SECOND, false, None);
+    match one_way {
+        true => lines.deafen(1, 0),
+        false => lines.block(1, 0),
+    }
+    let unheard = one_way.then_some(lines.now());
+    flow(&mut lines, 3 * SECOND, receiver_tells, unheard);
     let blocked = |node: &Node| {
         let changes = node.changes.iter();
         changes
@@ -480,16 +496,23 @@ fn gap_of_transfer(from: usize, receiver_tells: bool) -> Duration {
 /// A bundle of the far hop takes a quarter of a second on the near one.
 #[test]
 fn what_a_terminal_sends_goes_on_long_before_a_round_trip_of_the_silent_hop() {
-    let gap = gap_of_transfer(0, false);
+    let gap = gap_of_transfer(0, false, false);
     assert!(gap < 600 * MS, "{gap:?}");
 }
 
 /// Acknowledgements still come for half a round trip: the hub could not know as soon.
 #[test]
 fn what_a_hub_sends_goes_on_soon_after_the_terminal_misses_it() {
-    let alone = gap_of_transfer(1, false);
+    let alone = gap_of_transfer(1, false, false);
     assert!(alone < 850 * MS, "{alone:?}");
-    let told = gap_of_transfer(1, true);
+    let told = gap_of_transfer(1, true, false);
     assert!(told < 600 * MS, "{told:?}");
     assert!(told + 100 * MS < alone, "{told:?} and {alone:?}");
+}
+
+/// The terminal is heard all the time.
+#[test]
+fn what_a_hub_sends_goes_on_where_only_the_direction_to_the_terminal_is_silent() {
+    let told = gap_of_transfer(1, true, true);
+    assert!(told < 600 * MS, "{told:?}");
 }

@@ -46,6 +46,8 @@ pub struct Lines {
     next: u64,
     /// A line, and the node at whose antenna it is blocked.
     blocked: Option<(usize, usize)>,
+    /// A line, and the node to which nothing comes by it.
+    deaf: Option<(usize, usize)>,
     /// Nodes are told when their transports hear acknowledgements.
     pub tells_signs: bool,
 }
@@ -65,6 +67,7 @@ impl Lines {
             coming: BTreeMap::new(),
             next: 0,
             blocked: None,
+            deaf: None,
             tells_signs: false,
         }
     }
@@ -72,6 +75,11 @@ impl Lines {
     /// Blocks a line at the antenna of a node: what has passed that goes on.
     pub fn block(&mut self, line: usize, node: usize) {
         self.blocked = Some((line, node));
+    }
+
+    /// Lets nothing come by a line to a node any more; what that sends goes on.
+    pub fn deafen(&mut self, line: usize, node: usize) {
+        self.deaf = Some((line, node));
     }
 
     pub fn now(&self) -> Instant {
@@ -133,7 +141,7 @@ impl Lines {
             let (place, happening) = first.remove();
             match happening {
                 Happening::Arrives(session, ..) | Happening::Acknowledged(session, _)
-                    if self.blocked == Some((line_of(session), place)) => {}
+                    if [self.blocked, self.deaf].contains(&Some((line_of(session), place))) => {}
                 Happening::Arrives(session, raw, key) => {
                     let taken = self.nodes[place].receive(session, raw);
                     assert_eq!(taken, Ok(()));
