@@ -92,7 +92,7 @@ pub(crate) struct Doubt {
     last_alarm: Option<Instant>,
     /// Whether it is in doubt by the peer's word alone.
     by_word: bool,
-    /// It was, and then answers were late here, too.
+    /// It is by its word, and for a reason of this end, too.
     confirmed: bool,
     /// Doubts by its word in a row that were in vain, and the end of the last one.
     vain_words: u32,
@@ -139,6 +139,16 @@ impl Doubt {
     fn begin(&mut self, behind: Instant, by_word: bool) {
         (self.ends_behind, self.by_word) = (Some(behind), by_word);
         (self.unheard, self.confirmed) = (None, false);
+    }
+
+    /// Whether the peer's word that it hears nothing is one of the reasons.
+    fn has_word(&self) -> bool {
+        self.by_word || self.confirmed
+    }
+
+    /// The peer hears nothing either.
+    fn confirm(&mut self, unheard: Unheard) {
+        (self.unheard, self.confirmed) = (Some(unheard), true);
     }
 
     /// Answers are late: if the peer has said that it hears nothing, it was right.
@@ -471,7 +481,8 @@ impl Engine {
         let (Some(hop), Some(by)) = (self.hops.get(&id), self.hops.get(&by)) else {
             return;
         };
-        let patient = silent < hop.doubt.patience(now) || hop.doubt.is_on();
+        let is_on = hop.doubt.is_on();
+        let patient = silent < hop.doubt.patience(now) || is_on && hop.doubt.has_word();
         let patient = patient || !hop.doubt.heeds_word(now);
         if hop.blocked || !hop.link.is_probed() || patient || !self.has_sure_other(id) {
             return;
@@ -488,10 +499,21 @@ impl Engine {
         let says_so = hop.config.rtt.max(SAYS_SO_BEHIND) + one_way + SAME_SIGN;
         let beacon = now.checked_sub(since).unwrap_or(now) + says_so;
         let offered = from.map_or(now, |from| from + 2 * INACCURACY);
+        let unheard = Unheard { offered, beacon };
         let behind = hop.link.counted() + SAME_SIGN;
-        if let Some(hop) = self.hops.get_mut(&id) {
-            hop.doubt.begin(behind, true);
-            hop.doubt.unheard = Some(Unheard { offered, beacon });
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        match is_on {
+            true => hop.doubt.confirm(unheard),
+            false => {
+                hop.doubt.begin(behind, true);
+                hop.doubt.unheard = Some(unheard);
+            }
+        }
+        if is_on && !hop.config.dials {
+            // All that it has in flight was copied when that began.
+            return;
         }
         self.copy_all_in_flight(now, id, from);
         // What is due by now has not been judged yet.

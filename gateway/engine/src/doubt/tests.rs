@@ -55,6 +55,11 @@ fn a_word_that_was_right_makes_the_next_doubt_no_later() {
         assert!(!doubt.is_on() && doubt.heeds_word(now) && doubt.unheard.is_none());
         assert_eq!(doubt.patience(now), PATIENCE);
     }
+    let (offered, beacon) = (now, now);
+    doubt.begin(now, false);
+    doubt.confirm(Unheard { offered, beacon });
+    doubt.was_false(now);
+    assert_eq!(doubt.patience(now), PATIENCE);
     doubt.begin(now, false);
     doubt.answers_are_late();
     doubt.was_false(now);

@@ -298,6 +298,25 @@ fn a_neighbour_that_is_heard_and_says_that_it_hears_nothing_is_believed() {
 }
 
 #[test]
+fn so_it_is_where_answers_were_late_before() {
+    let (mut terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, &["hop1"])]);
+    for node in [&mut terminal, &mut hub] {
+        for hop in [NEAR, FAR] {
+            hear(node, hop);
+        }
+    }
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    assert_eq!(offered_in(&mut terminal, 145 * MS), [0, 1]);
+    hub.pass(terminal.now);
+    say_missing(&mut hub, &mut terminal, 150);
+    assert_eq!(goes_behind_beacons(&mut terminal, 500 * MS), [0, 1]);
+    assert_eq!(goes_behind_beacons(&mut terminal, 500 * MS), [1, 0]);
+    assert_eq!(terminal.changes, []);
+}
+
+#[test]
 fn what_it_acknowledges_of_that_silence_shows_that_it_hears() {
     let (mut terminal, _hub, sent) = said_to_be_unheard();
     terminal.finish(sent, Outcome::Acknowledged);
