@@ -225,25 +225,19 @@ impl Engine {
         let sign = hop.link.counted();
         hop.doubt.due = missed;
         hop.doubt.rest_due = hop.doubt.rest_due.filter(|due| *due > now);
+        let is_heard = hop.doubt.ends_behind.is_some_and(|behind| sign > behind);
+        // It learns that at once, though it may not hear itself: its own doubt may wait for it.
+        let word = hop.doubt.word.take_if(|_| is_heard);
+        let neighbour = hop.config.neighbour;
         match hop.doubt.ends_behind {
             // What it had in flight has been given back already.
             Some(_) if hop.blocked => {
                 hop.doubt.was_right();
                 self.end_doubt(now, id);
             }
-            Some(behind) if sign > behind && hop.doubt.unheard.is_none() => {
+            Some(_) if is_heard && hop.doubt.unheard.is_none() => {
                 hop.doubt.was_false(now);
-                let (word, neighbour) = (hop.doubt.word.take(), hop.config.neighbour);
                 self.end_doubt(now, id);
-                match word {
-                    // By this hop, which may carry it now, it would speak of the other one.
-                    Some(word) if self.agent.is_queued(word) => self.discard(now, word, None),
-                    // Without room for that, what the neighbour hears itself ends its doubt.
-                    Some(_) => {
-                        let _ = self.queue_message(now, missing(neighbour, 0), WORD_COUNTS);
-                    }
-                    None => {}
-                }
             }
             Some(_) if missed.is_some_and(|at| at <= now) => hop.doubt.answers_are_late(),
             None if missed.is_some_and(|at| at <= now) => {
@@ -253,6 +247,20 @@ impl Engine {
                 self.copy_all_in_flight(now, id, from);
             }
             _ => {}
+        }
+        if let Some(word) = word {
+            self.take_back(now, neighbour, word);
+        }
+    }
+
+    /// Something comes again by a hop of which the neighbour was told that nothing does.
+    fn take_back(&mut self, now: Instant, neighbour: u64, word: BundleId) {
+        if self.agent.is_queued(word) {
+            // By that hop, which may carry it now, it would speak of the other one.
+            self.discard(now, word, None);
+        } else {
+            // Without room for that, what the neighbour hears itself ends its doubt.
+            let _ = self.queue_message(now, missing(neighbour, 0), WORD_COUNTS);
         }
     }
 
@@ -425,9 +433,12 @@ impl Engine {
         if !hop.doubt.tells(sign, silent) {
             return;
         }
-        // The word is not to go by this one.
-        if !hop.doubt.is_on() {
-            let behind = sign.max(hop.link.counted()) + SAME_SIGN;
+        let behind = sign.max(hop.link.counted()) + SAME_SIGN;
+        if hop.doubt.is_on() {
+            // Where the peer's word keeps it on, signs of before tell nothing of this silence.
+            hop.doubt.ends_behind = Some(behind);
+        } else {
+            // The word is not to go by this one.
             hop.doubt.begin(behind, false);
             self.copy_all_in_flight(now, id, None);
             self.judge(now, id);

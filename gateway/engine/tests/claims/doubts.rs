@@ -10,7 +10,7 @@ use underpass_engine::{
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, CONTROL, Node, URGENT, pair};
+use crate::bench::{BULK, CONTROL, Node, Offered, URGENT, pair};
 use crate::lines::Lines;
 use crate::paths::{FAR, MS, NEAR, both_lines, by_hop, longest_gap, two_hops, two_paths};
 
@@ -343,6 +343,53 @@ fn a_node_takes_its_word_back_when_it_hears_again() {
     assert_eq!(offered_in(&mut hub, 20 * MS), [1, 0]);
     hear(&mut hub, NEAR);
     assert_eq!(offered_in(&mut hub, 100 * MS), [0, 0]);
+}
+
+/// Carries what both have for each other by the far hop; what goes by the near one is lost.
+fn exchange_by_far(one: &mut Node, other: &mut Node) {
+    let by_far = |offered: Vec<Offered>| offered.into_iter().filter(|(of, _)| of.0 >= 200);
+    loop {
+        let (there, back) = (one.offers(), other.offers());
+        if there.is_empty() && back.is_empty() {
+            return;
+        }
+        for offered in by_far(there) {
+            one.carry(offered, other);
+        }
+        for offered in by_far(back) {
+            other.carry(offered, one);
+        }
+    }
+}
+
+#[test]
+fn two_nodes_that_missed_each_other_do_not_wait_for_each_other() {
+    let (mut terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, &["hop1"])]);
+    for (node, peer) in [(&mut terminal, 1), (&mut hub, 10)] {
+        for hop in [NEAR, FAR] {
+            hear(node, hop);
+        }
+        let key = node.open(peer, BULK);
+        node.write(key, 5_000);
+        assert_eq!(by_hop(&node.offers()), [1, 0]);
+        node.pass(node.now + 145 * MS);
+        node.engine.misses(node.now, NEAR, 145 * MS);
+    }
+    exchange_by_far(&mut terminal, &mut hub);
+    for _ in 0..2 {
+        for node in [&mut terminal, &mut hub] {
+            node.pass(node.now + 20 * MS);
+            hear(node, NEAR);
+        }
+        exchange_by_far(&mut terminal, &mut hub);
+    }
+    for (node, peer) in [(&mut terminal, 1), (&mut hub, 10)] {
+        node.ready(SessionId(102));
+        let key = node.open(peer, BULK);
+        node.write(key, 5_000);
+        assert_eq!(by_hop(&node.offers()), [1, 0]);
+        assert_eq!(node.changes, []);
+    }
 }
 
 #[test]
