@@ -12,8 +12,9 @@
 //!
 //! Where the peer has said that it hears nothing, a sign of it does not tell that it hears
 //! again: one direction may be silent alone. So such a doubt lasts until something was
-//! acknowledged that was sent in that silence, until the peer takes its word back, or until
-//! a beacon comes that would say by then that the peer hears nothing.
+//! acknowledged that was sent in that silence, until the peer takes its word back, until a
+//! beacon comes that would say by then that the peer hears nothing, or until the hop has a
+//! session again after it had none.
 //!
 //! Each false alarm makes the next one later, and behind a doubt by the peer's word that
 //! was in vain its word does not count for a while: repeated, it would keep the hop in doubt
@@ -169,6 +170,11 @@ impl Doubt {
             Sign::Deaf => false,
         };
         self.unheard = self.unheard.filter(|of| !tells(of));
+    }
+
+    /// The peer hears, for sure.
+    pub fn hears(&mut self) {
+        self.unheard = None;
     }
 
     /// There was a sign of the peer: the doubt was in vain, unless both ends had reason
@@ -474,7 +480,7 @@ impl Engine {
         if silent.is_zero() && by.is_some() {
             for id in hops.iter() {
                 if let Some(hop) = self.hops.get_mut(id) {
-                    hop.doubt.unheard = None;
+                    hop.doubt.hears();
                 }
             }
             return true;

@@ -70,6 +70,9 @@ impl Engine {
         } else {
             if let Some(state) = self.hops.get_mut(&hop) {
                 state.link.renew(now);
+                // It has answered; and whether it sends beacons, which would show that, too, is
+                // not known any more.
+                state.doubt.hears();
             }
             self.judge(now, hop);
             self.agent.neighbour_up(now, NeighbourId(neighbour));

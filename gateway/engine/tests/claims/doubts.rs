@@ -331,6 +331,21 @@ fn a_word_that_is_taken_back_counts_no_more() {
 }
 
 #[test]
+fn the_first_session_after_none_shows_that_a_neighbour_hears() {
+    let (mut terminal, _hub, _) = said_to_be_unheard();
+    for session in 100..103 {
+        let now = terminal.now;
+        terminal.engine.session_down(now, SessionId(session));
+    }
+    terminal.pass(terminal.now + 60 * MS);
+    terminal.up(0, 100);
+    let urgent = terminal.open(1, URGENT);
+    terminal.write(urgent, 500);
+    let offers = terminal.offers();
+    assert!(offers.iter().any(|(of, _)| *of == SessionId(101)));
+}
+
+#[test]
 fn a_node_takes_its_word_back_when_it_hears_again() {
     let (_terminal, mut hub) = two_paths(&[]);
     for hop in [NEAR, FAR] {
