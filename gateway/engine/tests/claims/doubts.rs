@@ -199,7 +199,7 @@ fn sessions_are_asked_as_soon_as_the_rest_of_a_bundle_is_late() {
     engine.misses(now, FAR, 30 * MS);
     assert_eq!(engine.links_due(now + 69 * MS), []);
     assert_eq!(engine.links_due(now + 70 * MS), [FAR]);
-    assert!(engine.next_timeout() <= Some(now + 70 * MS));
+    assert!(engine.next_timeout().is_some_and(|at| at <= now + 70 * MS));
     // They have heard the peer meanwhile.
     engine.misses(now + 70 * MS, FAR, 10 * MS);
     assert_eq!(offered_in(&mut hub, 100 * MS), [0, 0]);
