@@ -465,7 +465,7 @@ impl Engine {
 
     /// A neighbour says by one hop that nothing comes by the other one; whether the
     /// message is that. It speaks of its own hops alone, and can make this end do no more
-    /// than send a few MiB twice, ever more seldom.
+    /// than send it a few MiB twice: ever more seldom, unless it is silent itself by then.
     pub(crate) fn take_missing(&mut self, now: Instant, delivery: &bundle::Delivery) -> bool {
         let source = bundle::wire::ipn_parts(&delivery.source);
         let Some((peer, ON_DEMAND_SERVICE)) = source else {
