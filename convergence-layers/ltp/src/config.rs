@@ -32,7 +32,9 @@ pub struct Config {
     pub tries: u32,
     /// The longest wait for an answer: it doubles at each try.
     pub longest_wait: Duration,
-    /// How many times its length a block is sent again in all (RFC 5326, 6.22).
+    /// How many times its length a block is sent again in all (RFC 5326, 6.22), the
+    /// heads of its segments included; and as often what is elsewhere of it is read
+    /// again.
     pub cycles: u64,
     /// Blocks under way to the peer.
     pub sent_sessions: usize,
@@ -69,7 +71,7 @@ pub struct Limits {
     pub receive_bytes: usize,
     /// How often a segment is sent again without an answer.
     pub tries: u32,
-    /// How many times its length a block is sent again in all.
+    /// How many times its length a block is sent again in all, and read again.
     pub cycles: u64,
     /// Gaps in one block from the peer.
     pub gaps: usize,

@@ -56,12 +56,17 @@ pub(crate) struct Sending {
     pub(crate) listed: bool,
     /// Serial numbers of the reports that have come.
     reports: BTreeSet<u64>,
-    resent_bytes: u64,
+    /// What was asked to be sent again, as [`Sending::cost`] counts it.
+    resent_cost: u64,
+    /// What the client was asked for, bytes.
+    read_bytes: u64,
     pub(crate) cancelling: Option<Cancelling>,
     /// When it asks on its own account, see [`Sending::is_stalled`].
     pub(crate) stalled: Option<Duration>,
     /// Data bytes of a segment at most.
     room: usize,
+    /// The rest of such a segment, bytes.
+    head: usize,
 }
 
 /// What a report means for the sender.
@@ -106,8 +111,8 @@ impl Sending {
             block.len(),
             segment_bytes as u64,
         ];
-        let head = 2 + numbers.into_iter().map(sdnv::len).sum::<usize>();
         let checkpoint = sdnv::len(first_serial.saturating_add(u32::MAX.into())) + sdnv::MOST_BYTES;
+        let head = 2 + numbers.into_iter().map(sdnv::len).sum::<usize>() + checkpoint;
         Sending {
             key,
             service,
@@ -120,10 +125,12 @@ impl Sending {
             again: VecDeque::new(),
             listed: false,
             reports: BTreeSet::new(),
-            resent_bytes: 0,
+            resent_cost: 0,
+            read_bytes: 0,
             cancelling: None,
             stalled: None,
-            room: segment_bytes - head - checkpoint,
+            room: segment_bytes - head,
+            head,
         }
     }
 
@@ -322,8 +329,10 @@ impl Sending {
             .map_or(scope.end, |gap| gap.end);
         let last = missing.len() - 1;
         missing[last].end = end;
-        self.resent_bytes += missing.iter().map(|gap| gap.end - gap.start).sum::<u64>();
-        if self.resent_bytes > self.block.len().saturating_mul(cycles) {
+        let costs = missing.iter().map(|gap| self.cost(gap.end - gap.start));
+        let cost: u64 = costs.sum();
+        self.resent_cost += cost;
+        if self.resent_cost > self.cost(self.block.len()).saturating_mul(cycles) {
             return Heard::TooMuch;
         }
         for (index, range) in missing.into_iter().enumerate() {
@@ -334,6 +343,26 @@ impl Sending {
             });
         }
         Heard::Missing
+    }
+
+    /// What it takes to send so many bytes: theirs, and the heads of their segments,
+    /// which are most of it where the peer lacks a byte here and there.
+    fn cost(&self, bytes: u64) -> u64 {
+        let segments = bytes.div_ceil(self.room as u64);
+        bytes.saturating_add(segments.saturating_mul(self.head as u64))
+    }
+
+    /// Whether the client may be asked for so many bytes more: all of them once, and
+    /// `cycles` times again. A lost byte takes a whole window to be read, and the peer
+    /// can lack one in each.
+    pub(crate) fn may_read(&mut self, bytes: u64, cycles: u64) -> bool {
+        let most = self.block.len().saturating_mul(cycles.saturating_add(1));
+        let sum = self.read_bytes.saturating_add(bytes);
+        if sum > most {
+            return false;
+        }
+        self.read_bytes = sum;
+        true
     }
 
     /// Whether red bytes are not known to be there, and neither is anything of
@@ -361,7 +390,7 @@ impl Sending {
             return;
         };
         let start = gap.end.saturating_sub(self.room as u64).max(gap.start);
-        self.resent_bytes += gap.end - start;
+        self.resent_cost += self.cost(gap.end - start);
         self.again.push_back(Again::Gap {
             range: start..gap.end,
             report: 0,

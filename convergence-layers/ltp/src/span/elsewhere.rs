@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{Event, Span};
 use crate::block::WINDOW_BYTES;
-use crate::segment::SessionId;
+use crate::segment::{Reason, SessionId};
 use crate::sending::Sending;
 
 /// What was supplied and is kept, over all blocks, in windows: 16 MiB. Far more than
@@ -42,27 +42,34 @@ impl Span {
     }
 
     /// Whether bytes that are to be sent next of a block are still elsewhere: then the
-    /// client is asked for them.
+    /// client is asked for them. A block of which it would have to read too much is
+    /// cancelled.
     pub(super) fn lacks(
         &mut self,
         number: u64,
         next: impl Fn(&Sending) -> Option<Range<u64>>,
     ) -> bool {
-        let Some(sending) = self.sending.get(&number) else {
+        let Some(sending) = self.sending.get_mut(&number) else {
             return false;
         };
         let Some(range) = next(sending).and_then(|range| sending.block.lacks(&range)) else {
             return false;
         };
-        let key = sending.key;
-        if self.wanted.insert((number, range.start)) {
-            let session = self.own(number);
-            self.events.push_back(Event::Wanted {
-                session,
-                key,
-                range,
-            });
+        if self.wanted.contains(&(number, range.start)) {
+            return true;
         }
+        if !sending.may_read(range.end - range.start, self.config.cycles) {
+            self.cancel_sending(number, Reason::Cycles);
+            return false;
+        }
+        let key = sending.key;
+        self.wanted.insert((number, range.start));
+        let session = self.own(number);
+        self.events.push_back(Event::Wanted {
+            session,
+            key,
+            range,
+        });
         true
     }
 

@@ -299,6 +299,22 @@ fn what_the_peer_claims_to_have_in_pieces_is_bounded() {
 }
 
 #[test]
+fn what_is_sent_again_byte_by_byte_counts_with_the_heads_of_its_segments() {
+    let mut world = World::new(Link::clean(), 1, |config| config.cycles = 2);
+    let session = world.send(0, 1, &block(1, 100_000), None);
+    send_all(&mut world);
+    let once = world.ends[0].span.figures().sent_bytes;
+    for serial in 1..=100 {
+        let report = every_other(serial, 0);
+        world.inject(0, bytes(session, Body::Report(report)));
+        send_all(&mut world);
+    }
+    assert_eq!(world.ends[0].cancelled, [(1, Reason::Cycles, false)]);
+    let again = world.ends[0].span.figures().sent_bytes - once;
+    assert!(again <= 2 * once, "{again} after {once}");
+}
+
+#[test]
 fn what_the_peer_claims_of_all_blocks_together_is_bounded() {
     let mut world = World::new(Link::clean(), 1, |_| {});
     let block = block(1, 10_000);

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use underpass_ltp::segment::{Body, Report};
 use underpass_ltp::{Piece, Reason, SessionId};
 
+use crate::hostile::bytes;
 use crate::world::{Link, World, block};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -41,6 +43,57 @@ fn a_block_that_is_elsewhere_comes_through_losses_in_bounded_memory() {
     assert_eq!(world.ends[0].most_windows, 64);
     assert_eq!(world.ends[0].span.supplied_windows(), 0);
     world.assert_idle();
+}
+
+#[test]
+fn a_block_that_is_elsewhere_comes_through_heavy_losses() {
+    let mut link = Link::clean();
+    link.loss = 0.3;
+    let mut world = World::new(link, 7, |config| config.block_bytes = 32 << 20);
+    // More than is kept of what was supplied: each round reads much of it again.
+    let whole = block(1, 24 << 20);
+    world.ends[0].elsewhere.insert(1, whole.clone());
+    send_from_elsewhere(&mut world, 1, &whole);
+    world.run(S(10_000));
+    assert_eq!(world.ends[0].cancelled, []);
+    assert_eq!(world.ends[0].sent, [1]);
+    assert!(world.ends[1].received[0].0 == whole);
+    // Half of the bound.
+    let read = world.ends[0].supplied_bytes;
+    assert!(read <= 10 * whole.len() as u64, "{read}");
+    world.assert_idle();
+}
+
+#[test]
+fn a_peer_that_lacks_a_byte_here_and_there_has_a_block_read_a_bounded_number_of_times() {
+    let mut link = Link::clean();
+    link.loss = 1.0;
+    let mut world = World::new(link, 1, |config| config.cycles = 3);
+    let whole = block(1, 20 << 20);
+    let bytes_in_all = whole.len() as u64;
+    world.ends[0].elsewhere.insert(1, whole.clone());
+    let session = send_from_elsewhere(&mut world, 1, &whole);
+    world.run(S(3));
+    // A byte of each part that is read at once is missing.
+    let lacking: Vec<u64> = (100..bytes_in_all).step_by(256 << 10).collect();
+    let starts = [0].into_iter().chain(lacking.iter().map(|at| at + 1));
+    let ends = lacking.iter().copied().chain([bytes_in_all]);
+    let claims: Vec<(u64, u64)> = starts.zip(ends).collect();
+    for serial in 1..=50 {
+        let report = Report {
+            serial,
+            checkpoint: 0,
+            lower: 0,
+            upper: bytes_in_all,
+            claims: claims.clone(),
+        };
+        world.inject(0, bytes(session, Body::Report(report)));
+        world.run(world.now + Duration::from_millis(100));
+    }
+    assert_eq!(world.ends[0].cancelled, [(1, Reason::Cycles, false)]);
+    let read = world.ends[0].supplied_bytes;
+    assert!(read <= 4 * bytes_in_all, "{read}");
+    assert_eq!(world.ends[0].span.supplied_windows(), 0);
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub struct End {
     pub verdict: Result<(), Reason>,
     /// Blocks, by their keys, of which it supplies what is asked for.
     pub elsewhere: BTreeMap<u64, Bytes>,
+    /// What it has supplied of them, bytes.
+    pub supplied_bytes: u64,
     /// Most windows of them that the span has kept.
     pub most_windows: usize,
     next_send: Duration,
@@ -89,6 +91,7 @@ impl World {
                 lost: Vec::new(),
                 verdict: Ok(()),
                 elsewhere: BTreeMap::new(),
+                supplied_bytes: 0,
                 most_windows: 0,
                 next_send: Duration::ZERO,
             }
@@ -146,6 +149,7 @@ impl World {
                 } => {
                     if let Some(whole) = end.elsewhere.get(&key) {
                         let bytes = whole.slice(range.start as usize..range.end as usize);
+                        end.supplied_bytes += range.end - range.start;
                         end.span.supply(session, range.start, bytes);
                         end.most_windows = end.most_windows.max(end.span.supplied_windows());
                     }

@@ -24,7 +24,8 @@ pub struct LtpConfig {
     /// How often a segment is sent again without an answer before its block is
     /// cancelled; time in blockages does not count. Default 20.
     pub tries: u32,
-    /// How many times its length a block is sent again in all. Default 20.
+    /// How many times its length a block is sent again in all, and one on the disk read
+    /// again. Default 20.
     pub cycles: u64,
     /// Gaps in one block from a neighbour. Default 4096.
     pub gaps: usize,
