@@ -69,6 +69,8 @@ pub struct SessionDefaults {
     pub known_losses: Arc<KnownLosses>,
     /// Room for what each peer has under way, which all of its sessions share.
     pub rooms: Arc<PeerRooms>,
+    /// How long a bundle waits for room before it is refused.
+    pub room_timeout: Duration,
     /// The round trip before it is measured.
     pub rtt: Duration,
     /// The largest IP packet of the path, bytes.
@@ -105,6 +107,7 @@ impl SessionDefaults {
             coding: Arc::new([]),
             known_losses: Arc::default(),
             rooms: Arc::default(),
+            room_timeout: Duration::from_secs(60),
             rtt: Duration::from_millis(600),
             mtu_bytes: 1500,
             contact_timeout: Duration::from_secs(20),

@@ -9,6 +9,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Notify;
+
 /// A bundle of at most so many bytes is short, as those of streams are.
 const SHORT_BYTES: u64 = 2 << 20;
 /// Room that long bundles leave to short ones: who has sent long ones goes on with
@@ -25,16 +27,14 @@ impl PeerRooms {
     pub(crate) fn of(&self, peer: &str, most: u64) -> Arc<Room> {
         let mut rooms = self.0.lock().unwrap();
         let room = rooms.entry(peer.to_owned()).or_default();
-        room.most.fetch_max(most, Relaxed);
+        room.widen(most);
         room.clone()
     }
 
     /// Gives so much room to these peers, as far as they have any; `None`: to all.
     pub(crate) fn widen(&self, peers: Option<&[String]>, most: u64) {
         let rooms = self.0.lock().unwrap();
-        let widen = |room: &Arc<Room>| {
-            room.most.fetch_max(most, Relaxed);
-        };
+        let widen = |room: &Arc<Room>| room.widen(most);
         match peers {
             Some(peers) => peers
                 .iter()
@@ -50,6 +50,9 @@ impl PeerRooms {
 pub(crate) struct Room {
     most: AtomicU64,
     used: AtomicU64,
+    /// There is more room than before. Whoever waits for some begins to listen before
+    /// it looks.
+    freed: Notify,
 }
 
 /// Bytes reserved in a peer's room; dropping this gives them back.
@@ -73,15 +76,42 @@ impl Room {
         let mut place = self.begin();
         place.grow(bytes).then_some(place)
     }
+
+    /// Room for a bundle of so many bytes, once there is some; `None` if all of it is not
+    /// enough. Who waits has nothing of it, so that those who have some can go on and
+    /// give it back.
+    pub(crate) async fn wait(self: &Arc<Self>, bytes: u64) -> Option<Place> {
+        loop {
+            let freed = self.freed.notified();
+            if let Some(place) = self.take(bytes) {
+                return Some(place);
+            }
+            if bytes > self.most_for(bytes) {
+                return None;
+            }
+            freed.await;
+        }
+    }
+
+    /// What may be used in all once a bundle of so many bytes is there.
+    fn most_for(&self, bytes: u64) -> u64 {
+        let most = self.most.load(Relaxed);
+        match bytes <= SHORT_BYTES {
+            true => most.saturating_add(SHORT_ROOM_BYTES),
+            false => most,
+        }
+    }
+
+    fn widen(&self, most: u64) {
+        self.most.fetch_max(most, Relaxed);
+        self.freed.notify_waiters();
+    }
 }
 
 impl Place {
     /// Takes the bytes of one more bundle; false if there is no room for them.
     pub(crate) fn grow(&mut self, bytes: u64) -> bool {
-        let mut most = self.room.most.load(Relaxed);
-        if bytes <= SHORT_BYTES {
-            most = most.saturating_add(SHORT_ROOM_BYTES);
-        }
+        let most = self.room.most_for(bytes);
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
         let grown = self.room.used.fetch_update(Relaxed, Relaxed, more).is_ok();
         if grown {
@@ -95,6 +125,10 @@ impl Place {
         let less = self.bytes.saturating_sub(bytes);
         self.bytes -= less;
         self.room.used.fetch_sub(less, Relaxed);
+        // A place that found no room frees none: who has waited for it would wake itself.
+        if less > 0 {
+            self.room.freed.notify_waiters();
+        }
     }
 }
 
@@ -106,9 +140,16 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    /// Nothing happens for so long.
+    const A_WHILE: Duration = Duration::from_millis(50);
 
     #[test]
     fn room_is_bounded_and_comes_back() {
@@ -130,6 +171,37 @@ mod tests {
         let taken = short.iter().filter(|place| place.is_some()).count();
         assert!(long.is_some() && taken == 4);
         assert!(room.take(1).is_none(), "that is bounded, too");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_has_some_once_enough_of_it_is_free() {
+        let room = PeerRooms::default().of("ipn:10.0", 100 * MIB);
+        let mut first = room.take(80 * MIB).expect("it is empty");
+        let mut waiting = pin!(room.wait(60 * MIB));
+        assert!(timeout(A_WHILE, &mut waiting).await.is_err());
+        // It takes nothing as long as it waits.
+        let second = room.take(20 * MIB);
+        assert!(second.is_some());
+        first.shrink(30 * MIB);
+        assert!(timeout(A_WHILE, &mut waiting).await.is_err());
+        drop(second);
+        let place = timeout(A_WHILE, waiting).await.ok().flatten();
+        assert!(place.is_some());
+        assert!(room.take(11 * MIB).is_none() && room.take(10 * MIB).is_some());
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_more_room_than_there_is() {
+        let rooms = PeerRooms::default();
+        let room = rooms.of("ipn:10.0", 100 * MIB);
+        let _all = room.take(100 * MIB).expect("it is empty");
+        let never = timeout(A_WHILE, room.wait(101 * MIB)).await;
+        assert!(never.is_ok_and(|place| place.is_none()));
+        let mut waiting = pin!(room.wait(60 * MIB));
+        assert!(timeout(A_WHILE, &mut waiting).await.is_err());
+        rooms.widen(None, 160 * MIB);
+        let place = timeout(A_WHILE, waiting).await;
+        assert!(place.is_ok_and(|place| place.is_some()));
     }
 
     #[test]

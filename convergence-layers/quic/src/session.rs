@@ -50,6 +50,9 @@ struct Link {
     coded: coded::Coded,
     /// What the peer has under way on this session and others.
     room: Arc<Room>,
+    /// The turn of the one bundle that waits for room.
+    waits_for_room: Semaphore,
+    room_timeout: Duration,
     transfer_mru_bytes: u64,
     whole_mru_bytes: u64,
     messages: mpsc::Sender<Message>,
@@ -94,6 +97,8 @@ pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
         aside: Arc::new(Semaphore::new(sending::MOST_ASIDE)),
         coded,
         room,
+        waits_for_room: Semaphore::new(1),
+        room_timeout: defaults.room_timeout,
         transfer_mru_bytes: defaults.transfer_mru_bytes,
         whole_mru_bytes: defaults.whole_mru_bytes,
         messages,

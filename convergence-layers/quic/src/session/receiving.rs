@@ -8,9 +8,11 @@ use bytes::BytesMut;
 use quinn::{ReadError, ReadExactError, RecvStream};
 use thiserror::Error;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use underpass_cla::{Down, Intake, Refusal};
 
 use super::Link;
+use crate::incoming::Place;
 use crate::wire::{LENGTH_BYTES, Message};
 use crate::{STREAMS, code};
 
@@ -73,8 +75,9 @@ impl Link {
                 return Ok(());
             }
         }
-        let place = match self.admit(length) {
-            Ok(place) => place,
+        let place = match self.admit(&mut stream, length).await {
+            Ok(Some(place)) => place,
+            Ok(None) => return Ok(()),
             Err(refusal) => {
                 // It is about to be told why.
                 let _ = stream.stop(code::CLOSED);
@@ -138,13 +141,38 @@ impl Link {
         Ok(())
     }
 
-    fn admit(&self, length: u64) -> Result<crate::incoming::Place, Refusal> {
+    /// Room for a bundle; `None` if its sender gives it up before there is some.
+    async fn admit(&self, stream: &mut RecvStream, length: u64) -> Result<Option<Place>, Refusal> {
         if length > self.whole_mru_bytes {
             return Err(Refusal::NotAcceptable);
         }
-        let place = self.room.take(length).ok_or(Refusal::NoResources)?;
-        self.node.admit(self.id(), Some(length))?;
+        let place = match self.room.take(length) {
+            Some(place) => Some(place),
+            None => self.await_room(stream, length).await?,
+        };
+        if place.is_some() {
+            self.node.admit(self.id(), Some(length))?;
+        }
         Ok(place)
+    }
+
+    /// Waits until there is room for a bundle. Nothing is read of it meanwhile, so its
+    /// sender does not go on with it. Its unread bytes take up to half of the session's
+    /// window, so only one waits: those that have room, and give it back once they are
+    /// whole, need the rest.
+    async fn await_room(
+        &self,
+        stream: &mut RecvStream,
+        length: u64,
+    ) -> Result<Option<Place>, Refusal> {
+        let Ok(_turn) = self.waits_for_room.try_acquire() else {
+            return Err(Refusal::NoResources);
+        };
+        tokio::select! {
+            place = self.room.wait(length) => place.map(Some).ok_or(Refusal::NoResources),
+            _ = stream.received_reset() => Ok(None),
+            () = sleep(self.room_timeout) => Err(Refusal::NoResources),
+        }
     }
 
     /// The whole bundle; `None` if its sender has given it up.

@@ -22,7 +22,7 @@ use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
 /// What takes longer than this never comes, however loaded the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a peer says first.
 pub fn hello_of(node_id: &str) -> Hello {
@@ -37,13 +37,13 @@ pub fn hello_of(node_id: &str) -> Hello {
 }
 
 /// A hub, and a peer of its that speaks QUIC by hand.
-struct Scene {
+pub struct Scene {
     ca: Ca,
-    hub: TestNode,
+    pub hub: TestNode,
     /// The hub's hold on the session.
     session: Arc<dyn Session>,
     listener: Listener,
-    connection: Connection,
+    pub connection: Connection,
     control: (SendStream, RecvStream),
     _endpoint: Endpoint,
 }
@@ -60,7 +60,7 @@ impl Scene {
     }
 
     /// A session of this class with a hub that is configured otherwise than usual.
-    async fn at(
+    pub async fn at(
         mut hub_node: TestNode,
         class: Option<Class>,
         configure: impl FnOnce(&mut ListenerConfig),
@@ -114,7 +114,7 @@ impl Scene {
     }
 
     /// Begins a bundle of so many bytes, and sends these.
-    async fn begin(&self, length: u64, bytes: &[u8]) -> SendStream {
+    pub async fn begin(&self, length: u64, bytes: &[u8]) -> SendStream {
         begin(&self.connection, length, bytes).await
     }
 

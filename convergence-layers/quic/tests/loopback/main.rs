@@ -4,6 +4,7 @@ mod bundles;
 mod coded;
 mod dialling;
 mod hostile;
+mod room;
 mod trust;
 
 use std::net::SocketAddr;
@@ -25,6 +26,7 @@ fn defaults(number: u32) -> SessionDefaults {
         incarnation: number.into(),
         rtt: Duration::from_millis(10),
         ending_timeout: Duration::from_secs(2),
+        room_timeout: Duration::from_millis(300),
         transfer_mru_bytes: 4 << 20,
         whole_mru_bytes: 4 << 20,
         ..SessionDefaults::new(format!("path{number}"), format!("ipn:{number}.0"), ids)
