@@ -44,6 +44,9 @@ pub struct Config {
     pub block_bytes: u64,
     /// Memory for blocks from the peer that the client has not taken, bytes.
     pub receive_bytes: usize,
+    /// Of a block that takes more memory than this the client keeps what comes, bytes
+    /// ([`Event::Keep`](crate::Event::Keep)).
+    pub in_memory_bytes: usize,
     /// How much of `receive_bytes` no other span can take, bytes, and the common
     /// memory that the rest comes from. `None`: all of it is this span's own.
     pub common: Option<(usize, Arc<CommonMemory>)>,
@@ -120,6 +123,7 @@ impl Config {
             received_sessions: limits.sessions,
             block_bytes: 16 << 20,
             receive_bytes: limits.receive_bytes,
+            in_memory_bytes: usize::MAX,
             common: None,
             gaps: limits.gaps,
             claims: limits.claims,

@@ -1,14 +1,16 @@
 //! A block that is coming in (RFC 5326, 8.2).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rangemap::RangeSet;
 
 use crate::cancelling::Cancelling;
 use crate::config::Config;
 use crate::segment::{Checkpoint, Data, Reason, Report};
-use crate::store::Store;
+use crate::store::{PIECE_COST_BYTES, Store};
 
 /// A report that was made.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Receiving {
     pub(crate) store: Store,
+    /// Whether the client keeps its bytes.
+    pub(crate) elsewhere: bool,
     red: RangeSet<u64>,
     green: RangeSet<u64>,
     red_end: Option<u64>,
@@ -65,6 +69,7 @@ impl Receiving {
     pub(crate) fn new(first_report: u64, now: Duration) -> Receiving {
         Receiving {
             store: Store::default(),
+            elsewhere: false,
             red: RangeSet::new(),
             green: RangeSet::new(),
             red_end: None,
@@ -109,14 +114,32 @@ impl Receiving {
         (beyond || other_red || other_end).then_some(Reason::System)
     }
 
-    /// Takes a data segment that contradicts nothing and has its memory.
-    pub(crate) fn take(&mut self, data: &Data<'_>) {
+    /// Memory that a segment takes beside what the block has, bytes.
+    pub(crate) fn extra_bytes(&self, data: &Data<'_>) -> usize {
+        if !self.elsewhere {
+            return self.store.extra_bytes(data.offset, data.bytes.len());
+        }
+        let costs = self.missing(data).into_iter().map(|range| {
+            let bytes = (range.end - range.start) as usize;
+            bytes + PIECE_COST_BYTES
+        });
+        costs.sum()
+    }
+
+    /// What of a segment's bytes is not here yet.
+    fn missing(&self, data: &Data<'_>) -> Vec<Range<u64>> {
+        if data.bytes.is_empty() {
+            return Vec::new();
+        }
+        let runs = if data.red { &self.red } else { &self.green };
         let end = data.offset + data.bytes.len() as u64;
-        let runs = if data.red {
-            &mut self.red
-        } else {
-            &mut self.green
-        };
+        runs.gaps(&(data.offset..end)).collect()
+    }
+
+    /// Takes a data segment that contradicts nothing and has its memory. Its pieces that
+    /// are new are the client's to keep, if it keeps the block.
+    pub(crate) fn take(&mut self, data: &Data<'_>) -> Vec<(u64, Bytes)> {
+        let end = data.offset + data.bytes.len() as u64;
         if data.ends_red {
             self.red_end = Some(end);
         }
@@ -124,10 +147,26 @@ impl Receiving {
             self.block_end = Some(end);
         }
         if data.bytes.is_empty() {
-            return;
+            return Vec::new();
         }
+        let mut pieces = Vec::new();
+        if self.elsewhere {
+            for range in self.missing(data) {
+                let within =
+                    (range.start - data.offset) as usize..(range.end - data.offset) as usize;
+                let piece = Bytes::copy_from_slice(&data.bytes[within]);
+                pieces.push((range.start, piece));
+            }
+        } else {
+            self.store.put(data.offset, data.bytes);
+        }
+        let runs = if data.red {
+            &mut self.red
+        } else {
+            &mut self.green
+        };
         runs.insert(data.offset..end);
-        self.store.put(data.offset, data.bytes);
+        pieces
     }
 
     /// Runs of bytes that are here.

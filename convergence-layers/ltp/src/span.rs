@@ -2,6 +2,7 @@
 
 mod elsewhere;
 mod input;
+mod keeping;
 mod output;
 mod timeouts;
 
@@ -103,6 +104,29 @@ pub enum Event {
         /// Length of its red part.
         red_bytes: u64,
     },
+    /// These bytes of a block that is too long for memory have come, in any order, each of
+    /// them once: [`Span::kept`] says whether the client keeps them, and their memory is
+    /// free only then. Pieces of a block are kept in the order of these events: the first
+    /// ones have zeros where later ones belong.
+    Keep {
+        /// The block's session.
+        session: SessionId,
+        /// Where in the block they begin.
+        offset: u64,
+        /// They.
+        bytes: Bytes,
+    },
+    /// As [`Event::Received`], of a block that the client keeps.
+    ReceivedElsewhere {
+        /// Its session.
+        session: SessionId,
+        /// Whom it is for.
+        service: u64,
+        /// Its length.
+        bytes: u64,
+        /// Length of its red part.
+        red_bytes: u64,
+    },
     /// A block does not come to its end.
     ReceptionCancelled {
         /// Its session.
@@ -169,9 +193,9 @@ pub struct Span {
     runs: usize,
     claims: usize,
     memory: Memory,
-    /// Whole blocks that the client has not answered for, bytes, by the numbers of
-    /// their sessions, which may be over.
-    whole: BTreeMap<u64, usize>,
+    /// Memory for whole blocks that the client has not answered for, and for pieces that
+    /// it does not keep yet, bytes, by the numbers of their sessions, which may be over.
+    with_client: BTreeMap<u64, usize>,
     dues: BTreeSet<(Duration, Due)>,
     events: VecDeque<Event>,
     rtt: crate::figures::RoundTrip,
@@ -216,7 +240,7 @@ impl Span {
             runs: 0,
             claims: 0,
             memory,
-            whole: BTreeMap::new(),
+            with_client: BTreeMap::new(),
             dues: BTreeSet::new(),
             events: VecDeque::new(),
             silent: false,
@@ -275,8 +299,8 @@ impl Span {
         Ok(session)
     }
 
-    /// The client's word on a block that it was offered by
-    /// [`Event::Received`]: it has it, or the session is cancelled for this
+    /// The client's word on a block that it was offered by [`Event::Received`] or
+    /// [`Event::ReceivedElsewhere`]: it has it, or the session is cancelled for this
     /// reason.
     pub fn answer(&mut self, now: Instant, session: SessionId, verdict: Result<(), Reason>) {
         let at = self.clock.at(now);
@@ -284,9 +308,7 @@ impl Span {
         if session.originator != self.config.remote {
             return;
         }
-        if let Some(bytes) = self.whole.remove(&number) {
-            self.memory.shrink(bytes);
-        }
+        self.take_back(number, usize::MAX);
         let Some(receiving) = self.receiving.get_mut(&number) else {
             return;
         };

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 /// Memory follows the bytes that came, whatever offsets they have: a page for
 /// those that lie within it.
 const PAGE: usize = 4_096;
 
+/// What a page, or a piece that is handed to the client, needs beside its bytes.
+pub(crate) const PIECE_COST_BYTES: usize = 64;
+
 /// A page and what the tree needs for it.
-pub(crate) const PAGE_COST_BYTES: usize = PAGE + 64;
+pub(crate) const PAGE_COST_BYTES: usize = PAGE + PIECE_COST_BYTES;
 
 /// A block's bytes, by their offsets.
 #[derive(Debug, Default)]
@@ -57,6 +62,16 @@ impl Store {
         }
         whole
     }
+
+    /// All pages with their offsets; the memory is the caller's from now on. Where nothing
+    /// has come, they are zero.
+    pub(crate) fn take_pages(&mut self) -> impl Iterator<Item = (u64, Bytes)> + use<> {
+        let pages = std::mem::take(&mut self.pages).into_iter();
+        pages.map(|(number, page)| {
+            let page: Box<[u8]> = page;
+            (number * PAGE as u64, Bytes::from(page))
+        })
+    }
 }
 
 #[cfg(test)]
@@ -80,6 +95,19 @@ mod tests {
         }
         assert_eq!(store.cost_bytes(), 5 * PAGE_COST_BYTES);
         assert_eq!(store.take(20_000), whole);
+        assert_eq!(store.cost_bytes(), 0);
+    }
+
+    #[test]
+    fn pages_are_handed_on_with_their_offsets() {
+        let mut store = Store::default();
+        store.put(3, &[1; 10]);
+        store.put(3 * PAGE as u64 - 1, &[2; 2]);
+        let pages: Vec<(u64, Bytes)> = store.take_pages().collect();
+        let offsets: Vec<u64> = pages.iter().map(|(offset, _)| *offset).collect();
+        assert_eq!(offsets, [0, 2 * PAGE as u64, 3 * PAGE as u64]);
+        assert_eq!(pages[0].1[2..14], [0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);
+        assert_eq!((pages[1].1[PAGE - 1], pages[2].1[0]), (2, 2));
         assert_eq!(store.cost_bytes(), 0);
     }
 

@@ -24,6 +24,7 @@ fuzz_target!(|data: &[u8]| {
         received_sessions: SESSIONS,
         block_bytes: LARGEST_BLOCK,
         receive_bytes: MEMORY,
+        in_memory_bytes: LARGEST_BLOCK as usize / 4,
         ..Config::new(OWN, PEER, 7)
     };
     let mut span = Span::new(config, now);
@@ -64,13 +65,23 @@ fuzz_target!(|data: &[u8]| {
             out.clear();
         }
         while let Some(event) = span.poll_event() {
-            if let Event::Received { session, block, .. } = event {
-                assert!(block.len() as u64 <= LARGEST_BLOCK);
-                let verdict = match number % 2 {
-                    0 => Ok(()),
-                    _ => Err(Reason::System),
-                };
-                span.answer(now, session, verdict);
+            let verdict = match number % 2 {
+                0 => Ok(()),
+                _ => Err(Reason::System),
+            };
+            match event {
+                Event::Received { session, block, .. } => {
+                    assert!(block.len() as u64 <= LARGEST_BLOCK);
+                    span.answer(now, session, verdict);
+                }
+                Event::Keep { session, bytes, .. } => {
+                    span.kept(session, (1, bytes.len()), verdict);
+                }
+                Event::ReceivedElsewhere { session, bytes, .. } => {
+                    assert!(bytes <= LARGEST_BLOCK);
+                    span.answer(now, session, verdict);
+                }
+                _ => {}
             }
         }
         assert!(span.receive_bytes() <= MEMORY);

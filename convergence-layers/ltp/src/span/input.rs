@@ -189,7 +189,7 @@ impl Span {
         let Some(receiving) = self.receiving.get(&number) else {
             return false;
         };
-        let extra = receiving.store.extra_bytes(data.offset, data.bytes.len());
+        let extra = receiving.extra_bytes(data);
         if !self.make_room(number, extra) {
             return false;
         }
@@ -198,8 +198,10 @@ impl Span {
             return false;
         };
         let runs = receiving.runs();
-        receiving.take(data);
+        let pieces = receiving.take(data);
         self.runs = self.runs + receiving.runs() - runs;
+        self.hand_on(number, pieces);
+        self.keep_elsewhere_if_long(number);
         self.offer(number, data.service);
         true
     }
@@ -229,12 +231,12 @@ impl Span {
     }
 
     /// Takes memory for a block: the youngest incomplete ones give theirs up, so that
-    /// the oldest come to their ends. While the client is still taking whole ones, whose
+    /// the oldest come to their ends. While the client is still taking some, whose
     /// memory comes back, nothing is given up: a segment without room is as good as lost.
     fn make_room(&mut self, number: u64, extra: usize) -> bool {
         while !self.memory.grow(extra) {
             self.refused.no_room += 1;
-            if !self.whole.is_empty() {
+            if !self.with_client.is_empty() {
                 return false;
             }
             let holds = |other: &&u64| {
@@ -263,11 +265,20 @@ impl Span {
         let Some(length) = receiving.offers() else {
             return;
         };
+        let red_bytes = receiving.red_bytes();
+        if receiving.elsewhere {
+            self.events.push_back(Event::ReceivedElsewhere {
+                session,
+                service,
+                bytes: length,
+                red_bytes,
+            });
+            return;
+        }
         let cost_bytes = receiving.store.cost_bytes();
         let block = Bytes::from(receiving.store.take(length));
         self.memory.shrink(cost_bytes - block.len());
-        *self.whole.entry(number).or_default() += block.len();
-        let red_bytes = receiving.red_bytes();
+        *self.with_client.entry(number).or_default() += block.len();
         self.events.push_back(Event::Received {
             session,
             service,

@@ -4,6 +4,7 @@ mod bounds;
 mod cancelling;
 mod elsewhere;
 mod hostile;
+mod keeping;
 mod other_engine;
 mod recorded;
 mod schedules;

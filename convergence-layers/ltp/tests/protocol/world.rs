@@ -52,6 +52,12 @@ pub struct End {
     pub lost: Vec<(SessionId, Reason)>,
     /// What the client says to blocks that it is offered.
     pub verdict: Result<(), Reason>,
+    /// What it keeps of blocks that are too long for memory.
+    pub kept: BTreeMap<SessionId, Vec<u8>>,
+    /// Whether it can.
+    pub keeps: Result<(), Reason>,
+    /// Bytes that it was given to keep.
+    pub kept_bytes: u64,
     /// Blocks, by their keys, of which it supplies what is asked for.
     pub elsewhere: BTreeMap<u64, Bytes>,
     /// What it has supplied of them, bytes.
@@ -90,6 +96,9 @@ impl World {
                 cancelled: Vec::new(),
                 lost: Vec::new(),
                 verdict: Ok(()),
+                kept: BTreeMap::new(),
+                keeps: Ok(()),
+                kept_bytes: 0,
                 elsewhere: BTreeMap::new(),
                 supplied_bytes: 0,
                 most_windows: 0,
@@ -160,7 +169,36 @@ impl World {
                     reason,
                     by_peer,
                 } => end.cancelled.push((key, reason, by_peer)),
-                Event::ReceptionCancelled { session, reason } => end.lost.push((session, reason)),
+                Event::Keep {
+                    session,
+                    offset,
+                    bytes,
+                } => {
+                    let kept = end.kept.entry(session).or_default();
+                    let from = offset as usize;
+                    let until = from + bytes.len();
+                    kept.resize(kept.len().max(until), 0);
+                    kept[from..until].copy_from_slice(&bytes);
+                    end.kept_bytes += bytes.len() as u64;
+                    end.span.kept(session, (1, bytes.len()), end.keeps);
+                }
+                Event::ReceivedElsewhere {
+                    session,
+                    bytes,
+                    red_bytes,
+                    ..
+                } => {
+                    let mut whole = end.kept.remove(&session).unwrap_or_default();
+                    whole.truncate(bytes as usize);
+                    if end.verdict.is_ok() {
+                        end.received.push((whole.into(), red_bytes));
+                    }
+                    end.span.answer(now, session, end.verdict);
+                }
+                Event::ReceptionCancelled { session, reason } => {
+                    end.kept.remove(&session);
+                    end.lost.push((session, reason));
+                }
                 Event::Progress { .. } => {}
             }
         }
