@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use thiserror::Error;
+use underpass_payloads::Spool;
 
 use crate::session::{Down, Session, SessionId, SessionInfo};
 
@@ -112,6 +113,15 @@ pub trait Node: Send + Sync + 'static {
     /// When there is no room for it.
     fn intake(&self, _id: SessionId, _length: u64) -> Result<Option<Box<dyn Intake>>, Refusal> {
         Ok(None)
+    }
+
+    /// Where what has come of the session waits that is too long for memory, while its
+    /// bytes come in any order and nobody has told how many they are. Waits for the disk.
+    ///
+    /// # Errors
+    /// When there is no room for more of these.
+    fn spool(&self, _id: SessionId) -> Result<Spool, Refusal> {
+        Err(Refusal::NoResources)
     }
 
     /// A whole bundle arrived. On `Ok` the node has it and the session

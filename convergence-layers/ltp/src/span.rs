@@ -113,7 +113,7 @@ pub enum Event {
         session: SessionId,
         /// Where in the block they begin.
         offset: u64,
-        /// They.
+        /// The bytes.
         bytes: Bytes,
     },
     /// As [`Event::Received`], of a block that the client keeps.

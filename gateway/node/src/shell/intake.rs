@@ -18,7 +18,7 @@ use tokio_util::sync::PollSender;
 use underpass_bundle::Decoded;
 use underpass_bundle::wire::{Bundle, LongDecoder};
 use underpass_cla::{Intake, Refusal, SessionId};
-use underpass_payloads::{Payloads, Refused, Room, WriteError};
+use underpass_payloads::{Payloads, Refused, Room, Spool, WriteError};
 
 use super::Shell;
 
@@ -65,6 +65,17 @@ impl Shell {
             }
             judged
         })
+    }
+
+    /// Where what is too long for memory waits until it is known what it is.
+    pub(super) fn long_spool(&self, id: SessionId) -> Result<Spool, Refusal> {
+        let long = self.long.get().ok_or(Refusal::NoResources)?;
+        let neighbour = self
+            .lock(self.of_session(id))
+            .engine
+            .session_neighbour(id)
+            .ok_or(Refusal::NoResources)?;
+        long.payloads.spool(neighbour).map_err(refusal)
     }
 
     /// Takes a long bundle piece by piece, if there is room for it.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use underpass_bundle::{Decoded, Sharding};
 use underpass_cla::{Down, Intake, Node, Outcome, Refusal, Session, SessionId, SessionInfo};
 use underpass_engine::{EngineConfig, EngineError};
+use underpass_payloads::Spool;
 
 use super::Shell;
 use super::directory::{Directory, of_session, outside};
@@ -134,6 +135,10 @@ impl Node for Shell {
             true => self.long_intake(id, length),
             false => Ok(None),
         }
+    }
+
+    fn spool(&self, id: SessionId) -> Result<Spool, Refusal> {
+        self.long_spool(id)
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use underpass_cla::{
     Class, Down, ExportedKey, Intake, Node, Outcome, Refusal, Session, SessionId, SessionInfo,
 };
+use underpass_payloads::Spool;
 
 /// Numbers of sessions that wait, above those that a node gives.
 const WAITING: u64 = 1 << 63;
@@ -211,6 +212,11 @@ impl Node for EarlySessions {
     fn intake(&self, id: SessionId, length: u64) -> Result<Option<Box<dyn Intake>>, Refusal> {
         let node = self.node.get().ok_or(Refusal::NoResources)?;
         node.intake(id, length)
+    }
+
+    fn spool(&self, id: SessionId) -> Result<Spool, Refusal> {
+        let node = self.node.get().ok_or(Refusal::NoResources)?;
+        node.spool(id)
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {

@@ -50,6 +50,24 @@ async fn nothing_is_written_of_a_long_bundle_that_would_be_deleted() {
     assert_eq!(payloads.used(), (0, 0));
 }
 
+#[test]
+fn what_waits_until_it_is_known_what_it_is_counts_for_its_neighbour() {
+    let (_folder, payloads) = payloads();
+    let (shell, _inbound) = shell(&hub(&[10]), 1);
+    let (id, _) = session(&shell, 0, 10);
+    let refused = shell.spool(id).err();
+    assert_eq!(refused, Some(Refusal::NoResources), "there is no folder");
+    shell.attach_payloads(payloads.clone(), LONG_BYTES);
+    let spool = shell.spool(id).expect("there is room");
+    // It leaves as much as it has to others.
+    spool.write_at(&vec![7; 1 << 19], 0).expect("there is room");
+    assert!(spool.write_at(&[7], 1 << 19).is_err());
+    assert!(payloads.reserve(10, 1).is_err());
+    assert!(payloads.reserve(11, 1 << 18).is_ok());
+    drop(spool);
+    assert_eq!(payloads.used(), (0, 0));
+}
+
 fn rule() -> Rule {
     Rule {
         source: "ipn:10.*".parse().expect("a pattern"),

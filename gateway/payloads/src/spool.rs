@@ -1,0 +1,117 @@
+//! Bytes that come in any order, and of which nobody has said how many they are.
+//!
+//! They take of the disk and of the quota what has come of them, and are read where
+//! they are once all have come: what they are is found out then.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::folder::{Payloads, Refused, Room, check_disk};
+
+/// Bytes in places of a file. Dropped, it leaves nothing behind.
+#[derive(Debug)]
+pub struct Spool {
+    file: File,
+    owner: u64,
+    room: Mutex<Room>,
+}
+
+impl Payloads {
+    /// Begins a spool of what `owner` sends, as in [`Payloads::reserve`]. Waits for the
+    /// disk.
+    ///
+    /// # Errors
+    /// When the owner has too many payloads, or the disk fails.
+    pub fn spool(self: &Arc<Self>, owner: u64) -> Result<Spool, Refused> {
+        let room = self.reserve(owner, 0)?;
+        Ok(Spool {
+            file: self.nameless()?,
+            owner,
+            room: Mutex::new(room),
+        })
+    }
+}
+
+impl Spool {
+    /// Writes a piece to its place; each takes room, also where another one is. Waits for
+    /// the disk.
+    ///
+    /// # Errors
+    /// When the owner has no room for it, or the disk has none or fails.
+    pub fn write_at(&self, piece: &[u8], offset: u64) -> Result<(), Refused> {
+        let bytes = piece.len() as u64;
+        let leave_free = {
+            // Nothing that runs with the lock can panic half-way.
+            let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+            if !room.grow(self.owner, bytes) {
+                return Err(Refused::Quota);
+            }
+            room.payloads.limits.leave_free_bytes
+        };
+        check_disk(&self.file, bytes, leave_free)?;
+        self.file.write_all_at(piece, offset)?;
+        Ok(())
+    }
+
+    /// Reads the bytes behind `offset` until the buffer is full; where nothing was
+    /// written, they are zero. Waits for the disk.
+    ///
+    /// # Errors
+    /// When nothing was written as far as that, or the disk fails.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::Limits;
+
+    fn payloads(quota_bytes: u64) -> (tempfile::TempDir, Arc<Payloads>) {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits {
+            quota_bytes,
+            payload_bytes: quota_bytes,
+            leave_free_bytes: 0,
+        };
+        let payloads = Payloads::open(&folder.path().join("payloads"), limits).unwrap();
+        (folder, payloads)
+    }
+
+    #[test]
+    fn pieces_are_where_they_were_written_and_take_room_for_their_bytes_alone() {
+        let (folder, payloads) = payloads(1_000);
+        let spool = payloads.spool(1).unwrap();
+        assert_eq!(payloads.used(), (1, 0));
+        spool.write_at(b"the end", 1 << 30).unwrap();
+        spool.write_at(b"begin", 0).unwrap();
+        let mut buffer = [1; 7];
+        spool.read_at(&mut buffer, 1 << 30).unwrap();
+        assert_eq!(&buffer, b"the end");
+        spool.read_at(&mut buffer, 0).unwrap();
+        assert_eq!(&buffer, b"begin\0\0");
+        assert!(spool.read_at(&mut buffer, (1 << 30) + 1).is_err());
+        assert_eq!(payloads.used(), (1, 12));
+        drop(spool);
+        assert_eq!(payloads.used(), (0, 0));
+        let names = std::fs::read_dir(folder.path().join("payloads")).unwrap();
+        assert_eq!(names.count(), 0);
+    }
+
+    #[test]
+    fn who_spools_leaves_others_as_much_room_as_it_has() {
+        let (_folder, payloads) = payloads(1_000);
+        let greedy = payloads.spool(1).unwrap();
+        greedy.write_at(&[7; 500], 0).unwrap();
+        let refused = greedy.write_at(&[7; 1], 500);
+        assert!(matches!(refused, Err(Refused::Quota)));
+        let other = payloads.spool(2).unwrap();
+        other.write_at(&[7; 250], 0).unwrap();
+        assert!(other.write_at(&[7; 1], 250).is_err());
+        drop(greedy);
+        other.write_at(&[7; 250], 250).unwrap();
+    }
+}
