@@ -5,6 +5,8 @@
 //! encoding tells where one ends: an array of indefinite length whose blocks
 //! are arrays of definite length (RFC 9171, 4.1).
 
+use std::convert::Infallible;
+
 use bytes::{Buf, Bytes};
 
 /// An array of indefinite length begins (RFC 8949, 3.2.2).
@@ -15,7 +17,10 @@ const BREAK: u8 = 0xff;
 /// No bundle is shorter: a primary block that names nobody and an empty payload
 /// block (RFC 9171, 4.3). A block of so many bytes for each makes the node do no
 /// more than bundles in datagrams would.
-const LEAST_BUNDLE_BYTES: usize = 24;
+const LEAST_BUNDLE_BYTES: u64 = 24;
+
+/// The head of an item has so many bytes at most (RFC 8949, 3).
+pub(crate) const HEAD_BYTES: usize = 9;
 
 /// The bundles of a block, each as it lies there. What cannot be told apart is
 /// the last one: whether it is a bundle is the node's to say.
@@ -43,8 +48,11 @@ impl Iterator for Bundles {
         if self.rest.is_empty() {
             return None;
         }
-        let length = bundle_bytes(&self.rest).filter(|length| *length >= LEAST_BUNDLE_BYTES);
-        let length = length.unwrap_or(self.rest.len());
+        let rest = &self.rest;
+        let read = |at, head: &mut [u8; HEAD_BYTES]| Ok::<_, Infallible>(head_at(rest, at, head));
+        let Ok(length) = next_bytes(rest.len() as u64, read);
+        // No more than the rest, which is in memory.
+        let length = length as usize;
         if length == self.bytes {
             return Some(std::mem::take(&mut self.rest));
         }
@@ -55,31 +63,91 @@ impl Iterator for Bundles {
     }
 }
 
-/// How long the bundle is with which these bytes begin. It takes no memory and
-/// has no recursion, so that nesting and lengths that lie cost nothing.
-fn bundle_bytes(bytes: &[u8]) -> Option<usize> {
-    if bytes.first() != Some(&BEGIN) {
-        return None;
-    }
-    let mut at = 1;
-    // Items that are still to come of the bundle's present block.
-    let mut due: u64 = 0;
+/// How long the bundle is with which the last `rest` bytes of a block begin: all of them
+/// if that cannot be told. `read` fills the array with what there is from a place on, and
+/// tells how many bytes that is.
+///
+/// # Errors
+/// Those of `read`.
+pub(crate) fn next_bytes<E>(
+    rest: u64,
+    read: impl FnMut(u64, &mut [u8; HEAD_BYTES]) -> Result<usize, E>,
+) -> Result<u64, E> {
+    let length = bundle_bytes(read)?;
+    let length = length.filter(|length| (LEAST_BUNDLE_BYTES..=rest).contains(length));
+    Ok(length.unwrap_or(rest))
+}
+
+/// How long the bundle is that begins there. It takes no memory and has no recursion, so
+/// that nesting and lengths that lie cost nothing.
+fn bundle_bytes<E>(
+    mut read: impl FnMut(u64, &mut [u8; HEAD_BYTES]) -> Result<usize, E>,
+) -> Result<Option<u64>, E> {
+    let (mut head, mut at) = ([0; HEAD_BYTES], 0_u64);
+    let mut outline = Outline::default();
     loop {
-        let first = *bytes.get(at)?;
-        if due == 0 && first == BREAK {
-            return Some(at + 1);
-        }
-        let (argument, head) = argument(&bytes[at..])?;
-        at += head;
-        due = due.saturating_sub(1);
-        match first >> 5 {
-            2 | 3 => at = at.checked_add(usize::try_from(argument).ok()?)?,
-            4 => due = due.checked_add(argument)?,
-            5 => due = due.checked_add(argument.checked_mul(2)?)?,
-            6 => due = due.checked_add(1)?,
-            _ => {}
-        }
+        let count = read(at, &mut head)?;
+        let skipped = match outline.take(&head[..count]) {
+            Some(Item::End) => return Ok(Some(at + 1)),
+            Some(Item::Within(bytes)) => at.checked_add(bytes),
+            None => None,
+        };
+        let Some(next) = skipped else {
+            return Ok(None);
+        };
+        at = next;
     }
+}
+
+/// What of an item is known by its head.
+enum Item {
+    /// The bundle ends with it.
+    End,
+    /// The next item begins so many bytes behind this one's beginning.
+    Within(u64),
+}
+
+/// How far a bundle has come, item by item.
+#[derive(Default)]
+struct Outline {
+    begun: bool,
+    /// Items that are still to come of the bundle's present block.
+    due: u64,
+}
+
+impl Outline {
+    /// Takes the next item, of which these are the first bytes; `None` if it has no place
+    /// in a bundle.
+    fn take(&mut self, head: &[u8]) -> Option<Item> {
+        let first = *head.first()?;
+        if !self.begun {
+            self.begun = first == BEGIN;
+            return self.begun.then_some(Item::Within(1));
+        }
+        if self.due == 0 && first == BREAK {
+            return Some(Item::End);
+        }
+        let (argument, bytes) = argument(head)?;
+        let due = self.due.saturating_sub(1);
+        let (due, content) = match first >> 5 {
+            2 | 3 => (due, argument),
+            4 => (due.checked_add(argument)?, 0),
+            5 => (due.checked_add(argument.checked_mul(2)?)?, 0),
+            6 => (due.checked_add(1)?, 0),
+            _ => (due, 0),
+        };
+        self.due = due;
+        Some(Item::Within(content.checked_add(bytes as u64)?))
+    }
+}
+
+/// Fills the array with the bytes from a place on, and tells how many there are.
+fn head_at(bytes: &[u8], at: u64, head: &mut [u8; HEAD_BYTES]) -> usize {
+    let at = usize::try_from(at).ok();
+    let rest = at.and_then(|at| bytes.get(at..)).unwrap_or_default();
+    let count = rest.len().min(HEAD_BYTES);
+    head[..count].copy_from_slice(&rest[..count]);
+    count
 }
 
 /// The argument of an item of definite length, and the bytes of its head.

@@ -76,9 +76,12 @@ pub struct Config {
     pub mark: Option<u32>,
     /// The largest bundle that is taken into memory, bytes.
     pub transfer_mru_bytes: u64,
-    /// With STCP and MTCP: the largest bundle that is taken, bytes, the longer ones
-    /// piece by piece.
+    /// With STCP, MTCP and, if it `spools`, LTP: the largest bundle that is taken, bytes,
+    /// the longer ones piece by piece.
     pub long_mru_bytes: u64,
+    /// With LTP: whether what comes of long blocks waits on the disk until they are whole
+    /// ([`Node::spool`](underpass_cla::Node::spool)).
+    pub spools: bool,
     /// With STCP, MTCP and LTP: the largest bundle that the neighbour takes, bytes,
     /// of which nothing tells. Where it is not known: as much as this node takes.
     pub peer_transfer_mru_bytes: Option<u64>,

@@ -11,7 +11,7 @@ use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, Session, SessionI
 use underpass_payloads::PayloadFile;
 
 /// What of a long bundle is handed to the node at once, bytes.
-const PIECE_BYTES: usize = 256 << 10;
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// What the node asks of a session.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! else: what comes from another address is dropped.
 //!
 //! From the bytes upwards: [`framing`] takes streams apart, [`aggregated`]
-//! blocks of LTP; `pace` tells when bytes may go; `stream`, `datagrams`, `licklider` and `ecla` are the sessions over
+//! blocks of LTP, and `spooled` keeps long ones; `pace` tells when bytes may go; `stream`, `datagrams`, `licklider` and `ecla` are the sessions over
 //! TCP, UDP, LTP and WebSocket, `reading` those over TCP that the neighbour begins; a
 //! [`Neighbour`] keeps them.
 
@@ -18,6 +18,7 @@ mod neighbour;
 mod pace;
 mod reading;
 mod socket;
+mod spooled;
 mod stream;
 
 pub use config::{Config, Layer};

@@ -10,20 +10,23 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::net::UdpSocket;
+use tokio::sync::Mutex;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use underpass_cla::{Down, LtpFigures, Node, Outcome, PathFigures, Refusal, SessionId, Transfer};
 use underpass_ltp::{BUNDLE_PROTOCOL, Event, Figures, Piece, Reason, SessionId as BlockId, Span};
-use underpass_payloads::PayloadFile;
+use underpass_payloads::{PayloadFile, Spool};
 
 use crate::aggregated::Bundles;
 use crate::config::Config;
 use crate::datagrams::HEADER_BYTES;
 use crate::handle::{self, Command, Orders};
 use crate::pace::Pace;
+use crate::reading::LONG_BYTES;
 use crate::socket;
+use crate::spooled::{SpooledBundle, Spools, Wrote};
 
 /// How long nothing is done at most.
 const PAUSE: Duration = Duration::from_secs(3600);
@@ -85,6 +88,11 @@ struct Session<'a> {
     /// beside the session; and their bytes.
     taking: JoinSet<Taken>,
     taking_bytes: usize,
+    /// Blocks that are too long for memory, until they are whole; and whose turn it is
+    /// then to go to the node: one after the other, since a bundle may be in memory for
+    /// that.
+    spools: Spools,
+    turn: Arc<Mutex<()>>,
     closing: Option<Instant>,
     told_ready: bool,
 }
@@ -103,6 +111,10 @@ pub(crate) async fn run(
     ltp.segment_bytes = (config.mtu_bytes as usize).saturating_sub(headers);
     ltp.rtt = config.rtt;
     ltp.block_bytes = config.transfer_mru_bytes;
+    if config.spools {
+        ltp.block_bytes = config.long_mru_bytes;
+        ltp.in_memory_bytes = config.transfer_mru_bytes.min(LONG_BYTES) as usize;
+    }
     // The bounds are this neighbour's own part; the rest comes from the common memory.
     ltp.common = Some((ltp.receive_bytes, config.ltp_memory.clone()));
     ltp.receive_bytes = ltp
@@ -121,6 +133,8 @@ pub(crate) async fn run(
         reading: JoinSet::new(),
         taking: JoinSet::new(),
         taking_bytes: 0,
+        spools: Spools::default(),
+        turn: Arc::default(),
         closing: None,
         told_ready: false,
     };
@@ -179,6 +193,10 @@ impl Session<'_> {
                         self.taking_bytes -= bytes;
                         self.span.answer(Instant::now(), block, verdict);
                     }
+                    Err(error) => return Down::Broken(error.to_string()),
+                },
+                Some(wrote) = self.spools.writing.join_next() => match wrote {
+                    Ok(wrote) => self.wrote(id, wrote),
                     Err(error) => return Down::Broken(error.to_string()),
                 },
                 // What the disk is too slow for is lost, as on the link.
@@ -318,7 +336,18 @@ impl Session<'_> {
                     self.end(id, key, outcome(reason, by_peer));
                 }
                 Event::Received { session, block, .. } => self.take(id, session, block),
+                Event::Keep {
+                    session,
+                    offset,
+                    bytes,
+                } => self.spools.keep(self.node, id, session, (offset, bytes)),
+                Event::ReceivedElsewhere { session, bytes, .. } => {
+                    self.spools.whole(session, bytes);
+                    self.take_spooled(id, session);
+                }
                 Event::ReceptionCancelled { session, reason } => {
+                    let pieces = self.spools.forget(session);
+                    self.span.kept(session, pieces, Ok(()));
                     debug!(
                         path = self.config.path,
                         ?session,
@@ -355,6 +384,35 @@ impl Session<'_> {
         let path = self.config.path.clone();
         self.taking
             .spawn(take_beside(node, path, id, (block, bytes, done), tries));
+    }
+
+    /// Pieces of a long block are on the disk, or cannot be.
+    fn wrote(&mut self, id: SessionId, wrote: Wrote) {
+        let (block, pieces) = (wrote.block, wrote.pieces);
+        let kept = self.spools.wrote(wrote);
+        self.span.kept(block, pieces, kept);
+        if kept.is_ok() {
+            self.spools.write(self.node, id, block);
+            self.take_spooled(id, block);
+        }
+    }
+
+    /// Gives the node the bundles of a long block, once it is whole and on the disk.
+    fn take_spooled(&mut self, id: SessionId, block: BlockId) {
+        let Some((spool, bytes)) = self.spools.take(block) else {
+            return;
+        };
+        let (node, path, turn) = (
+            self.node.clone(),
+            self.config.path.clone(),
+            self.turn.clone(),
+        );
+        let whole_bytes = self.config.transfer_mru_bytes;
+        self.taking.spawn(async move {
+            let _turn = turn.lock().await;
+            let verdict = take_from_disk(&node, &path, id, (spool, bytes), whole_bytes).await;
+            (block, 0, verdict)
+        });
     }
 
     fn end(&mut self, id: SessionId, key: u64, outcome: Outcome) {
@@ -434,6 +492,34 @@ async fn take_beside(
         }
     }
     (block, length, verdict)
+}
+
+/// Gives the node the bundles of a block of so many bytes, where it has no room as often
+/// as it may be tried. Of those that it does not take piece by piece none is longer than
+/// `whole_bytes`.
+async fn take_from_disk(
+    node: &Arc<dyn Node>,
+    path: &str,
+    id: SessionId,
+    (spool, bytes): (Arc<Spool>, u64),
+    whole_bytes: u64,
+) -> Result<(), Reason> {
+    let (mut verdict, mut tries, mut at) = (Ok(()), HELD_TRIES, 0);
+    while at < bytes {
+        let found = SpooledBundle::find(spool.clone(), at, bytes).await;
+        let bundle = found.map_err(|_| Reason::System)?;
+        at += bundle.bytes;
+        let mut taken = bundle.take(node, id, whole_bytes).await;
+        while taken == Err(Refusal::NoResources) && tries > 0 {
+            tries -= 1;
+            sleep(HELD_PAUSE).await;
+            taken = bundle.take(node, id, whole_bytes).await;
+        }
+        if !judge(&mut verdict, taken, path) {
+            break;
+        }
+    }
+    verdict
 }
 
 /// Counts in what has become of one of a block's bundles; whether the next one is

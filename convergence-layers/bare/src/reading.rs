@@ -21,7 +21,7 @@ use crate::handle::{self, Command, Orders};
 use crate::socket;
 
 /// Longer bundles are handed on as they come, bytes.
-const LONG_BYTES: u64 = 16 << 20;
+pub(crate) const LONG_BYTES: u64 = 16 << 20;
 
 /// What is read at once, bytes.
 const READ_BYTES: usize = 64 << 10;

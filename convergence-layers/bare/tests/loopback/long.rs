@@ -3,16 +3,19 @@
 use std::fs::OpenOptions;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{sleep, timeout};
 use underpass_bare::{Config, Layer, Neighbour};
 use underpass_cla::{
     Down, Intake, Node, Outcome, Refusal, Session, SessionId, SessionInfo, Transfer,
 };
 use underpass_cla_testing::node::{TestNode, transfer};
+use underpass_payloads::{Limits, Payloads, Spool};
 
 use super::{ONE, TWO, Two, config, free, host, ltp, on_disk, said_in_time, two};
 
@@ -24,6 +27,8 @@ struct Disk {
     node: Arc<dyn Node>,
     taken: UnboundedSender<Vec<u8>>,
     refuses: Mutex<Option<Refusal>>,
+    /// Where long blocks wait.
+    folder: Option<Arc<Payloads>>,
 }
 
 /// A bundle of so many bytes, as far as it has come.
@@ -77,6 +82,11 @@ impl Node for Disk {
         })))
     }
 
+    fn spool(&self, _id: SessionId) -> Result<Spool, Refusal> {
+        let folder = self.folder.as_ref().ok_or(Refusal::NoResources)?;
+        folder.spool(1).map_err(|_| Refusal::NoResources)
+    }
+
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
         let refuses = self.refuses.lock().expect("no test panics with it").take();
         refuses.map_or_else(|| self.node.received(id, bundle), Err)
@@ -111,6 +121,7 @@ async fn a_bundle_that_is_longer_than_memory_takes_is_taken_piece_by_piece() {
             node: two.node.clone(),
             taken,
             refuses: Mutex::default(),
+            folder: None,
         });
         let of = |index: usize| Config {
             transfer_mru_bytes: whole_bytes,
@@ -154,6 +165,7 @@ async fn a_long_bundle_that_comes_outlives_the_session_to_its_sender() {
         node: one.node.clone(),
         taken,
         refuses: Mutex::default(),
+        folder: None,
     });
     let config = Config {
         long_mru_bytes: 64 << 20,
@@ -187,6 +199,7 @@ async fn over_ltp_what_has_no_room_waits_and_what_is_never_taken_is_not_sent_aga
             node: two.node.clone(),
             taken,
             refuses: Mutex::default(),
+            folder: None,
         });
         let of = |local: u64, remote: u64, at: usize| {
             config(ltp(local, remote), addresses[at], addresses[1 - at])
@@ -212,6 +225,111 @@ async fn over_ltp_what_has_no_room_waits_and_what_is_never_taken_is_not_sent_aga
             );
         }
     }
+}
+
+/// A node that sends over LTP to another one, which has long blocks wait on the disk.
+struct Spooling {
+    nodes: [TestNode; 2],
+    neighbours: [Neighbour; 2],
+    /// What the other one has taken piece by piece.
+    long: UnboundedReceiver<Vec<u8>>,
+    payloads: Arc<Payloads>,
+    folder: tempfile::TempDir,
+}
+
+/// The other one has room for so many bytes.
+fn spooling(quota_bytes: u64) -> Spooling {
+    let folder = tempfile::tempdir().expect("a folder");
+    let limits = Limits {
+        quota_bytes,
+        payload_bytes: quota_bytes,
+        leave_free_bytes: 0,
+    };
+    let payloads = Payloads::open(folder.path(), limits).expect("a folder");
+    let nodes = [TestNode::new(), TestNode::new()];
+    let (taken, long) = unbounded_channel();
+    let disk = Arc::new(Disk {
+        node: nodes[1].node.clone(),
+        taken,
+        refuses: Mutex::default(),
+        folder: Some(payloads.clone()),
+    });
+    let addresses = [free(ONE), free(TWO)];
+    let of = |local: u64, remote: u64, at: usize| Config {
+        // What is longer than 4 MiB does not come into memory.
+        long_mru_bytes: 64 << 20,
+        peer_transfer_mru_bytes: Some(64 << 20),
+        spools: true,
+        ..config(ltp(local, remote), addresses[at], addresses[1 - at])
+    };
+    let neighbours = [
+        Neighbour::spawn(of(1, 2, 0), nodes[0].node.clone()),
+        Neighbour::spawn(of(2, 1, 1), disk),
+    ];
+    Spooling {
+        nodes,
+        neighbours,
+        long,
+        payloads,
+        folder,
+    }
+}
+
+/// Waits until nothing is on the disk any more.
+async fn is_empty(payloads: &Payloads) {
+    let emptied = async {
+        while payloads.used() != (0, 0) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let emptied = timeout(Duration::from_secs(30), emptied).await;
+    emptied.expect("nothing stays there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_ltp_a_block_that_is_too_long_for_memory_waits_on_the_disk() {
+    let Spooling {
+        nodes: [mut one, mut two],
+        neighbours: _neighbours,
+        mut long,
+        payloads,
+        folder: _folder,
+    } = spooling(64 << 20);
+    let (id, _, session) = one.up().await;
+    one.ready(id).await;
+    for (key, length) in [(1, LONG_BYTES), (2, LONG_BYTES - 1), (3, 1_000)] {
+        let (sent, whole): (Transfer, Bytes) = transfer(key, length);
+        session.offer(sent);
+        match length {
+            LONG_BYTES => assert!(long.recv().await.expect("it comes") == whole),
+            1_000 => assert!(two.received().await.1 == whole),
+            // The node does not take it piece by piece, and it is too long for memory.
+            _ => {}
+        }
+        assert_eq!(one.finished().await, (key, Outcome::Acknowledged));
+    }
+    is_empty(&payloads).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_ltp_a_block_for_which_the_disk_has_no_room_is_refused_and_others_come() {
+    let Spooling {
+        nodes: [mut one, mut two],
+        neighbours: _neighbours,
+        long: _long,
+        payloads,
+        folder: _folder,
+    } = spooling(8 << 20);
+    let (id, _, session) = one.up().await;
+    one.ready(id).await;
+    session.offer(transfer(1, LONG_BYTES).0);
+    let refused = Outcome::Refused(Refusal::NoResources);
+    assert_eq!(one.finished().await, (1, refused));
+    let (sent, whole) = transfer(2, 1_000);
+    session.offer(sent);
+    assert!(two.received().await.1 == whole);
+    assert_eq!(one.finished().await, (2, Outcome::Acknowledged));
+    is_empty(&payloads).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -54,6 +54,7 @@ fn config(layer: Layer, listen: SocketAddr, remote: SocketAddr) -> Config {
         mark: None,
         transfer_mru_bytes: 4 << 20,
         long_mru_bytes: 4 << 20,
+        spools: false,
         peer_transfer_mru_bytes: None,
         mtu_bytes: 1_500,
         rtt: Duration::from_millis(50),

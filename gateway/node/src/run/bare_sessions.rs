@@ -51,7 +51,11 @@ pub(super) fn open(
         interface: path.interface.clone(),
         mark: config.tcp.mark,
         transfer_mru_bytes: config.custody.quota_bytes / 4,
-        long_mru_bytes: config.transfer_mru_bytes(),
+        long_mru_bytes: match layer {
+            Layer::Ltp { .. } => config.spooled_mru_bytes(),
+            _ => config.transfer_mru_bytes(),
+        },
+        spools: sessions.has_payloads,
         peer_transfer_mru_bytes: path.transfer_mru_bytes,
         mtu_bytes: path.mtu_bytes,
         rtt: path.rtt(),

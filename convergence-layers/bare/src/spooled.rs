@@ -1,0 +1,324 @@
+//! Blocks of LTP that are too long for memory: what comes of them waits on the disk until
+//! they are whole, and goes to the node from there.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::{JoinSet, spawn_blocking};
+use tracing::warn;
+use underpass_cla::{Node, Refusal, SessionId};
+use underpass_ltp::{Reason, SessionId as BlockId};
+use underpass_payloads::Spool;
+
+use crate::aggregated::{HEAD_BYTES, next_bytes};
+use crate::handle::PIECE_BYTES;
+
+/// Blocks on the disk at once that are not whole.
+const MOST_BLOCKS: usize = 16;
+
+/// What is read at once where a bundle's end is looked for, bytes: its payload, which is
+/// most of it, is passed over.
+const HEADS_BYTES: u64 = 4 << 10;
+
+/// The long blocks of a session that are not whole.
+#[derive(Default)]
+pub(crate) struct Spools {
+    blocks: HashMap<BlockId, Spooling>,
+    /// Pieces on their way to the disk: of each block some at a time, in their order.
+    pub(crate) writing: JoinSet<Wrote>,
+    begun: u64,
+}
+
+struct Spooling {
+    /// A peer may use the number of a session again.
+    number: u64,
+    /// None before the first pieces are there.
+    spool: Option<Arc<Spool>>,
+    is_writing: bool,
+    waiting: Vec<(u64, Bytes)>,
+    /// The block's length, once all of it has come.
+    bytes: Option<u64>,
+}
+
+/// What has become of pieces of a block.
+pub(crate) struct Wrote {
+    pub(crate) block: BlockId,
+    /// How many they are, and their bytes.
+    pub(crate) pieces: (usize, usize),
+    number: u64,
+    spool: Result<Arc<Spool>, Refusal>,
+}
+
+impl Spools {
+    /// Has a piece of a block written.
+    pub(crate) fn keep(
+        &mut self,
+        node: &Arc<dyn Node>,
+        id: SessionId,
+        block: BlockId,
+        piece: (u64, Bytes),
+    ) {
+        let spooling = self.blocks.entry(block).or_insert_with(|| {
+            self.begun += 1;
+            Spooling {
+                number: self.begun,
+                spool: None,
+                is_writing: false,
+                waiting: Vec::new(),
+                bytes: None,
+            }
+        });
+        spooling.waiting.push(piece);
+        self.write(node, id, block);
+    }
+
+    /// Has those pieces of a block written that wait, once those before them are.
+    pub(crate) fn write(&mut self, node: &Arc<dyn Node>, id: SessionId, block: BlockId) {
+        let has_place = self.blocks.len() <= MOST_BLOCKS;
+        let spooling = self.blocks.get_mut(&block);
+        let ready = spooling.filter(|one| !one.is_writing && !one.waiting.is_empty());
+        let Some(spooling) = ready else {
+            return;
+        };
+        spooling.is_writing = true;
+        let waiting = std::mem::take(&mut spooling.waiting);
+        let (number, spool, node) = (spooling.number, spooling.spool.clone(), node.clone());
+        self.writing.spawn_blocking(move || {
+            let spool = match spool {
+                Some(spool) => Ok(spool),
+                None if has_place => node.spool(id).map(Arc::new),
+                None => Err(Refusal::NoResources),
+            };
+            let spool = spool.and_then(|spool| write(&spool, &waiting).map(|()| spool));
+            Wrote {
+                block,
+                pieces: count(&waiting),
+                number,
+                spool,
+            }
+        });
+    }
+
+    /// Pieces are written, or cannot be.
+    ///
+    /// # Errors
+    /// When their block is to be cancelled for this reason.
+    pub(crate) fn wrote(&mut self, wrote: Wrote) -> Result<(), Reason> {
+        let spooling = self.blocks.get_mut(&wrote.block);
+        let Some(spooling) = spooling.filter(|one| one.number == wrote.number) else {
+            return Ok(());
+        };
+        spooling.is_writing = false;
+        spooling.spool = Some(wrote.spool.map_err(|_| Reason::System)?);
+        Ok(())
+    }
+
+    /// All of a block has come, of so many bytes.
+    pub(crate) fn whole(&mut self, block: BlockId, bytes: u64) {
+        if let Some(spooling) = self.blocks.get_mut(&block) {
+            spooling.bytes = Some(bytes);
+        }
+    }
+
+    /// A block of which all is on the disk, with its length.
+    pub(crate) fn take(&mut self, block: BlockId) -> Option<(Arc<Spool>, u64)> {
+        let spooling = self.blocks.get(&block)?;
+        let bytes = spooling.bytes?;
+        if spooling.is_writing || !spooling.waiting.is_empty() {
+            return None;
+        }
+        let spool = spooling.spool.clone()?;
+        self.blocks.remove(&block);
+        Some((spool, bytes))
+    }
+
+    /// A block does not become whole: how many pieces of it have waited, and their bytes.
+    pub(crate) fn forget(&mut self, block: BlockId) -> (usize, usize) {
+        let forgotten = self.blocks.remove(&block);
+        forgotten.map_or((0, 0), |spooling| count(&spooling.waiting))
+    }
+}
+
+fn count(pieces: &[(u64, Bytes)]) -> (usize, usize) {
+    let bytes = pieces.iter().map(|(_, bytes)| bytes.len());
+    (pieces.len(), bytes.sum())
+}
+
+/// Writes pieces. Waits for the disk.
+fn write(spool: &Spool, pieces: &[(u64, Bytes)]) -> Result<(), Refusal> {
+    for (offset, bytes) in pieces {
+        spool.write_at(bytes, *offset).map_err(|error| {
+            warn!(%error, "a block cannot be kept");
+            Refusal::NoResources
+        })?;
+    }
+    Ok(())
+}
+
+/// A bundle of a block that is on the disk.
+pub(crate) struct SpooledBundle {
+    spool: Arc<Spool>,
+    /// Where it begins.
+    start: u64,
+    pub(crate) bytes: u64,
+}
+
+impl SpooledBundle {
+    /// The bundle that begins there, of a block of `block_bytes`.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub(crate) async fn find(
+        spool: Arc<Spool>,
+        start: u64,
+        block_bytes: u64,
+    ) -> Result<SpooledBundle, Refusal> {
+        let rest = block_bytes - start;
+        let looking = spool.clone();
+        let bytes = on_disk(move || {
+            let mut heads = Heads {
+                spool: &looking,
+                start,
+                rest,
+                at: 0,
+                read: Vec::new(),
+            };
+            next_bytes(rest, |at, head| heads.read(at, head))
+        });
+        let bytes = bytes.await?;
+        Ok(SpooledBundle {
+            spool,
+            start,
+            bytes,
+        })
+    }
+
+    /// Hands the bundle to the node; one of up to `whole_bytes` in one piece, if the node
+    /// does not take it piece by piece.
+    ///
+    /// # Errors
+    /// When the node does not take it.
+    pub(crate) async fn take(
+        &self,
+        node: &Arc<dyn Node>,
+        id: SessionId,
+        whole_bytes: u64,
+    ) -> Result<(), Refusal> {
+        let Some(mut intake) = node.intake(id, self.bytes)? else {
+            if self.bytes > whole_bytes {
+                return Err(Refusal::NotAcceptable);
+            }
+            let bundle = self.read(0, self.bytes).await?;
+            return node.received(id, bundle);
+        };
+        let mut at = 0;
+        while at < self.bytes {
+            let piece = self.read(at, PIECE_BYTES as u64).await?;
+            at += piece.len() as u64;
+            poll_fn(|cx| intake.poll_ready(cx)).await?;
+            intake.take(piece);
+        }
+        poll_fn(|cx| intake.poll_end(cx)).await
+    }
+
+    /// So many bytes of it from a place on, or all that there are.
+    async fn read(&self, at: u64, bytes: u64) -> Result<Bytes, Refusal> {
+        let (spool, offset) = (self.spool.clone(), self.start + at);
+        let bytes = bytes.min(self.bytes - at);
+        let read = on_disk(move || {
+            let mut piece = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+            spool.read_at(&mut piece, offset)?;
+            Ok(Bytes::from(piece))
+        });
+        read.await
+    }
+}
+
+/// Does what waits for the disk.
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = spawn_blocking(work).await;
+    let done = done.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
+    done.map_err(|error| {
+        warn!(%error, "a block cannot be read");
+        Refusal::NoResources
+    })
+}
+
+/// The heads of a bundle's items, in the last `rest` bytes of a block.
+struct Heads<'a> {
+    spool: &'a Spool,
+    start: u64,
+    rest: u64,
+    /// What was read last, and where it begins behind `start`.
+    at: u64,
+    read: Vec<u8>,
+}
+
+impl Heads<'_> {
+    fn read(&mut self, at: u64, head: &mut [u8; HEAD_BYTES]) -> io::Result<usize> {
+        let left = self.rest.saturating_sub(at);
+        // Nine bytes at most.
+        let count = left.min(HEAD_BYTES as u64) as usize;
+        if count == 0 {
+            return Ok(0);
+        }
+        let known = self.at..self.at + self.read.len() as u64;
+        if !known.contains(&at) || known.end - at < count as u64 {
+            self.read.resize(left.min(HEADS_BYTES) as usize, 0);
+            self.spool.read_at(&mut self.read, self.start + at)?;
+            self.at = at;
+        }
+        let from = (at - self.at) as usize;
+        head[..count].copy_from_slice(&self.read[from..from + count]);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use underpass_payloads::{Limits, Payloads};
+
+    use super::*;
+
+    /// A bundle's outline: an array with a byte string of so many bytes.
+    fn outline(bytes: u32) -> Vec<u8> {
+        let mut bundle = vec![0x9f, 0x5a];
+        bundle.extend_from_slice(&bytes.to_be_bytes());
+        bundle.resize(6 + bytes as usize, 7);
+        bundle.push(0xff);
+        bundle
+    }
+
+    #[tokio::test]
+    async fn the_bundles_of_a_block_on_the_disk_are_told_apart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let limits = Limits {
+            quota_bytes: 16 << 20,
+            payload_bytes: 16 << 20,
+            leave_free_bytes: 0,
+        };
+        let payloads = Payloads::open(folder.path(), limits).expect("a folder");
+        let bundles = [outline(300_000), outline(30), outline(4_096), vec![0; 99]];
+        let whole = bundles.concat();
+        let spool = Arc::new(payloads.spool(1).expect("there is room"));
+        spool.write_at(&whole, 0).expect("there is room");
+        // What is behind the block is none of it.
+        let end = whole.len() as u64;
+        spool.write_at(&outline(40), end).expect("there is room");
+        let mut at = 0;
+        for bundle in &bundles {
+            let found = SpooledBundle::find(spool.clone(), at, end).await;
+            let found = found.expect("it can be read");
+            assert_eq!(found.bytes, bundle.len() as u64);
+            let read = found.read(0, u64::MAX).await.expect("it can be read");
+            assert!(read == bundle[..]);
+            at += found.bytes;
+        }
+        assert_eq!(at, end);
+    }
+}
