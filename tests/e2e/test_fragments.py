@@ -1,7 +1,7 @@
 """Files over layers that carry none from the disk by themselves.
 
 UDP has a limit: without custody they go in fragments, and long ones are put together
-on the disk. LTP has each in memory.
+on the disk. LTP has each in memory, or in a file until it is whole.
 """
 
 from __future__ import annotations
