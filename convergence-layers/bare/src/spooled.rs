@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tracing::warn;
 use underpass_cla::{Node, Refusal, SessionId};
 use underpass_ltp::{Reason, SessionId as BlockId};
-use underpass_payloads::Spool;
+use underpass_payloads::{Refused, Spool};
 
 use crate::aggregated::{HEAD_BYTES, next_bytes};
 use crate::handle::PIECE_BYTES;
@@ -92,7 +92,13 @@ impl Spools {
                 None if has_place => node.spool(id).map(Arc::new),
                 None => Err(Refusal::NoResources),
             };
-            let spool = spool.and_then(|spool| write(&spool, &waiting).map(|()| spool));
+            let spool = spool.and_then(|spool| {
+                let written = write(&spool, &waiting);
+                written.map(|()| spool).map_err(|error| {
+                    warn!(%error, "a block cannot be kept");
+                    Refusal::NoResources
+                })
+            });
             Wrote {
                 block,
                 pieces: count(&waiting),
@@ -147,15 +153,23 @@ fn count(pieces: &[(u64, Bytes)]) -> (usize, usize) {
     (pieces.len(), bytes.sum())
 }
 
-/// Writes pieces. Waits for the disk.
-fn write(spool: &Spool, pieces: &[(u64, Bytes)]) -> Result<(), Refusal> {
+/// Writes pieces in their order. Each call has its price, whatever the number of its
+/// bytes, so a piece that begins where the one before it ends goes with that one. Waits
+/// for the disk.
+fn write(spool: &Spool, pieces: &[(u64, Bytes)]) -> Result<(), Refused> {
+    let (mut start, mut run) = (0, Vec::new());
     for (offset, bytes) in pieces {
-        spool.write_at(bytes, *offset).map_err(|error| {
-            warn!(%error, "a block cannot be kept");
-            Refusal::NoResources
-        })?;
+        let goes_on = *offset == start + run.len() as u64 && run.len() < PIECE_BYTES;
+        if !goes_on && !run.is_empty() {
+            spool.write_at(&run, start)?;
+            run.clear();
+        }
+        if run.is_empty() {
+            start = *offset;
+        }
+        run.extend_from_slice(bytes);
     }
-    Ok(())
+    spool.write_at(&run, start)
 }
 
 /// A bundle of a block that is on the disk.
@@ -294,8 +308,7 @@ mod tests {
         bundle
     }
 
-    #[tokio::test]
-    async fn the_bundles_of_a_block_on_the_disk_are_told_apart() {
+    fn payloads() -> (tempfile::TempDir, Arc<Payloads>) {
         let folder = tempfile::tempdir().expect("a folder");
         let limits = Limits {
             quota_bytes: 16 << 20,
@@ -303,6 +316,38 @@ mod tests {
             leave_free_bytes: 0,
         };
         let payloads = Payloads::open(folder.path(), limits).expect("a folder");
+        (folder, payloads)
+    }
+
+    #[test]
+    fn pieces_are_written_in_their_order_wherever_they_lie() {
+        let (_folder, payloads) = payloads();
+        let spool = payloads.spool(1).expect("there is room");
+        let mut pieces = vec![
+            (4, Bytes::from_static(b"ef__")),
+            (0, Bytes::from_static(b"abc")),
+            (3, Bytes::from_static(b"d")),
+            (6, Bytes::from_static(b"gh")),
+        ];
+        // More than is written at once.
+        let whole: Vec<u8> = (0..700_000_u32).map(|i| (i % 251) as u8).collect();
+        let mut at = 8;
+        for part in whole.chunks(1_400) {
+            pieces.push((at, Bytes::copy_from_slice(part)));
+            at += part.len() as u64;
+        }
+        write(&spool, &pieces).expect("there is room");
+        let mut read = vec![0; 8 + whole.len()];
+        spool.read_at(&mut read, 0).expect("all of it is there");
+        assert_eq!(&read[..8], b"abcdefgh");
+        assert!(read[8..] == whole);
+        // Each takes its room, also where another one is.
+        assert_eq!(payloads.used(), (1, 10 + whole.len() as u64));
+    }
+
+    #[tokio::test]
+    async fn the_bundles_of_a_block_on_the_disk_are_told_apart() {
+        let (_folder, payloads) = payloads();
         let bundles = [outline(300_000), outline(30), outline(4_096), vec![0; 99]];
         let whole = bundles.concat();
         let spool = Arc::new(payloads.spool(1).expect("there is room"));
