@@ -26,7 +26,7 @@ use crate::handle::{self, Command, Orders};
 use crate::pace::Pace;
 use crate::reading::LONG_BYTES;
 use crate::socket;
-use crate::spooled::{SpooledBundle, Spools, Wrote};
+use crate::spooled::{SpooledBundle, Spools, Wrote, let_go};
 
 /// How long nothing is done at most.
 const PAUSE: Duration = Duration::from_secs(3600);
@@ -410,7 +410,8 @@ impl Session<'_> {
         let whole_bytes = self.config.transfer_mru_bytes;
         self.taking.spawn(async move {
             let _turn = turn.lock().await;
-            let verdict = take_from_disk(&node, &path, id, (spool, bytes), whole_bytes).await;
+            let verdict = take_from_disk(&node, &path, id, (&spool, bytes), whole_bytes).await;
+            let_go(Some(spool));
             (block, 0, verdict)
         });
     }
@@ -501,7 +502,7 @@ async fn take_from_disk(
     node: &Arc<dyn Node>,
     path: &str,
     id: SessionId,
-    (spool, bytes): (Arc<Spool>, u64),
+    (spool, bytes): (&Arc<Spool>, u64),
     whole_bytes: u64,
 ) -> Result<(), Reason> {
     let (mut verdict, mut tries, mut at) = (Ok(()), HELD_TRIES, 0);

@@ -143,9 +143,18 @@ impl Spools {
 
     /// A block does not become whole: how many pieces of it have waited, and their bytes.
     pub(crate) fn forget(&mut self, block: BlockId) -> (usize, usize) {
-        let forgotten = self.blocks.remove(&block);
-        forgotten.map_or((0, 0), |spooling| count(&spooling.waiting))
+        let Some(forgotten) = self.blocks.remove(&block) else {
+            return (0, 0);
+        };
+        let_go(forgotten.spool);
+        count(&forgotten.waiting)
     }
+}
+
+/// Lets what is on the disk of a block go, beside the session: that takes the disk a
+/// while.
+pub(crate) fn let_go(spool: Option<Arc<Spool>>) {
+    spawn_blocking(move || drop(spool));
 }
 
 fn count(pieces: &[(u64, Bytes)]) -> (usize, usize) {
