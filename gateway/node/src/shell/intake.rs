@@ -70,12 +70,15 @@ impl Shell {
     /// Where what is too long for memory waits until it is known what it is.
     pub(super) fn long_spool(&self, id: SessionId) -> Result<Spool, Refusal> {
         let long = self.long.get().ok_or(Refusal::NoResources)?;
-        let neighbour = self
-            .lock(self.of_session(id))
-            .engine
-            .session_neighbour(id)
-            .ok_or(Refusal::NoResources)?;
-        long.payloads.spool(neighbour).map_err(refusal)
+        let owner = self.owner(id)?;
+        long.payloads.spool(owner).map_err(refusal)
+    }
+
+    /// Who answers for what comes by a session: its neighbour.
+    fn owner(&self, id: SessionId) -> Result<u64, Refusal> {
+        let inner = self.lock(self.of_session(id));
+        let neighbour = inner.engine.session_neighbour(id);
+        neighbour.ok_or(Refusal::NoResources)
     }
 
     /// Takes a long bundle piece by piece, if there is room for it.
@@ -89,12 +92,8 @@ impl Shell {
         let (Some(long), Some(decoder), Some(shell)) = (self.long.get(), decoder, shell) else {
             return Ok(None);
         };
-        let neighbour = self
-            .lock(self.of_session(id))
-            .engine
-            .session_neighbour(id)
-            .ok_or(Refusal::NoResources)?;
-        let room = long.payloads.reserve(neighbour, length).map_err(refusal)?;
+        let owner = self.owner(id)?;
+        let room = long.payloads.reserve(owner, length).map_err(refusal)?;
         let (sender, pieces) = mpsc::channel(PIECES);
         let judging = shell.clone();
         let judge = move |bundle: &Bundle| judging.judge_long(id, bundle);
