@@ -43,7 +43,7 @@ pub struct Scene {
     /// The hub's hold on the session.
     session: Arc<dyn Session>,
     listener: Listener,
-    pub connection: Connection,
+    connection: Connection,
     control: (SendStream, RecvStream),
     _endpoint: Endpoint,
 }
