@@ -98,9 +98,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+    use crate::config::tests::relay_with;
 
     #[test]
     fn what_is_written_bounds_a_neighbour_and_the_rest_has_its_default() {
@@ -119,24 +118,8 @@ mod tests {
     #[test]
     fn what_neighbours_have_in_common_is_beyond_their_own_parts() {
         let common_bytes = |receive_bytes: u64| {
-            let text = format!(
-                r#"
-node = {{ number = 5, role = "relay" }}
-tls = {{ plain = true }}
-custody = {{ quota_bytes = 1_073_741_824 }}
-ltp = {{ receive_bytes = {receive_bytes} }}
-terminal = [{{ node = 10 }}]
-[[path]]
-name = "both"
-neighbour = 1
-remote = "192.0.2.1:4556"
-[[listener]]
-name = "all"
-listen = "0.0.0.0:4556"
-"#
-            );
-            let config = Config::parse(&text, Path::new("node.toml")).unwrap();
-            config.ltp_common_bytes()
+            let ltp = format!("[ltp]\nreceive_bytes = {receive_bytes}");
+            relay_with(&format!("[custody]\nquota_bytes = 1_073_741_824\n{ltp}")).ltp_common_bytes()
         };
         // Twice the largest bundle is 512 MiB.
         assert_eq!(common_bytes(64 << 20), 2 * (448 << 20));

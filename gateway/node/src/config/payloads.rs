@@ -106,9 +106,11 @@ impl Config {
     /// has come, bytes: on the disk it needs its room twice then, and leaves as much to
     /// others.
     pub fn spooled_mru_bytes(&self) -> u64 {
-        let most = self.long_payloads().map_or(self.whole_mru_bytes(), |limits| {
-            self.long_above_bytes().max(limits.quota_bytes / 3)
-        });
+        let most = self
+            .long_payloads()
+            .map_or(self.whole_mru_bytes(), |limits| {
+                self.long_above_bytes().max(limits.quota_bytes / 3)
+            });
         most.min(self.transfer_mru_bytes())
     }
 }
@@ -116,35 +118,18 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::relay_with;
 
-    fn text(quota_bytes: u64, payloads: u64) -> String {
-        format!(
-            r#"
-node = {{ number = 5, role = "relay" }}
-tls = {{ plain = true }}
-custody = {{ quota_bytes = {quota_bytes} }}
-payloads = {{ quota_bytes = {payloads} }}
-terminal = [{{ node = 10 }}]
-[[path]]
-name = "both"
-neighbour = 1
-remote = "192.0.2.1:4556"
-[[listener]]
-name = "all"
-listen = "0.0.0.0:4556"
-"#
-        )
-    }
-
-    fn config(quota_bytes: u64, payloads: u64) -> Config {
-        let text = text(quota_bytes, payloads);
-        Config::parse(&text, Path::new("node.toml")).unwrap()
+    fn config(quota_bytes: u64, payloads: &str) -> Config {
+        let custody = format!("[custody]\nquota_bytes = {quota_bytes}");
+        relay_with(&format!("{custody}\n[payloads]\n{payloads}"))
     }
 
     #[test]
     fn what_comes_into_memory_is_longer_where_nothing_goes_to_the_disk() {
-        let in_memory_bytes =
-            |quota_bytes, payloads| config(quota_bytes, payloads).in_memory_bytes();
+        let in_memory_bytes = |quota_bytes: u64, payloads: u64| {
+            config(quota_bytes, &format!("quota_bytes = {payloads}")).in_memory_bytes()
+        };
         assert_eq!(in_memory_bytes(1 << 30, 32 << 30), 16 << 20);
         assert_eq!(in_memory_bytes(1 << 30, 0), 256 << 20);
         assert_eq!(in_memory_bytes(40 << 20, 32 << 30), 10 << 20);
@@ -152,15 +137,12 @@ listen = "0.0.0.0:4556"
 
     #[test]
     fn what_waits_on_the_disk_until_it_is_whole_has_a_third_of_the_folder() {
-        let spooled_mru_bytes =
-            |quota_bytes, payloads| config(quota_bytes, payloads).spooled_mru_bytes();
-        assert_eq!(spooled_mru_bytes(1 << 30, 30 << 30), 10 << 30);
+        let spooled_mru_bytes = |payloads: &str| config(1 << 30, payloads).spooled_mru_bytes();
+        assert_eq!(spooled_mru_bytes("quota_bytes = 32_212_254_720"), 10 << 30);
         // Without a folder as much as fits memory; and what fits memory in any case.
-        assert_eq!(spooled_mru_bytes(1 << 30, 0), 256 << 20);
-        let small = "payloads = { quota_bytes = 16_777_216, max_payload_bytes = 16_777_216 }";
-        let text = text(1 << 30, 0).replace("payloads = { quota_bytes = 0 }", small);
-        let config = Config::parse(&text, Path::new("node.toml")).unwrap();
-        assert_eq!(config.spooled_mru_bytes(), 16 << 20);
+        assert_eq!(spooled_mru_bytes("quota_bytes = 0"), 256 << 20);
+        let small = "quota_bytes = 16_777_216\nmax_payload_bytes = 16_777_216";
+        assert_eq!(spooled_mru_bytes(small), 16 << 20);
     }
 
     #[test]

@@ -43,8 +43,34 @@ listen = "[::]:4566"
 node = 10
 "#;
 
+const RELAY: &str = r#"
+[node]
+number = 5
+role = "relay"
+
+[tls]
+plain = true
+
+[[path]]
+name = "both"
+neighbour = 1
+remote = "192.0.2.1:4556"
+
+[[listener]]
+name = "all"
+listen = "0.0.0.0:4556"
+
+[[terminal]]
+node = 10
+"#;
+
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(text, Path::new("node.toml"))
+}
+
+/// A relay that has these tables beside what it needs.
+pub(super) fn relay_with(tables: &str) -> Config {
+    parse(&format!("{RELAY}{tables}")).unwrap()
 }
 
 #[test]
