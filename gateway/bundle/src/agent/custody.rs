@@ -8,6 +8,7 @@ use bp7::administrative_record::FORWARDED_BUNDLE;
 use underpass_work::each;
 
 use super::Agent;
+use super::beyond::Beyond;
 use super::config::NeighbourId;
 use super::event::BundleId;
 use super::neighbour::Size;
@@ -188,6 +189,7 @@ impl Agent {
         let neighbour = self.neighbour(via);
         neighbour.down = false;
         neighbour.routed = true;
+        neighbour.beyond = Beyond::default();
         let waiting: Vec<BundleId> = each(neighbour.unsignalled.values()).copied().collect();
         for id in waiting {
             if let Some(stored) = self.bundles.get_mut(id)

@@ -31,7 +31,7 @@ impl StoredBundle {
     /// Whether that a neighbour has no room for it does not tell of its room for others:
     /// it has a quota of its own for payloads on disk, and takes few long ones into memory
     /// at once.
-    fn is_long(&self) -> bool {
+    pub(super) fn is_long(&self) -> bool {
         self.file.is_some() || self.bytes > LONG_BYTES
     }
 }
@@ -84,13 +84,15 @@ impl Agent {
         if !waiting.has_pending(class) {
             return None;
         }
-        let more = self.put_aside(neighbour, class, max_bytes);
+        let passed_over = self.pass_over_beyond(now, neighbour, class);
+        let more = self.put_aside(neighbour, class, max_bytes) || passed_over;
         self.fragment_next(now, neighbour, class, max_bytes);
         let queue = self.neighbours.get(&neighbour)?.queues.get(&class)?;
         let first = {
             let aside = each(queue.aside(max_bytes)).take(LOOK_AHEAD);
             let all = aside.chain(each(queue.in_order()).take(LOOK_AHEAD));
-            let mut able = all.filter(|id| self.may_go(*id, max_bytes));
+            let mut able =
+                all.filter(|id| self.may_go(*id, max_bytes) && !self.waits_beyond(now, *id));
             let first = able.next();
             first.map(|id| self.least_refused(id, able))
         };
@@ -151,7 +153,7 @@ impl Agent {
     /// Offers one bundle of its neighbour before all others, if it is queued
     /// and at most `max_bytes` long. As [`Agent::next_for`] otherwise.
     pub fn next_of(&mut self, now: Instant, id: BundleId, max_bytes: u64) -> Option<Offer> {
-        if !self.is_queued(id) || !self.may_go(id, max_bytes) {
+        if !self.is_queued(id) || !self.may_go(id, max_bytes) || self.waits_beyond(now, id) {
             return None;
         }
         let payload = self.fetch(now, id)?;
@@ -315,6 +317,7 @@ impl Agent {
     }
 
     fn offer(&mut self, now: Instant, id: BundleId, payload: Vec<Bytes>) -> Option<Offer> {
+        self.ask_beyond(now, id);
         let stored = self.bundles.get_mut(id)?;
         let neighbour = self.neighbours.get_mut(&stored.neighbour)?;
         if let Some(queue) = neighbour.queues.get_mut(&stored.class) {
@@ -447,6 +450,7 @@ impl Agent {
                 stored.acknowledged = Some(now);
                 let (via, custody, long) = (stored.neighbour, stored.custody, stored.is_long());
                 self.end_refusals(via, long);
+                self.taken_beyond(id);
                 match custody && !self.config.served.contains(&via) {
                     true => self.wait_for_signal(now, id),
                     false => self.forwarded(now, id),
@@ -466,8 +470,12 @@ impl Agent {
             }
             Outcome::Refused(Refusal::NoResources) => {
                 let via = stored.neighbour;
-                self.pause(now, via, Size::Any);
-                self.enqueue(id);
+                if self.refused_beyond(now, id) {
+                    self.try_later(now, id);
+                } else {
+                    self.pause(now, via, Size::Any);
+                    self.enqueue(id);
+                }
             }
             Outcome::Refused(Refusal::NotAcceptable) if stored.custody => {
                 self.try_later(now, id);

@@ -3,6 +3,7 @@
 mod accounts;
 mod applications;
 mod authority;
+mod beyond;
 mod bibe;
 mod config;
 mod confirming;

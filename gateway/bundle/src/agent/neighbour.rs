@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use underpass_cla::Class;
 use underpass_work::IdSet;
 
+use super::beyond::Beyond;
 use super::config::CustodyTimer;
 use super::event::BundleId;
 use super::signals::SignalTo;
@@ -195,6 +196,7 @@ pub(crate) struct Neighbour {
     pub routed: bool,
     pub pause: Pause,
     pub long_pause: Pause,
+    pub beyond: Beyond,
     pub delay: Option<SignalDelay>,
 }
 
@@ -219,6 +221,7 @@ impl Neighbour {
             routed: true,
             pause: Pause::default(),
             long_pause: Pause::default(),
+            beyond: Beyond::default(),
             delay: None,
         }
     }
@@ -236,6 +239,7 @@ impl Neighbour {
             routed: _,
             pause: _,
             long_pause: _,
+            beyond,
             delay: _,
         } = self;
         for queue in queues.values() {
@@ -263,6 +267,7 @@ impl Neighbour {
         tell("signals in bundles", sealed.len());
         tell("custody without a signal", unsignalled.len());
         tell("custody to be refused", answerable.len());
+        beyond.footprint(tell);
     }
 
     /// Whether there is a signal to be made a bundle of. One that refuses those

@@ -10,6 +10,7 @@ mod conservation;
 mod custody;
 mod documented;
 mod fragments;
+mod full_beyond;
 mod hops;
 mod hostile;
 mod long;

@@ -358,6 +358,7 @@ impl NeighbourState {
             pause: Pause { until, refusals },
             // The next process finds out again.
             long_pause: _,
+            beyond: _,
             delay,
         } = neighbour;
         NeighbourState {
