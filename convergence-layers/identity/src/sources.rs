@@ -1,17 +1,51 @@
 //! How many contacts each source has open.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use underpass_customer::customer;
+
+/// Ends a contact that has said nothing; it never blocks.
+type Leave = Box<dyn FnOnce() + Send>;
 
 /// Bounds the contacts that are no sessions yet of each source. Only sources with a contact are known,
 /// so there are no more than contacts.
 #[derive(Clone, Debug)]
 pub struct Sources {
     most: usize,
-    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    sources: HashMap<IpAddr, Contacts>,
+    next_number: u64,
+}
+
+/// The contacts of one source.
+#[derive(Default)]
+struct Contacts {
+    /// Those that keep their places.
+    speaking: usize,
+    /// Those that have said nothing yet, in the order in which they came.
+    silent: BTreeMap<u64, Leave>,
+}
+
+impl Contacts {
+    fn len(&self) -> usize {
+        self.speaking + self.silent.len()
+    }
+}
+
+impl fmt::Debug for Contacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contacts")
+            .field("speaking", &self.speaking)
+            .field("silent", &self.silent.len())
+            .finish()
+    }
 }
 
 /// One contact of a source, until it is dropped.
@@ -19,6 +53,8 @@ pub struct Sources {
 pub struct SourcePlace {
     sources: Sources,
     source: IpAddr,
+    /// Its number, while it has said nothing.
+    silent: Option<u64>,
 }
 
 impl Sources {
@@ -32,27 +68,74 @@ impl Sources {
 
     /// One more contact from `address`, unless there are too many.
     pub fn enter(&self, address: IpAddr) -> Option<SourcePlace> {
+        self.enter_as(address, None)
+    }
+
+    /// The same for a contact that has said nothing yet. Until
+    /// [`SourcePlace::speaks`] it is told to `leave` when its source has one more contact
+    /// than there are places, and none that has been silent for longer.
+    pub fn enter_silent(
+        &self,
+        address: IpAddr,
+        leave: impl FnOnce() + Send + 'static,
+    ) -> Option<SourcePlace> {
+        self.enter_as(address, Some(Box::new(leave)))
+    }
+
+    fn enter_as(&self, address: IpAddr, leave: Option<Leave>) -> Option<SourcePlace> {
         let source = customer(address);
         let mut open = self.open.lock().unwrap();
-        let count = open.entry(source).or_default();
-        if *count >= self.most {
-            return None;
+        let number = open.next_number;
+        open.next_number += 1;
+        let contacts = open.sources.entry(source).or_default();
+        if contacts.len() >= self.most {
+            let (_, longest) = contacts.silent.pop_first()?;
+            longest();
         }
-        *count += 1;
+        let silent = leave.map(|leave| {
+            contacts.silent.insert(number, leave);
+            number
+        });
+        contacts.speaking += usize::from(silent.is_none());
         Some(SourcePlace {
             sources: self.clone(),
             source,
+            silent,
         })
+    }
+}
+
+impl SourcePlace {
+    /// The contact has said something, and keeps its place; false if a newer one has it
+    /// already.
+    pub fn speaks(&mut self) -> bool {
+        let Some(number) = self.silent else {
+            return true;
+        };
+        let mut open = self.sources.open.lock().unwrap();
+        let contacts = open.sources.get_mut(&self.source);
+        let kept = contacts.is_some_and(|contacts| {
+            let kept = contacts.silent.remove(&number).is_some();
+            contacts.speaking += usize::from(kept);
+            kept
+        });
+        if kept {
+            self.silent = None;
+        }
+        kept
     }
 }
 
 impl Drop for SourcePlace {
     fn drop(&mut self) {
         let mut open = self.sources.open.lock().unwrap();
-        if let Some(count) = open.get_mut(&self.source) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.source);
+        if let Some(contacts) = open.sources.get_mut(&self.source) {
+            match self.silent {
+                Some(number) => drop(contacts.silent.remove(&number)),
+                None => contacts.speaking -= 1,
+            }
+            if contacts.len() == 0 {
+                open.sources.remove(&self.source);
             }
         }
     }
@@ -60,6 +143,8 @@ impl Drop for SourcePlace {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     #[test]
@@ -78,6 +163,35 @@ mod tests {
         drop(first);
         assert!(enter("192.0.2.1").is_some());
         drop((others, _second));
-        assert!(sources.open.lock().expect("no panic").is_empty());
+        assert!(sources.open.lock().expect("no panic").sources.is_empty());
+    }
+
+    #[test]
+    fn of_silent_contacts_the_oldest_has_its_place_for_the_next() {
+        let sources = Sources::new(2);
+        let address: IpAddr = "192.0.2.1".parse().expect("an address");
+        let (sender, left) = channel();
+        let enter = |name: u8| {
+            let sender = sender.clone();
+            let leave = move || sender.send(name).expect("it is listened to");
+            sources.enter_silent(address, leave)
+        };
+        let left = || left.try_iter().collect::<Vec<u8>>();
+        let mut first = enter(1).expect("a place");
+        let mut second = enter(2).expect("a place");
+        assert!(first.speaks() && left().is_empty());
+        let mut third = enter(3).expect("the place of the second");
+        assert_eq!(left(), [2]);
+        assert!(!second.speaks(), "it has none any more");
+        drop(second);
+        assert!(third.speaks() && first.speaks());
+        // Whoever has spoken stays.
+        assert!(enter(4).is_none() && left().is_empty());
+        drop(first);
+        let fourth = enter(4).expect("the place of the first");
+        assert!(sources.enter(address).is_some());
+        assert_eq!(left(), [4]);
+        drop((third, fourth));
+        assert!(sources.open.lock().expect("no panic").sources.is_empty());
     }
 }

@@ -138,7 +138,7 @@ pub(super) async fn make_plain(
     Ok(())
 }
 
-fn deadline(core: &SessionCore) -> Instant {
+pub(super) fn deadline(core: &SessionCore) -> Instant {
     core.poll_timeout().unwrap_or_else(now).into()
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
@@ -39,7 +40,8 @@ pub struct ListenerConfig {
     /// in the kernel.
     pub max_half_open: usize,
     /// The most of them from one source: an IPv4 address or an IPv6 prefix of
-    /// 64 bits. More are closed at once.
+    /// 64 bits. One more has the place of the one that has been silent for longest;
+    /// where all have said something, it is closed at once.
     pub max_half_open_per_source: usize,
     /// The most connections in all; more are closed at once.
     pub max_connections: usize,
@@ -175,7 +177,19 @@ struct Acceptor {
 /// A place among the connections that are not sessions yet.
 struct HalfOpen {
     _permit: OwnedSemaphorePermit,
-    _source: SourcePlace,
+    source: SourcePlace,
+    /// A newer contact has its place.
+    replaced: CancellationToken,
+}
+
+impl HalfOpen {
+    /// Waits until the peer has said something, or has gone; whether the place is kept
+    /// until then. A peer that dials says its contact header at once.
+    async fn hear(&mut self, tcp: &TcpStream) -> io::Result<bool> {
+        let heard = self.replaced.run_until_cancelled(tcp.readable()).await;
+        heard.transpose()?;
+        Ok(self.source.speaks())
+    }
 }
 
 struct Shared {
@@ -211,13 +225,17 @@ impl Acceptor {
                     continue;
                 }
             };
-            let Some(source) = self.sources.enter(remote.ip()) else {
+            let replaced = CancellationToken::new();
+            let leave = replaced.clone();
+            let leave = move || leave.cancel();
+            let Some(source) = self.sources.enter_silent(remote.ip(), leave) else {
                 warn!(%remote, "connection closed: there are too many contacts from there");
                 continue;
             };
             let half_open = HalfOpen {
                 _permit: half_open,
-                _source: source,
+                source,
+                replaced,
             };
             let Ok(connection) = self.connections.clone().try_acquire_owned() else {
                 warn!(%remote, "connection closed: there are too many");
@@ -261,12 +279,21 @@ impl Shared {
     async fn session(
         &self,
         tcp: TcpStream,
-        half_open: HalfOpen,
+        mut half_open: HalfOpen,
     ) -> Result<Option<Ended>, ContactFailure> {
         let defaults = self.session_defaults();
         defaults.socket.tune(tcp.as_fd())?;
         let config = defaults.session_config(Role::Passive, self.tls.is_some());
         let mut core = SessionCore::new(config, now());
+        let heard = timeout_at(contact::deadline(&core), half_open.hear(&tcp));
+        let Some(heard) = self.stop.run_until_cancelled(heard).await else {
+            return Ok(None);
+        };
+        if !heard.map_err(|_| ContactFailure::TimedOut)?? {
+            let remote = tcp.peer_addr().ok();
+            debug!(?remote, "a newer contact has the place of a silent one");
+            return Ok(None);
+        }
         let tls = self.tls.as_ref().map(TlsSide::Server);
         let contact = contact::make(tcp, &mut core, tls);
         let Some(contact) = self.stop.run_until_cancelled(contact).await else {

@@ -9,6 +9,7 @@ use underpass_tcpcl::{Dialer, Listener, ListenerConfig, SlotStatus};
 use super::{hub, terminal};
 use underpass_cla_testing::node::{TestNode, transfer};
 
+const CONTACT: &[u8] = b"dtn!\x04\0";
 /// What a peer without extensions says first.
 const CONTACT_AND_INIT: &[u8] = b"dtn!\x04\0\
     \x07\0\x1e\0\0\0\0\0\x10\0\0\0\0\0\0\0\x10\0\0\0\x07ipn:9.0\0\0\0\0";
@@ -165,11 +166,15 @@ async fn one_source_cannot_take_all_contacts() {
     let listener = Listener::bind(config, at_hub.node.clone()).expect("a free port");
     let dial = || TcpStream::connect(listener.local_addr());
     let mut idle = Vec::new();
-    for _ in 0..3 {
-        idle.push(dial().await.expect("it listens"));
+    for _ in 0..2 {
+        let mut contact = dial().await.expect("it listens");
+        contact.write_all(CONTACT).await.expect("taken");
+        contact.read_exact(&mut [0; 6]).await.expect("an answer");
+        idle.push(contact);
     }
+    let mut third = dial().await.expect("it listens");
     let mut rest = Vec::new();
-    let closed = idle[2].read_to_end(&mut rest).await;
+    let closed = third.read_to_end(&mut rest).await;
     assert_eq!(closed.unwrap_or(0), 0);
     drop(idle);
     let mut peer = dial().await.expect("it listens");
@@ -177,6 +182,28 @@ async fn one_source_cannot_take_all_contacts() {
         peer = dial().await.expect("it listens");
     }
     at_hub.up().await;
+}
+
+#[tokio::test]
+async fn contacts_that_say_nothing_keep_out_nobody_who_does() {
+    let mut at_hub = TestNode::new();
+    let config = ListenerConfig {
+        max_half_open_per_source: 2,
+        ..hub()
+    };
+    let listener = Listener::bind(config, at_hub.node.clone()).expect("a free port");
+    let dial = || TcpStream::connect(listener.local_addr());
+    let mut first = dial().await.expect("it listens");
+    let mut second = dial().await.expect("it listens");
+    let mut peer = dial().await.expect("it listens");
+    peer.write_all(CONTACT_AND_INIT).await.expect("taken");
+    at_hub.up().await;
+    let mut said = Vec::new();
+    let closed = first.read_to_end(&mut said).await;
+    assert_eq!(closed.expect("an end in order"), 0);
+    let a_while = Duration::from_millis(300);
+    let closed = tokio::time::timeout(a_while, second.read(&mut [0; 1])).await;
+    assert!(closed.is_err(), "there is a place for it");
 }
 
 /// Whether the listener has closed a connection without a word.

@@ -313,7 +313,8 @@ pub struct ListenerConfig {
     #[serde(default)]
     pub mptcp_endpoints: Vec<EndpointConfig>,
     /// Handshakes in progress at once, a quarter of them (at least 32) from
-    /// one address. Default 256.
+    /// one address: one more has the place of one that has said nothing yet, where
+    /// there is any. Default 256.
     #[serde(default = "default_pending")]
     pub max_pending: usize,
 }
