@@ -190,9 +190,9 @@ impl Payloads {
         }
     }
 
-    /// Whether an owner may begin one more payload whose parts come in any order.
-    pub fn has_place(&self, owner: u64) -> bool {
-        self.lock().has_place(owner)
+    /// How many more payloads whose parts come in any order an owner may begin.
+    pub fn places_left(&self, owner: u64) -> usize {
+        self.lock().places_left(owner)
     }
 
     /// Takes up a payload that an earlier run has saved for the record of this
@@ -384,7 +384,7 @@ impl Room {
     /// these.
     fn begin_assembly(&mut self) -> bool {
         let mut taken = self.payloads.lock();
-        let begins = taken.has_place(self.owner);
+        let begins = taken.places_left(self.owner) > 0;
         if begins {
             taken.of.entry(self.owner).or_default().assemblies += 1;
             taken.all.assemblies += 1;
@@ -481,11 +481,12 @@ impl Room {
 }
 
 impl Taken {
-    /// Whether an owner may put one more together: who has the most leaves others as
-    /// many.
-    fn has_place(&self, owner: u64) -> bool {
+    /// How many more an owner may put together: who has the most leaves others as many.
+    fn places_left(&self, owner: u64) -> usize {
         let own = self.of.get(&owner).map_or(0, |own| own.assemblies);
-        own < MOST_ASSEMBLIES.saturating_sub(self.all.assemblies)
+        let free = MOST_ASSEMBLIES.saturating_sub(self.all.assemblies);
+        // With each one that it begins, it has one more and leaves one less.
+        free.saturating_sub(own).div_ceil(2)
     }
 
     /// Somebody has fewer bytes.

@@ -10,7 +10,8 @@ use bp7::dtntime::CreationTimestamp;
 use bytes::Bytes;
 use underpass_bundle::wire::{Malformed, ipn};
 use underpass_bundle::{
-    Amount, Applications, Decoded, DeleteReason, Delivery, Event, NeighbourId, Reject,
+    Amount, Applications, Decoded, DeleteReason, Delivery, Event, NeighbourId, Reject, Relaying,
+    Route,
 };
 use underpass_payloads::{Limits, Payloads};
 
@@ -401,6 +402,72 @@ fn one_that_has_stalled_is_enough_however_many_others_have_begun() {
     assert_eq!(begin(&mut site, 1, 100), Ok(()));
     assert_eq!(site.deleted(), [DeleteReason::DepletedStorage]);
     assert_eq!(site.incomplete(), own + others);
+}
+
+/// Two nodes behind the first one.
+const BEHIND: [u64; 2] = [20, 21];
+
+/// A site whose first node leads to those behind it.
+fn site_with_relay() -> Site {
+    let mut site = site();
+    let [first, last] = BEHIND;
+    let route = Route {
+        nodes: first..=last,
+        neighbour: NeighbourId(1),
+        take_custody: true,
+    };
+    let now = site.net.now;
+    site.net.agents[1].set_routes(now, vec![route], Relaying::All);
+    site
+}
+
+/// The first thousand bytes of a bundle of a node behind the first one come.
+fn begin_behind(site: &mut Site, source: u64, sequence: u64) -> Result<(), Reject> {
+    let raw = fragment((source, sequence), 0, BYTES as u64, &content()[..1_000]);
+    site.arrive(1, raw)
+}
+
+/// A node behind the first one begins bundles until it has no place more; how many.
+fn fill_behind(site: &mut Site, source: u64) -> u64 {
+    let begun = (0..).find(|number| begin_behind(site, source, *number) != Ok(()));
+    site.settle();
+    begun.unwrap()
+}
+
+#[test]
+fn a_node_behind_a_neighbour_leaves_places_to_the_others_there() {
+    let mut site = site_with_relay();
+    let [first, other] = BEHIND;
+    let begun = fill_behind(&mut site, first);
+    assert!(begun > 1, "{begun}");
+    // Something comes of all of them.
+    assert_eq!(begin_behind(&mut site, other, 0), Ok(()));
+    assert_eq!(begin_behind(&mut site, other, 1), Ok(()));
+    assert_eq!(site.deleted(), []);
+    // What the neighbour itself sends has what places it has left.
+    assert_eq!(begin(&mut site, 1, 0), Ok(()));
+    let refused = Err(Reject::NoResources);
+    assert_eq!(begin_behind(&mut site, first, 100), refused);
+}
+
+#[test]
+fn a_node_that_has_begun_few_loses_none_to_one_that_has_begun_many() {
+    let (mut site, content) = (site_with_relay(), content());
+    let [many, few] = BEHIND;
+    assert_eq!(begin_behind(&mut site, few, 0), Ok(()));
+    site.net.pass(Duration::from_secs(1));
+    let begun = fill_behind(&mut site, many);
+    site.net.pass(Duration::from_secs(120));
+    for number in 0..begun {
+        assert_eq!(begin_behind(&mut site, many, 100 + number), Ok(()));
+        assert_eq!(site.deleted(), [DeleteReason::DepletedStorage]);
+    }
+    let refused = Err(Reject::NoResources);
+    assert_eq!(begin_behind(&mut site, many, 200), refused);
+    let rest = fragment((few, 0), 1_000, BYTES as u64, &content[1_000..]);
+    assert_eq!(site.arrive(1, rest), Ok(()));
+    let delivery = site.delivered().expect("it has stayed");
+    assert!(read(&delivery) == content);
 }
 
 #[test]

@@ -8,7 +8,12 @@
 //! Nobody sends a fragment again that was lost on the way, so a bundle may stay
 //! incomplete. It keeps its place as long as no other one needs it; then, of the bundles
 //! that its neighbour has begun, the one that has stalled for longest is given up.
+//!
+//! Many nodes may be behind a neighbour. One of them leaves as many of its places free for
+//! the others as it has, and no bundle of a node that has begun fewer is given up for it.
+//! That holds as far as the neighbour checks who its bundles are from.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +26,7 @@ use underpass_work::each;
 
 use super::super::Agent;
 use super::super::config::NeighbourId;
+use super::super::deliver::counted_node;
 use super::super::event::{DeleteReason, Reject};
 use super::super::quota::Reservation;
 use super::super::receive::Arrival;
@@ -61,6 +67,11 @@ impl Incomplete {
     /// When it is forgotten if nothing more comes.
     fn until(&self) -> Instant {
         self.first.expires.min(self.moved + MOST_PAUSE)
+    }
+
+    /// The node that it counts for, of those behind its neighbour or the neighbour itself.
+    fn source(&self) -> u64 {
+        counted_node(&self.first.bundle.primary.source, Some(self.first.from))
     }
 
     fn is_stalled(&self, now: Instant) -> bool {
@@ -109,17 +120,29 @@ impl OnDisk {
             .retain(|_, incomplete| incomplete.until() > now);
     }
 
-    /// Of the bundles that a neighbour has begun, the one that has stalled for longest.
-    fn stalled(&self, now: Instant, from: NeighbourId) -> Option<&Whole> {
+    /// How many bundles of a source a neighbour has begun.
+    fn begun(&self, from: NeighbourId, source: u64) -> usize {
+        let begun = each(self.bundles.values());
+        let begun = begun.filter(|of| of.first.from == from && of.source() == source);
+        begun.count()
+    }
+
+    /// Of the bundles that a neighbour has begun, the one that has stalled for longest, to
+    /// make place for another one of a source: of the source that has begun the most, and
+    /// of none that has begun fewer than this one.
+    fn stalled(&self, now: Instant, from: NeighbourId, source: u64) -> Option<&Whole> {
+        let own = self.begun(from, source);
         let stalled = each(&self.bundles);
         let stalled = stalled.filter(|(_, of)| of.first.from == from && of.is_stalled(now));
-        let longest = stalled.min_by_key(|(whole, of)| (of.moved, whole.1));
-        longest.map(|(whole, _)| whole)
+        let stalled = stalled.map(|(whole, of)| (self.begun(from, of.source()), of.moved, whole));
+        let stalled = stalled.filter(|(begun, ..)| *begun >= own);
+        let first = stalled.min_by_key(|(begun, moved, whole)| (Reverse(*begun), *moved, whole.1));
+        first.map(|(.., whole)| whole)
     }
 
     /// Takes that one out.
-    fn take_stalled(&mut self, now: Instant, from: NeighbourId) -> Option<Incomplete> {
-        let whole = self.stalled(now, from)?.clone();
+    fn take_stalled(&mut self, now: Instant, from: NeighbourId, source: u64) -> Option<Incomplete> {
+        let whole = self.stalled(now, from, source)?.clone();
         self.bundles.remove(&whole)
     }
 }
@@ -167,9 +190,11 @@ impl Agent {
         if !self.reassembly.has_room(from, bytes) {
             return Err(Reject::NoResources);
         }
-        let given_up = match self.reassembly.on_disk.has(&whole) {
+        let source = counted_node(&primary.source, Some(from));
+        let has_place = self.reassembly.on_disk.has(&whole) || self.may_begin(from, source);
+        let given_up = match has_place {
             true => None,
-            false => self.make_place(now, from),
+            false => Some(self.make_place(now, from, source)?),
         };
         let payloads = self.config.payloads.as_ref().ok_or(Reject::NoResources)?;
         strip(&mut arrival);
@@ -221,39 +246,52 @@ impl Agent {
 
     /// Whether a fragment of such a bundle has a place there, or can have one.
     pub(in crate::agent) fn has_place_for(&self, now: Instant, arrival: &Arrival) -> bool {
-        let Some(payloads) = self.config.payloads.as_ref() else {
+        if self.config.payloads.is_none() {
             return false;
-        };
+        }
         // The agent that puts it together knows what is there of it.
         if self.assembler(arrival) != self.sharding.own {
             return true;
         }
         let (from, whole) = (arrival.from, whole_of(arrival));
+        let source = counted_node(&arrival.bundle.primary.source, Some(from));
         let on_disk = &self.reassembly.on_disk;
         on_disk.has(&whole)
             || self.seen.contains(&whole.0, whole.1)
-            || payloads.has_place(from.0)
-            || on_disk.stalled(now, from).is_some()
+            || self.may_begin(from, source)
+            || on_disk.stalled(now, from, source).is_some()
     }
 
-    /// Gives up what a neighbour has begun and stalled for longest, if no place is free for
-    /// another bundle of it: that is to have the place of this one.
-    fn make_place(&mut self, now: Instant, from: NeighbourId) -> Option<Assembly> {
+    /// Whether a neighbour may begin one more bundle of a source, in a place that is free.
+    fn may_begin(&self, from: NeighbourId, source: u64) -> bool {
         let payloads = self.config.payloads.as_ref();
-        if payloads.is_none_or(|payloads| payloads.has_place(from.0)) {
-            return None;
+        let left = payloads.map_or(0, |payloads| payloads.places_left(from.0));
+        match source == from.0 {
+            true => left > 0,
+            false => self.reassembly.on_disk.begun(from, source) < left,
         }
-        let stalled = self.reassembly.on_disk.take_stalled(now, from)?;
+    }
+
+    /// Gives up what a neighbour has begun and has stalled, for another bundle of a source
+    /// that is to have the place of this one.
+    fn make_place(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        source: u64,
+    ) -> Result<Assembly, Reject> {
+        let on_disk = &mut self.reassembly.on_disk;
+        let stalled = on_disk.take_stalled(now, from, source);
         let Incomplete {
             assembly,
             mut first,
             ..
-        } = stalled;
+        } = stalled.ok_or(Reject::NoResources)?;
         made_whole(&mut first);
         let (primary, bytes) = (&first.bundle.primary, assembly.bytes());
         let reason = DeleteReason::DepletedStorage;
         self.tell_refused(now, primary, bytes, first.class, reason);
-        Some(assembly)
+        Ok(assembly)
     }
 
     /// Takes up what the thread has done.
