@@ -207,6 +207,34 @@ impl Agent {
         self.receive_whole(now, from, class, decoded, None)
     }
 
+    /// As [`Agent::receive_decoded`], on a session by which the neighbour hears of no
+    /// refusal. A bundle without a custodian for which there is no room is lost: whoever
+    /// has asked for reports is told.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive_unrefusable(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        class: Class,
+        decoded: Decoded,
+    ) -> Result<(), Reject> {
+        let lost = match (&decoded.outcome, decoded.has_custodian()) {
+            (Ok(bundle), false) => Some((bundle.primary.clone(), bundle.payload_bytes())),
+            _ => None,
+        };
+        let taken = self.receive_decoded(now, from, class, decoded);
+        if let (Err(Reject::NoResources), Some((mut primary, bytes))) = (taken, lost) {
+            if !self.may_report_to(from, &primary) {
+                primary.report_to = Eid::none();
+            }
+            let reason = DeleteReason::DepletedStorage;
+            self.tell_refused(now, &primary, bytes, class, reason);
+        }
+        taken
+    }
+
     /// As [`Agent::receive_decoded`], with the custodian of a bundle that came in
     /// a BPDU.
     pub(super) fn receive_whole(
