@@ -123,6 +123,7 @@ impl Config {
                     .unwrap_or(self.transfer_mru_bytes),
             },
             takes_files: true,
+            hears_refusals: matches!(self.layer, Layer::Ltp { .. }),
             congestion_control: congestion_control.to_owned(),
             ..SessionInfo::new(self.layer.name(), self.remote)
         }

@@ -1,5 +1,5 @@
 //! A session over UDP: a bundle in each datagram. Nobody tells whether it has
-//! arrived.
+//! arrived, or was taken: that the node has no room for one is its own to tell.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

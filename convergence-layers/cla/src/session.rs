@@ -35,6 +35,8 @@ pub struct SessionInfo {
     /// Only the peer sends by it: nothing is ever offered to it, and it does not make
     /// the peer reachable.
     pub receives_only: bool,
+    /// Whether the peer hears of it when one of its bundles is not taken.
+    pub hears_refusals: bool,
     /// The peer process' incarnation, if the peer announced one.
     pub incarnation: Option<u64>,
     /// No process of the run with the next lower incarnation was left by then, if the
@@ -68,6 +70,7 @@ impl SessionInfo {
             class: None,
             standby: false,
             receives_only: false,
+            hears_refusals: true,
             incarnation: None,
             former_over_by: None,
             resumes: false,

@@ -147,6 +147,7 @@ fn info(contact: &Contact, defaults: &SessionDefaults) -> SessionInfo {
         class: contact.peer.class,
         standby: contact.peer.standby,
         receives_only: false,
+        hears_refusals: true,
         incarnation: Some(contact.peer.incarnation),
         former_over_by: None,
         resumes: false,

@@ -54,19 +54,19 @@ impl Engine {
         bundle: &Bundle,
     ) -> Result<(), Refusal> {
         let (_, from, class) = self.origin_of(id).ok_or(Refusal::NoResources)?;
-        let receives_only = self.receives_only(id);
+        let hears = self.hears_refusals(id);
         match self.agent.judge_long(now, from, class, bundle) {
             // The neighbour would not hear of it. Once the bundle is whole, its custodian
             // does, and whoever has asked for reports.
-            Err(Reject::NoResources) if receives_only => Ok(()),
+            Err(Reject::NoResources) if !hears => Ok(()),
             judged => judged.map_err(Refusal::from),
         }
     }
 
-    /// Whether only the peer sends by a session: then it hears of no refusal.
-    fn receives_only(&self, id: SessionId) -> bool {
+    /// Whether the peer of a session hears what of its bundles is refused.
+    fn hears_refusals(&self, id: SessionId) -> bool {
         let session = self.sessions.get(id);
-        session.is_some_and(|session| session.info.receives_only)
+        session.is_some_and(|session| session.info.hears_refusals)
     }
 
     /// The hop, the neighbour and the class of a session.
@@ -82,14 +82,14 @@ impl Engine {
     /// # Errors
     /// When it is malformed or cannot be kept.
     pub fn receive(&mut self, now: Instant, id: SessionId, bundle: Decoded) -> Result<(), Refusal> {
-        let receives_only = self.receives_only(id);
+        let hears = self.hears_refusals(id);
         let (id, from, class) = self.origin_of(id).ok_or(Refusal::NoResources)?;
         let hop = self.hops.get_mut(&id).ok_or(Refusal::NoResources)?;
         let bytes = bundle.bytes;
         let ip_bytes = hop.wire.ip_bytes(bytes);
-        let outcome = match receives_only {
-            true => self.agent.receive_unrefusable(now, from, class, bundle),
-            false => self.agent.receive_decoded(now, from, class, bundle),
+        let outcome = match hears {
+            true => self.agent.receive_decoded(now, from, class, bundle),
+            false => self.agent.receive_unrefusable(now, from, class, bundle),
         };
         if outcome.is_ok() {
             hop.count_received(class, bytes);

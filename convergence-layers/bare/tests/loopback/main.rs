@@ -256,6 +256,25 @@ async fn what_comes_from_another_address_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_neighbour_hears_of_refusals_where_its_layer_can_tell() {
+    let layers = [
+        ([Layer::Stcp; 2], false),
+        ([Layer::Mtcp; 2], false),
+        ([Layer::Udp; 2], false),
+        ([ltp(1, 2), ltp(2, 1)], true),
+    ];
+    for (layers, hears) in layers {
+        let Two {
+            nodes: [mut one, _two],
+            neighbours: _kept,
+            ..
+        } = two(layers);
+        let (_, info, _) = one.up().await;
+        assert_eq!(info.hears_refusals, hears, "{layers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_neighbour_that_only_sends_is_read() {
     let bundles: [(Layer, &[u8]); 2] = [(Layer::Stcp, &[0, 0, 0, 1, 7]), (Layer::Mtcp, &[0x41, 7])];
     for (layer, bundle) in bundles {

@@ -347,6 +347,7 @@ impl<T: Transport> Driver<T> {
                     class: established.class,
                     standby: established.standby,
                     receives_only: false,
+                    hears_refusals: true,
                     resumes: established.resumes,
                     incarnation: established.incarnation,
                     former_over_by: established.former_over_by,

@@ -189,6 +189,7 @@ fn after_a_blockage_the_higher_class_goes_first_and_then_the_older_bundle() {
 
 fn only_receives(info: &mut SessionInfo) {
     info.receives_only = true;
+    info.hears_refusals = false;
     info.resumes = false;
     info.transfer_mru_bytes = 1;
 }
@@ -272,6 +273,8 @@ fn a_long_bundle_without_room_is_refused_only_to_one_that_hears_of_it() {
     hub.session(0, 100, None, MRU);
     hub.session_with(0, 200, None, only_receives);
     hub.session(1, 300, None, MRU);
+    // As over UDP, where both send.
+    hub.session_with(0, 400, None, |info| info.hears_refusals = false);
     sensor.session(0, 100, None, MRU);
     let key = sensor.open(1, URGENT);
     sensor.write(key, 500);
@@ -297,4 +300,5 @@ fn a_long_bundle_without_room_is_refused_only_to_one_that_hears_of_it() {
     while fills(&mut hub) {}
     assert_eq!(judge(&mut hub, 100), Err(Refusal::NoResources));
     assert_eq!(judge(&mut hub, 200), Ok(()));
+    assert_eq!(judge(&mut hub, 400), Ok(()));
 }

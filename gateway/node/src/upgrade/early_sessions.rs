@@ -315,6 +315,7 @@ mod tests {
             class: Some(Class(class)),
             standby: true,
             receives_only: false,
+            hears_refusals: true,
             incarnation: Some(1),
             former_over_by: None,
             resumes: true,
