@@ -268,7 +268,7 @@ impl Engine {
         if self.agent.is_loading(to, class) {
             return None;
         }
-        let behind = self.agent.queued_behind(to, class, bytes);
+        let behind = self.agent.queued_behind(now, to, class, bytes);
         if let Some(id) = behind {
             return Some((self.agent.next_of(now, id, mru)?, false));
         }

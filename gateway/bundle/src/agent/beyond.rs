@@ -1,156 +1,288 @@
-//! Nodes behind a neighbour for which it has no room, while it may have some for others.
+//! What a neighbour has no room for, while it may have some for the rest.
 //!
 //! A neighbour that refuses a bundle for want of room does not say whether its store is
-//! full, or only the part that it has for the next hop. Were all that goes by it to wait,
-//! one source whose bundles go to a node that is switched off would hold up everything
-//! else. So bundles to the same node wait alone, but for one at a time that asks whether
-//! there is room again: if there is none for anything, this costs few bundles for each
-//! node.
+//! full, or only the part that it has for the next hop or for a service of its own. Were
+//! all that goes by it to wait, one source whose bundles go to a node that is switched
+//! off would hold up everything else. So bundles with the same aim wait alone, but for
+//! one at a time that asks whether there is room again: if there is none for anything,
+//! this costs few bundles for each aim.
 //!
-//! Of bundles under custody only what stores cannot take at all is refused in this way,
-//! and each of the others is answered by a signal. So these are not looked at here.
+//! Bundles under custody are refused by a signal, which does not say why: no other
+//! bundle may be concerned. So of these only those wait for each other that one node has
+//! sent to one service of another. As their signals take a round trip, one that is taken
+//! lets two more go, and so on: what goes in vain is no more than a part of what is
+//! taken, and what is under way when the room ends.
+//!
+//! What is for a service of the neighbour that this node has, too, such as its streams,
+//! is not looked at here.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
-use underpass_work::each;
+use underpass_work::{IdSet, each};
 
 use super::Agent;
 use super::config::{CustodyTimer, NeighbourId};
+use super::custody::spread;
+use super::deliver::source_node;
 use super::event::BundleId;
 use super::forward::LOOK_AHEAD;
-use super::stored::StoredBundle;
+use super::stored::{Phase, StoredBundle};
 use crate::wire::ipn_parts;
 
-/// Nodes behind one neighbour that are known to have no room at once; where there are
-/// more, its whole store is taken to be full.
+/// Aims with custody, or without, that are known to have no room at once. Where there
+/// are more without custody, the neighbour's whole store is taken to be full; with
+/// custody, their bundles do not wait for each other.
 const MOST: usize = 64;
+/// Bundles that may go without an answer when one has been taken, without custody and
+/// with it.
+const MORE: u32 = 256;
+const MORE_IN_CUSTODY: u32 = 2;
+/// If so many may go, there is room again.
+const ROOM: u32 = 64;
 
-/// The nodes behind one neighbour for which it had no room when it was last asked.
-#[derive(Debug, Default)]
-pub(crate) struct Beyond {
-    nodes: BTreeMap<u64, Full>,
+/// Where bundles go that are refused together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Aim {
+    /// To a node behind the neighbour, without custody.
+    Node(u64),
+    /// To a service of the neighbour, without custody.
+    Service(u64),
+    /// From a node to a service of another, under custody.
+    Custody {
+        source: u64,
+        node: u64,
+        service: u64,
+    },
 }
 
-/// One of these nodes.
+impl Aim {
+    fn is_in_custody(self) -> bool {
+        matches!(self, Aim::Custody { .. })
+    }
+}
+
+/// The aims for which one neighbour had no room when it was last asked.
+#[derive(Debug, Default)]
+pub(crate) struct Beyond {
+    full: BTreeMap<Aim, Full>,
+}
+
+/// One of these aims.
 #[derive(Debug)]
 struct Full {
-    /// Nothing is sent to it until then.
+    /// Nothing is sent there until then, but for `more`.
     until: Instant,
-    /// How often in a row it was asked in vain, or is being asked.
-    asked: u32,
+    /// How often in a row it was asked in vain.
+    refused: u32,
+    /// Whether a bundle is under way that asks.
+    asks: bool,
+    /// Bundles that may go without an answer, since others were taken.
+    more: u32,
+    /// Those that wait, unsent.
+    waiting: IdSet<BundleId>,
 }
 
 impl Full {
-    /// Begins to wait, longer each time, unless it waits already.
-    fn wait(&mut self, now: Instant, timer: &CustodyTimer) {
-        if self.until <= now {
-            self.until = now + timer.backed_off(timer.min / 4, self.asked);
-            self.asked += 1;
+    fn new(now: Instant) -> Full {
+        Full {
+            until: now,
+            refused: 0,
+            asks: false,
+            more: 0,
+            waiting: IdSet::default(),
         }
+    }
+
+    fn is_shut(&self, now: Instant) -> bool {
+        self.more == 0 && self.until > now
+    }
+
+    /// There is no room: the wait begins, longer each time. Of several bundles that were
+    /// under way together the first one counts.
+    fn refused(&mut self, now: Instant, timer: &CustodyTimer) {
+        self.more = 0;
+        if self.asks || self.until <= now {
+            self.until = now + timer.backed_off(timer.min / 4, self.refused);
+            self.refused += 1;
+            self.asks = false;
+        }
+    }
+
+    /// A bundle is sent; an answer comes within this time.
+    fn sent(&mut self, now: Instant, answer: Duration) {
+        if self.more > 0 {
+            self.more -= 1;
+        } else if self.until <= now {
+            self.until = now + answer;
+            self.asks = true;
+        }
+    }
+
+    /// One was taken, so as many more may go. Those that waited and may go now.
+    fn taken(&mut self, more: u32) -> Vec<BundleId> {
+        self.refused = 0;
+        self.asks = false;
+        self.more = self.more.saturating_add(more);
+        let first = each(self.waiting.iter()).take(more as usize);
+        let first: Vec<BundleId> = first.collect();
+        for id in &first {
+            self.waiting.remove(*id);
+        }
+        first
     }
 }
 
 impl Beyond {
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
-        let Beyond { nodes } = self;
-        tell("nodes behind without room", nodes.len());
+        let Beyond { full } = self;
+        tell("aims without room", full.len());
+        let waiting = full.values().map(|full| full.waiting.len());
+        tell("bundles that wait for room", waiting.sum());
     }
 
-    /// A bundle for a node was refused; whether that can be remembered.
-    fn refused(&mut self, now: Instant, node: u64, timer: &CustodyTimer) -> bool {
-        if !self.nodes.contains_key(&node) && self.nodes.len() >= MOST {
-            self.nodes.retain(|_, full| full.until > now);
-            if self.nodes.len() >= MOST {
-                return false;
-            }
+    /// A bundle was refused; whether that can be remembered.
+    fn refused(&mut self, now: Instant, aim: Aim, timer: &CustodyTimer) -> bool {
+        if !self.full.contains_key(&aim) && !self.make_place(now, aim) {
+            return false;
         }
-        let full = self.nodes.entry(node);
-        let full = full.or_insert(Full {
-            until: now,
-            asked: 0,
-        });
-        full.wait(now, timer);
+        let full = self.full.entry(aim).or_insert_with(|| Full::new(now));
+        full.refused(now, timer);
         true
     }
 
-    fn waits(&self, now: Instant, node: u64) -> bool {
-        self.nodes.get(&node).is_some_and(|full| full.until > now)
-    }
-}
-
-impl StoredBundle {
-    /// The node behind the neighbour that it goes to, if that may lack room for what goes
-    /// there alone.
-    fn beyond(&self) -> Option<u64> {
-        let signalled = self.custody || self.passed_cteb.is_some();
-        if signalled || self.class == Class::SIGNALLING || self.is_long() {
-            return None;
+    /// Whether one more aim can be remembered, once those are forgotten that may be asked
+    /// again.
+    fn make_place(&mut self, now: Instant, aim: Aim) -> bool {
+        let in_custody = aim.is_in_custody();
+        let count = |full: &BTreeMap<Aim, Full>| {
+            let same = each(full.keys()).filter(|of| of.is_in_custody() == in_custody);
+            same.count()
+        };
+        if count(&self.full) >= MOST {
+            self.full
+                .retain(|of, full| of.is_in_custody() != in_custody || full.until > now);
         }
-        let (node, _) = ipn_parts(&self.primary().destination)?;
-        (NeighbourId(node) != self.neighbour).then_some(node)
+        count(&self.full) < MOST
+    }
+
+    /// All bundles that wait.
+    pub fn into_waiting(self) -> Vec<BundleId> {
+        let mut all = Vec::new();
+        for full in self.full.into_values() {
+            all.extend(each(full.waiting.iter()));
+        }
+        all
     }
 }
 
 impl Agent {
-    /// Takes note that a neighbour had no room for a bundle; whether only what goes to the
-    /// same node is to wait.
+    /// The aim of a bundle, if others with the same one may be refused as it is.
+    fn aim(&self, stored: &StoredBundle) -> Option<Aim> {
+        // Another node's custody is signalled to that.
+        let anothers = stored.passed_cteb.is_some();
+        if anothers || stored.class == Class::SIGNALLING || stored.is_long() {
+            return None;
+        }
+        let primary = stored.primary();
+        let (node, service) = ipn_parts(&primary.destination)?;
+        let is_here = NeighbourId(node) == stored.neighbour;
+        if is_here && self.config.services.contains(&service) {
+            return None;
+        }
+        match stored.custody {
+            // These are refused for what they are.
+            true if primary.has_fragmentation() => None,
+            true => Some(Aim::Custody {
+                source: source_node(&primary.source),
+                node,
+                service,
+            }),
+            false if is_here => Some(Aim::Service(service)),
+            false => Some(Aim::Node(node)),
+        }
+    }
+
+    /// Takes note that a neighbour has refused a bundle; whether only those with the same
+    /// aim are to wait.
     pub(super) fn refused_beyond(&mut self, now: Instant, id: BundleId) -> bool {
         let Some(stored) = self.bundles.get(id) else {
             return false;
         };
         let via = stored.neighbour;
-        let Some(node) = stored.beyond() else {
+        let Some(aim) = self.aim(stored) else {
             return false;
         };
         let timer = self.config.custody_timer;
-        self.neighbour(via).beyond.refused(now, node, &timer)
+        self.neighbour(via).beyond.refused(now, aim, &timer)
     }
 
-    /// A bundle is sent: if there was no room for those that go to the same node, they
-    /// wait for what becomes of it.
+    /// A bundle is sent: if there was no room for those with its aim, they wait for what
+    /// becomes of it.
     pub(super) fn ask_beyond(&mut self, now: Instant, id: BundleId) {
         let timer = self.config.custody_timer;
-        if let Some((via, node)) = self.known_beyond(id)
-            && let Some(full) = self.neighbour(via).beyond.nodes.get_mut(&node)
-        {
-            full.wait(now, &timer);
+        let Some((via, aim)) = self.known_beyond(id) else {
+            return;
+        };
+        let neighbour = self.neighbour(via);
+        let answer = neighbour.signal_timeout(&timer, 0);
+        if let Some(full) = neighbour.beyond.full.get_mut(&aim) {
+            full.sent(now, answer);
         }
     }
 
-    /// A neighbour has taken a bundle, and so may others that go to the same node.
+    /// The next node has taken a bundle, and so may it others with the same aim.
     pub(super) fn taken_beyond(&mut self, id: BundleId) {
-        if let Some((via, node)) = self.known_beyond(id) {
-            self.neighbour(via).beyond.nodes.remove(&node);
+        let Some((via, aim)) = self.known_beyond(id) else {
+            return;
+        };
+        let beyond = &mut self.neighbour(via).beyond;
+        let Some(full) = beyond.full.get_mut(&aim) else {
+            return;
+        };
+        let more = match aim.is_in_custody() {
+            true => MORE_IN_CUSTODY,
+            false => MORE,
+        };
+        let released = full.taken(more);
+        if full.waiting.is_empty() && full.more >= ROOM {
+            beyond.full.remove(&aim);
+        }
+        for id in released {
+            self.end_wait(id);
         }
     }
 
-    /// Whether a bundle waits since its neighbour had no room for what goes to the same
-    /// node.
+    /// Whether a bundle waits since there was no room for those with its aim.
     pub(super) fn waits_beyond(&self, now: Instant, id: BundleId) -> bool {
-        self.known_beyond(id).is_some_and(|(via, node)| {
+        self.known_beyond(id).is_some_and(|(via, aim)| {
             let neighbour = self.neighbours.get(&via);
-            neighbour.is_some_and(|neighbour| neighbour.beyond.waits(now, node))
+            let full = neighbour.and_then(|neighbour| neighbour.beyond.full.get(&aim));
+            full.is_some_and(|full| full.is_shut(now))
         })
     }
 
-    /// The neighbour and the node behind it that a bundle goes to, if there was no room
-    /// for that node.
-    fn known_beyond(&self, id: BundleId) -> Option<(NeighbourId, u64)> {
+    /// The neighbour that a bundle goes by and its aim, if there was no room for that.
+    fn known_beyond(&self, id: BundleId) -> Option<(NeighbourId, Aim)> {
         let stored = self.bundles.get(id)?;
         let beyond = &self.neighbours.get(&stored.neighbour)?.beyond;
         // Seldom is there any: the primary block is not decoded for nothing.
-        if beyond.nodes.is_empty() {
+        if beyond.full.is_empty() {
             return None;
         }
-        let node = stored.beyond()?;
-        let known = beyond.nodes.contains_key(&node);
-        known.then_some((stored.neighbour, node))
+        let aim = self.aim(stored)?;
+        let known = beyond.full.contains_key(&aim);
+        known.then_some((stored.neighbour, aim))
     }
 
-    /// Has the first bundles of a queue wait, as if they had been refused, that go to
-    /// nodes for which the neighbour has no room; whether there were any.
+    fn full_for(&mut self, id: BundleId) -> Option<&mut Full> {
+        let (via, aim) = self.known_beyond(id)?;
+        self.neighbour(via).beyond.full.get_mut(&aim)
+    }
+
+    /// Has the first bundles of a queue wait, unsent, for whose aims the neighbour has no
+    /// room; whether there were any.
     pub(super) fn pass_over_beyond(
         &mut self,
         now: Instant,
@@ -158,7 +290,7 @@ impl Agent {
         class: Class,
     ) -> bool {
         let waiting = self.neighbours.get(&neighbour);
-        let waiting = waiting.filter(|waiting| !waiting.beyond.nodes.is_empty());
+        let waiting = waiting.filter(|waiting| !waiting.beyond.full.is_empty());
         let Some(queue) = waiting.and_then(|waiting| waiting.queues.get(&class)) else {
             return false;
         };
@@ -171,8 +303,37 @@ impl Agent {
             if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {
                 queue.remove(*id, bytes);
             }
-            self.try_later(now, *id);
+            self.wait_for_room(now, *id);
         }
         !first.is_empty()
+    }
+
+    /// Has a bundle wait that was not sent. The first one asks next; the others wait for
+    /// those before them to be taken, and long in case none is sent any more.
+    fn wait_for_room(&mut self, now: Instant, id: BundleId) {
+        let mut until = now + spread(self.config.custody_timer.max, id.0);
+        if let Some(full) = self.full_for(id) {
+            if full.waiting.is_empty() {
+                until = full.until;
+            }
+            full.waiting.insert(id);
+        }
+        self.wait_until(until, id);
+    }
+
+    /// A bundle that was not sent for want of room is offered again.
+    pub(super) fn end_wait(&mut self, id: BundleId) {
+        let phase = self.bundles.get(id).map(|stored| stored.phase);
+        if let Some(Phase::Waiting(until)) = phase {
+            self.custody_timers.remove(&(until, id));
+            self.enqueue(id);
+        }
+    }
+
+    /// A bundle does not wait for room any more, if it did.
+    pub(super) fn leave_waiting(&mut self, id: BundleId) {
+        if let Some(full) = self.full_for(id) {
+            full.waiting.remove(id);
+        }
     }
 }

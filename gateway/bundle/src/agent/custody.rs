@@ -8,7 +8,6 @@ use bp7::administrative_record::FORWARDED_BUNDLE;
 use underpass_work::each;
 
 use super::Agent;
-use super::beyond::Beyond;
 use super::config::NeighbourId;
 use super::event::BundleId;
 use super::neighbour::Size;
@@ -107,6 +106,7 @@ impl Agent {
 
     /// The next custodian has the bundle: nothing keeps it here.
     fn custody_accepted(&mut self, now: Instant, id: BundleId) {
+        self.taken_beyond(id);
         let Some(Removed { stored, .. }) = self.remove(now, id) else {
             return;
         };
@@ -126,6 +126,7 @@ impl Agent {
     fn custody_refused(&mut self, now: Instant, id: BundleId) {
         let phase = self.bundles.get(id).map(|stored| stored.phase);
         if matches!(phase, Some(Phase::Waiting(_) | Phase::Suspended)) {
+            self.refused_beyond(now, id);
             self.try_later(now, id);
         }
     }
@@ -156,16 +157,18 @@ impl Agent {
         }
     }
 
-    fn wait_until(&mut self, until: Instant, id: BundleId) {
+    pub(super) fn wait_until(&mut self, until: Instant, id: BundleId) {
         let Some(stored) = self.bundles.get_mut(id) else {
             return;
         };
         if let Phase::Waiting(before) = stored.phase {
             self.custody_timers.remove(&(before, id));
         }
-        // Only timers of custody stop: other bundles wait for no signal.
+        // Only timers of custody stop: other bundles, and those that were never sent, wait
+        // for no signal.
         let neighbour = self.neighbours.get(&stored.neighbour);
-        let down = stored.custody && neighbour.is_some_and(|neighbour| neighbour.down);
+        let sent = stored.custody && stored.number.is_some();
+        let down = sent && neighbour.is_some_and(|neighbour| neighbour.down);
         stored.phase = match down {
             true => Phase::Suspended,
             false => Phase::Waiting(until),
@@ -176,6 +179,7 @@ impl Agent {
     }
 
     pub(super) fn custody_timer_fired(&mut self, now: Instant, id: BundleId) {
+        self.leave_waiting(id);
         if let Some(stored) = self.bundles.get_mut(id) {
             stored.unanswered += 1;
             self.enqueue(id);
@@ -189,8 +193,11 @@ impl Agent {
         let neighbour = self.neighbour(via);
         neighbour.down = false;
         neighbour.routed = true;
-        neighbour.beyond = Beyond::default();
+        let without_room = std::mem::take(&mut neighbour.beyond).into_waiting();
         let waiting: Vec<BundleId> = each(neighbour.unsignalled.values()).copied().collect();
+        for id in without_room {
+            self.end_wait(id);
+        }
         for id in waiting {
             if let Some(stored) = self.bundles.get_mut(id)
                 && stored.phase == Phase::Suspended
@@ -222,7 +229,7 @@ impl Agent {
 }
 
 /// Three to five quarters of `delay`, by a hash of `seed` (Fibonacci hashing).
-fn spread(delay: Duration, seed: u64) -> Duration {
+pub(super) fn spread(delay: Duration, seed: u64) -> Duration {
     let hash = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
     delay * (384 + hash as u32) / 512
 }

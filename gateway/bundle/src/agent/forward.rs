@@ -164,6 +164,7 @@ impl Agent {
     /// in the order in which they are offered; only [`DEEP`] are looked at.
     pub fn queued_behind(
         &self,
+        now: Instant,
         neighbour: NeighbourId,
         class: Class,
         bytes: u64,
@@ -173,7 +174,8 @@ impl Agent {
         let mut queued = each(queue.in_order()).take(DEEP);
         queued.find(|id| {
             let stored = self.bundles.get(*id);
-            let held_back = stored.is_some_and(|stored| self.is_held_back(stored));
+            let held_back = stored.is_some_and(|stored| self.is_held_back(stored))
+                || self.waits_beyond(now, *id);
             let behind = before >= bytes && !held_back;
             before += stored.map_or(0, |stored| stored.bytes);
             behind
@@ -450,7 +452,6 @@ impl Agent {
                 stored.acknowledged = Some(now);
                 let (via, custody, long) = (stored.neighbour, stored.custody, stored.is_long());
                 self.end_refusals(via, long);
-                self.taken_beyond(id);
                 match custody && !self.config.served.contains(&via) {
                     true => self.wait_for_signal(now, id),
                     false => self.forwarded(now, id),
@@ -469,8 +470,10 @@ impl Agent {
                 self.try_later(now, id);
             }
             Outcome::Refused(Refusal::NoResources) => {
-                let via = stored.neighbour;
-                if self.refused_beyond(now, id) {
+                let (via, custody) = (stored.neighbour, stored.custody);
+                // Of those under custody only what stores cannot take at all is refused
+                // in this way.
+                if !custody && self.refused_beyond(now, id) {
                     self.try_later(now, id);
                 } else {
                     self.pause(now, via, Size::Any);
@@ -488,6 +491,7 @@ impl Agent {
 
     /// A bundle without custody is at the next hop: nothing keeps it here.
     fn forwarded(&mut self, now: Instant, id: BundleId) {
+        self.taken_beyond(id);
         if let Some(Removed { stored, .. }) = self.remove(now, id) {
             self.report_on(now, &stored, FORWARDED_BUNDLE, 0);
             self.tell_released(id, &stored);

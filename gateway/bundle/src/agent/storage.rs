@@ -343,6 +343,7 @@ impl Agent {
 
     /// Takes a stored bundle out of all that would send it.
     pub(super) fn halt(&mut self, id: BundleId) {
+        self.leave_waiting(id);
         let Some(stored) = self.bundles.get(id) else {
             return;
         };

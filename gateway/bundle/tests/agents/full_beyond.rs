@@ -1,12 +1,12 @@
-//! A neighbour that has no room for what goes to one node behind it, and has some for
-//! others.
+//! A neighbour that has no room for what goes to one node behind it or to one of its
+//! services, and has some for others.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use underpass_bundle::wire::{ipn, ipn_parts};
 use underpass_bundle::{
-    Config, DeleteReason, Event, NeighbourId, Offer, Reject, ReportRequest, Route, Send,
+    BundleId, Config, DeleteReason, Event, NeighbourId, Offer, Reject, ReportRequest, Route, Send,
 };
 use underpass_cla::{Outcome, Refusal};
 
@@ -34,10 +34,43 @@ fn pair_with(relay: Config) -> Net {
     Net::of([first, relay])
 }
 
+/// A node and a relay that stores so many bundles, with as many of its own for the node
+/// behind it as it takes.
+fn pair_with_full_relay(bundles: usize) -> (Net, Vec<BundleId>) {
+    let mut relay = node(2);
+    relay.routes = vec![route(1..=1, 1), route(3..=3, 3)];
+    relay.store_bundles = bundles;
+    let mut net = pair_with(relay);
+    let others = std::iter::from_fn(|| net.send(1, 3, b"others").ok()).collect();
+    (net, others)
+}
+
+/// What the first node sends goes to the relay, and signals go back, for so many tenths of
+/// a second; how many bundles.
+fn live(net: &mut Net, tenths: usize) -> usize {
+    let mut sent = 0;
+    for _ in 0..tenths {
+        for _ in 0..5 {
+            let Some(offer) = net.offer(0, 2) else {
+                break;
+            };
+            net.arrive(1, 1, &offer);
+            net.finish(0, &offer, Outcome::Acknowledged);
+            sent += 1;
+        }
+        net.signal(1, 0);
+    }
+    sent
+}
+
 fn to(to: u64, custody: bool) -> Send {
+    to_service(to, SERVICE, custody)
+}
+
+fn to_service(node: u64, service: u64, custody: bool) -> Send {
     Send {
         custody,
-        ..Send::new(ipn(to, SERVICE), SERVICE, BULK, vec![payload(b"data")])
+        ..Send::new(ipn(node, service), SERVICE, BULK, vec![payload(b"data")])
     }
 }
 
@@ -143,11 +176,7 @@ fn a_neighbour_that_is_reached_again_is_asked_anew() {
 
 #[test]
 fn what_cannot_be_refused_is_deleted_with_a_report() {
-    let mut relay = node(2);
-    relay.routes = vec![route(1..=1, 1), route(3..=3, 3)];
-    relay.store_bundles = 10;
-    let mut net = pair_with(relay);
-    while net.send(1, 3, b"others").is_ok() {}
+    let (mut net, _) = pair_with_full_relay(10);
     let asks = Send {
         reports: Some(ReportRequest {
             to: ipn(1, 0),
@@ -180,4 +209,99 @@ fn what_cannot_be_refused_is_deleted_with_a_report() {
         _ => false,
     };
     assert!(net.events(0).iter().any(told));
+}
+
+#[test]
+fn custody_that_is_refused_for_want_of_room_costs_few_bundles() {
+    let (mut net, _) = pair_with_full_relay(10);
+    for _ in 0..50 {
+        send(&mut net, 3, true);
+    }
+    let sent = live(&mut net, 600);
+    assert!((6..30).contains(&sent), "{sent}");
+}
+
+#[test]
+fn all_that_waited_under_custody_goes_when_there_is_room_again() {
+    let (mut net, others) = pair_with_full_relay(200);
+    for _ in 0..50 {
+        send(&mut net, 3, true);
+    }
+    live(&mut net, 200);
+    assert_eq!(net.released(0), []);
+    for id in others {
+        let now = net.now;
+        net.agents[1].cancel(now, id);
+    }
+    live(&mut net, 600);
+    assert_eq!(net.released(0).len(), 50);
+}
+
+#[test]
+fn room_for_some_costs_no_more_than_a_few_times_as_many() {
+    let (mut net, others) = pair_with_full_relay(200);
+    for _ in 0..50 {
+        send(&mut net, 3, true);
+    }
+    live(&mut net, 200);
+    for id in &others[..10] {
+        let now = net.now;
+        net.agents[1].cancel(now, *id);
+    }
+    let sent = live(&mut net, 600);
+    assert_eq!(net.released(0).len(), 10);
+    assert!(sent < 40, "{sent}");
+}
+
+#[test]
+fn custody_that_one_service_is_refused_holds_up_no_other() {
+    let (mut net, _) = pair_with_full_relay(10);
+    send(&mut net, 3, true);
+    net.carry(0, 1);
+    net.signal(1, 0);
+    send(&mut net, 3, true);
+    assert!(net.offer(0, 2).is_none());
+    let other = to_service(3, SERVICE + 1, true);
+    net.agents[0].send(net.now, other).unwrap();
+    assert!(net.offer(0, 2).is_some());
+}
+
+#[test]
+fn custody_of_what_is_for_the_neighbours_streams_is_refused_for_each_bundle_alone() {
+    let mut deaf = node(2);
+    deaf.services.clear();
+    let mut net = Net::of([node(1), deaf]);
+    for (service, waits) in [(SERVICE, false), (SERVICE + 1, true)] {
+        net.agents[0]
+            .send(net.now, to_service(2, service, true))
+            .unwrap();
+        net.carry(0, 1);
+        net.signal(1, 0);
+        net.agents[0]
+            .send(net.now, to_service(2, service, true))
+            .unwrap();
+        assert_eq!(net.offer(0, 2).is_none(), waits, "{service}");
+    }
+}
+
+#[test]
+fn a_service_without_room_holds_up_no_other_of_the_neighbour() {
+    let mut net = Net::of([node(1), node(2)]);
+    let send = |net: &mut Net, service| {
+        let send = to_service(2, service, false);
+        net.agents[0].send(net.now, send).unwrap();
+    };
+    send(&mut net, SERVICE + 1);
+    let full = net.offer(0, 2).unwrap();
+    net.finish(0, &full, NO_ROOM);
+    assert!(!net.agents[0].is_paused(RELAY));
+    send(&mut net, SERVICE + 1);
+    assert!(net.offer(0, 2).is_none());
+    send(&mut net, SERVICE);
+    let other = net.offer(0, 2).unwrap();
+    net.finish(0, &other, NO_ROOM);
+    assert!(
+        net.agents[0].is_paused(RELAY),
+        "it has none for its streams"
+    );
 }
