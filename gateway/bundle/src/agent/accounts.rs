@@ -52,7 +52,7 @@ impl Amount {
     }
 
     /// An n-th of it.
-    fn part(self, n: u64) -> Amount {
+    pub(super) fn part(self, n: u64) -> Amount {
         Amount {
             bytes: self.bytes / n,
             bundles: self.bundles / n,

@@ -13,16 +13,16 @@ use underpass_work::FastMap;
 
 use super::Agent;
 use super::config::NeighbourId;
-use super::event::Reject;
 use super::handover::{CtebState, WayState, WireNameState, way, way_state, wire_name};
 use super::receive::Arrival;
 use super::signals::Way;
 use super::stored::WireName;
 use crate::wire::Cteb;
 
-/// Bundles that wait for their service's word at most; more are not taken. A
+/// Bundles that wait for their service's word at most; of more, custody is refused. A
 /// neighbour has some of them in any case, and of the others no more than it
-/// leaves free.
+/// leaves free. A service has of its neighbour's no more than it leaves there to the
+/// others.
 const MOST: usize = 16_384;
 const GUARANTEED: usize = 16;
 
@@ -30,10 +30,21 @@ const GUARANTEED: usize = 16;
 #[derive(Default)]
 pub(super) struct Unconfirmed {
     next: u64,
-    owed: HashMap<u64, (WireName, Way, Cteb)>,
+    owed: HashMap<u64, Awaited>,
     by_name: HashMap<WireName, u64>,
     /// How many came from each neighbour.
     counts: FastMap<NeighbourId, usize>,
+    /// And how many of these are for each service.
+    services: HashMap<(NeighbourId, u64), usize>,
+}
+
+/// One bundle that waits.
+struct Awaited {
+    name: WireName,
+    way: Way,
+    cteb: Cteb,
+    /// Where it waits; not known of what an earlier process has taken.
+    service: Option<u64>,
 }
 
 /// [`Unconfirmed`], to be handed over.
@@ -45,9 +56,9 @@ pub(super) struct UnconfirmedState {
 
 impl Unconfirmed {
     pub fn hand_over(self) -> UnconfirmedState {
-        let owed = self.owed.into_iter().map(|(ticket, (name, way, cteb))| {
-            let name = ((&name.group).into(), name.sequence);
-            (ticket, name, way_state(way), (&cteb).into())
+        let owed = self.owed.into_iter().map(|(ticket, awaited)| {
+            let name = ((&awaited.name.group).into(), awaited.name.sequence);
+            (ticket, name, way_state(awaited.way), (&awaited.cteb).into())
         });
         let mut owed: Vec<_> = owed.collect();
         owed.sort_unstable_by_key(|(ticket, ..)| *ticket);
@@ -61,34 +72,59 @@ impl Unconfirmed {
         self.next = state.next;
         for (ticket, name, from, cteb) in state.owed {
             ensure(ticket < state.next, "a ticket is yet to be given")?;
-            self.insert(ticket, wire_name(name)?, way(from), cteb.cteb()?);
+            let awaited = Awaited {
+                name: wire_name(name)?,
+                way: way(from),
+                cteb: cteb.cteb()?,
+                service: None,
+            };
+            self.insert(ticket, awaited);
         }
         Ok(())
     }
 
-    /// Whether one more of a neighbour may wait.
-    pub fn has_room(&self, from: NeighbourId) -> bool {
+    /// Whether one more of a neighbour may wait for a service.
+    fn has_room(&self, from: NeighbourId, service: u64) -> bool {
         let own = self.counts.get(&from).copied().unwrap_or(0);
-        own < GUARANTEED || own - GUARANTEED < MOST.saturating_sub(self.owed.len())
+        let free = MOST.saturating_sub(self.owed.len());
+        let guaranteed = GUARANTEED.saturating_sub(own);
+        // With each one that it takes, it has one more and leaves one less.
+        let left = (free + GUARANTEED).saturating_sub(own).div_ceil(2);
+        let of_service = self.services.get(&(from, service));
+        of_service.copied().unwrap_or(0) < left.max(guaranteed)
     }
 
-    fn insert(&mut self, ticket: u64, name: WireName, way: Way, cteb: Cteb) {
+    fn insert(&mut self, ticket: u64, awaited: Awaited) {
         self.remove(ticket);
-        *self.counts.entry(way.from).or_default() += 1;
-        self.by_name.insert(name.clone(), ticket);
-        self.owed.insert(ticket, (name, way, cteb));
+        let from = awaited.way.from;
+        *self.counts.entry(from).or_default() += 1;
+        if let Some(service) = awaited.service {
+            *self.services.entry((from, service)).or_default() += 1;
+        }
+        self.by_name.insert(awaited.name.clone(), ticket);
+        self.owed.insert(ticket, awaited);
     }
 
-    fn remove(&mut self, ticket: u64) -> Option<(Way, Cteb)> {
-        let (name, way, cteb) = self.owed.remove(&ticket)?;
-        self.by_name.remove(&name);
-        if let Some(count) = self.counts.get_mut(&way.from) {
+    fn remove(&mut self, ticket: u64) -> Option<Awaited> {
+        let awaited = self.owed.remove(&ticket)?;
+        self.by_name.remove(&awaited.name);
+        let from = awaited.way.from;
+        if let Some(count) = self.counts.get_mut(&from) {
             *count -= 1;
             if *count == 0 {
-                self.counts.remove(&way.from);
+                self.counts.remove(&from);
             }
         }
-        Some((way, cteb))
+        let of_service = awaited.service.map(|service| (from, service));
+        if let Some(key) = of_service
+            && let Some(count) = self.services.get_mut(&key)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.services.remove(&key);
+            }
+        }
+        Some(awaited)
     }
 
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
@@ -97,10 +133,12 @@ impl Unconfirmed {
             owed,
             by_name,
             counts,
+            services,
         } = self;
         tell("unconfirmed bundles", owed.len());
         tell("unconfirmed bundles by name", by_name.len());
         tell("neighbours with unconfirmed bundles", counts.len());
+        tell("services with unconfirmed bundles", services.len());
     }
 }
 
@@ -108,10 +146,20 @@ impl Agent {
     /// The service has made safe what came with this ticket: its custodian may
     /// forget it.
     pub fn confirm(&mut self, now: Instant, ticket: u64) {
-        if let Some((way, cteb)) = self.unconfirmed.remove(ticket) {
+        if let Some(Awaited { way, cteb, .. }) = self.unconfirmed.remove(ticket) {
             let aggregate = self.config.aggregate;
             self.signals.add(now, aggregate, way, &cteb, true);
         }
+    }
+
+    /// Whether a bundle may wait until its service confirms it, or need not.
+    pub(super) fn may_await_confirmation(&self, arrival: &Arrival, service: u64) -> bool {
+        let awaits = self.confirms(service) && self.owed(arrival).is_some();
+        !awaits || self.unconfirmed.has_room(arrival.from, service)
+    }
+
+    fn confirms(&self, service: u64) -> bool {
+        self.config.confirming.contains(&service) || self.config.keeping(service).is_some()
     }
 
     /// The ticket of a bundle whose service is to confirm it; none if the
@@ -121,82 +169,115 @@ impl Agent {
         arrival: &Arrival,
         service: u64,
         name: &WireName,
-    ) -> Result<Option<u64>, Reject> {
-        let confirms = self.config.confirming.contains(&service);
-        if !confirms && self.config.keeping(service).is_none() {
-            return Ok(None);
+    ) -> Option<u64> {
+        if !self.confirms(service) {
+            return None;
         }
-        let Some((way, cteb)) = self.owed(arrival) else {
-            return Ok(None);
-        };
-        let cteb = cteb.clone();
-        if !self.unconfirmed.has_room(arrival.from) {
-            return Err(Reject::NoResources);
-        }
+        let awaited = self.awaited(arrival, service, name)?;
         let ticket = self.unconfirmed.next;
         self.unconfirmed.next += 1;
-        self.unconfirmed.insert(ticket, name.clone(), way, cteb);
-        Ok(Some(ticket))
+        self.unconfirmed.insert(ticket, awaited);
+        Some(ticket)
     }
 
     /// Whether a duplicate is of what waits; then whoever sent it last is
     /// told in the end.
-    pub(super) fn is_unconfirmed(&mut self, arrival: &Arrival, name: &WireName) -> bool {
+    pub(super) fn is_unconfirmed(
+        &mut self,
+        arrival: &Arrival,
+        service: u64,
+        name: &WireName,
+    ) -> bool {
         let Some(ticket) = self.unconfirmed.by_name.get(name).copied() else {
             return false;
         };
-        if let Some((way, cteb)) = self.owed(arrival) {
-            let cteb = cteb.clone();
-            self.unconfirmed.insert(ticket, name.clone(), way, cteb);
+        if let Some(awaited) = self.awaited(arrival, service, name) {
+            self.unconfirmed.insert(ticket, awaited);
         }
         true
+    }
+
+    fn awaited(&self, arrival: &Arrival, service: u64, name: &WireName) -> Option<Awaited> {
+        let (way, cteb) = self.owed(arrival)?;
+        Some(Awaited {
+            name: name.clone(),
+            way,
+            cteb: cteb.clone(),
+            service: Some(service),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::super::stored::NameGroup;
     use super::*;
     use crate::wire::{CustodyDialect, Eid};
 
-    fn fill(unconfirmed: &mut Unconfirmed, from: NeighbourId) -> usize {
+    fn fill(unconfirmed: &mut Unconfirmed, from: NeighbourId, services: Range<u64>) -> usize {
         let mut taken = 0;
-        while unconfirmed.has_room(from) {
-            let ticket = unconfirmed.next;
-            unconfirmed.next += 1;
-            let group = NameGroup {
-                source: Eid::none(),
-                time: 0,
-                fragment: None,
-            };
-            let name = WireName {
-                group,
-                sequence: ticket,
-            };
-            let cteb = Cteb {
-                number: ticket,
-                sequence: 0,
-                custodian: Eid::none(),
-                dialect: CustodyDialect::Ion,
-            };
-            unconfirmed.insert(ticket, name, Way { from, via: from }, cteb);
-            taken += 1;
+        for service in services {
+            while unconfirmed.has_room(from, service) {
+                let ticket = unconfirmed.next;
+                unconfirmed.next += 1;
+                let group = NameGroup {
+                    source: Eid::none(),
+                    time: 0,
+                    fragment: None,
+                };
+                let name = WireName {
+                    group,
+                    sequence: ticket,
+                };
+                let cteb = Cteb {
+                    number: ticket,
+                    sequence: 0,
+                    custodian: Eid::none(),
+                    dialect: CustodyDialect::Ion,
+                };
+                let awaited = Awaited {
+                    name,
+                    way: Way { from, via: from },
+                    cteb,
+                    service: Some(service),
+                };
+                unconfirmed.insert(ticket, awaited);
+                taken += 1;
+            }
         }
         taken
+    }
+
+    fn empty(unconfirmed: &mut Unconfirmed) {
+        for ticket in 0..unconfirmed.next {
+            unconfirmed.remove(ticket);
+        }
+        unconfirmed.footprint(&mut |name, count| assert_eq!(count, 0, "{name}"));
     }
 
     #[test]
     fn a_neighbour_whose_bundles_all_wait_leaves_room_for_the_others() {
         let mut unconfirmed = Unconfirmed::default();
-        let greedy = fill(&mut unconfirmed, NeighbourId(10));
+        let greedy = fill(&mut unconfirmed, NeighbourId(10), 0..100);
         assert_eq!(greedy, GUARANTEED + (MOST - GUARANTEED) / 2);
-        assert!(fill(&mut unconfirmed, NeighbourId(11)) > GUARANTEED);
+        assert!(fill(&mut unconfirmed, NeighbourId(11), 0..100) > GUARANTEED);
         for other in 100..200 {
-            assert!(fill(&mut unconfirmed, NeighbourId(other)) >= GUARANTEED);
+            assert!(fill(&mut unconfirmed, NeighbourId(other), 0..100) >= GUARANTEED);
         }
-        for ticket in 0..unconfirmed.next {
-            unconfirmed.remove(ticket);
+        empty(&mut unconfirmed);
+    }
+
+    #[test]
+    fn a_service_that_confirms_nothing_leaves_room_for_those_beside_it() {
+        let mut unconfirmed = Unconfirmed::default();
+        let from = NeighbourId(10);
+        let greedy = fill(&mut unconfirmed, from, 0..1);
+        assert!(greedy > MOST / 5, "{greedy}");
+        for service in 1..8 {
+            assert!(fill(&mut unconfirmed, from, service..service + 1) > 0);
         }
-        unconfirmed.footprint(&mut |name, count| assert_eq!(count, 0, "{name}"));
+        empty(&mut unconfirmed);
     }
 }

@@ -51,7 +51,7 @@ impl Agent {
         let name = arrival.name();
         let named = !is_null(&name.group.source);
         if named && self.seen.contains(&name.group, name.sequence) {
-            if !self.is_unconfirmed(&arrival, &name) {
+            if !self.is_unconfirmed(&arrival, service, &name) {
                 self.signal(now, &arrival, true);
             }
             return Ok(());
@@ -62,6 +62,11 @@ impl Agent {
         };
         if let Some(reason) = undeliverable {
             self.refuse(now, &arrival, reason);
+            return Ok(());
+        }
+        // Only this service's have to wait: the neighbour sends others meanwhile.
+        if !self.may_await_confirmation(&arrival, service) {
+            self.signal(now, &arrival, false);
             return Ok(());
         }
         // A payload on disk has room there already.
@@ -75,13 +80,7 @@ impl Agent {
             self.refuse(now, &arrival, DeleteReason::DepletedStorage);
             return Ok(());
         }
-        let awaited = self.await_confirmation(&arrival, service, &name);
-        let ticket = awaited.inspect_err(|_| {
-            if let Some(keeping) = self.config.keeping(service) {
-                keeping.stored(node, bytes);
-                keeping.free(service, node, bytes);
-            }
-        })?;
+        let ticket = self.await_confirmation(&arrival, service, &name);
         if named {
             self.seen
                 .insert(now, arrival.from, name.group, name.sequence);
@@ -149,7 +148,7 @@ impl Agent {
         // The payload itself has room on the disk.
         self.usage.has_room_undelivered(0)
             && keeping.is_none_or(|keeping| keeping.has_room(service, node, 0))
-            && (self.owed(arrival).is_none() || self.unconfirmed.has_room(arrival.from))
+            && self.may_await_confirmation(arrival, service)
     }
 
     pub(super) fn push_delivery(&mut self, delivery: Delivery, room: Reservation) {

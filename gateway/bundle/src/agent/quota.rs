@@ -15,6 +15,9 @@ use super::config::NeighbourId;
 use super::figures::NeighbourFigures;
 use super::stored::quota_bytes;
 
+/// Of the room for what waits for services, this part is for whole bundles alone.
+const WHOLE_PART: u64 = 8;
+
 /// Bytes and bundles that all agents of a node have stored, and, apart from
 /// these, those that wait for its services; with their limits.
 #[derive(Debug)]
@@ -267,8 +270,18 @@ impl Usage {
 
     /// Room to wait for a service.
     pub fn reserve_undelivered(&self, payload_bytes: u64) -> Option<Reservation> {
-        let amount = Amount::of(quota_bytes(payload_bytes));
+        self.reserve_undelivered_of(payload_bytes, self.quota.most.amount())
+    }
+
+    /// The same for a fragment whose bundle is not whole. An eighth stays free for bundles
+    /// that are: these can be delivered, and what goes to other services with them.
+    pub fn reserve_fragment(&self, payload_bytes: u64) -> Option<Reservation> {
         let most = self.quota.most.amount();
+        self.reserve_undelivered_of(payload_bytes, most.less(most.part(WHOLE_PART)))
+    }
+
+    fn reserve_undelivered_of(&self, payload_bytes: u64, most: Amount) -> Option<Reservation> {
+        let amount = Amount::of(quota_bytes(payload_bytes));
         let added = self.quota.undelivered.add_up_to(amount, most);
         added.then(|| Reservation {
             quota: Arc::clone(&self.quota),

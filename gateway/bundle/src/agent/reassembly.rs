@@ -3,7 +3,7 @@
 //!
 //! A fragment proves nothing: who sends some and never the rest holds memory.
 //! So there is little of it in all, no neighbour has more of it than it leaves
-//! free, and what is not whole when its lifetime ends, or after ten minutes, is
+//! free, none of its services nearly all of that, and what is not whole when its lifetime ends, or after ten minutes, is
 //! forgotten. Two fragments that contradict each other are not both believed:
 //! the first one is. Bundles that are too long for memory are put together on the
 //! disk, where this node has room for them.
@@ -11,6 +11,7 @@
 mod on_disk;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -34,6 +35,9 @@ const MOST_FRAGMENTS: usize = 16_384;
 const BESIDE_BYTES: u64 = 512;
 /// Payloads below this are copied, bytes: four times what headers may have.
 const COPIED_BYTES: usize = 4 * MAX_HEADER_BYTES;
+/// A service has so many times as much as its neighbour leaves beside its own part, at
+/// most.
+const SERVICE_PART: u64 = 4;
 /// For how long a bundle may be incomplete at most.
 const MOST_TIME: Duration = Duration::from_secs(600);
 
@@ -41,8 +45,12 @@ const MOST_TIME: Duration = Duration::from_secs(600);
 /// destination.
 type Whole = (NameGroup, u64, String);
 
+/// Bytes and fragments.
+type Counts<K> = HashMap<K, (u64, usize)>;
+
 /// The fragments of one bundle.
 struct Parts {
+    service: u64,
     total: u64,
     /// By offset; they do not overlap.
     pieces: BTreeMap<u64, Bytes>,
@@ -64,8 +72,9 @@ pub(super) struct Reassembly {
     next: u64,
     bytes: u64,
     fragments: usize,
-    /// Bytes and fragments of each.
-    by_neighbour: HashMap<NeighbourId, (u64, usize)>,
+    by_neighbour: Counts<NeighbourId>,
+    /// Of those of a neighbour, what is for each service.
+    by_service: Counts<(NeighbourId, u64)>,
     on_disk: OnDisk,
 }
 
@@ -79,12 +88,14 @@ impl Reassembly {
             bytes: _,
             fragments,
             by_neighbour,
+            by_service,
             on_disk,
         } = self;
         tell("bundles in fragments", parts.len());
         tell("bundles in fragments by time", untils.len() + names.len());
         tell("fragments", *fragments);
         tell("neighbours with fragments", by_neighbour.len());
+        tell("services with fragments", by_service.len());
         on_disk.footprint(tell);
     }
 
@@ -105,42 +116,58 @@ impl Reassembly {
         self.on_disk.handle_timeout(now);
     }
 
-    /// Whether there is room for a fragment from a neighbour.
-    fn has_room(&self, from: NeighbourId, bytes: u64) -> bool {
-        let free = MOST_BYTES.saturating_sub(self.bytes);
-        let own = self.by_neighbour.get(&from).copied();
-        let (own_bytes, own_fragments) = own.unwrap_or_default();
-        own_bytes.saturating_add(bytes) <= free
-            && own_fragments < MOST_FRAGMENTS.saturating_sub(self.fragments)
+    /// Whether there is room for a fragment from a neighbour for a service.
+    fn has_room(&self, from: NeighbourId, service: u64, bytes: u64) -> bool {
+        let free = (
+            MOST_BYTES.saturating_sub(self.bytes),
+            MOST_FRAGMENTS.saturating_sub(self.fragments),
+        );
+        let own = self.by_neighbour.get(&from).copied().unwrap_or_default();
+        let of_service = self.by_service.get(&(from, service));
+        let of_service = of_service.copied().unwrap_or_default();
+        // What is left beside as much as the neighbour has.
+        let left_bytes = free.0.checked_sub(own.0.saturating_add(bytes));
+        let left_fragments = free.1.saturating_sub(own.1);
+        left_bytes.is_some_and(|left| of_service.0.saturating_add(bytes) <= SERVICE_PART * left)
+            && (of_service.1 as u64) < SERVICE_PART * left_fragments as u64
     }
 
     fn forget(&mut self, name: &Whole) -> Option<Parts> {
         let parts = self.parts.remove(name)?;
         for (from, bytes, _) in &parts.room {
-            self.uncount(*from, *bytes);
+            self.uncount(*from, parts.service, *bytes);
         }
         Some(parts)
     }
 
-    /// A fragment of a neighbour is in memory.
-    fn count(&mut self, from: NeighbourId, bytes: u64) {
+    /// A fragment of a neighbour for a service is in memory.
+    fn count(&mut self, from: NeighbourId, service: u64, bytes: u64) {
         self.fragments += 1;
         self.bytes += bytes;
         let of_neighbour = self.by_neighbour.entry(from).or_default();
-        of_neighbour.0 += bytes;
-        of_neighbour.1 += 1;
+        let of_service = self.by_service.entry((from, service)).or_default();
+        for own in [of_neighbour, of_service] {
+            own.0 += bytes;
+            own.1 += 1;
+        }
     }
 
     /// It is in memory no more.
-    fn uncount(&mut self, from: NeighbourId, bytes: u64) {
+    fn uncount(&mut self, from: NeighbourId, service: u64, bytes: u64) {
         self.fragments -= 1;
         self.bytes -= bytes;
-        if let Some(of_neighbour) = self.by_neighbour.get_mut(&from) {
-            of_neighbour.0 -= bytes;
-            of_neighbour.1 -= 1;
-            if of_neighbour.1 == 0 {
-                self.by_neighbour.remove(&from);
-            }
+        subtract(&mut self.by_neighbour, from, bytes);
+        subtract(&mut self.by_service, (from, service), bytes);
+    }
+}
+
+/// A fragment less.
+fn subtract<K: Eq + Hash>(counts: &mut Counts<K>, key: K, bytes: u64) {
+    if let Some(own) = counts.get_mut(&key) {
+        own.0 -= bytes;
+        own.1 -= 1;
+        if own.1 == 0 {
+            counts.remove(&key);
         }
     }
 }
@@ -225,7 +252,7 @@ impl Agent {
             return Ok(());
         }
         let here = arrival.bundle.payload.len() as u64;
-        let room = self.usage.reserve_undelivered(here + BESIDE_BYTES);
+        let room = self.usage.reserve_fragment(here + BESIDE_BYTES);
         let room = room.ok_or(Reject::NoResources)?;
         let shard = self.assembler(&arrival);
         if shard != self.sharding.own {
@@ -275,7 +302,7 @@ impl Agent {
         }
         let payload = own_payload(&arrival);
         let bytes = payload.len() as u64 + BESIDE_BYTES;
-        if !self.reassembly.has_room(arrival.from, bytes) {
+        if !self.reassembly.has_room(arrival.from, service, bytes) {
             return Err(Reject::NoResources);
         }
         let reassembly = &mut self.reassembly;
@@ -288,6 +315,7 @@ impl Agent {
                 reassembly.untils.insert((until, number));
                 reassembly.names.insert(number, whole.clone());
                 reassembly.parts.entry(whole.clone()).or_insert(Parts {
+                    service,
                     total,
                     pieces: BTreeMap::new(),
                     have: 0,
@@ -305,7 +333,7 @@ impl Agent {
         }
         parts.room.push((arrival.from, bytes, room));
         let is_whole = parts.have >= total;
-        reassembly.count(arrival.from, bytes);
+        reassembly.count(arrival.from, service, bytes);
         if !is_whole {
             return Ok(());
         }

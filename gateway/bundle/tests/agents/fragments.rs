@@ -321,10 +321,46 @@ fn a_flood_of_first_fragments_is_bounded_and_leaves_room_for_another_neighbour()
     assert_eq!(left(&net, 1), 0);
 }
 
+#[test]
+fn a_flood_of_one_services_fragments_leaves_room_for_another_service() {
+    let mut second = node(2);
+    second.services.insert(SERVICE + 1);
+    let mut net = Net::of([node(1), second]);
+    let taken = (0..30_000).take_while(|number| {
+        let raw = first_fragment(1, *number);
+        arrive(&mut net, &raw).is_ok()
+    });
+    let taken = taken.count();
+    assert!(taken > 7_000, "{taken}");
+    for number in 0..100 {
+        let raw = first_fragment_for(SERVICE as u8 + 1, 1, number);
+        assert_eq!(arrive(&mut net, &raw), Ok(()));
+    }
+    net.pass(Duration::from_secs(601));
+    assert_eq!(left(&net, 1), 0);
+}
+
+#[test]
+fn fragments_leave_room_for_bundles_that_are_whole() {
+    let mut second = node(2);
+    second.store_bytes = 1 << 20;
+    let mut net = Net::of([node(1), second]);
+    let mut numbers = 0..30_000;
+    let full = numbers.find(|number| arrive(&mut net, &first_fragment(1, *number)).is_err());
+    assert!(full.is_some());
+    send(&mut net, b"whole", true);
+    net.carry(0, 1);
+    assert_eq!(net.delivered(1), [Bytes::from_static(b"whole")]);
+}
+
 /// One byte of a bundle of a node, which says that there are a thousand.
 fn first_fragment(source: u8, sequence: u64) -> Bytes {
+    first_fragment_for(SERVICE as u8, source, sequence)
+}
+
+fn first_fragment_for(service: u8, source: u8, sequence: u64) -> Bytes {
     let mut raw = vec![0x9F, 0x8A, 0x07, 0x01, 0x00];
-    raw.extend([0x82, 0x02, 0x82, 0x02, 0x18, 0x40]);
+    raw.extend([0x82, 0x02, 0x82, 0x02, 0x18, service]);
     raw.extend([0x82, 0x02, 0x82, source, 0x18, 0x40]);
     raw.extend([0x82, 0x01, 0x00]);
     raw.extend([0x82, 0x00, 0x1B]);

@@ -6,6 +6,7 @@ mod authority;
 mod bibe;
 mod bounded;
 mod clauses;
+mod confirming;
 mod conservation;
 mod custody;
 mod documented;

@@ -83,6 +83,7 @@ impl Incomplete {
 struct Writing {
     whole: Whole,
     from: NeighbourId,
+    service: u64,
     /// What it counts in memory, and its room there.
     bytes: u64,
     room: Reservation,
@@ -187,7 +188,7 @@ impl Agent {
             Part::Here(payload) => payload.len() as u64 + BESIDE_BYTES,
             Part::OnDisk(_) => BESIDE_BYTES,
         };
-        if !self.reassembly.has_room(from, bytes) {
+        if !self.reassembly.has_room(from, service, bytes) {
             return Err(Reject::NoResources);
         }
         let source = counted_node(&primary.source, Some(from));
@@ -233,6 +234,7 @@ impl Agent {
         let writing = Writing {
             whole,
             from,
+            service,
             bytes,
             room,
             primary,
@@ -240,7 +242,7 @@ impl Agent {
             payload_bytes,
         };
         on_disk.writing.insert(number, writing);
-        self.reassembly.count(from, bytes);
+        self.reassembly.count(from, service, bytes);
         Ok(())
     }
 
@@ -303,7 +305,13 @@ impl Agent {
             let Some(writing) = self.reassembly.on_disk.writing.remove(&number) else {
                 continue;
             };
-            self.reassembly.uncount(writing.from, writing.bytes);
+            let Writing {
+                from,
+                service,
+                bytes,
+                ..
+            } = writing;
+            self.reassembly.uncount(from, service, bytes);
             drop(writing.room);
             let reason = match placed {
                 Placed::There => continue,

@@ -1,0 +1,40 @@
+//! Services that do not say that what came is safe with them.
+
+use underpass_bundle::NeighbourId;
+use underpass_cla::Outcome;
+
+use crate::net::{Net, SERVICE, node, payload};
+
+/// A pair whose second node has two services that confirm.
+fn pair() -> Net {
+    let mut second = node(2);
+    for service in [SERVICE, SERVICE + 1] {
+        second.services.insert(service);
+        second.confirming.insert(service);
+    }
+    Net::of([node(1), second])
+}
+
+/// The first node's next bundle for a service comes to the second one; whether it is
+/// delivered. In any case its neighbour goes on with others.
+fn is_delivered(net: &mut Net, service: u64) -> bool {
+    let piece = payload(b"data");
+    net.send_pieces(0, 2, service, vec![piece]).unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    assert_eq!(net.try_arrive(1, 1, &offer), Ok(()));
+    net.finish(0, &offer, Outcome::Acknowledged);
+    !net.deliveries(1).is_empty()
+}
+
+#[test]
+fn a_service_that_confirms_nothing_holds_up_no_other() {
+    let mut net = pair();
+    let delivered = (0..9_000).filter(|_| is_delivered(&mut net, SERVICE));
+    let delivered = delivered.count();
+    assert!((4_000..5_000).contains(&delivered), "{delivered}");
+    assert!(is_delivered(&mut net, SERVICE + 1));
+    // What was not delivered is still in the first node's custody.
+    net.signal(1, 0);
+    assert_eq!(net.released(0), []);
+    assert!(!net.agents[0].is_paused(NeighbourId(2)));
+}
