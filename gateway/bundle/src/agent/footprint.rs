@@ -17,6 +17,7 @@ impl Agent {
             sharding: _,
             common: _,
             usage,
+            behind,
             routes,
             planned,
             admin: _,
@@ -78,6 +79,7 @@ impl Agent {
         reports.footprint(tell);
         tell("bundle events", events.len());
         usage.footprint(tell);
+        behind.footprint(tell);
         tell("woken neighbours", woken.len());
         tell("neighbours without room", without_room.len());
     }

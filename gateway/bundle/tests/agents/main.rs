@@ -23,4 +23,5 @@ mod order;
 mod own_name;
 mod planned;
 mod several;
+mod shares_behind;
 mod vectors;

@@ -129,6 +129,7 @@ impl Agent {
             timestamps,
             bundles,
             // Computed from the bundles.
+            behind: _,
             by_name: _,
             ordered: _,
             tally: _,
