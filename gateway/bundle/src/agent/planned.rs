@@ -132,7 +132,9 @@ impl Agent {
         for id in ids {
             let stored = self.bundles.get(id);
             let waits = stored.is_some_and(|stored| {
-                let acknowledged = matches!(stored.phase, Phase::Waiting(_) | Phase::Suspended);
+                let waits = matches!(stored.phase, Phase::Waiting(_) | Phase::Suspended);
+                // Others wait for room without having been sent.
+                let acknowledged = waits && stored.transmissions > 0;
                 !acknowledged && concerns(stored)
             });
             if waits {

@@ -10,7 +10,7 @@ use underpass_bundle::{
     Agent, Amount, Applications, Config, DeleteReason, Event, NeighbourId, PlanChanged,
     PlannedRoutes, Route, Send,
 };
-use underpass_cla::{Class, Outcome};
+use underpass_cla::{Class, Outcome, Refusal};
 
 /// The nodes: a source, two relays, the destination behind them.
 const SOURCE: usize = 0;
@@ -100,14 +100,13 @@ fn turn(net: &mut Net, via: u64, lost: &[u64], moved: &[u64]) {
     change(net, SOURCE, &[(END, via)], speakers, lost, moved);
 }
 
+fn to_end(service: u64) -> Send {
+    let payload = vec![payload(b"by the plan")];
+    Send::new(ipn(END, APPLICATION), service, BULK, payload)
+}
+
 fn send(net: &mut Net, service: u64) {
-    let send = Send::new(
-        ipn(END, APPLICATION),
-        service,
-        BULK,
-        vec![payload(b"by the plan")],
-    );
-    net.agents[SOURCE].send(net.now, send).unwrap();
+    net.agents[SOURCE].send(net.now, to_end(service)).unwrap();
 }
 
 fn waiting(net: &Net) -> BTreeMap<u64, usize> {
@@ -169,6 +168,24 @@ fn what_waits_for_a_lost_neighbour_goes_another_way_and_what_it_has_stays() {
     net.carry_signals(1, SOURCE);
     assert_eq!(net.released(SOURCE).len(), 1);
     assert_eq!(entries(&net.agents[SOURCE], "bundles by destination"), 0);
+}
+
+#[test]
+fn what_waits_for_room_unsent_goes_by_the_better_way() {
+    let mut net = net();
+    for _ in 0..2 {
+        let send = Send {
+            custody: false,
+            ..to_end(APPLICATION)
+        };
+        net.agents[SOURCE].send(net.now, send).unwrap();
+    }
+    let full = net.offer(SOURCE, UPPER).expect("a bundle");
+    net.finish(SOURCE, &full, Outcome::Refused(Refusal::NoResources));
+    assert!(net.offer(SOURCE, UPPER).is_none(), "it asks later");
+    turn(&mut net, LOWER, &[], &[END]);
+    assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1), (LOWER, 1)]));
+    assert!(net.offer(SOURCE, LOWER).is_some());
 }
 
 #[test]
