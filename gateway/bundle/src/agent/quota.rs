@@ -278,8 +278,8 @@ impl Usage {
         self.reserve_undelivered_of(payload_bytes, self.quota.most.amount())
     }
 
-    /// The same for a fragment whose bundle is not whole. An eighth stays free for bundles
-    /// that are: these can be delivered, and what goes to other services with them.
+    /// The same for a fragment whose bundle is not whole. An eighth stays free for whole
+    /// bundles, which are delivered at once: those of streams are among them.
     pub fn reserve_fragment(&self, payload_bytes: u64) -> Option<Reservation> {
         let most = self.quota.most.amount();
         self.reserve_undelivered_of(payload_bytes, most.less(most.part(WHOLE_PART)))
