@@ -63,7 +63,9 @@ pub use contacts::Contacts;
 pub use engine::{Action, Engine, EngineError, STREAM_SERVICE};
 pub use handover::{NodeState, TakeOverError};
 pub use hop::{HopId, HopTraffic};
-pub use link::{LinkChange, MAX_PLANNED, PlannedBlockage, REST_SILENCE, SILENCE, Sign, Source};
+pub use link::{
+    LinkChange, MAX_PLANNED, PlannedBlockage, REST_INTERVAL, REST_SILENCE, SILENCE, Sign, Source,
+};
 pub use links::LinkSnapshot;
 pub use measured::{MeasuredLink, Sending};
 pub use migration::{MigrationRule, MoveReason};

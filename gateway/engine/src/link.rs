@@ -25,6 +25,9 @@ pub const SILENCE: Duration = Duration::from_millis(500);
 /// apart, and one may be lost.
 pub const REST_SILENCE: Duration = Duration::from_secs(20);
 
+/// On such a link the peer gives a sign this often.
+pub const REST_INTERVAL: Duration = Duration::from_secs(8);
+
 /// What was sent before a planned entry may be heard for a round trip (the
 /// plan's times are those of sending) and as long as queues delay it.
 const QUEUES: Duration = Duration::from_millis(200);
@@ -209,6 +212,8 @@ pub(crate) struct LinkState {
     /// This end lets the link rest, and the peer does by its last beacon.
     may_rest: bool,
     peer_rests: bool,
+    /// When this end last woke a link that rested.
+    woken: Instant,
     /// Silence tells of a blockage sooner.
     expected: Option<Expectation>,
     /// The sign behind which it was found silent: it is so until the next one,
@@ -235,6 +240,7 @@ impl LinkState {
             released: now,
             may_rest: false,
             peer_rests: false,
+            woken: now,
             expected: None,
             found_silent: None,
             state: None,
@@ -257,6 +263,7 @@ impl LinkState {
             released: _,
             may_rest: _,
             peer_rests: _,
+            woken: _,
             expected: _,
             found_silent: _,
             state: _,
@@ -377,8 +384,11 @@ impl LinkState {
     /// This end lets the link rest, or wakes it; whether that is new. What is sent from
     /// now on is missed as soon as on any other link.
     pub fn let_rest(&mut self, now: Instant, may: bool) -> bool {
-        if !may && self.rests() && self.state.is_none() {
-            self.released = self.released.max(now);
+        if !may && self.rests() {
+            self.woken = now;
+            if self.state.is_none() {
+                self.released = self.released.max(now);
+            }
         }
         std::mem::replace(&mut self.may_rest, may) != may
     }
@@ -391,6 +401,18 @@ impl LinkState {
     /// When the peer was last heard, if it ever was.
     pub fn last_heard(&self) -> Option<Instant> {
         self.heard
+    }
+
+    /// When a blockage began that is known by the peer's silence, if it was ever heard: when
+    /// it was heard last. A link that rested may have been well for longer: until the first
+    /// sign that the peer owed, or what woke the link here. That is 8 s too late at most.
+    pub fn silent_since(&self) -> Option<Instant> {
+        let heard = self.heard?;
+        let owed = heard + REST_INTERVAL;
+        Some(match self.rests() {
+            true => owed,
+            false => self.woken.clamp(heard, owed),
+        })
     }
 
     /// Whether silence tells of a blockage.

@@ -87,6 +87,12 @@ impl Engine {
         self.hops.get(&id)?.link.last_heard()
     }
 
+    /// When a blockage of a hop began that is known by its peer's silence, if that was ever
+    /// heard.
+    pub fn silent_since(&self, id: HopId) -> Option<Instant> {
+        self.hops.get(&id)?.link.silent_since()
+    }
+
     /// An operator holds a hop's link, or gives it free.
     pub fn block(&mut self, now: Instant, id: HopId, blocked: bool) {
         self.on_link(now, id, |link| link.set_operator(blocked));

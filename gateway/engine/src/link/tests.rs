@@ -371,6 +371,50 @@ fn a_link_that_both_ends_let_rest_may_be_silent_until_one_of_them_wakes_it() {
 }
 
 #[test]
+fn silence_of_a_link_begins_with_the_first_sign_that_may_have_been_missed() {
+    let mut bench = Bench::new();
+    let since = |bench: &Bench| {
+        let since = bench.link.silent_since().expect("it was heard");
+        (since - bench.start).as_millis()
+    };
+    // Signs are frequent on one that does not rest.
+    bench.heard(1_000);
+    assert_eq!(bench.at(2_060), Some(Source::Probing));
+    assert_eq!(since(&bench), 1_000);
+    // The peer of one that rests owes the next sign after 8 s.
+    bench.link.let_rest(bench.start + 3_000 * MS, true);
+    bench.hear(3_000, Sign::Resting);
+    assert_eq!(bench.at(24_060), Some(Source::Probing));
+    assert_eq!(since(&bench), 11_000);
+    bench.link.let_rest(bench.start + 25_000 * MS, false);
+    assert_eq!(since(&bench), 11_000);
+    // What is sent there sooner is the first that is missed.
+    bench.link.let_rest(bench.start + 26_000 * MS, true);
+    bench.hear(30_000, Sign::Resting);
+    bench.at(35_000);
+    bench.link.let_rest(bench.start + 35_000 * MS, false);
+    assert_eq!(bench.at(36_060), Some(Source::Probing));
+    assert_eq!(since(&bench), 35_000);
+    bench.heard(40_000);
+    assert_eq!(bench.at(41_060), Some(Source::Probing));
+    assert_eq!(since(&bench), 40_000);
+}
+
+#[test]
+fn silence_behind_a_planned_blockage_begins_at_its_entry_on_a_link_that_rested() {
+    let mut bench = Bench::planned(10, 20);
+    bench.link.let_rest(bench.start, true);
+    bench.hear(9_500, Sign::Resting);
+    assert_eq!(bench.at(10_000), Some(Source::Plan));
+    // Whether the peer is heard then is to be known.
+    bench.link.let_rest(bench.start + 10_000 * MS, false);
+    assert_eq!(bench.at(20_000), None);
+    assert_eq!(bench.at(21_060), Some(Source::Probing));
+    let since = bench.link.silent_since().expect("it was heard");
+    assert_eq!(since, bench.start + 10_000 * MS);
+}
+
+#[test]
 fn a_link_that_was_found_blocked_is_not_free_for_being_woken() {
     let mut bench = Bench::new();
     bench.link.let_rest(bench.start, true);

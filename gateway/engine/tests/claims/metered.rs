@@ -383,10 +383,16 @@ fn missed_after(rests: bool) -> Duration {
     }
     assert!(terminal.offers().is_empty());
     assert!(terminal.changes.is_empty(), "{:?}", terminal.changes);
-    let given = terminal.now;
     if !rests {
-        terminal.engine.heard(given, NEAR, given, Sign::Resting);
+        let now = terminal.now;
+        terminal.engine.heard(now, NEAR, now, Sign::Resting);
     }
+    until_missed(&mut terminal)
+}
+
+/// Gives the near hop a bundle, and lets time pass until that is missed; how long that takes.
+fn until_missed(terminal: &mut Node) -> Duration {
+    let given = terminal.now;
     let key = terminal.open(1, BULK);
     terminal.write(key, 5_000);
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
@@ -405,4 +411,18 @@ fn missed_after(rests: bool) -> Duration {
 #[test]
 fn what_a_hop_is_given_that_rested_is_missed_as_soon_as_on_any_other() {
     assert_eq!(missed_after(true), missed_after(false));
+}
+
+#[test]
+fn silence_of_a_hop_that_rested_begins_with_the_bundle_that_it_is_given() {
+    let (uses, when) = (PathUse::Failover, MeteredUse::Freely);
+    let (mut terminal, _hub) = metered(None, &[], uses, when);
+    terminal.pass(terminal.now + 10_000 * MS);
+    let heard = terminal.now;
+    terminal.engine.heard(heard, NEAR, heard, Sign::Resting);
+    terminal.engine.let_rest(heard, NEAR);
+    terminal.pass(heard + 5_000 * MS);
+    let given = terminal.now;
+    until_missed(&mut terminal);
+    assert_eq!(terminal.engine.silent_since(NEAR), Some(given));
 }

@@ -189,4 +189,6 @@ fn silence_is_judged_by_the_times_that_beacons_keep() {
     assert_eq!(underpass_engine::SILENCE, underpass_beacon::SILENCE);
     let rest = underpass_engine::REST_SILENCE;
     assert_eq!(rest, underpass_beacon::REST_SILENCE);
+    let interval = underpass_engine::REST_INTERVAL;
+    assert_eq!(interval, underpass_beacon::REST_INTERVAL);
 }

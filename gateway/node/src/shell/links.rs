@@ -27,8 +27,8 @@ pub struct LinkEvent {
     pub change: LinkChange,
     /// When.
     pub at: Instant,
-    /// When the peer was last heard.
-    pub heard: Option<Instant>,
+    /// When the blockage began if it is known by the peer's silence.
+    pub silent_since: Option<Instant>,
 }
 
 /// A class goes by another path.
@@ -167,7 +167,7 @@ impl Inner {
             neighbour: self.engine.neighbour_of(hop).unwrap_or_default(),
             change,
             at: timer::now(),
-            heard: self.engine.last_heard(hop),
+            silent_since: self.engine.silent_since(hop),
         });
         match change {
             LinkChange::Blocked(source) => {

@@ -95,7 +95,7 @@ mod tests {
                 neighbour,
                 change,
                 at: at(s),
-                heard: None,
+                silent_since: None,
             });
         };
         let free = LinkChange::Free(Duration::from_secs(1));

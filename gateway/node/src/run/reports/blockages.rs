@@ -106,8 +106,8 @@ impl Blockages {
     fn note(&mut self, event: &LinkEvent, ms_at: impl Fn(Instant) -> Option<u64>) -> Option<Seen> {
         match event.change {
             LinkChange::Blocked(source) => {
-                // Silence begins where the peer was last heard.
-                let silent = event.heard.filter(|_| source == Source::Probing);
+                // Silence is found some time after it has begun.
+                let silent = event.silent_since.filter(|_| source == Source::Probing);
                 let entry = silent.unwrap_or(event.at);
                 let lasting = Lasting {
                     entry,
@@ -120,7 +120,7 @@ impl Blockages {
                     source: lasting.source,
                     exit_ms: None,
                 };
-                let due = silent.map(|heard| heard + LEAST);
+                let due = silent.map(|since| since + LEAST);
                 if let Some(due) = due.filter(|due| event.at < *due) {
                     self.brief.insert(event.hop, (due, event.clone(), seen));
                     return None;
@@ -168,7 +168,7 @@ mod tests {
             neighbour: 1,
             change,
             at,
-            heard: Some(at - Duration::from_secs(1)),
+            silent_since: Some(at - Duration::from_secs(1)),
         }
     }
 
@@ -181,8 +181,8 @@ mod tests {
         let start = Instant::now();
         let mut blockages = Blockages::default();
         let begun = event(start, 10, LinkChange::Blocked(Source::Probing));
-        let begun = |heard_ms| LinkEvent {
-            heard: Some(begun.at - Duration::from_millis(heard_ms)),
+        let begun = |silent_ms| LinkEvent {
+            silent_since: Some(begun.at - Duration::from_millis(silent_ms)),
             ..begun.clone()
         };
         let free = event(start, 11, LinkChange::Free(Duration::from_secs(1)));
