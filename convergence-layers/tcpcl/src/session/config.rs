@@ -1,5 +1,6 @@
 //! What one end brings to a session.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,8 @@ pub struct SessionConfig {
     pub accepted_peers: Option<Arc<[String]>>,
     /// Keepalive interval that we announce, s; 0 for none.
     pub keepalive_s: u16,
+    /// What a passive side announces to some peers instead, s, by their node ids.
+    pub keepalives_of: Arc<BTreeMap<String, u16>>,
     /// The largest segment we take, bytes of data.
     pub segment_mru_bytes: u64,
     /// The largest transfer we take, bytes.
@@ -74,6 +77,7 @@ impl SessionConfig {
             tls: false,
             accepted_peers: None,
             keepalive_s: 30,
+            keepalives_of: Arc::default(),
             segment_mru_bytes: 16 << 20,
             transfer_mru_bytes: 16 << 20,
             whole_mru_bytes: u64::MAX,

@@ -111,6 +111,11 @@ impl SessionCore {
             Err(problem) => return self.fail_contact(&problem),
         };
         let theirs = Label::find(extensions);
+        if self.config.role == Role::Passive
+            && let Some(keepalive_s) = self.config.keepalives_of.get(&init.node_id)
+        {
+            self.config.keepalive_s = *keepalive_s;
+        }
         let label = match self.config.role {
             Role::Active => {
                 theirs.filter(|label| self.config.class == Some((label.class, label.standby)))
@@ -128,7 +133,8 @@ impl SessionCore {
         };
         self.phase = Phase::Established;
         self.phase_deadline = None;
-        self.keepalive = Keepalive::new(self.config.keepalive_s, init.keepalive_s, now);
+        let (ours_s, theirs_s) = (self.config.keepalive_s, init.keepalive_s);
+        self.keepalive = Keepalive::new(ours_s, theirs_s, label.is_some(), now);
         let segment_bytes = self.config.segment_bytes.min(init.segment_mru_bytes);
         let resumes = label.is_some_and(|label| label.resumes);
         let known = self.config.peer_transfer_mru_bytes;
@@ -147,7 +153,7 @@ impl SessionCore {
             former_over_by: label.and_then(|label| label.former_over_by(now)),
             resumes,
             transfer_mru_bytes,
-            keepalive_s: self.config.keepalive_s.min(init.keepalive_s),
+            keepalive_s: ours_s.min(theirs_s),
         }));
     }
 

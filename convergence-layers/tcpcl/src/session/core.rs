@@ -74,7 +74,7 @@ impl SessionCore {
                 config.transfer_mru_bytes,
                 config.whole_mru_bytes,
             ),
-            keepalive: Keepalive::new(0, 0, now),
+            keepalive: Keepalive::new(0, 0, false, now),
             certified: None,
             phase_deadline: Some(now + config.contact_timeout.min(MAX_CONTACT_TIME)),
             term_sent: false,
@@ -114,6 +114,7 @@ impl SessionCore {
                 break;
             }
         }
+        self.look_at_transfers(now);
         taken
     }
 
@@ -154,6 +155,13 @@ impl SessionCore {
             let action = self.incoming.segment_end();
             self.act(action);
         }
+        self.look_at_transfers(now);
+    }
+
+    /// The keepalive goes by whether a transfer is under way.
+    fn look_at_transfers(&mut self, now: Instant) {
+        let busy = !self.outgoing.none_begun() || !self.incoming.is_idle();
+        self.keepalive.set_busy(now, busy);
     }
 
     fn heard(&mut self, now: Instant) {
@@ -222,6 +230,7 @@ impl SessionCore {
         } else {
             self.outgoing.poll(&mut self.head)
         };
+        self.look_at_transfers(now);
         match piece {
             Some(_) => self.keepalive.sent(now),
             None => self.finish_ending(),

@@ -2,12 +2,20 @@
 
 use std::time::{Duration, Instant};
 
+/// While a transfer is under way, the interval is this at most: longer ones are agreed on
+/// for sessions that are idle.
+const BUSY_INTERVAL: Duration = Duration::from_secs(30);
+
 /// The clock of keepalives.
 #[derive(Debug)]
 pub(super) struct Keepalive {
     interval: Option<Duration>,
+    /// The same while a transfer is under way.
+    busy_interval: Option<Duration>,
     last_sent: Instant,
     last_heard: Instant,
+    /// Since when transfers have been under way without a pause.
+    busy_since: Option<Instant>,
     suspended: bool,
 }
 
@@ -21,13 +29,21 @@ pub(super) enum Due {
 
 impl Keepalive {
     /// The interval in force is the least that both sides announce; 0 on
-    /// either side switches it off.
-    pub(super) fn new(ours_s: u16, theirs_s: u16, now: Instant) -> Self {
+    /// either side switches it off. A peer that is an Underpass shows life as often as this
+    /// side while a transfer is under way.
+    pub(super) fn new(ours_s: u16, theirs_s: u16, to_underpass: bool, now: Instant) -> Self {
         let interval_s = ours_s.min(theirs_s);
+        let interval = (interval_s > 0).then(|| Duration::from_secs(interval_s.into()));
+        let busy_interval = match to_underpass {
+            true => interval.map(|interval| interval.min(BUSY_INTERVAL)),
+            false => interval,
+        };
         Self {
-            interval: (interval_s > 0).then(|| Duration::from_secs(interval_s.into())),
+            interval,
+            busy_interval,
             last_sent: now,
             last_heard: now,
+            busy_since: None,
             suspended: false,
         }
     }
@@ -40,6 +56,11 @@ impl Keepalive {
         self.last_heard = now;
     }
 
+    /// Whether a transfer is under way, in either direction.
+    pub(super) fn set_busy(&mut self, now: Instant, busy: bool) {
+        self.busy_since = busy.then(|| self.busy_since.unwrap_or(now));
+    }
+
     /// While the link is known to be blocked, silence says nothing about the
     /// peer, and what is sent would only queue.
     pub(super) fn suspend(&mut self, now: Instant, suspended: bool) {
@@ -49,19 +70,29 @@ impl Keepalive {
         self.suspended = suspended;
     }
 
-    fn active(&self) -> Option<Duration> {
-        self.interval.filter(|_| !self.suspended)
+    /// When life is to be shown, and when the peer is to be given up.
+    fn times(&self) -> Option<(Instant, Instant)> {
+        let interval = self.interval.filter(|_| !self.suspended)?;
+        let send = self.last_sent + send_after(interval);
+        let give_up = self.last_heard + 2 * interval;
+        let Some((since, busy)) = self.busy_since.zip(self.busy_interval) else {
+            return Some((send, give_up));
+        };
+        // Before a transfer began, each side was free to be silent for longer.
+        let busy_send = self.last_sent.max(since) + send_after(busy);
+        let busy_give_up = self.last_heard.max(since) + 2 * busy;
+        Some((send.min(busy_send), give_up.min(busy_give_up)))
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let interval = self.active()?;
-        Some((self.last_sent + send_after(interval)).min(self.last_heard + 2 * interval))
+        let (send, give_up) = self.times()?;
+        Some(send.min(give_up))
     }
 
     pub(super) fn due(&self, now: Instant) -> Due {
-        match self.active() {
-            Some(interval) if now >= self.last_heard + 2 * interval => Due::PeerSilent,
-            Some(interval) if now >= self.last_sent + send_after(interval) => Due::Send,
+        match self.times() {
+            Some((_, give_up)) if now >= give_up => Due::PeerSilent,
+            Some((send, _)) if now >= send => Due::Send,
             _ => Due::Nothing,
         }
     }

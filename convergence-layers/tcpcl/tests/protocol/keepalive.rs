@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use underpass_cla::Down;
-use underpass_tcpcl::session::{Role, SessionConfig};
+use underpass_cla::{Class, Down};
+use underpass_tcpcl::session::{Label, Role, SessionConfig};
+use underpass_tcpcl::wire::{ExtensionItem, SessInit};
 
-use crate::peer::{AgainstPeer, CONTACT, bytes_of, config, peer_init, segment};
+use crate::peer::{AgainstPeer, CONTACT, ack, bytes_of, config, peer_init, segment};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -105,4 +106,102 @@ fn an_interval_of_zero_on_either_side_switches_them_off() {
     assert_eq!(session.core.poll_timeout(), None);
     session.pass(10_000 * SECOND);
     assert_eq!(session.closed(), None);
+}
+
+/// A session on which 150 s were agreed, with a peer that says this.
+fn sparing(extensions: Vec<ExtensionItem>) -> AgainstPeer {
+    let mut session = AgainstPeer::connected(SessionConfig {
+        keepalive_s: 150,
+        ..config(Role::Passive)
+    });
+    session.hear(CONTACT);
+    session.hear(&bytes_of(&SessInit {
+        keepalive_s: 150,
+        ..peer_init(extensions)
+    }));
+    session.events.clear();
+    session.sent_from_contact();
+    session
+}
+
+/// The same with a peer of ours.
+fn sparing_with_ours() -> AgainstPeer {
+    let label = Label {
+        class: Class(3),
+        standby: false,
+        incarnation: 7,
+        resumes: false,
+    };
+    sparing(vec![label.to_item()])
+}
+
+#[test]
+fn an_idle_session_shows_life_as_seldom_as_agreed() {
+    let mut session = sparing_with_ours();
+    for _ in 0..3 {
+        session.hear(&[4]);
+        session.pass(112 * SECOND);
+        assert!(session.sent().is_empty());
+        session.pass(SECOND);
+        assert_eq!(session.sent(), ["KEEPALIVE"]);
+    }
+    session.hear(&[4]);
+    session.pass(299 * SECOND);
+    assert_eq!(session.closed(), None);
+    session.pass(SECOND);
+    assert!(matches!(session.closed(), Some(Down::Broken(_))));
+}
+
+#[test]
+fn an_answer_that_a_peer_owes_is_missed_after_a_minute() {
+    let mut session = sparing_with_ours();
+    session.pass(100 * SECOND);
+    session.offer(1, 10);
+    session.sent();
+    session.pass(59 * SECOND);
+    assert_eq!(session.sent(), ["KEEPALIVE"]);
+    assert_eq!(session.closed(), None);
+    session.pass(SECOND);
+    assert!(matches!(session.closed(), Some(Down::Broken(_))));
+}
+
+#[test]
+fn a_peer_that_has_answered_may_be_silent_again() {
+    let mut session = sparing_with_ours();
+    session.offer(1, 10);
+    session.sent();
+    session.hear(&ack(3, 0, 10));
+    session.pass(112 * SECOND);
+    assert!(session.sent().is_empty());
+    session.pass(187 * SECOND);
+    assert_eq!(session.closed(), None);
+}
+
+#[test]
+fn who_owes_an_answer_shows_life_in_each_half_minute() {
+    let mut session = sparing_with_ours();
+    session.pass(113 * SECOND);
+    assert_eq!(session.sent(), ["KEEPALIVE"]);
+    let bytes = segment(3, 1, &[], 500);
+    session.core.handle_input(session.now, &bytes);
+    assert!(session.core.is_held_up(), "the node has not answered");
+    for _ in 0..4 {
+        session.now += 22 * SECOND;
+        session.core.handle_timeout(session.now);
+        assert!(session.core.poll_output(session.now).is_none());
+        session.now += SECOND;
+        session.core.handle_timeout(session.now);
+        assert!(session.core.poll_output(session.now).is_some());
+    }
+}
+
+#[test]
+fn a_peer_that_is_not_ours_may_be_as_silent_as_agreed_whatever_it_owes() {
+    let mut session = sparing(Vec::new());
+    session.offer(1, 10);
+    session.sent();
+    session.pass(299 * SECOND);
+    assert_eq!(session.closed(), None);
+    session.pass(SECOND);
+    assert!(matches!(session.closed(), Some(Down::Broken(_))));
 }

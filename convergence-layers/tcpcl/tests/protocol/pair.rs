@@ -1,5 +1,7 @@
 //! Two sessions that talk to each other.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -130,6 +132,19 @@ fn the_lower_keepalive_and_each_others_limits_hold() {
         (15, 1234)
     );
     assert_eq!(pair.passive.established().keepalive_s, 15);
+}
+
+#[test]
+fn a_passive_side_may_have_a_keepalive_for_some_peers_alone() {
+    for (peer, agreed_s) in [("ipn:1.0", 150), ("ipn:3.0", 30)] {
+        let (mut active, mut passive) = configs();
+        (active.node_id, active.keepalive_s) = (peer.to_owned(), 200);
+        passive.keepalives_of = Arc::new(BTreeMap::from([("ipn:1.0".to_owned(), 150)]));
+        let mut pair = Pair::new(active, passive);
+        pair.settle();
+        assert_eq!(pair.active.established().keepalive_s, agreed_s);
+        assert_eq!(pair.passive.established().keepalive_s, agreed_s);
+    }
 }
 
 #[test]
