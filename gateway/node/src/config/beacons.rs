@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::Config;
+
 /// Datagrams that tell whether the links are there.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -35,5 +37,12 @@ impl BeaconsConfig {
         if self.port == Some(0) {
             problems.push("beacons.port: must not be 0".to_owned());
         }
+    }
+}
+
+impl Config {
+    /// Whether this node sends and hears beacons.
+    pub fn has_beacons(&self) -> bool {
+        self.beacons.enabled && (!self.tls.plain || self.beacons.key_file.is_some())
     }
 }

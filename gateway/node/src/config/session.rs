@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::Config;
 use super::bounds::check_within;
 
 /// How convergence-layer sessions are secured.
@@ -58,6 +59,10 @@ pub struct QuicConfig {
     pub congestion_control: QuicCongestionControl,
 }
 
+/// What may be set as the keepalive of paths with a meter, s: NATs forget a connection sooner
+/// or later, and a peer is given up after twice as long.
+const METERED_KEEPALIVES_S: std::ops::RangeInclusive<u64> = 15..=600;
+
 /// TCP options of convergence-layer sessions.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -67,6 +72,9 @@ pub struct TcpConfig {
     pub congestion_control: Vec<String>,
     /// TCPCL keepalive, s; 0 switches it off. Default 30.
     pub keepalive_s: u16,
+    /// The same of paths with a meter, which beacons watch, s; `keepalive_s` if that is
+    /// longer or 0. Default 150.
+    pub metered_keepalive_s: u16,
     /// How long a blocked link holds each connection before it is reset, s;
     /// also TCP_USER_TIMEOUT: how long unacknowledged bytes are waited for
     /// before a session counts as broken. Default 3600.
@@ -91,6 +99,7 @@ impl Default for TcpConfig {
                 .map(str::to_owned)
                 .to_vec(),
             keepalive_s: 30,
+            metered_keepalive_s: 150,
             hold_s: 3_600,
             backoff_min_s: 0.5,
             backoff_max_s: 30.0,
@@ -105,6 +114,12 @@ impl TcpConfig {
         if self.congestion_control.is_empty() {
             problems.push("tcp.congestion_control: name at least one".to_owned());
         }
+        check_within(
+            "tcp.metered_keepalive_s",
+            self.metered_keepalive_s,
+            METERED_KEEPALIVES_S,
+            problems,
+        );
         check_within("tcp.hold_s", self.hold_s, 1..=2_000_000, problems);
         let pauses = 0.01..=3_600.0;
         let (least, most) = (self.backoff_min_s, self.backoff_max_s);
@@ -116,6 +131,18 @@ impl TcpConfig {
         }
         if self.mark == Some(0) {
             problems.push("tcp.mark: must not be 0".to_owned());
+        }
+    }
+}
+
+impl Config {
+    /// The TCPCL keepalive of a path that has a meter, or has none, s; 0 for none.
+    pub fn keepalive_s(&self, is_metered: bool) -> u16 {
+        let usual = self.tcp.keepalive_s;
+        // Without beacons nothing else tells that a peer is silent.
+        match is_metered && usual > 0 && self.has_beacons() {
+            true => usual.max(self.tcp.metered_keepalive_s),
+            false => usual,
         }
     }
 }

@@ -189,8 +189,7 @@ fn add(beacons: &Beacons, hop: HopId, peer: PeerConfig, key: Option<&Key>) {
 /// beacons.
 pub(super) fn usable_key(config: &Config) -> Result<Option<Option<Key>>, RunError> {
     let key = configured_key(config)?;
-    let usable = config.beacons.enabled && (!config.tls.plain || key.is_some());
-    Ok(usable.then_some(key))
+    Ok(config.has_beacons().then_some(key))
 }
 
 /// Node numbers are below 2³² as the configuration is checked.

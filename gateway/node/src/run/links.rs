@@ -296,6 +296,9 @@ impl Sessions {
     fn dialled(&self, config: &Config, path: &PathConfig) -> SessionDefaults {
         let mut session = self.defaults(config, &path.name);
         session.config.accepted_peers = Some([format!("ipn:{}.0", path.neighbour)].into());
+        // A neighbour without TLS knows no beacons.
+        let is_metered = path.meter.is_some() && !path.plain;
+        session.config.keepalive_s = config.keepalive_s(is_metered);
         session.config.peer_transfer_mru_bytes = path.transfer_mru_bytes;
         session.config.segment_bytes = segment_bytes(path.send_rate_bps.or(path.hint_bps()));
         session.socket = dialled_socket(config, path);
@@ -308,6 +311,10 @@ impl Sessions {
         let hops: Vec<AcceptedHop> = hops.filter(|hop| hop.comes_by(listener)).collect();
         let peers = hops.iter().map(|hop| format!("ipn:{}.0", hop.node));
         session.config.accepted_peers = Some(peers.collect());
+        let metered = hops.iter().filter(|hop| hop.meter.is_some());
+        let keepalive_s = config.keepalive_s(true);
+        let keepalives = metered.map(|hop| (format!("ipn:{}.0", hop.node), keepalive_s));
+        session.config.keepalives_of = Arc::new(keepalives.collect());
         session.config.segment_bytes = segment_bytes(fastest(&hops));
         session.socket = SocketOptions {
             mptcp: config.is_mptcp(listener),
@@ -457,5 +464,85 @@ pub(super) fn accepted_socket(config: &Config, hops: &[AcceptedHop]) -> SocketOp
         receive_buffer_bytes: received.and_then(|windows| windows.into_iter().max()),
         send_buffer_bytes: send.max(),
         ..socket(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const COMMON: &str = r#"
+[tls]
+plain = true
+[beacons]
+key_file = "/beacons.key"
+"#;
+
+    fn parse(text: &str) -> Config {
+        Config::parse(&format!("{text}{COMMON}"), Path::new("node.toml")).unwrap()
+    }
+
+    fn sessions() -> Sessions {
+        Sessions {
+            incarnation: 1,
+            ids: Arc::default(),
+            partial: Arc::default(),
+            quic_rooms: Arc::default(),
+            has_payloads: false,
+            ltp_memory: LtpMemory::new(0),
+        }
+    }
+
+    #[test]
+    fn both_ends_of_a_metered_path_announce_a_longer_keepalive_there() {
+        let terminal = parse(
+            r#"
+[node]
+number = 10
+role = "terminal"
+[[path]]
+name = "satellite"
+neighbour = 1
+remote = "10.9.0.1:4556"
+[[path]]
+name = "lte"
+neighbour = 1
+remote = "10.9.1.1:4566"
+[path.meter]
+"#,
+        );
+        let dialled = |path: &PathConfig| sessions().dialled(&terminal, path).config.keepalive_s;
+        let dialled: Vec<u16> = terminal.paths.iter().map(dialled).collect();
+        assert_eq!(dialled, [30, 150]);
+        let hub = parse(
+            r#"
+[node]
+number = 1
+role = "hub"
+[[listener]]
+name = "beam"
+listen = "[::]:4556"
+[[listener]]
+name = "lte"
+listen = "[::]:4566"
+[[terminal]]
+node = 10
+[[terminal.path]]
+listener = "lte"
+[terminal.path.meter]
+"#,
+        );
+        let sessions = sessions();
+        let [beam, lte] = ["beam", "lte"].map(|name| sessions.accepted(&hub, name).config);
+        assert!(beam.keepalives_of.is_empty());
+        assert_eq!((beam.keepalive_s, lte.keepalive_s), (30, 30));
+        let of_lte: Vec<(&str, u16)> = lte
+            .keepalives_of
+            .iter()
+            .map(|(peer, s)| (peer.as_str(), *s))
+            .collect();
+        assert_eq!(of_lte, [("ipn:10.0", 150)]);
     }
 }

@@ -264,3 +264,26 @@ fn a_meter_names_classes_that_there_are_and_a_day_that_every_month_has() {
         assert!(error.contains(problem), "{problem} is missing in:\n{error}");
     }
 }
+
+#[test]
+fn metered_paths_have_a_longer_keepalive_where_beacons_watch_them() {
+    let watched = "[beacons]\nkey_file = \"/beacons.key\"\n";
+    let keepalives = |text: &str| {
+        let config = parse(&format!("{TERMINAL}{text}")).unwrap();
+        [false, true].map(|is_metered| config.keepalive_s(is_metered))
+    };
+    assert_eq!(keepalives(""), [30, 30]);
+    assert_eq!(keepalives(watched), [30, 150]);
+    for (tcp, expected) in [
+        ("metered_keepalive_s = 240", [30, 240]),
+        ("keepalive_s = 200", [200, 200]),
+        ("keepalive_s = 0", [0, 0]),
+    ] {
+        assert_eq!(keepalives(&format!("{watched}[tcp]\n{tcp}\n")), expected);
+    }
+    for keepalive_s in [14, 601] {
+        let text = format!("{TERMINAL}[tcp]\nmetered_keepalive_s = {keepalive_s}\n");
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.contains("must be 15 to 600"), "{error}");
+    }
+}
