@@ -317,6 +317,11 @@ pub trait Session: Send + Sync {
     /// nothing to do here.
     fn suspend(&self, _blocked: bool) {}
 
+    /// Sends something that the peer's transport acknowledges, if it may: to know
+    /// whether it is still there. A transport that finds that out by itself has
+    /// nothing to do here.
+    fn ask(&self) {}
+
     /// Ends the session in order: transfers in progress finish, no new one
     /// begins.
     fn close(&self);

@@ -278,6 +278,7 @@ impl<T: Transport> Driver<T> {
                         told.send_replace(blocked);
                     }
                 }
+                Command::Ask => self.core.ask(now()),
                 Command::Pace(rate) => self.pace.set_rate(now(), rate),
                 Command::Close => self.core.close(now(), TermReason::Unknown),
                 Command::Abort(reason) => {

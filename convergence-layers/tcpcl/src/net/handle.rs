@@ -18,6 +18,7 @@ use super::now;
 pub(super) enum Command {
     Offer(Transfer),
     Suspend(bool),
+    Ask,
     /// Write so many bytes/s; `None` is unlimited.
     Pace(Option<u64>),
     Close,
@@ -193,6 +194,10 @@ impl<S: Socket> Session for SessionHandle<S> {
 
     fn suspend(&self, blocked: bool) {
         self.send(Command::Suspend(blocked));
+    }
+
+    fn ask(&self) {
+        self.send(Command::Ask);
     }
 
     fn close(&self) {

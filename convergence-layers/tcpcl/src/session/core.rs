@@ -347,6 +347,16 @@ impl SessionCore {
         self.keepalive.suspend(now, suspended);
     }
 
+    /// Sends a keepalive at once, which the peer's transport acknowledges, if keepalives
+    /// are agreed on.
+    pub fn ask(&mut self, now: Instant) {
+        let up = matches!(self.phase, Phase::Established | Phase::Ending);
+        if up && self.keepalive.is_agreed() && self.control.is_empty() {
+            emit_keepalive(&mut self.control);
+            self.keepalive.sent(now);
+        }
+    }
+
     /// Ends the session in order.
     pub fn close(&mut self, now: Instant, reason: TermReason) {
         match self.phase {

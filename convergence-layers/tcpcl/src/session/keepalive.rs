@@ -48,6 +48,11 @@ impl Keepalive {
         }
     }
 
+    /// Whether both sides want them.
+    pub(super) fn is_agreed(&self) -> bool {
+        self.interval.is_some()
+    }
+
     pub(super) fn sent(&mut self, now: Instant) {
         self.last_sent = now;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use underpass_cla::{Class, Down};
 use underpass_tcpcl::session::{Label, Role, SessionConfig};
-use underpass_tcpcl::wire::{ExtensionItem, SessInit};
+use underpass_tcpcl::wire::{ExtensionItem, SessInit, TermReason};
 
 use crate::peer::{AgainstPeer, CONTACT, ack, bytes_of, config, peer_init, segment};
 
@@ -33,6 +33,20 @@ fn other_messages_are_life_enough() {
     session.sent();
     session.pass(7 * SECOND);
     assert!(session.sent().is_empty());
+}
+
+#[test]
+fn a_sign_is_asked_for_at_once_by_a_keepalive() {
+    let mut session = AgainstPeer::up();
+    session.pass(5 * SECOND);
+    session.core.ask(session.now);
+    assert_eq!(session.sent(), ["KEEPALIVE"]);
+    // It counts as one.
+    session.pass(7 * SECOND);
+    assert!(session.sent().is_empty());
+    session.core.close(session.now, TermReason::Unknown);
+    session.core.ask(session.now);
+    assert_eq!(session.sent(), ["SESS_TERM flags 0 reason 0"]);
 }
 
 #[test]
@@ -104,7 +118,10 @@ fn an_interval_of_zero_on_either_side_switches_them_off() {
     session.hear(CONTACT);
     session.hear(&bytes_of(&peer_init(Vec::new())));
     assert_eq!(session.core.poll_timeout(), None);
+    session.sent_from_contact();
+    session.core.ask(session.now);
     session.pass(10_000 * SECOND);
+    assert!(session.sent().is_empty());
     assert_eq!(session.closed(), None);
 }
 

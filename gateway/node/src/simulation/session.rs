@@ -171,6 +171,10 @@ impl Session for Watched {
         self.session.suspend(blocked);
     }
 
+    fn ask(&self) {
+        self.session.ask();
+    }
+
     fn close(&self) {
         self.session.close();
     }
