@@ -322,6 +322,10 @@ pub trait Session: Send + Sync {
     /// nothing to do here.
     fn ask(&self) {}
 
+    /// Sets up another session like this one, which goes on meanwhile, if this end has
+    /// dialled it. The node ends this one when that is up.
+    fn renew(&self) {}
+
     /// Ends the session in order: transfers in progress finish, no new one
     /// begins.
     fn close(&self);

@@ -39,6 +39,9 @@ const GATHERED_BYTES: usize = 8 << 10;
 /// Judges a session that is up, before the node knows of it; an error ends it.
 pub(super) type OnUp = Box<dyn FnMut(&Established) -> Result<(), String> + Send>;
 
+/// Has another session dialled beside one.
+pub(super) type Renew = Box<dyn Fn() + Send + Sync>;
+
 /// What the driver has to know of its surroundings.
 pub(super) struct Surroundings {
     /// The session's number; the node's, once that knows of the session.
@@ -55,6 +58,8 @@ pub(super) struct Surroundings {
     pub(super) wants_mptcp: bool,
     /// Who is to know when the session is suspended, and when no longer.
     pub(super) blocked: Option<watch::Sender<bool>>,
+    /// What the node calls for when it wants another session instead of this one.
+    pub(super) renew: Option<Renew>,
     pub(super) on_up: OnUp,
 }
 
@@ -76,6 +81,7 @@ impl Surroundings {
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
             wants_mptcp: defaults.socket.mptcp,
             blocked: None,
+            renew: None,
             on_up,
         }
     }
@@ -279,6 +285,11 @@ impl<T: Transport> Driver<T> {
                     }
                 }
                 Command::Ask => self.core.ask(now()),
+                Command::Renew => {
+                    if let Some(renew) = &self.around.renew {
+                        renew();
+                    }
+                }
                 Command::Pace(rate) => self.pace.set_rate(now(), rate),
                 Command::Close => self.core.close(now(), TermReason::Unknown),
                 Command::Abort(reason) => {

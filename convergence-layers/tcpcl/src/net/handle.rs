@@ -19,6 +19,7 @@ pub(super) enum Command {
     Offer(Transfer),
     Suspend(bool),
     Ask,
+    Renew,
     /// Write so many bytes/s; `None` is unlimited.
     Pace(Option<u64>),
     Close,
@@ -198,6 +199,10 @@ impl<S: Socket> Session for SessionHandle<S> {
 
     fn ask(&self) {
         self.send(Command::Ask);
+    }
+
+    fn renew(&self) {
+        self.send(Command::Renew);
     }
 
     fn close(&self) {

@@ -1,5 +1,6 @@
 //! The sessions of one class at the side that dials: one active, one standby.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::address;
 use super::attempts;
 use super::contact::ContactFailure;
 use super::dialer::{LaneStatus, Shared, SlotStatus};
-use super::driver::{Ended, OnUp, Surroundings};
+use super::driver::{Ended, OnUp, Renew, Surroundings};
 use super::mptcp::is_mptcp;
 use super::now;
 use super::spares::{Spare, Spares};
@@ -33,6 +34,8 @@ const REFUSED_WITHIN: Duration = Duration::from_secs(10);
 /// Tells the lane how an attempt fares.
 enum Notice {
     Up(u64),
+    /// The node wants another session in its place.
+    Renew(u64),
     /// Nobody has answered yet.
     Silent(String),
     Ended(u64, Result<Ended, ContactFailure>),
@@ -55,6 +58,8 @@ pub(super) struct Lane {
     leads: bool,
     active: Option<Attempt>,
     standby: Option<Attempt>,
+    /// Sessions that others are to replace, until they end.
+    replaced: BTreeSet<u64>,
     /// Connections of the first lane for the next session.
     spares: Spares,
     next_number: u64,
@@ -81,6 +86,7 @@ impl Lane {
             leads,
             active: None,
             standby: None,
+            replaced: BTreeSet::new(),
             spares,
             next_number: 0,
             failures: 0,
@@ -173,6 +179,12 @@ impl Lane {
             standby,
             decides: self.leads && !standby,
             spare,
+            renew: {
+                let sender = sender.clone();
+                Some(Box::new(move || {
+                    let _ = sender.send(Notice::Renew(number));
+                }))
+            },
             up: {
                 let sender = sender.clone();
                 Box::new(move || {
@@ -213,9 +225,24 @@ impl Lane {
                     std::mem::swap(&mut self.active, &mut self.standby);
                 }
             }
+            Notice::Renew(number) => self.replace(number),
             Notice::Silent(reason) => self.last_error = Some(reason),
             Notice::Ended(number, result) => self.ended(number, result),
         }
+    }
+
+    /// Lets go of a session: another one is dialled, and the node ends this one when that
+    /// is up.
+    fn replace(&mut self, number: u64) {
+        let is = |slot: &Option<Attempt>| slot.is_some_and(|attempt| attempt.number == number);
+        if is(&self.active) {
+            self.active = self.standby.take();
+        } else if is(&self.standby) {
+            self.standby = None;
+        } else {
+            return;
+        }
+        self.replaced.insert(number);
     }
 
     fn ended(&mut self, number: u64, result: Result<Ended, ContactFailure>) {
@@ -236,6 +263,9 @@ impl Lane {
             false => info!(path, class, reason, "session ended or not reached"),
         }
         self.last_error = Some(reason);
+        if self.replaced.remove(&number) {
+            return;
+        }
         let ended = if self.active.is_some_and(|attempt| attempt.number == number) {
             std::mem::replace(&mut self.active, self.standby.take())
         } else if self.standby.is_some_and(|attempt| attempt.number == number) {
@@ -296,6 +326,8 @@ struct Dial {
     decides: bool,
     /// A connection that was begun in advance.
     spare: Option<Spare>,
+    /// Has another session dialled instead of this one.
+    renew: Option<Renew>,
     up: Box<dyn Fn() + Send + Sync>,
     /// Told why nobody has answered so far.
     silent: Box<dyn Fn(&ContactFailure) + Send + Sync>,
@@ -307,7 +339,7 @@ impl Dial {
         let offers = !self.decides || shared.offering.lock().unwrap().has_items();
         let class = self.class.filter(|_| offers);
         let class = class.map(|class| (class, self.standby));
-        let spare = self.spare.take();
+        let (spare, renew) = (self.spare.take(), self.renew.take());
         let contact = attempts::dial(shared, class, spare, |failure| (self.silent)(failure));
         let Some(contact) = shared.stop.run_until_cancelled(contact).await else {
             return Err(ContactFailure::Stopped);
@@ -326,6 +358,7 @@ impl Dial {
         let key = contact.exported_key();
         let around = Surroundings {
             blocked: Some(shared.blocked.clone()),
+            renew,
             ..Surroundings::new(&defaults, shared.node.clone(), key, on_up)
         };
         let tcp = contact.tcp();

@@ -5,6 +5,7 @@ mod holding;
 mod mptcp;
 mod offering;
 mod plain;
+mod renewing;
 mod resuming;
 mod spares;
 mod tls;

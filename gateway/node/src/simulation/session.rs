@@ -175,6 +175,10 @@ impl Session for Watched {
         self.session.ask();
     }
 
+    fn renew(&self) {
+        self.session.renew();
+    }
+
     fn close(&self) {
         self.session.close();
     }
