@@ -1,5 +1,5 @@
 """What paths do to their bundles: one direction alone is dead, large packets vanish, both are gone,
-the terminal's address changes. No stream breaks."""
+connections are forgotten, the terminal's address changes. No stream breaks."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ _SIZE = 10_000_000
 # Alone on the satellite, all of it takes 4 s.
 _PATIENCE_S = 60.0
 _BOTH_GONE_S = 4.0
+# Half of what a keepalive takes to find a dead session.
+_FOUND_DEAD_S = 30.0
 # Of the terminal's client network, so that the hop leads there.
 _OTHER_ADDRESS = "10.1.0.77"
 
@@ -125,6 +127,37 @@ def test_while_both_paths_are_gone_all_waits(
     done = _through(pair, transfer, fault)
     assert done.last_byte_s is not None
     assert done.last_byte_s > _BOTH_GONE_S
+
+
+def _forget_connections(pair: Pair[Testbed]) -> None:
+    """Drop TCP between the nodes, but for connections that begin from now on."""
+    begins = "tcp flags & (syn | ack) == syn add @known { tcp sport }"
+    # Where packets come in: a node is told of what it cannot send.
+    ends = (
+        (pair.testbed.terminal.node, "output", 'oifname "sat"', "tcp dport"),
+        (pair.testbed.hub, "prerouting", 'iifname "sat"', "tcp sport"),
+    )
+    for end, hook, beginning, port in ends:
+        for part in (
+            "table ip forgetful",
+            "set ip forgetful known { type inet_service ; flags dynamic ; size 1024 ; }",
+            f"chain ip forgetful begins {{ type filter hook {hook} priority -310 ; }}",
+            f"rule ip forgetful begins {beginning} {begins}",
+            "chain ip forgetful in { type filter hook prerouting priority -300 ; }",
+            f'rule ip forgetful in iifname "sat" {port} != @known drop',
+        ):
+            end.run("nft", f"add {part}")
+
+
+@_TRANSFERS
+def test_a_device_on_the_way_that_forgets_all_connections_breaks_no_stream(
+    start_pair: StartPair, transfer: Callable[..., Transfer]
+) -> None:
+    """As an address translator does that has started anew; beacons come through."""
+    pair = start_pair(_SATELLITE, Options(convergence_layer="tcpcl"))
+    done = _through(pair, transfer, lambda: _forget_connections(pair))
+    assert done.last_byte_s is not None
+    assert done.last_byte_s < _FOUND_DEAD_S
 
 
 def _move(pair: Pair[Testbed]) -> None:

@@ -182,6 +182,10 @@ impl Engine {
             let neighbour = hop.config.neighbour;
             for session in hop.all_sessions() {
                 self.actions.push_back(Action::Suspend { session, blocked });
+                // What is owed in a blockage tells nothing.
+                if let Some(answering) = self.sessions.answering_mut(session) {
+                    answering.forget();
+                }
             }
             self.scheduler.set_blocked(id.terminal(), blocked);
             if was_blocked && !blocked {

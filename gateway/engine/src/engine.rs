@@ -59,6 +59,17 @@ pub enum Action {
         /// Whether it is blocked.
         blocked: bool,
     },
+    /// Have the session send something that the peer's transport acknowledges.
+    Ask {
+        /// The session.
+        session: SessionId,
+    },
+    /// Nothing is answered on the session, though its link carries: set up another one
+    /// like it.
+    Renew {
+        /// The session, which stays until the other one is up.
+        session: SessionId,
+    },
     /// Note that a link's state has changed.
     Link {
         /// The hop.

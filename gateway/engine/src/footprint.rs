@@ -118,6 +118,8 @@ impl Hop {
             doubt: _,
             // An entry of each class at most.
             standing: _,
+            // The same.
+            replacing: _,
             trial: _,
         } = self;
         let of_classes = sessions.iter().map(BTreeSet::len);

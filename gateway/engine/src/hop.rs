@@ -19,6 +19,7 @@ use crate::on_demand::Presence;
 use crate::planned::Followed;
 use crate::standing::Standing;
 use crate::trying::Trial;
+use crate::unanswered::Replacing;
 
 /// TCPCL segments hold this much at most; it only rounds the estimate of what
 /// a bundle costs on the hop.
@@ -140,6 +141,8 @@ pub(crate) struct Hop {
     pub doubt: Doubt,
     /// Whether it stood still while others carried on.
     pub standing: Standing,
+    /// When sessions of it were found dead, and others were to replace them.
+    pub replacing: Replacing,
     /// When flows try it again, where its estimate has fallen.
     pub trial: Trial,
 }
@@ -186,6 +189,7 @@ impl Hop {
             copies: BTreeMap::new(),
             doubt: Doubt::default(),
             standing: Standing::default(),
+            replacing: Replacing::default(),
             trial: Trial::new(now),
         };
         hop.paced_bps = hop.rate_bps();

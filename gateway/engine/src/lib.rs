@@ -52,6 +52,7 @@ mod streams;
 mod takeover;
 mod transfers;
 mod trying;
+mod unanswered;
 mod ways;
 
 pub use applications::SentBundle;

@@ -415,6 +415,11 @@ impl LinkState {
         })
     }
 
+    /// Whether the peer says at present that it hears nothing.
+    pub fn is_deaf(&self, now: Instant) -> bool {
+        self.deaf.is_some_and(|deaf| now < deaf.last + DEAF)
+    }
+
     /// Whether silence tells of a blockage.
     pub fn is_probed(&self) -> bool {
         self.probed

@@ -20,6 +20,7 @@ use crate::hop::{Hop, HopId};
 use crate::transfers::Session;
 
 const LINK_UNBLOCKED: &str = "the link is back and the standby goes on";
+pub(crate) const UNANSWERED: &str = "nothing is answered on it, and the link carries";
 const PEER_MOVED: &str = "the peer goes on with another session";
 const PEER_RESTARTED: &str = "the peer has started anew";
 const ADDRESS_MOVED: &str = "the peer goes on from another address";
@@ -62,8 +63,8 @@ impl Engine {
 
     /// A session came up: it takes over from those of an earlier incarnation of
     /// the peer, and from one of its class that has not moved since the link came
-    /// back, or since a session came up from another address; with that one go
-    /// the idle ones from the same address.
+    /// back, or since a session came up from another address, or that is dead; with
+    /// that one go the idle ones from the same address.
     pub(crate) fn replace_old(&mut self, now: Instant, id: HopId, newcomer: &SessionInfo) {
         let Some(hop) = self.hops.get(&id) else {
             return;
@@ -72,19 +73,21 @@ impl Engine {
         let mut left = BTreeSet::new();
         let sessions: Vec<SessionId> = hop.all_sessions().collect();
         let blocked = hop.blocked;
-        for id in sessions {
-            let Some(session) = self.sessions.get(id) else {
+        for session_id in sessions {
+            let Some(session) = self.sessions.get(session_id) else {
                 continue;
             };
             let earlier = session.info.incarnation;
+            let dead = self.is_dead(now, id, session_id);
             if earlier.is_some() && earlier < incarnation {
-                self.give_up_session(now, id, PEER_RESTARTED);
-            } else if session.is_stale() && session.info.class == class && !blocked {
+                self.give_up_session(now, session_id, PEER_RESTARTED);
+            } else if (session.is_stale() || dead) && session.info.class == class && !blocked {
                 let address = session.info.remote.ip();
                 if address != newcomer.remote.ip() {
                     left.insert(address);
                 }
-                self.give_up_session(now, id, LINK_UNBLOCKED);
+                let reason = if dead { UNANSWERED } else { LINK_UNBLOCKED };
+                self.give_up_session(now, session_id, reason);
             }
         }
         self.leave_addresses(now, id, newcomer, &left);

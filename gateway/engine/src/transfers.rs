@@ -12,12 +12,15 @@ use underpass_cla::{Class, EXPRESS_ROOM_BYTES, Outcome, SessionId, SessionInfo};
 use underpass_work::FastMap;
 
 use crate::hop::HopId;
+use crate::unanswered::Answering;
 
 /// What the engine knows of a session.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub hop: HopId,
     pub info: SessionInfo,
+    /// What its transport has shown of the peer's answers.
+    pub answering: Answering,
     ready: bool,
     room_bytes: u64,
     in_flight: BTreeSet<u64>,
@@ -44,6 +47,7 @@ impl Session {
         let Session {
             hop: _,
             info: _,
+            answering: _,
             ready: _,
             room_bytes: _,
             in_flight,
@@ -124,6 +128,7 @@ impl Sessions {
         let session = Session {
             hop,
             info,
+            answering: Answering::default(),
             ready: false,
             room_bytes: 0,
             in_flight: BTreeSet::new(),
@@ -145,6 +150,12 @@ impl Sessions {
     /// A session.
     pub fn get(&self, id: SessionId) -> Option<&Session> {
         self.known.get(&id)
+    }
+
+    /// What the transport of a session has shown of the peer's answers.
+    pub fn answering_mut(&mut self, id: SessionId) -> Option<&mut Answering> {
+        let session = self.known.get_mut(&id)?;
+        Some(&mut session.answering)
     }
 
     /// A session can take a bundle; whether it is known.

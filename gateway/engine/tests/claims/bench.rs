@@ -74,6 +74,9 @@ pub struct Node {
     /// Bundles for a service that did not take them.
     pub unclaimed: usize,
     pub aborted: Vec<SessionId>,
+    /// Sessions that were to send something, and those that others are to replace.
+    pub asked: Vec<SessionId>,
+    pub renewed: Vec<SessionId>,
     offers: Vec<Offered>,
 }
 
@@ -95,6 +98,8 @@ impl Node {
             rests: Vec::new(),
             unclaimed: 0,
             aborted: Vec::new(),
+            asked: Vec::new(),
+            renewed: Vec::new(),
             offers: Vec::new(),
         }
     }
@@ -210,6 +215,8 @@ impl Node {
                 Action::Link { change, .. } => self.changes.push(change),
                 Action::Migrated(migration) => self.migrations.push(migration),
                 Action::Abort { session, .. } => self.aborted.push(session),
+                Action::Ask { session } => self.asked.push(session),
+                Action::Renew { session } => self.renewed.push(session),
                 Action::SetRate { .. } | Action::Suspend { .. } | Action::Plan(_) => {}
                 other => panic!("{other:?}"),
             }

@@ -27,3 +27,4 @@ mod services;
 mod shares;
 mod standing;
 mod takeover;
+mod unanswered;

@@ -396,7 +396,9 @@ impl World {
                 self.pass(node, own, shard, passed);
             }
             Action::Offer { session, transfer } => self.offered(node, own, session, transfer),
-            Action::SetRate { session, .. } | Action::Suspend { session, .. } => {
+            Action::SetRate { session, .. }
+            | Action::Suspend { session, .. }
+            | Action::Ask { session } => {
                 assert!(self.nodes[node].sessions.contains_key(&session));
             }
             Action::Abort { session, .. } => {
@@ -415,6 +417,7 @@ impl World {
                 };
                 self.count(what, 1);
             }
+            Action::Renew { session } => panic!("nobody looks at the transport of {session:?}"),
             Action::Rest { hop, .. } => panic!("node {node} has no metered path: {hop:?}"),
             Action::Path { change, .. } => panic!("node {node} has no path on demand: {change:?}"),
             Action::Migrated(migration) => self.count(migration.reason.name(), 1),

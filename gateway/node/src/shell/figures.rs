@@ -326,7 +326,12 @@ impl Shell {
                 .map(|reading| (reading.place.class, reading.figures.unsent_bytes));
             inner.engine.observe_unsent(now, hop, unsent);
             let figures: Vec<_> = readings.iter().map(|reading| reading.figures).collect();
-            (inner.learn(now, hop, count, &figures), sending)
+            let signs = inner.learn(now, hop, count, &figures);
+            let answers = readings
+                .iter()
+                .map(|reading| (reading.id, &reading.figures));
+            inner.engine.observe_answers(now, hop, answers);
+            (signs, sending)
         });
         // They need not ask again.
         if let Some(beacons) = self.beacons() {

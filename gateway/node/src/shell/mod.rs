@@ -251,6 +251,8 @@ impl Shell {
             Effect::Offer(session, transfer) => session.offer(transfer),
             Effect::SetRate(session, ip_bps) => session.set_rate(ip_bps),
             Effect::Suspend(session, blocked) => session.suspend(blocked),
+            Effect::Ask(session) => session.ask(),
+            Effect::Renew(session) => session.renew(),
             Effect::Abort(session, reason) => session.abort(reason),
             Effect::Wake(waker) => waker.wake(),
             Effect::Rest(hop, rests) => {

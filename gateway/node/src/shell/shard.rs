@@ -69,6 +69,8 @@ pub(super) enum Effect {
     Offer(Arc<dyn Session>, Transfer),
     SetRate(Arc<dyn Session>, Option<u64>),
     Suspend(Arc<dyn Session>, bool),
+    Ask(Arc<dyn Session>),
+    Renew(Arc<dyn Session>),
     Abort(Arc<dyn Session>, &'static str),
     Wake(Waker),
     /// A hop's link may rest, or does not any more.
@@ -215,6 +217,18 @@ impl Inner {
                     if let Some(session) = self.sessions.get(&session) {
                         effects.push(Effect::Suspend(session.clone(), blocked));
                     }
+                }
+                Action::Ask { session } => {
+                    let known = self.sessions.get(&session);
+                    effects.extend(known.cloned().map(Effect::Ask));
+                }
+                Action::Renew { session } => {
+                    tracing::warn!(
+                        session = session.0,
+                        "nothing is answered on the session, though the link carries"
+                    );
+                    let known = self.sessions.get(&session);
+                    effects.extend(known.cloned().map(Effect::Renew));
                 }
                 Action::Plan(change) => plan_changed(&change),
                 Action::Path { hop, change } => self.path_ordered(hop, change),
