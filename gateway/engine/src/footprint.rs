@@ -120,6 +120,7 @@ impl Hop {
             standing: _,
             // The same.
             replacing: _,
+            woken_by_peer: _,
             trial: _,
         } = self;
         let of_classes = sessions.iter().map(BTreeSet::len);

@@ -143,6 +143,8 @@ pub(crate) struct Hop {
     pub standing: Standing,
     /// When sessions of it were found dead, and others were to replace them.
     pub replacing: Replacing,
+    /// When the peer woke its link, until what it has to send is seen or missed.
+    pub woken_by_peer: Option<Instant>,
     /// When flows try it again, where its estimate has fallen.
     pub trial: Trial,
 }
@@ -190,6 +192,7 @@ impl Hop {
             doubt: Doubt::default(),
             standing: Standing::default(),
             replacing: Replacing::default(),
+            woken_by_peer: None,
             trial: Trial::new(now),
         };
         hop.paced_bps = hop.rate_bps();

@@ -40,6 +40,9 @@ impl Engine {
             hop.link.heard(at, sign);
             hop.doubt.heard(at, sign);
             let woken = rested && !hop.link.rests();
+            if woken {
+                hop.woken_by_peer = Some(at);
+            }
             // While the link is free nothing changes, and its deadline, which
             // is too early now, is set right when it comes. A deaf peer brings a
             // deadline of its own, and one that wakes the link an earlier one.
@@ -55,6 +58,7 @@ impl Engine {
     /// beacons are paid for. The links of others never rest, since it is always to be
     /// known of these whether they can carry.
     pub fn let_rest(&mut self, now: Instant, id: HopId) {
+        self.miss_what_woke(now, id);
         let idle = !self.is_in_flight(id);
         let Some(hop) = self.hops.get_mut(&id) else {
             return;

@@ -235,6 +235,29 @@ impl Engine {
         self.replace_dead(now, id, &link);
     }
 
+    /// The peer of a hop has woken its link, since it has something to send. Where nothing
+    /// has come on any session, these are asked.
+    pub(crate) fn miss_what_woke(&mut self, now: Instant, id: HopId) {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        let (woken, link) = (hop.woken_by_peer, LivingLink::of(now, hop));
+        let Some((woken, link)) = woken.zip(link) else {
+            return;
+        };
+        let has_come = hop.all_sessions().any(|id| {
+            let session = self.sessions.get(id);
+            session.is_some_and(|session| session.answering.was_heard_behind(Some(woken)))
+        });
+        let late = link.heard >= woken + LATE;
+        if has_come || late {
+            hop.woken_by_peer = None;
+        }
+        if late && !has_come {
+            self.ask_sessions(now, id, woken);
+        }
+    }
+
     /// Asks for signs on those sessions of a hop that owe none already, and were not asked
     /// since that time.
     fn ask_sessions(&mut self, now: Instant, id: HopId, since: Instant) {

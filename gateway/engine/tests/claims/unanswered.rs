@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use underpass_cla::{Outcome, PathFigures, SessionId};
-use underpass_engine::{HopId, Sign};
+use underpass_engine::{HopId, MeterConfig, Period, Sign};
 
-use crate::bench::{BULK, MRU, Node, pair};
+use crate::bench::{BULK, MRU, Node, config, pair, pair_of};
 
 const HOP: HopId = HopId(0);
 const ACTIVE: SessionId = SessionId(102);
@@ -61,7 +61,10 @@ struct Bench {
 
 impl Bench {
     fn new(beacons: Option<Sign>) -> Bench {
-        let (mut terminal, _hub) = pair();
+        Bench::of(pair().0, beacons)
+    }
+
+    fn of(mut terminal: Node, beacons: Option<Sign>) -> Bench {
         terminal.up(0, 200);
         let mut bench = Bench {
             terminal,
@@ -158,6 +161,7 @@ impl Bench {
         let figures: Vec<(SessionId, PathFigures)> = figures.collect();
         let figures = figures.iter().map(|(id, figures)| (*id, figures));
         self.terminal.engine.observe_answers(now, HOP, figures);
+        self.terminal.engine.let_rest(now, HOP);
     }
 }
 
@@ -271,5 +275,33 @@ fn the_rest_of_a_bundle_that_does_not_come_is_asked_for_once() {
         let times = bench.asked.iter().filter(|id| **id == ACTIVE).count();
         assert_eq!(times, 1);
         assert_eq!(bench.terminal.aborted, []);
+    }
+}
+
+#[test]
+fn what_has_woken_a_link_and_does_not_come_is_asked_for() {
+    for comes in [false, true] {
+        let mut metered = config(10, &[1]);
+        metered.hops[0].meter = Some(MeterConfig {
+            budget_bytes: None,
+            period: Period::Day,
+            beyond: Vec::new(),
+        });
+        let terminal = pair_of(metered, config(1, &[10])).0;
+        let mut bench = Bench::of(terminal, Some(Sign::Resting));
+        bench.pass(12_000 * MS);
+        assert_eq!(bench.terminal.rests.last(), Some(&(HOP, true)));
+        bench.forget(&ALL);
+        bench.beacons = Some(Sign::Beacon);
+        bench.pass(100 * MS);
+        let now = bench.terminal.now;
+        if comes {
+            bench.transport(ACTIVE).heard = now;
+        }
+        bench.pass(1_600 * MS);
+        let asked = if comes { 0 } else { ALL.len() };
+        assert_eq!(bench.asked.len(), asked);
+        bench.pass(2_400 * MS);
+        assert_eq!(bench.renewed().is_empty(), comes);
     }
 }
