@@ -159,7 +159,10 @@ impl Engine {
         }
         match change {
             Some(LinkChange::Blocked(_)) => self.set_blocked(now, id, true),
-            Some(LinkChange::Free(_)) => self.set_blocked(now, id, false),
+            Some(LinkChange::Free(lasted)) => {
+                self.set_blocked(now, id, false);
+                self.ask_behind_blockage(now, id, lasted);
+            }
             _ => {}
         }
         self.judge_doubt(now, id);

@@ -41,6 +41,10 @@ const ASKED_AGAIN: Duration = Duration::from_secs(15);
 /// What was asked for has left within this time, and was seen to have left.
 const ASKED_LEAVES: Duration = Duration::from_secs(2);
 
+/// Behind a blockage of this all sessions are asked: no keepalives were sent in it, and
+/// address translators forget connections on which nothing is.
+const LONG_BLOCKAGE: Duration = Duration::from_secs(60);
+
 /// The sessions of a class are not replaced again for this, and for twice as long each
 /// time; what is longer ago does not count.
 const PAUSE: Duration = Duration::from_secs(15);
@@ -233,6 +237,14 @@ impl Engine {
             self.ask_sessions(now, id, since);
         }
         self.replace_dead(now, id, &link);
+    }
+
+    /// The link of a hop is back after so long: if that is long, what is still there of its
+    /// sessions is to show soon.
+    pub(crate) fn ask_behind_blockage(&mut self, now: Instant, id: HopId, lasted: Duration) {
+        if lasted >= LONG_BLOCKAGE {
+            self.ask_sessions(now, id, now);
+        }
     }
 
     /// The peer of a hop has woken its link, since it has something to send. Where nothing

@@ -115,6 +115,11 @@ impl Bench {
         self.connect(NEXT);
     }
 
+    fn block(&mut self, blocked: bool) {
+        let now = self.terminal.now;
+        self.terminal.engine.block(now, HOP, blocked);
+    }
+
     fn renewed(&self) -> Vec<u64> {
         let mut renewed: Vec<u64> = self.terminal.renewed.iter().map(|id| id.0).collect();
         renewed.sort_unstable();
@@ -304,4 +309,35 @@ fn what_has_woken_a_link_and_does_not_come_is_asked_for() {
         bench.pass(2_400 * MS);
         assert_eq!(bench.renewed().is_empty(), comes);
     }
+}
+
+#[test]
+fn behind_a_long_blockage_dead_sessions_are_found_at_once() {
+    let mut bench = Bench::new(Some(Sign::Beacon));
+    bench.block(true);
+    bench.pass(59_000 * MS);
+    bench.block(false);
+    bench.pass(1_000 * MS);
+    assert_eq!(bench.asked, []);
+    bench.block(true);
+    bench.pass(61_000 * MS);
+    bench.forget(&ALL);
+    bench.block(false);
+    bench.pass(2_100 * MS);
+    assert_eq!(bench.asked.len(), ALL.len());
+    assert!(bench.renewed().is_empty());
+    bench.pass(300 * MS);
+    assert_eq!(bench.renewed(), ALL);
+}
+
+#[test]
+fn sessions_that_answer_behind_a_long_blockage_stay() {
+    let mut bench = Bench::new(Some(Sign::Beacon));
+    bench.block(true);
+    bench.pass(600_000 * MS);
+    bench.block(false);
+    bench.write();
+    bench.pass(60_000 * MS);
+    assert_eq!(bench.asked.len(), ALL.len());
+    assert!(bench.renewed().is_empty() && bench.terminal.aborted.is_empty());
 }
