@@ -170,6 +170,10 @@ pub struct PathFigures {
     /// Segments received in all that came before those before them: while they
     /// come, acknowledgements tell of them, and are larger.
     pub out_of_order_segments: u64,
+    /// Keepalives of the convergence layer sent in all, and received, where it counts them.
+    pub keepalives_sent: u64,
+    /// See there.
+    pub keepalives_received: u64,
     /// Subflows of the MPTCP connection that was asked for; 0 where it is plain
     /// TCP, since the peer or the kernel has no MPTCP; `None` where none was
     /// asked for.

@@ -89,6 +89,8 @@ pub struct SessionPlace {
     pub class: Option<Class>,
     /// What one of its ACKs weighs on the hop, IP bytes.
     pub ack_bytes: u64,
+    /// The same of one of its keepalives.
+    pub keepalive_bytes: u64,
 }
 
 /// Streams of one class in numbers.
@@ -218,6 +220,7 @@ impl Engine {
             hop: session.hop,
             class: session.info.class,
             ack_bytes: hop.wire.ack_bytes(),
+            keepalive_bytes: hop.wire.keepalive_bytes(),
         })
     }
 

@@ -78,6 +78,11 @@ impl TcpWire {
         )
     }
 
+    /// IP bytes of a keepalive, which is a byte of TCPCL's stream.
+    pub fn keepalive_bytes(&self) -> u64 {
+        self.ip_bytes_of_stream(1)
+    }
+
     /// IP bytes of a segment without payload.
     pub fn ack_bytes(&self) -> u64 {
         self.headers
@@ -94,6 +99,13 @@ mod tests {
         assert_eq!(wire.ip_bytes(100), 100 + 18 + 4 + 52);
         let wire = TcpWire::new(1500, true, true, 1 << 16);
         assert_eq!(wire.ip_bytes(100), 100 + 18 + 4 + 22 + 72);
+    }
+
+    #[test]
+    fn a_keepalive_is_a_packet_of_its_own() {
+        let bytes = |ipv6, tls| TcpWire::new(1500, ipv6, tls, 1 << 16).keepalive_bytes();
+        assert_eq!([bytes(false, false), bytes(false, true)], [53, 75]);
+        assert_eq!(bytes(true, true), 95);
     }
 
     #[test]

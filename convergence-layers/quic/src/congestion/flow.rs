@@ -329,6 +329,9 @@ impl Flow {
             data_segments_sent: state.packets,
             received_bytes: state.received,
             out_of_order_segments: 0,
+            // QUIC has its own, inside of its packets.
+            keepalives_sent: 0,
+            keepalives_received: 0,
             coded: CodedFigures::default(),
             ltp: LtpFigures::default(),
             receiving: false,

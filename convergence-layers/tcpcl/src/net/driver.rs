@@ -468,6 +468,7 @@ impl<T: Transport> Driver<T> {
     fn received(&mut self) {
         self.bytes_below = self.transport.bytes_below();
         if let Some(handle) = &self.handle {
+            handle.keeps_alive(self.core.keepalives());
             handle.received(self.core.is_receiving());
         }
     }
@@ -488,6 +489,7 @@ impl<T: Transport> Driver<T> {
     /// Bytes have come or gone.
     fn moved(&self) {
         if let Some(handle) = &self.handle {
+            handle.keeps_alive(self.core.keepalives());
             handle.moved();
         }
     }

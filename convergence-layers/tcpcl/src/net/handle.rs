@@ -11,6 +11,7 @@ use underpass_cla::{Activity, PathFigures, Session, Transfer};
 
 use super::kernel::{Pacing, Socket};
 use super::now;
+use crate::session::KeepaliveCount;
 
 /// What the node asks of a session's task. Offers are bounded by the
 /// contract, one for each `ready`.
@@ -59,6 +60,9 @@ pub(super) struct SessionHandle<S> {
     moves: AtomicU64,
     /// The rest of a bundle is to come.
     receiving: AtomicBool,
+    /// Keepalives sent, and received, in all.
+    keepalives_sent: AtomicU64,
+    keepalives_received: AtomicU64,
     /// Where they are counted, too.
     activity: OnceLock<Arc<Activity>>,
     still: Mutex<Still>,
@@ -74,6 +78,8 @@ impl<S: Socket> SessionHandle<S> {
             rate: Mutex::new(None),
             moves: AtomicU64::new(0),
             receiving: AtomicBool::new(false),
+            keepalives_sent: AtomicU64::new(0),
+            keepalives_received: AtomicU64::new(0),
             activity: OnceLock::new(),
             still: Mutex::new(Still {
                 moves: 0,
@@ -95,6 +101,12 @@ impl<S: Socket> SessionHandle<S> {
         self.moved();
     }
 
+    /// The keepalives until now; to be told before the bytes are.
+    pub(super) fn keeps_alive(&self, count: KeepaliveCount) {
+        self.keepalives_sent.store(count.sent, SeqCst);
+        self.keepalives_received.store(count.received, SeqCst);
+    }
+
     /// Bytes have come or gone.
     pub(super) fn moved(&self) {
         self.moves.fetch_add(1, SeqCst);
@@ -108,6 +120,8 @@ impl<S: Socket> SessionHandle<S> {
         let figures = self.with_socket(|socket| socket.figures());
         figures.map_or_else(PathFigures::default, |figures| PathFigures {
             receiving: self.receiving.load(SeqCst),
+            keepalives_sent: self.keepalives_sent.load(SeqCst),
+            keepalives_received: self.keepalives_received.load(SeqCst),
             ..figures
         })
     }
@@ -322,6 +336,19 @@ mod tests {
         assert!(session.figures().still);
         session.received(false);
         assert!(!session.figures().receiving);
+    }
+
+    #[test]
+    fn keepalives_are_among_the_figures() {
+        let (stream, _peer) = connection();
+        let session = handle(&stream);
+        session.keeps_alive(KeepaliveCount {
+            sent: 3,
+            received: 2,
+        });
+        let figures = session.figures();
+        let told = (figures.keepalives_sent, figures.keepalives_received);
+        assert_eq!(told, (3, 2));
     }
 
     fn read_exactly(mut stream: &TcpStream, bytes: usize) -> Vec<u8> {

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use underpass_cla::{Down, Refusal, Transfer};
 
 use super::incoming::{Action, Incoming};
-use super::keepalive::{Due, Keepalive};
+use super::keepalive::{Due, Keepalive, KeepaliveCount};
 use super::outgoing::{Outgoing, Wanted};
 use super::{Event, Role, SessionConfig};
 use crate::wire::{
@@ -51,6 +51,7 @@ pub struct SessionCore {
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
     pub(super) keepalive: Keepalive,
+    pub(super) keepalives: KeepaliveCount,
     /// Node ids of the peer's certificate, under TLS.
     pub(super) certified: Option<Vec<String>>,
     /// When the present phase has lasted too long.
@@ -75,6 +76,7 @@ impl SessionCore {
                 config.whole_mru_bytes,
             ),
             keepalive: Keepalive::new(0, 0, false, now),
+            keepalives: KeepaliveCount::default(),
             certified: None,
             phase_deadline: Some(now + config.contact_timeout.min(MAX_CONTACT_TIME)),
             term_sent: false,
@@ -283,12 +285,7 @@ impl SessionCore {
                 _ if late && self.phase == Phase::Ending => {
                     self.shut(Down::Broken("the peer did not end the session".into()));
                 }
-                Due::Send => {
-                    if self.control.is_empty() {
-                        emit_keepalive(&mut self.control);
-                    }
-                    self.keepalive.sent(now);
-                }
+                Due::Send => self.show_life(now),
                 Due::Nothing => {}
             },
             Phase::Closed => {}
@@ -351,10 +348,23 @@ impl SessionCore {
     /// are agreed on.
     pub fn ask(&mut self, now: Instant) {
         let up = matches!(self.phase, Phase::Established | Phase::Ending);
-        if up && self.keepalive.is_agreed() && self.control.is_empty() {
-            emit_keepalive(&mut self.control);
-            self.keepalive.sent(now);
+        if up && self.keepalive.is_agreed() {
+            self.show_life(now);
         }
+    }
+
+    /// Has a keepalive go out, unless something else is about to.
+    fn show_life(&mut self, now: Instant) {
+        if self.control.is_empty() {
+            emit_keepalive(&mut self.control);
+            self.keepalives.sent += 1;
+        }
+        self.keepalive.sent(now);
+    }
+
+    /// The keepalives until now.
+    pub fn keepalives(&self) -> KeepaliveCount {
+        self.keepalives
     }
 
     /// Ends the session in order.

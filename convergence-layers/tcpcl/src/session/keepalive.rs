@@ -19,6 +19,15 @@ pub(super) struct Keepalive {
     suspended: bool,
 }
 
+/// Keepalives in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepaliveCount {
+    /// Sent in all.
+    pub sent: u64,
+    /// Received in all.
+    pub received: u64,
+}
+
 /// What the time demands.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {

@@ -31,7 +31,7 @@ impl SessionCore {
                     .refused(*transfer_id, *reason, ending, &mut self.events);
                 self.unless_expected(result, code::XFER_REFUSE);
             }
-            Frame::Keepalive => {}
+            Frame::Keepalive => self.keepalives.received += 1,
             Frame::Term { reason, .. } => self.term_received(now, *reason),
             Frame::Reject { rejected, .. } => self.rejected(*rejected),
             Frame::Init(_) => self.reject(RejectReason::Unexpected, code::SESS_INIT),

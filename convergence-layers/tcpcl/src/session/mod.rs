@@ -30,6 +30,7 @@ mod unfinished;
 pub use self::core::SessionCore;
 pub use config::{Role, SessionConfig};
 pub use event::{Established, Event};
+pub use keepalive::KeepaliveCount;
 pub use label::{LABEL_EXTENSION, Label};
 pub use node_id::same_node;
 pub use outgoing::Wanted;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_cla::{Class, Down};
-use underpass_tcpcl::session::{Label, Role, SessionConfig};
+use underpass_tcpcl::session::{KeepaliveCount, Label, Role, SessionConfig};
 use underpass_tcpcl::wire::{ExtensionItem, SessInit, TermReason};
 
 use crate::peer::{AgainstPeer, CONTACT, ack, bytes_of, config, peer_init, segment};
@@ -47,6 +47,26 @@ fn a_sign_is_asked_for_at_once_by_a_keepalive() {
     session.core.close(session.now, TermReason::Unknown);
     session.core.ask(session.now);
     assert_eq!(session.sent(), ["SESS_TERM flags 0 reason 0"]);
+}
+
+#[test]
+fn keepalives_are_counted_and_what_stands_for_one_is_not() {
+    let mut session = AgainstPeer::up();
+    for _ in 0..3 {
+        session.pass(8 * SECOND);
+        session.hear(&[4, 4]);
+        session.sent();
+    }
+    session.pass(7 * SECOND);
+    session.offer(1, 10);
+    session.sent();
+    session.pass(2 * SECOND);
+    assert!(session.sent().is_empty());
+    let count = KeepaliveCount {
+        sent: 3,
+        received: 6,
+    };
+    assert_eq!(session.core.keepalives(), count);
 }
 
 #[test]

@@ -205,12 +205,12 @@ impl Watched {
     /// Has the meter of a hop count what goes beside bundles. Beacons of an idle one are
     /// counted by some at once: what is spent is written down.
     fn spend(&mut self, shell: &Shell, hop: HopId, is_metered: bool) {
-        let sent_bytes = self.meter.take_beside_bytes();
+        let beside_bytes = self.meter.take_beside_bytes();
         if !is_metered {
             self.spent_beacons = None;
             return;
         }
-        self.unspent_bytes += sent_bytes;
+        self.unspent_bytes += beside_bytes;
         let beacons = shell.beacons().map_or(0, |beacons| beacons.moved(hop));
         let new = unspent(&mut self.spent_beacons, beacons);
         if self.unspent_bytes == 0 && new < BEACONS_AT_ONCE {

@@ -202,8 +202,9 @@ pub(super) struct LinkMeter {
     /// What was seen of each session, so that sums outlive sessions.
     seen: HashMap<SessionId, PathFigures>,
     sums: Reading,
-    /// What was sent beside bundles and not asked for yet, bits of IP: what transports
-    /// repeat, repair of coded datagrams, and pure acknowledgements.
+    /// What went beside bundles and was not asked for yet, bits of IP: what transports
+    /// repeat, repair of coded datagrams, pure acknowledgements, and keepalives, those of
+    /// the peer too.
     beside_bits: u64,
     losses: LossWindow,
     smoothed_rtt: Option<(Instant, Duration)>,
@@ -262,7 +263,7 @@ impl LinkMeter {
         self.looked_at
     }
 
-    /// What was sent beside bundles since this was last asked for, bytes of IP.
+    /// What went beside bundles since this was last asked for, bytes of IP.
     pub fn take_beside_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.beside_bits) / 8
     }
@@ -530,7 +531,11 @@ impl LinkMeter {
                 true => symbols.saturating_sub(before) * segment,
                 false => step(|figures| figures.retransmitted_bytes),
             };
-            self.beside_bits += bits(again) + acks * reading.ack_bytes * 8;
+            // What the peer sends is acknowledged from here, and counted so.
+            let bytes = reading.place.keepalive_bytes;
+            let keepalives = step(|figures| figures.keepalives_received) * bytes
+                + step(|figures| figures.keepalives_sent) * (bytes + reading.ack_bytes);
+            self.beside_bits += bits(again) + (acks * reading.ack_bytes + keepalives) * 8;
             packets += step(|figures| figures.data_segments_sent);
             repeats |= step(|figures| figures.retransmitted_bytes) > 0;
             sums.in_flight_bits += bits(new.on_their_way_bytes);

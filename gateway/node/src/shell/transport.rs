@@ -105,6 +105,7 @@ mod tests {
                 hop: HopId(0),
                 class: Some(Class(1)),
                 ack_bytes: 52,
+                keepalive_bytes: 75,
             },
             ack_bytes: 52,
             figures: PathFigures {

@@ -1,3 +1,5 @@
+use underpass_engine::SessionPlace;
+
 use super::*;
 
 /// The queue, ms, that the last of several hops shares with the others, where all move
@@ -65,4 +67,31 @@ async fn what_was_measured_of_a_told_link_outlasts_a_rest_and_not_beacons_that_c
     assert!(!meter.is_followed());
     meter.follow(woken + 22 * second, true, true);
     assert!(meter.is_followed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keepalives_go_beside_bundles_in_both_directions_with_what_acknowledges_them() {
+    let reading = |sent, received| SessionReading {
+        id: SessionId(1),
+        place: SessionPlace {
+            hop: HopId(0),
+            class: None,
+            ack_bytes: 52,
+            keepalive_bytes: 75,
+        },
+        ack_bytes: 52,
+        figures: PathFigures {
+            keepalives_sent: sent,
+            keepalives_received: received,
+            // Each of the peer's is acknowledged.
+            segments_sent: sent + received,
+            data_segments_sent: sent,
+            ..PathFigures::default()
+        },
+    };
+    let mut meter = LinkMeter::new();
+    for (sent, received, bytes) in [(1, 1, 254), (1, 1, 0), (3, 2, 381)] {
+        meter.add(&[reading(sent, received)]);
+        assert_eq!(meter.take_beside_bytes(), bytes);
+    }
 }
