@@ -23,7 +23,7 @@ from underpass_control.commands.enrolments import enrolments
 from underpass_control.commands.fairness import fairness
 from underpass_control.commands.functions import functions_agent, slices
 from underpass_control.commands.ledger import ledger
-from underpass_control.commands.observed import blockages, links, nodes
+from underpass_control.commands.observed import blockages, links, nodes, streams
 from underpass_control.commands.obstructions import obstructions
 from underpass_control.commands.plans import plans
 from underpass_control.commands.positions import positions
@@ -66,6 +66,7 @@ app.add_typer(terminals, name="terminal")
 app.add_typer(positions, name="position")
 app.add_typer(nodes, name="node")
 app.add_typer(links, name="link")
+app.add_typer(streams, name="stream")
 app.add_typer(blockages, name="blockage")
 app.add_typer(node_settings, name="settings")
 app.add_typer(rollouts, name="rollout")

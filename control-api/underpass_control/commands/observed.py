@@ -1,4 +1,5 @@
-"""`underpass-control node`, `link`, `blockage`: what nodes are, what links do, what cuts them."""
+"""`underpass-control node`, `link`, `stream`, `blockage`: what nodes are, what links do, where
+clients go, what cuts links."""
 
 from __future__ import annotations
 
@@ -8,12 +9,23 @@ from typing import Annotated
 import typer
 
 from underpass_control.client import path_of
-from underpass_control.commands.console import tell
+from underpass_control.commands.console import print_json, tell
 from underpass_control.commands.positions import instant
-from underpass_control.commands.tables import Column, Service, asking, millions, percent
+from underpass_control.commands.tables import (
+    Column,
+    Service,
+    asking,
+    millions,
+    percent,
+    print_table,
+    seconds,
+)
 
 nodes = typer.Typer(help="What nodes say of themselves.", no_args_is_help=True)
 links = typer.Typer(help="What the links of terminals do.", no_args_is_help=True)
+streams = typer.Typer(
+    help="Streams: proxied TCP connections and HTTP exchanges of terminals.", no_args_is_help=True
+)
 blockages = typer.Typer(help="Blockages expected and observed.", no_args_is_help=True)
 
 NODE = (
@@ -47,6 +59,19 @@ CARRIED = (
     Column("by", "capacity_reason"),
     Column("told efficiency", "efficiency"),
     Column("path", "path"),
+)
+STREAM = (
+    Column("to", "target"),
+    Column("class", "class"),
+    Column("paths", "paths"),
+    Column("state", "state"),
+    Column("forward MB", "forward_bytes", millions),
+    Column("return MB", "return_bytes", millions),
+    Column("waiting MB", "waiting_bytes", millions),
+    Column("unread MB", "unread_bytes", millions),
+    Column("open for s", "age_ms", seconds),
+    Column("id", "id"),
+    Column("epoch", "epoch"),
 )
 BLOCKAGE = (
     Column("terminal", "terminal"),
@@ -118,6 +143,29 @@ def list_carried(
         "order": "newest",
     }
     service.show_all(path_of("terminals", terminal, "carried"), "carried", CARRIED, query, most)
+
+
+@asking(streams, "list")
+def list_streams(
+    service: Service,
+    terminal: Annotated[int, typer.Argument(min=1, help="The terminal's ipn node number.")],
+    most: Annotated[int, typer.Option(min=1, max=200, help="The largest so many.")] = 100,
+) -> None:
+    """Ask a terminal's gateway which streams the terminal has open, the largest first.
+
+    Example: underpass-control stream list 10 --most 20
+    """
+    found = service.ask("GET", path_of("terminals", terminal, "streams"), query={"limit": most})
+    if service.as_json:
+        print_json(found)
+        return
+    shown = found["streams"]
+    if shown:
+        print_table(STREAM, shown)
+    typer.echo(
+        f"{len(shown)} of {found['open']} open, as gateway {found['gateway']} says"
+        f" at {found['time']}"
+    )
 
 
 @asking(blockages, "list")

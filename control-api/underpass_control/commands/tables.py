@@ -44,6 +44,11 @@ def percent(value: Any) -> str:
     return "" if value is None else f"{100 * value:.0f} %"
 
 
+def seconds(value: Any) -> str:
+    """Show a time in milliseconds as whole seconds."""
+    return "" if value is None else f"{value // 1000:,}"
+
+
 @dataclass(frozen=True)
 class Column:
     """A member of an entry, by its path (`state.name`), and how it is headed and shown."""

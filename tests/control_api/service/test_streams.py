@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 from underpass_control import questions
@@ -44,21 +44,32 @@ def stream(number: int, **more: object) -> dict[str, object]:
     }
 
 
+R = TypeVar("R")
+Answering = Callable[[dict[str, Any]], dict[str, object] | None]
+
+
 async def asked(
-    api: Api,
-    answer: Callable[[dict[str, Any]], dict[str, object] | None],
-    *,
-    path: str = PATH,
-    by: Api | None = None,
-    gateway: int = HUB,
+    api: Api, answer: Answering, *, path: str = PATH, by: Api | None = None, gateway: int = HUB
 ) -> Reply:
     """Ask for streams while the hub follows its plans at `by`; return what the asker is told."""
+    return await answered(api, api.ask("GET", path), answer, by=by, gateway=gateway)
+
+
+async def answered(
+    api: Api,
+    asks: Coroutine[Any, Any, R],
+    answer: Answering,
+    *,
+    by: Api | None = None,
+    gateway: int = HUB,
+) -> R:
+    """Let somebody ask for streams while the hub follows its plans at `by`, which answers."""
     hub = by or api
     plans = f"/v1/gateways/{HUB}/plans"
     async with hub.client.get(plans, headers=api.headers("gateway")) as response:
         events = Stream(response)
         await response.content.readline()
-        asking = asyncio.create_task(api.ask("GET", path))
+        asking = asyncio.create_task(asks)
         kind, question = await events.next()
         while kind != "streams":
             kind, question = await events.next()

@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 import typer.main
 from typer.testing import CliRunner
+from underpass_control import questions
 from underpass_control.cli import app
 from underpass_control.instants import moment_of
 
 from dama.prediction.geojson import to_geojson
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+from tests.control_api.service.test_plan_stream import HUB, serve
 from tests.control_api.service.test_positions import position
 from tests.control_api.service.test_reports import entry, status, taken
+from tests.control_api.service.test_streams import answered, stream
 from tests.dama.prediction.test_laws import MAP
 
 
@@ -30,6 +33,10 @@ class Shell:
 
     def __call__(self, *arguments: str, status: int = 0, caller: str = "operator") -> str:
         """Run a verb, and return what it prints."""
+        return self._api.run(self.running(*arguments, status=status, caller=caller))
+
+    async def running(self, *arguments: str, status: int = 0, caller: str = "operator") -> str:
+        """Run a verb while other things go on, and return what it prints."""
         env = {
             "COLUMNS": "200",
             "UNDERPASS_URL": str(self._api.client.make_url("")).rstrip("/"),
@@ -42,7 +49,7 @@ class Shell:
             return result.output
 
         # The verb has an event loop of its own, while the service answers in this one.
-        return self._api.run(asyncio.to_thread(run))
+        return await asyncio.to_thread(run)
 
 
 @pytest.fixture
@@ -217,6 +224,33 @@ def test_links_and_blockages_are_listed(shell: Shell) -> None:
     assert "states are" in shell("blockage", "list", "--state", "grey", status=1)
     soon = moment_of(now_ms() + 60_000).strftime("%Y-%m-%dT%H:%M:%S")
     assert "announced" in shell("blockage", "announce", str(FIRST), soon, "35")
+
+
+def test_the_streams_of_a_terminal_are_listed_as_its_gateway_says(
+    shell: Shell, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a busy machine a verb takes seconds to begin.
+    monkeypatch.setattr(questions, "_ANSWERED_WITHIN_S", 20.0)
+
+    def answer(question: dict[str, Any]) -> dict[str, object]:
+        listed = [stream(4), stream(2, paths=[])]
+        return {"open": 5, "streams": listed[: question["limit"]]}
+
+    async def told(*options: str) -> str:
+        verb = shell.running("stream", "list", str(FIRST), *options)
+        return await answered(api, verb, answer)
+
+    async def run() -> None:
+        await serve(api, HUB, FIRST)
+        table = await told()
+        for shown in ("example.org:443", "bulk", "terminal-11", "2 of 5 open", f"gateway {HUB}"):
+            assert shown in table
+        found = json.loads(await told("--most", "1", "--json"))
+        assert (found["open"], found["streams"]) == (5, [stream(4)])
+
+    api.run(run())
+    shell("stream", "list", str(FIRST), "--most", "201", status=2)
+    assert "no terminal 99" in shell("stream", "list", "99", status=1)
 
 
 def test_a_map_is_imported_by_the_running_service(shell: Shell, api: Api, tmp_path: Path) -> None:
