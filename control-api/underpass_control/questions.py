@@ -22,12 +22,19 @@ MOST_STREAMS = 200
 _ID_BYTES = 8
 # A gateway answers at once: what is left of this is the way there and back.
 _ANSWERED_WITHIN_S = 4.0
-# Questions that wait to be sent on one stream; it may be busy with a plan.
-_MOST_WAITING = 16
+# Questions that a gateway refuses together.
+MOST_REFUSED = 64
+# Questions that wait to be sent on one stream; it may be busy with a plan. Each process has a few
+# under way, so only the questions of many processes could be more.
+_MOST_WAITING = 256
 
 
 class UnansweredError(Exception):
     """No answer has come; the text says why."""
+
+
+class RefusedError(Exception):
+    """The gateway has too many questions to answer; the text says so."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,8 @@ class Inbox:
 @dataclass
 class _Asked:
     question: Question
-    answer: asyncio.Future[Answer]
+    # None: the gateway has refused.
+    answer: asyncio.Future[Answer | None]
     streams: list[Mapping[str, Any]] = field(default_factory=list)
 
 
@@ -105,6 +113,7 @@ class Questions:
 
         Raises:
             UnansweredError: It cannot be reached, or says nothing.
+            RefusedError: It has too many questions to answer.
         """
         question = Question(secrets.token_hex(_ID_BYTES), gateway, terminal, limit)
         if self._is_alone and gateway not in self._inboxes:
@@ -114,13 +123,16 @@ class Questions:
                 publish({"kind": QUESTION, "question": vars(question)})
             try:
                 async with asyncio.timeout(_ANSWERED_WITHIN_S):
-                    return await answer
+                    answered = await answer
             except TimeoutError as error:
                 detail = (
                     f"gateway {gateway} has not answered within {_ANSWERED_WITHIN_S:.0f} s: it is"
                     " out of reach, or of a version that knows no such question"
                 )
                 raise UnansweredError(detail) from error
+        if answered is None:
+            raise RefusedError(f"gateway {gateway} has too many questions to answer")
+        return answered
 
     async def answer(
         self, gateway: int, question: str, streams: Sequence[Mapping[str, Any]], count: int
@@ -132,8 +144,17 @@ class Questions:
                 publish({**part, **named})
             publish({"kind": ANSWER, ANSWER: [], **named, "open": count})
 
+    async def refuse(self, gateway: int, questions: Sequence[str]) -> None:
+        """Pass on which questions a gateway will not answer, to the processes that ask."""
+        async with self._changes.transaction() as (_, publish):
+            for question in questions:
+                named = {"question": question, "gateway": gateway}
+                publish({"kind": ANSWER, ANSWER: [], **named, "refused": True})
+
     @asynccontextmanager
-    async def _waiting_for(self, question: Question) -> AsyncIterator[asyncio.Future[Answer]]:
+    async def _waiting_for(
+        self, question: Question
+    ) -> AsyncIterator[asyncio.Future[Answer | None]]:
         asked = _Asked(question, asyncio.get_running_loop().create_future())
         self._asked[question.id] = asked
         try:
@@ -154,6 +175,9 @@ class Questions:
         asked = self._asked.get(data["question"])
         # Nobody answers for the gateway that was asked.
         if asked is None or asked.question.gateway != data["gateway"] or asked.answer.done():
+            return
+        if "refused" in data:
+            asked.answer.set_result(None)
             return
         room = asked.question.limit - len(asked.streams)
         asked.streams.extend(data[ANSWER][:room])

@@ -16,3 +16,20 @@ def test_so_many_are_let_in_and_each_leaves_room_whatever_it_ends_by() -> None:
             raise RuntimeError
         with few.one():
             pass
+    assert few.is_idle
+
+
+def test_a_party_has_no_more_than_there_is_room_left_for() -> None:
+    few = AtOnce(5, "questions")
+    with few.one("one"), few.one("one"), few.one("one"):
+        with pytest.raises(Problem, match="3 questions of yours") as refused, few.one("one"):
+            pytest.fail("it was let in")
+        assert refused.value.status == 429
+        with few.one("other"), few.one("third"):
+            with pytest.raises(Problem, match="5 questions") as refused, few.one("fourth"):
+                pytest.fail("it was let in")
+            assert refused.value.status == 503
+        with few.one("other"), pytest.raises(Problem), few.one("one"):
+            pytest.fail("it was let in")
+    with few.one("one"), few.one("one"), few.one("one"):
+        pass

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 
@@ -17,20 +18,38 @@ class AtOnce:
         self._most = most
         self._what = what
         self._count = 0
+        # How many each party has.
+        self._of: Counter[Hashable] = Counter()
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether none is let in at present."""
+        return not self._count
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def one(self, party: Hashable = None) -> Iterator[None]:
         """Count one as long as it lasts.
 
+        Where it is said whose it is, no party has more than there is room left for: it cannot lock
+        the others out.
+
         Raises:
-            Problem: 503, there are as many as may be.
+            Problem: 503, there are as many as may be; 429, the party has too many.
         """
+        later = {"Retry-After": "10"}
         if self._count >= self._most:
-            later = {"Retry-After": "10"}
             detail = f"{self._most} {self._what} are being worked on: try again later"
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=later)
+        own = self._of[party]
+        if party is not None and own >= self._most - self._count:
+            detail = f"{own} {self._what} of yours, or your tenant's, are being worked on"
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
         self._count += 1
+        self._of[party] += 1
         try:
             yield
         finally:
             self._count -= 1
+            self._of[party] -= 1
+            if not self._of[party]:
+                del self._of[party]

@@ -211,7 +211,7 @@ class Callers:
         if open_streams >= most:
             detail = f"{most} streams are open already"
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=later)
-        party = _party(caller)
+        party = party_of(caller)
         of_party = self._streams_of[party]
         if of_party >= most - open_streams:
             detail = f"you, or your tenant, have {of_party} streams open already"
@@ -365,8 +365,8 @@ class Callers:
         return client_address(request.remote, forwarded, self._trusted)
 
 
-def _party(caller: Caller) -> tuple[str, str | int]:
-    """Return who shares streams with a caller: all of its tenant, or all sessions of a user."""
+def party_of(caller: Caller) -> tuple[str, str | int]:
+    """Return who has one part together: all of a tenant, or all sessions of a user."""
     if caller.tenant is not None:
         return "tenant", caller.tenant
     if caller.user_id is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from underpass_control.http.models import Instant, Model, NodeNumber
-from underpass_control.questions import MOST_STREAMS
+from underpass_control.questions import MOST_REFUSED, MOST_STREAMS
 
 # The numbers of streams are their openers' to choose, up to 2^62.
 _MOST_COUNT = 2**63 - 1
@@ -19,6 +19,7 @@ _MOST_PATHS = 4
 
 Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
 Text = Annotated[str, Field(max_length=_MOST_NAME)]
+QuestionId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
 class OpenStream(Model):
@@ -53,7 +54,7 @@ class StreamsAnswer(Model):
 
     model_config = ConfigDict(extra="ignore")
 
-    question: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    question: QuestionId
     open: Count
     streams: Annotated[list[OpenStream], Field(max_length=MOST_STREAMS)]
 
@@ -62,6 +63,20 @@ class AnsweredQuestion(Model):
     """The question that an answer was passed on for."""
 
     question: str
+
+
+class RefusedQuestions(Model):
+    """Questions that a gateway will not answer, since too many wait already."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    questions: Annotated[list[QuestionId], Field(min_length=1, max_length=MOST_REFUSED)]
+
+
+class RefusalTaken(Model):
+    """How many questions the refusal was passed on of."""
+
+    refused: int
 
 
 class StreamQuery(Model):

@@ -165,6 +165,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("POST", "/v1/node/certificate"),
         ("POST", "/v1/gateways/{gateway}/certificates"),
         ("POST", "/v1/gateways/{gateway}/streams"),
+        ("POST", "/v1/gateways/{gateway}/streams/refused"),
         ("POST", "/v1/terminals.csv/preview"),
     }
     # Changes nothing, but shows where clients go: in test_streams.py.

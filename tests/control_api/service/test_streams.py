@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
 from underpass_control import questions
+from underpass_control.http import streams
 from underpass_control.roles import Role
 
 from tests.control_api import postgresql
@@ -44,6 +46,24 @@ def stream(number: int, **more: object) -> dict[str, object]:
     }
 
 
+@asynccontextmanager
+async def followed(by: Api, caller: str = "gateway") -> AsyncIterator[Stream]:
+    """Follow the hub's plans at a process; its questions come from then on."""
+    plans = f"/v1/gateways/{HUB}/plans"
+    async with by.client.get(plans, headers=by.headers(caller)) as response:
+        # It is taken in once its first line comes.
+        await response.content.readline()
+        yield Stream(response)
+
+
+async def next_question(events: Stream) -> dict[str, Any]:
+    """Return what the hub is asked next."""
+    kind, question = await events.next()
+    while kind != "streams":
+        kind, question = await events.next()
+    return dict(question)
+
+
 R = TypeVar("R")
 Answering = Callable[[dict[str, Any]], dict[str, object] | None]
 
@@ -65,14 +85,9 @@ async def answered(
 ) -> R:
     """Let somebody ask for streams while the hub follows its plans at `by`, which answers."""
     hub = by or api
-    plans = f"/v1/gateways/{HUB}/plans"
-    async with hub.client.get(plans, headers=api.headers("gateway")) as response:
-        events = Stream(response)
-        await response.content.readline()
+    async with followed(hub, api.tokens["gateway"]) as events:
         asking = asyncio.create_task(asks)
-        kind, question = await events.next()
-        while kind != "streams":
-            kind, question = await events.next()
+        question = await next_question(events)
         body = answer(question)
         if body is not None:
             body = {"question": question["question"], **body}
@@ -166,6 +181,55 @@ def test_nobody_answers_for_another_gateway(api: Api, monkeypatch: pytest.Monkey
         assert (refused.status, f"gateway {HUB}" in refused.problem) == (403, True)
         reply = await asked(api, lambda _: answer, gateway=OTHER_HUB)
         assert reply.status == 504, reply.text
+
+    api.run(run())
+
+
+def test_who_asks_a_gateway_with_too_many_questions_is_told_at_once(api: Api) -> None:
+    refusals = f"{ANSWERS}/refused"
+
+    async def run() -> None:
+        await serve(api, HUB, FIRST)
+        async with followed(api) as events:
+            asking = asyncio.create_task(api.ask("GET", PATH))
+            question = await next_question(events)
+            body = {"questions": ["0" * 16, question["question"]]}
+            # Nobody refuses for another gateway.
+            others = f"/v1/gateways/{OTHER_HUB}/streams/refused"
+            assert (await api.ask("POST", others, body, caller="gateway")).status == 403
+            assert (await api.ask("POST", others, body)).status == 200
+            assert not asking.done()
+            assert (await api.ask("POST", refusals, body, caller="gateway")).status == 200
+            reply = await asking
+            assert (reply.status, "too many questions" in reply.problem) == (503, True)
+            assert int(reply.headers["Retry-After"]) >= 1
+
+    api.run(run())
+    for wrong in ([], ["0" * 15], ["0" * 16] * (questions.MOST_REFUSED + 1)):
+        body = {"questions": wrong}
+        assert api.call("POST", refusals, body, caller="gateway").status == 422
+
+
+def test_nobody_takes_all_places_for_questions_to_a_gateway(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_MOST_AT_GATEWAY", 5)
+
+    async def run() -> None:
+        await serve(api, HUB, FIRST)
+        other = await api.token(Role.OPERATOR)
+        async with followed(api) as events:
+            flood = [asyncio.create_task(api.ask("GET", PATH)) for _ in range(3)]
+            asked_for = [await next_question(events) for _ in flood]
+            refused = await api.ask("GET", PATH)
+            assert (refused.status, "yours" in refused.problem) == (429, True)
+            of_other = asyncio.create_task(api.ask("GET", PATH, caller=other))
+            asked_for.append(await next_question(events))
+            for question in asked_for:
+                body = {"question": question["question"], "open": 0, "streams": []}
+                assert (await api.ask("POST", ANSWERS, body, caller="gateway")).status == 200
+            replies = await asyncio.gather(*flood, of_other)
+            assert {reply.status for reply in replies} == {200}
 
     api.run(run())
 

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use thiserror::Error;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::task::AbortOnDropHandle;
 use underpass_cla::Class;
 use underpass_control_client::Service as ControlService;
@@ -18,8 +20,11 @@ use crate::shell::{ListedStream, PeerStreams, Shell};
 
 /// A larger question is none.
 const MOST_QUESTION_BYTES: usize = 1024;
-/// Questions that wait; a later one is not answered.
-const WAITING: usize = 16;
+/// Questions that wait; a later one is refused. One process of the service asks no more
+/// than 24 at once.
+const WAITING: usize = 32;
+/// The service takes no more refusals together.
+const MOST_REFUSED: usize = 64;
 /// The service takes no more streams, paths of each, and characters of a name.
 const MOST_STREAMS: usize = 200;
 const MOST_PATHS: usize = 4;
@@ -69,23 +74,35 @@ struct Row {
     unread_bytes: u64,
 }
 
-/// Takes questions, which a task answers.
+/// Takes questions, which a task answers; another one refuses those that are too many,
+/// so that nobody waits for an answer to them.
 #[derive(Debug)]
-pub(super) struct Questions(mpsc::Sender<Question>);
+pub(super) struct Questions {
+    waiting: mpsc::Sender<Question>,
+    /// By their names, those to be refused.
+    refused: mpsc::Sender<String>,
+}
 
 impl Questions {
-    /// Takes them from now on; they are answered until the task is dropped.
+    /// Takes them from now on; they are answered until the tasks are dropped.
     pub fn start(
         current: &Arc<Current>,
         shell: &Arc<Shell>,
         control: Arc<ControlService>,
-    ) -> (Questions, AbortOnDropHandle<()>) {
-        let (sender, waiting) = mpsc::channel(WAITING);
-        let answering = answer_all(current.clone(), shell.clone(), control, waiting);
-        (Questions(sender), background(answering))
+    ) -> (Questions, [AbortOnDropHandle<()>; 2]) {
+        let (questions, waiting, refused) = Questions::queues();
+        let answering = answer_all(current.clone(), shell.clone(), control.clone(), waiting);
+        let refusing = refuse_all(current.clone(), control, refused);
+        (questions, [background(answering), background(refusing)])
     }
 
-    /// Takes a question, as its document.
+    fn queues() -> (Questions, mpsc::Receiver<Question>, mpsc::Receiver<String>) {
+        let (waiting, to_answer) = mpsc::channel(WAITING);
+        let (refused, to_refuse) = mpsc::channel(MOST_REFUSED);
+        (Questions { waiting, refused }, to_answer, to_refuse)
+    }
+
+    /// Takes a question, as its document; one that is too many is refused.
     ///
     /// # Errors
     /// When it is none, or too many wait.
@@ -94,8 +111,12 @@ impl Questions {
             return Err(QuestionError::Size(document.len()));
         }
         let question = serde_json::from_slice(document)?;
-        let taken = self.0.try_send(question);
-        taken.map_err(|_| QuestionError::TooMany)
+        self.waiting.try_send(question).map_err(|refused| {
+            let (TrySendError::Full(asked) | TrySendError::Closed(asked)) = refused;
+            // Where even these are too many, who asked waits in vain.
+            let _ = self.refused.try_send(asked.question);
+            QuestionError::TooMany
+        })
     }
 }
 
@@ -123,6 +144,25 @@ async fn answer_all(
             // Whoever asked is told so by the service.
             tracing::info!(terminal, %error, "streams not told");
         }
+    }
+}
+
+/// Tells of the questions that are refused, of all at once that have come meanwhile.
+async fn refuse_all(
+    current: Arc<Current>,
+    control: Arc<ControlService>,
+    mut refused: mpsc::Receiver<String>,
+) {
+    let mut questions = Vec::new();
+    while refused.recv_many(&mut questions, MOST_REFUSED).await > 0 {
+        let node = current.get().node.number;
+        let path = format!("/v1/gateways/{node}/streams/refused");
+        let body = json!({ "questions": questions }).to_string();
+        if let Err(error) = control.post(&path, body, MOST_ANSWERED_BYTES).await {
+            // Whoever asked is told so by the service.
+            tracing::info!(%error, "questions not refused");
+        }
+        questions.clear();
     }
 }
 
@@ -170,19 +210,13 @@ fn shortened(name: &str) -> String {
 mod tests {
     use std::time::Instant;
 
-    use serde_json::json;
     use underpass_streams::{Epoch, StreamId, StreamInfo, StreamState};
 
     use super::*;
 
-    fn questions() -> (Questions, mpsc::Receiver<Question>) {
-        let (sender, waiting) = mpsc::channel(WAITING);
-        (Questions(sender), waiting)
-    }
-
     #[test]
-    fn what_is_no_question_is_not_taken_and_too_many_are_refused() {
-        let (questions, _waiting) = questions();
+    fn what_is_no_question_is_not_taken_and_too_many_are_refused_by_name() {
+        let (questions, mut waiting, mut refused_names) = Questions::queues();
         let question = r#"{"question":"6b1f0c9a5e7d2c44","terminal":10,"limit":100,"later":1}"#;
         for wrong in ["", "{}", r#"{"question":1,"terminal":10,"limit":1}"#] {
             let refused = questions.take(wrong.as_bytes()).unwrap_err();
@@ -194,8 +228,29 @@ mod tests {
         for _ in 0..WAITING {
             questions.take(question.as_bytes()).expect("room");
         }
-        let refused = questions.take(question.as_bytes()).unwrap_err();
+        assert!(refused_names.try_recv().is_err(), "there was room");
+        let another = question.replace("6b1f", "ffff");
+        let refused = questions.take(another.as_bytes()).unwrap_err();
         assert!(matches!(refused, QuestionError::TooMany), "{refused}");
+        assert_eq!(refused_names.try_recv().unwrap(), "ffff0c9a5e7d2c44");
+        // Those that waited already do so still, and the next one has room again.
+        let first = waiting.try_recv().unwrap();
+        assert_eq!(first.question, "6b1f0c9a5e7d2c44");
+        questions.take(another.as_bytes()).expect("room");
+    }
+
+    #[test]
+    fn what_is_refused_takes_no_more_than_its_room() {
+        let (questions, _waiting, mut refused_names) = Questions::queues();
+        let question = r#"{"question":"6b1f0c9a5e7d2c44","terminal":10,"limit":100}"#;
+        for _ in 0..WAITING + 2 * MOST_REFUSED {
+            let _ = questions.take(question.as_bytes());
+        }
+        let mut names = 0;
+        while refused_names.try_recv().is_ok() {
+            names += 1;
+        }
+        assert_eq!(names, MOST_REFUSED);
     }
 
     #[test]

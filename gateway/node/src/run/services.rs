@@ -89,7 +89,7 @@ impl Services {
         tasks.extend(certificates);
         let follower = service.map(|service| {
             let (questions, answering) = Questions::start(current, shell, service.clone());
-            tasks.push(answering);
+            tasks.extend(answering);
             let (plans, provider) = (plans.clone(), provider.clone());
             control::follow(config, service, plans, provider, questions)
         });
