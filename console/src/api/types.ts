@@ -54,7 +54,7 @@ export interface OpenStream {
   target?: string | null;
   class: string;
   state: "early" | "open" | "half-closed-local" | "half-closed-remote" | "draining";
-  /** Those that it may go by now. */
+  /** Those that its bytes may go by now; the one of its last flow where a path is chosen for each. */
   paths: string[];
   age_ms: number;
   forward_bytes: number;

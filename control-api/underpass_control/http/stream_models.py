@@ -36,8 +36,8 @@ class OpenStream(Model):
     target: Annotated[str, Field(max_length=_MOST_TARGET)] | None = None
     class_: Text = Field(alias="class")
     state: Literal["early", "open", "half-closed-local", "half-closed-remote", "draining"]
-    # The paths that its class may be sent to the terminal by now; none while all are down or
-    # blocked.
+    # The paths that its bytes may be sent to the terminal by now, the one of its last flow where a
+    # path is chosen for each; none while all are down or blocked.
     paths: Annotated[list[Text], Field(max_length=_MOST_PATHS)]
     age_ms: Count
     # Sealed for the terminal; come from it, and given to the origin.

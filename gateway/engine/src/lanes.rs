@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use underpass_bundle::NeighbourId;
 use underpass_cla::Class;
-use underpass_streams::{lane, lanes};
+use underpass_streams::{class_of, lane, lanes};
 
 use crate::choosing::ASKED_WITHIN;
 use crate::completing::Completing;
@@ -70,6 +70,17 @@ impl Engine {
     pub(crate) fn lane_of(&self, neighbour: u64, class: Class, id: HopId) -> Option<Class> {
         let mut hops = self.hops_with_lanes(neighbour, class);
         lane(class, hops.position(|hop| hop == id)?)
+    }
+
+    /// The hop that was chosen for the flows in a queue; none if it is no lane, or the
+    /// class' policy chooses none any more.
+    pub(crate) fn hop_of_lane(&self, neighbour: u64, queue: Class) -> Option<HopId> {
+        let class = class_of(queue);
+        if self.policy(class).uses != PathUse::MinFct {
+            return None;
+        }
+        let place = lanes(class).position(|lane| lane == queue)?;
+        self.hops_with_lanes(neighbour, class).nth(place)
     }
 
     /// The hops that the policy of a class names, in their order: lanes are theirs. What is

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use underpass_bundle::NeighbourId;
 use underpass_cla::{Class, SessionId};
-use underpass_streams::{Counters, Epoch, StreamInfo, StreamState};
+use underpass_streams::{Counters, Epoch, StreamInfo, StreamState, class_of};
 use underpass_work::each;
 
 use crate::budget::{Meter, MeterSnapshot};
@@ -315,10 +315,16 @@ impl Engine {
         (streams.stream_count(), largest)
     }
 
-    /// The paths by which a class may be sent to a node now; none while all are
-    /// down or blocked.
-    pub fn paths_to(&self, now: Instant, peer: u64, class: Class) -> Vec<String> {
-        let hops = self.candidates(now, self.neighbour_to(peer), class);
+    /// The paths by which what waits in a queue of streams may be sent to a node now: of
+    /// a lane, the one that was chosen for its flows, or the others while that cannot
+    /// carry; none while all are down or blocked.
+    pub fn paths_to(&self, now: Instant, peer: u64, queue: Class) -> Vec<String> {
+        let neighbour = self.neighbour_to(peer);
+        let mut hops = self.candidates(now, neighbour, class_of(queue));
+        let chosen = self.hop_of_lane(neighbour, queue);
+        if hops.iter().any(|hop| Some(hop.id) == chosen) {
+            hops.retain(|hop| Some(hop.id) == chosen);
+        }
         let names = hops.iter().filter_map(|hop| self.hop_name(hop.id));
         names.map(str::to_owned).collect()
     }

@@ -262,6 +262,31 @@ fn flows_leave_a_hop_before_a_blockage_that_is_known() {
 }
 
 #[test]
+fn a_stream_is_shown_with_the_path_of_its_flow_and_the_other_while_that_cannot_carry() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    let key = terminal.open(1, BULK);
+    let shown = |terminal: &Node| {
+        let (_, largest) = terminal.engine.largest_streams(1, 1);
+        let (_, info) = &largest[0];
+        assert_eq!(info.class, BULK);
+        terminal.engine.paths_to(terminal.now, 1, info.queue)
+    };
+    assert_eq!(shown(&terminal), ["hop0"], "a request");
+    begin(&mut terminal, key, 5_000_000, 100_000);
+    assert_eq!(shown(&terminal), ["hop1"]);
+    let now = terminal.now;
+    terminal.engine.block(now, FAR, true);
+    assert_eq!(shown(&terminal), ["hop0"]);
+    terminal.engine.block(now, FAR, false);
+    terminal.up(1, 210);
+    assert_eq!(shown(&terminal), ["hop1"]);
+    // Whatever was chosen before: each bundle takes its own path now.
+    let bonded = terminal.engine.reconfigure(now, two_hops(10, 1));
+    bonded.expect("it is valid");
+    assert_eq!(shown(&terminal), ["hop0", "hop1"]);
+}
+
+#[test]
 fn another_policy_holds_for_flows_that_wait() {
     let (mut terminal, _hub) = nodes(Estimate::OpenSession);
     let key = terminal.open(1, BULK);

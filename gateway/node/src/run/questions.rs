@@ -185,7 +185,7 @@ fn row(classes: &[String], paths: &BTreeMap<Class, Vec<String>>, of: ListedStrea
     let info = of.info;
     let class = classes.get(usize::from(info.class.0)).cloned();
     let class = class.unwrap_or_else(|| info.class.to_string());
-    let paths = paths.get(&info.class).into_iter().flatten();
+    let paths = paths.get(&info.queue).into_iter().flatten();
     let age = info.opened_at.elapsed().as_millis();
     Row {
         id: info.id.0,
@@ -210,7 +210,7 @@ fn shortened(name: &str) -> String {
 mod tests {
     use std::time::Instant;
 
-    use underpass_streams::{Epoch, StreamId, StreamInfo, StreamState};
+    use underpass_streams::{Epoch, StreamId, StreamInfo, StreamState, lane};
 
     use super::*;
 
@@ -255,9 +255,11 @@ mod tests {
 
     #[test]
     fn an_answer_is_as_the_service_takes_it() {
+        let queue = lane(Class(0), 1).expect("a class with lanes");
         let info = StreamInfo {
             id: StreamId(7),
             class: Class(0),
+            queue,
             state: StreamState::HalfClosedRemote,
             opened_at: Instant::now(),
             sent_bytes: 1_000,
@@ -272,7 +274,10 @@ mod tests {
                 info,
                 target: Some("example.org:443".to_owned()),
             }],
-            paths: BTreeMap::from([(Class(0), vec!["terminal-10".to_owned(); 20])]),
+            paths: BTreeMap::from([
+                (Class(0), vec!["lte".to_owned(), "terminal-10".to_owned()]),
+                (queue, vec!["terminal-10".to_owned(); 20]),
+            ]),
         };
         let asked = Question {
             question: "6b1f0c9a5e7d2c44".to_owned(),

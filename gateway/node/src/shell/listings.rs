@@ -34,7 +34,7 @@ pub struct PeerStreams {
     pub open: usize,
     /// Those that have carried most bytes, the first one most.
     pub largest: Vec<ListedStream>,
-    /// By their classes, the paths that each may go by now.
+    /// By the queues in which their bytes wait, the paths that each may go by now.
     pub paths: BTreeMap<Class, Vec<String>>,
 }
 
@@ -135,8 +135,8 @@ impl Shell {
         let (open, largest) = inner.engine.largest_streams(peer, limit);
         let mut paths = BTreeMap::new();
         for (_, info) in &largest {
-            let to = || inner.engine.paths_to(now, peer, info.class);
-            paths.entry(info.class).or_insert_with(to);
+            let to = || inner.engine.paths_to(now, peer, info.queue);
+            paths.entry(info.queue).or_insert_with(to);
         }
         let listed = largest.into_iter().map(|(epoch, info)| {
             let id = info.id;

@@ -377,6 +377,7 @@ impl Stream {
         StreamInfo {
             id,
             class: class_of(self.class),
+            queue: self.class,
             state: match (self.life, sending, receiving) {
                 (Life::Early, ..) => StreamState::Early,
                 (Life::Draining, ..) => StreamState::Draining,

@@ -184,6 +184,8 @@ pub struct StreamInfo {
     pub id: StreamId,
     /// Class of what is sent from here.
     pub class: Class,
+    /// The queue in which that waits, or would: the class' own, or a lane of it.
+    pub queue: Class,
     /// Where it stands.
     pub state: StreamState,
     /// When it was opened, or first heard of.
