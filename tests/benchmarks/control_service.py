@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+
+from tests.free_port import free_port
 
 _ROOT = Path(__file__).parents[2]
 # Terminals that are registered at once.
@@ -42,9 +43,7 @@ class ControlService:
 @contextmanager
 def control_service(url: str) -> Iterator[ControlService]:
     """Run the service on a database that is empty."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = os.environ | {
         "UNDERPASS_DATABASE": url,
         "PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}",

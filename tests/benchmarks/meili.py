@@ -11,7 +11,6 @@ import http.client
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ import osmium
 from tests.drives.extract import Extract
 from tests.drives.kinds import KnownDrive
 from tests.drives.matching import Match
+from tests.free_port import free_port
 
 _PACKAGE = Path(__file__).parents[2] / ".tools" / "valhalla" / "valhalla"
 _ATTRIBUTES = [
@@ -132,7 +132,7 @@ def _service(extract: Extract, file: Path, folder: Path) -> Iterator[_Service]:
     tiles.mkdir()
     settings = json.loads(_output([sys.executable, _PACKAGE / "valhalla_build_config.py"]))
     settings["mjolnir"] |= {"tile_dir": str(tiles), "tile_extract": "", "logging": {"type": ""}}
-    port = _free_port()
+    port = free_port()
     for name, part in settings.items():
         if isinstance(part, dict) and "service" in part:
             part["service"] |= {
@@ -167,13 +167,6 @@ def _until_ready(service: _Service) -> None:
         if service.process.poll() is not None or time.monotonic() > end:
             raise RuntimeError(f"Valhalla's service does not come up: {service.process.returncode}")
         time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _output(command: Sequence[str | Path]) -> str:

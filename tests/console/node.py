@@ -6,10 +6,10 @@ import http.client
 import json
 import os
 import signal
-import socket
 from pathlib import Path
 from typing import Any
 
+from tests.free_port import free_port
 from tests.testbed.process import Process
 from tests.testbed.programs import built
 
@@ -76,7 +76,7 @@ class TerminalNode:
     def __init__(self, folder: Path) -> None:
         """Start both."""
         self._folder = folder
-        self._ports = dict(zip(("hop", "api", "proxy"), _free_ports(3), strict=True))
+        self._ports = {name: free_port() for name in ("hop", "api", "proxy")}
         self.tokens = {}
         for role in ("read", "operate", "metrics"):
             self.tokens[role] = f"{role}-{os.urandom(12).hex()}"
@@ -143,11 +143,3 @@ class TerminalNode:
         file.write_text(template.format(at=self._folder, html=HTML, **self._ports))
         command = [str(built("underpass")), "run", "--config", str(file)]
         return Process(name, command, log_dir=self._folder)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [taken.getsockname()[1] for taken in sockets]
-    for taken in sockets:
-        taken.close()
-    return ports

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.free_port import free_port
 from tests.testbed.process import Process
 
 _ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ class ControlService:
     def __init__(self, folder: Path, *, maps: tuple[Path, ...] = ()) -> None:
         """Make its database, with what these maps have, and start it."""
         self._folder = folder
-        self.port = _free_port()
+        self.port = free_port()
         self._environment = {
             "UNDERPASS_DATABASE": f"sqlite:///{folder / 'control.db'}",
             "PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}",
@@ -105,13 +105,6 @@ class ControlService:
     def close(self) -> None:
         """End it."""
         self.process.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def now_ms() -> int:

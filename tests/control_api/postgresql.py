@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
-import random
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+
+from tests.free_port import free_port
 
 _START_S = 120
 # PostgreSQL refuses to run as root; Debian's package brings this user.
@@ -118,7 +118,7 @@ def server(*, durable: bool = False) -> Iterator[Server]:
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, _USER, _USER)
-        running = Server(folder, programs, _free_port(), durable)
+        running = Server(folder, programs, free_port(), durable)
         running.initialise()
         running.start()
         try:
@@ -132,12 +132,3 @@ def server(*, durable: bool = False) -> Iterator[Server]:
 def _programs() -> Path | None:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
     return found[-1].parent if found else None
-
-
-def _free_port() -> int:
-    """Return a port below those that the kernel gives clients: none of them takes it meanwhile."""
-    for port in random.sample(range(20_000, 32_000), 100):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("of a hundred ports each is taken")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,6 +26,7 @@ from underpass_control.replay.timeline import Timeline
 from dama.prediction import Fix
 from tests.dama.prediction.test_laws import MAP, START_MS, TUNNEL_M, eastwards, fix
 from tests.dama.prediction.test_passages import serpentine
+from tests.free_port import free_port
 
 
 def fed(announcer: Announcer, fixes: list[Fix]) -> list[tuple[float, float, float]]:
@@ -243,9 +243,7 @@ def test_a_node_without_receiver_ends_it(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("gpsd") is None, reason="Debian's package `gpsd` is missing")
 def test_a_drive_replayed_through_gpsd_is_announced(tmp_path: Path) -> None:
     node = Node()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     source = f"udp://127.0.0.1:{port}"
     drive = Timeline(eastwards(-700.0, 20.0), speed=5)
 

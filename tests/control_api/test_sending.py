@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer, unused_port
+from aiohttp.test_utils import TestClient, TestServer
 from underpass_control.demand import FLOOR_BPS
 from underpass_control.http import sending
 
@@ -109,11 +109,10 @@ def test_who_goes_while_it_is_answered_is_no_error(caplog: pytest.LogCaptureFixt
         runner = web.AppRunner(application, access_log=None)
         await runner.setup()
         try:
-            port = unused_port()
-            await web.TCPSite(runner, "127.0.0.1", port).start()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
             with socket.socket() as peer:
                 peer.setblocking(False)
-                await loop.sock_connect(peer, ("127.0.0.1", port))
+                await loop.sock_connect(peer, runner.addresses[0])
                 await loop.sock_sendall(peer, b"GET /answer HTTP/1.1\r\nHost: x\r\n\r\n")
                 async with asyncio.timeout(20):
                     await begun.wait()

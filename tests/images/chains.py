@@ -18,7 +18,7 @@ from typing import Any
 
 from underpass_control.toml_text import toml_text
 
-from tests.images.engine import free_ports
+from tests.free_port import free_port
 from tests.testbed import programs
 
 _ROOT = Path(__file__).parents[2]
@@ -163,7 +163,7 @@ def until(holds: Callable[[], bool], what: Callable[[], object], within_s: float
 def running(folder: Path, environment: Mapping[str, str]) -> Iterator[Chains]:
     """Bring both tenants' chains up, on one beam."""
     python = f"{_ROOT / 'control-api'}:{_ROOT}"
-    chains = Chains(folder, {**environment, "PYTHONPATH": python}, free_ports(1)[0])
+    chains = Chains(folder, {**environment, "PYTHONPATH": python}, free_port())
     with ExitStack() as stack:
         _networks(chains, stack)
         _certificates(chains)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -74,12 +73,3 @@ def build_images(environment: Mapping[str, str]) -> None:
 def _answers(environment: Mapping[str, str]) -> bool:
     asked = subprocess.run(["docker", "info"], env=environment, capture_output=True, check=False)
     return asked.returncode == 0
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback that nothing listens on."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

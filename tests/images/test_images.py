@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.images.engine import NoEngineError, build_images, engine, free_ports
+from tests.free_port import free_port
+from tests.images.engine import NoEngineError, build_images, engine
 
 ROOT = Path(__file__).parents[2]
 SERVICES = {"control", "database", "hub", "terminal"}
@@ -77,10 +78,8 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         config.write('allow_networks = ["172.30.84.0/27"]\n')
     try:
         with engine() as environment:
-            ports = dict(
-                zip(("CONTROL_PORT", "SOCKS_PORT", "HTTP_PORT"), free_ports(3), strict=True)
-            )
-            environment |= {name: str(port) for name, port in ports.items()}
+            names = ("CONTROL_PORT", "SOCKS_PORT", "HTTP_PORT")
+            environment |= {name: str(free_port()) for name in names}
             environment["COMPOSE_PROJECT_NAME"] = "underpass-test"
             build_images(environment)
             running = System(folder, environment)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.free_port import free_port
 from tests.images.debian import Debian, NoDebianError
-from tests.images.engine import free_ports
 from tests.testbed import programs
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,7 @@ def test_a_terminals_stream_lives_through_the_packages_upgrade(
     told = debian.install(gateway)
     assert "write /etc/underpass/node.toml" in told
     debian.run("sh", "-c", "underpass --version && test -s /usr/share/man/man1/underpass.1.gz")
-    hop, socks = free_ports(2)
+    hop, socks = free_port(), free_port()
     configuration = debian.folder / "etc/underpass/node.toml"
     configuration.write_text(_TERMINAL.format(hop=hop, socks=socks))
     # What systemd makes for the unit (RuntimeDirectory=).
@@ -157,7 +157,7 @@ def test_the_control_service_is_installed_serves_and_is_purged(
     package = _deb(packages, "underpass-control")
     debian.install(package)
     debian.run("sh", "-c", "test -s /usr/share/man/man1/underpass-control-terminal-set.1.gz")
-    (port,) = free_ports(1)
+    port = free_port()
     environment = debian.folder / "etc/underpass-control/environment"
     environment.write_text(environment.read_text() + "UNDERPASS_KEEP_PLANS_DAYS=3\n")
     start = "set -a; . /etc/underpass-control/environment; exec underpass-control serve --port"

@@ -15,6 +15,7 @@ import tomllib
 from contextlib import suppress
 from pathlib import Path
 
+from tests.free_port import free_port
 from tests.testbed.node import LocalApi
 from tests.testbed.process import Process
 from tests.testbed.programs import built
@@ -79,14 +80,6 @@ name = "socks"
 protocol = "socks5"
 address = "127.0.0.1:${socks}"
 """
-
-
-def free_port() -> int:
-    """Return a port of the loopback that nobody has."""
-    with socket.socket() as one:
-        one.bind((_HOST, 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 class _Hello(socketserver.BaseRequestHandler):

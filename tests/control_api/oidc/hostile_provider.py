@@ -53,8 +53,8 @@ class HostileProvider:
         self.nonce = ""
         self.asked: list[str] = []
 
-    async def start(self, port: int = 0) -> None:
-        """Listen, at a port of its own choice if none is given."""
+    async def start(self, port: int) -> None:
+        """Listen."""
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._answer)
         self._server = TestServer(application, port=port)

@@ -16,6 +16,7 @@ from tests.control_api.oidc.hostile_provider import Claims, HostileProvider, par
 from tests.control_api.oidc.real_provider import CLIENT_ID
 from tests.control_api.oidc.service import PUBLIC, ProxiedBrowser, query_of, service_of
 from tests.control_api.service.api import Api, Reply
+from tests.free_port import free_port
 
 SESSION = "__Secure-underpass-session"
 
@@ -49,14 +50,9 @@ class Case:
 def case(migrated_sqlite: Path, tmp_path: Path) -> Iterator[Case]:
     database = tmp_path / "control.db"
     database.write_bytes(migrated_sqlite.read_bytes())
-    provider = HostileProvider()
-    with asyncio.Runner() as runner:
-        runner.run(provider.start())
-        issuer = provider.issuer
-        runner.run(provider.close())
-    port = int(issuer.rsplit(":", 1)[1])
-    with service_of(f"sqlite:///{database}", issuer, tmp_path) as api:
-        # In the event loop of the service, at the port that has just been found to be free.
+    provider, port = HostileProvider(), free_port()
+    with service_of(f"sqlite:///{database}", f"http://127.0.0.1:{port}", tmp_path) as api:
+        # In the event loop of the service.
         api.run(provider.start(port))
         yield Case(api, provider, ProxiedBrowser(api))
         api.run(provider.close())

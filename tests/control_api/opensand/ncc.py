@@ -7,6 +7,8 @@ import re
 import time
 from dataclasses import dataclass, field
 
+from tests.free_port import free_port
+
 _READ_BYTES = 200
 _BITS = 0xFFFF
 _LINE = re.compile(rb"(\d+):(\d+):(\d+):(\d+):(\d+)")
@@ -29,14 +31,14 @@ class Ncc:
     applied: list[tuple[int, int, int]] = field(default_factory=list)
     broken: list[bytes] = field(default_factory=list)
     connections: int = 0
-    port: int = 0
+    # It starts again where it was.
+    port: int = field(default_factory=free_port)
     is_busy: bool = False
     _writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def start(self) -> None:
         """Listen."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """End, as in a crash."""

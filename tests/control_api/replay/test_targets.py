@@ -21,6 +21,7 @@ from underpass_control.replay.timeline import Moment, Timeline
 from underpass_control.tracks.nmea import read_nmea
 
 from tests.control_api.replay.test_timeline import START_MS, fixes
+from tests.free_port import free_port
 
 TOKEN = "upc_of-the-tests"  # noqa: S105
 # 40 s of a drive in 0.2 s.
@@ -29,13 +30,6 @@ DRIVE, SPEED = fixes(*range(40)), 200.0
 
 def timeline() -> Timeline:
     return Timeline(DRIVE, SPEED)
-
-
-def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_a_drive_goes_out_as_datagrams() -> None:
@@ -194,7 +188,7 @@ def test_what_is_no_target_is_said_so(url: str) -> None:
 def test_the_verb_plays_a_file_and_sums_up(tmp_path: Path) -> None:
     log = tmp_path / "drive.nmea"
     log.write_bytes(b"".join(map(sentences, Timeline(DRIVE).moments(START_MS))))
-    to = f"udp://127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
+    to = f"udp://127.0.0.1:{free_port()}"
     result = CliRunner().invoke(
         app, ["replay", str(log), "--to", to, "--speed", "400", "--json"], catch_exceptions=False
     )

@@ -21,6 +21,7 @@ from underpass_control.cli import app
 from underpass_control.commands.console import bars
 
 from tests.control_api.service.api import served
+from tests.free_port import free_port
 
 ROOT = Path(__file__).parents[3]
 
@@ -179,9 +180,7 @@ def test_times_and_rates_have_bounds(option: str) -> None:
 
 
 def test_the_service_runs_from_the_command_line_until_sigterm(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "underpass_control", "serve", "--port", str(port)]
     command += ["--database", f"sqlite:///{tmp_path / 'control.db'}"]
     path = {"PYTHONPATH": f"{ROOT / 'control-api'}:{ROOT}"}

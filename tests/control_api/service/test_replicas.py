@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from underpass_control.storage.database import Database
 
 from tests.control_api import postgresql
 from tests.control_api.service.conftest import with_database
+from tests.free_port import free_port
 
 ROOT = Path(__file__).parents[3]
 BEAM = "/v1/beams/ku-1"
@@ -36,9 +36,7 @@ class Replica:
     """A process of the service."""
 
     def __init__(self, url: str, token: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        self._port = free_port()
         self._token = token
         command = [sys.executable, "-m", "underpass_control", "serve", "--no-migrate"]
         command += ["--port", str(self._port), "--database", url]
