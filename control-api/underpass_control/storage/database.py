@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
+import aiosqlite
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
@@ -64,7 +67,8 @@ class Database:
         self.clock = Clock()
         self.is_sqlite = url.get_backend_name() == "sqlite"
         if self.is_sqlite:
-            self._engine = create_async_engine(url)
+            opening = {"async_creator_fn": _open_sqlite}
+            self._engine = create_async_engine(url, connect_args=opening)
             event.listen(self._engine.sync_engine, "connect", _prepare_sqlite)
         else:
             # A connection that the server has closed meanwhile is found before its use.
@@ -138,6 +142,21 @@ def _loss(url: URL) -> Iterator[None]:
 def _lost(url: URL, error: Exception) -> DatabaseLostError:
     reason = error.orig if isinstance(error, DBAPIError) else error
     return DatabaseLostError(f"database {url.set(drivername=url.get_backend_name())}: {reason}")
+
+
+async def _open_sqlite(*where: Any, **options: Any) -> aiosqlite.Connection:
+    """Open a file as SQLAlchemy does, and wait for the end of the driver's thread if it cannot be.
+
+    The driver tells its thread to end and does not wait: the thread would tell of that in an event
+    loop that a verb has closed meanwhile, and die of it with a stack on the terminal.
+    """
+    connection = aiosqlite.connect(*where, **options)
+    connection._thread.daemon = True
+    try:
+        return await connection
+    except BaseException:
+        await asyncio.to_thread(connection._thread.join)
+        raise
 
 
 def _prepare_sqlite(connection: object, _entry: ConnectionPoolEntry) -> None:
