@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -70,7 +71,7 @@ def certainty(blockages: Sequence[Blockage], times: Sequence[int]) -> Integers:
     """Return the confidence per mille that each column is blocked; 0 where it is not."""
     certainty = np.zeros(len(times) - 1, dtype=np.int64)
     for blockage in blockages:
-        first, last = np.searchsorted(times, (blockage.entry_ms, blockage.exit_ms))
+        first, last = bisect_left(times, blockage.entry_ms), bisect_left(times, blockage.exit_ms)
         sure = max(1, round(blockage.confidence * CERTAIN))
         certainty[first:last] = np.maximum(certainty[first:last], sure)
     return certainty

@@ -137,11 +137,10 @@ def _borrow_nothing(
 ) -> None:
     """Until a terminal's last blockage that is not lent for, give it no more than otherwise."""
     entries_ms = [one.entry_ms for one in blockages if not one.is_lent_for]
-    line = given.line(terminal)
-    for column in range(bisect_left(bounds_ms, max(entries_ms, default=bounds_ms[0]))):
-        bits, _ = line.amounts(bounds_ms[column], bounds_ms[column + 1])
-        row.greatest[column] = min(int(row.greatest[column]), bits)
-        row.least[column] = min(int(row.least[column]), bits)
+    columns = bisect_left(bounds_ms, max(entries_ms, default=bounds_ms[0]))
+    bits = np.diff(given.given(terminal, bounds_ms[: columns + 1]))
+    row.greatest[:columns] = np.minimum(row.greatest[:columns], bits)
+    row.least[:columns] = np.minimum(row.least[:columns], bits)
 
 
 def _end_lending(rows: Iterable[Row], column: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -113,14 +113,26 @@ class Plan:
             KeyError: if it is not in the beam.
         """
         number, place = self._places[terminal]
-        group = self.groups[number]
-        member = group.members[place]
-        fair = equal_parts(group.fair_bits, len(group.members), place, place + 1)
-        part = self._part_of(number, place)
-        if part is None:
-            return line_of(self.times_ms, member, fair, fair, np.zeros(len(fair), dtype=np.bool_))
-        given = part.of(place - part.first)
-        return line_of(self.times_ms, member, fair, given, part.blocked)
+        given, fair, blocked = self._bits_of(terminal)
+        return line_of(self.times_ms, self.groups[number].members[place], fair, given, blocked)
+
+    def given(self, terminal: str, times_ms: Iterable[int]) -> list[int]:
+        """Return the bits that a terminal is given up to each of some times, as its line says.
+
+        Raises:
+            KeyError: if it is not in the beam.
+        """
+        bits, _, _ = self._bits_of(terminal)
+        before = list(itertools.accumulate(bits.tolist(), initial=0))
+        found = []
+        for time_ms in times_ms:
+            column = bisect_right(self.times_ms, time_ms) - 1
+            until = before[max(column, 0)]
+            if 0 <= column < len(bits):
+                begin, end = self.times_ms[column : column + 2]
+                until += (before[column + 1] - until) * (time_ms - begin) // (end - begin)
+            found.append(until)
+        return found
 
     def efficiencies(self) -> dict[str, Fraction]:
         """Return the efficiencies that it goes by, of all terminals whose efficiency is not 1."""
@@ -167,6 +179,16 @@ class Plan:
             begin, end = self.times_ms[column : column + 2]
             until += int(bits[column]) * (time_ms - begin) // (end - begin)
         return until
+
+    def _bits_of(self, terminal: str) -> tuple[Integers, Integers, Flags]:
+        """Return what a terminal is given, its fair share, and where it is blocked, by column."""
+        number, place = self._places[terminal]
+        group = self.groups[number]
+        fair = equal_parts(group.fair_bits, len(group.members), place, place + 1)
+        part = self._part_of(number, place)
+        if part is None:
+            return fair, fair, np.zeros(len(fair), dtype=np.bool_)
+        return part.of(place - part.first), fair, part.blocked
 
     def _part_of(self, number: int, place: int) -> Part | None:
         for part in self._parts_of.get(number, ()):

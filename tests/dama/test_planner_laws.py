@@ -177,3 +177,15 @@ def test_from_when_it_is_settled_everyone_has_its_fair_share(request: Request, p
                 # Members of unequal balances share a row by these, which differ by a part in fifty.
                 fair = 0 if segment.blocked else segment.fair_bits
                 assert abs(segment.bits - fair) <= 2 + segment.fair_bits // 50
+
+
+@_LAWS
+@given(requests(balances=True), st.lists(st.integers(-1_000, 700_000), max_size=5))
+def test_what_is_given_until_a_time_is_what_the_line_says(
+    request: Request, after_ms: list[int]
+) -> None:
+    made = plan(request)
+    times_ms = [made.start_ms + ms for ms in after_ms]
+    for line in made.lines():
+        until = [line.amounts(made.start_ms, time_ms)[0] for time_ms in times_ms]
+        assert made.given(line.terminal, times_ms) == until

@@ -1,13 +1,17 @@
-"""Planning takes about as long whatever demands and balances are."""
+"""What planning costs, in counted operations."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dama.planner import Blockage, CapacityStep, Link, Request, Terminal, flow, plan
+from tests.dama.requests import town
 
 
 def test_what_nobody_is_due_is_not_shared_out_way_by_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +46,38 @@ def test_what_nobody_is_due_is_not_shared_out_way_by_way(monkeypatch: pytest.Mon
     plan(Request("east", Link.RETURN, 0, 220_000, steps, terminals, blockages, settle_ms=215_000))
     # Thousands, were each flow made from the one before.
     assert searches < 300
+
+
+def calls(request: Request) -> int:
+    """Return how many functions are called for a plan, numpy's included."""
+    count = 0
+
+    def counted(_frame: FrameType, event: str, _given: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        plan(request)
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("is_lent_for", [True, False])
+def test_the_effort_grows_with_the_columns_and_not_with_their_square(is_lent_for: bool) -> None:
+    few, many = (town(5, 20, blockages, sure=True) for blockages in (40, 320))
+    if not is_lent_for:
+        few, many = (
+            replace(
+                request,
+                blockages=tuple(
+                    replace(one, is_lent_for=number % 8 == 0)
+                    for number, one in enumerate(request.blockages)
+                ),
+            )
+            for request in (few, many)
+        )
+    # Eight times as many columns.
+    assert calls(many) < 12 * calls(few)
