@@ -12,7 +12,7 @@ amounts right to the bit. So how far the prices have come decides smoothness alo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -32,6 +32,8 @@ _CLOSE_BITS = 0.5
 _PATIENCE = 10
 _STALLED = 0.99
 _SLIGHT = 1e-9
+# So many cells are worked on at once, of whole lines.
+_BLOCK_CELLS = 1 << 16
 
 
 def smooth(
@@ -78,43 +80,46 @@ def _prices(fair: Integers, wanted: Integers, slopes: Reals, room: Room) -> Real
     least, greatest = room.least.astype(np.float64), room.greatest.astype(np.float64)
     centre = fair.astype(np.float64)
     rows = _Side(centre, slopes, least, greatest, wanted.astype(np.float64))
-    columns = _Side(centre.T, slopes.T, least.T, greatest.T, room.capacity.astype(np.float64))
+    columns = rows.across(room.capacity.astype(np.float64))
     prices, others = np.zeros(fair.shape[0]), np.zeros(fair.shape[1])
     best = np.inf
     stalled = 0
     for _ in range(_TURNS):
         prices = rows.better(prices, others)
         others = -np.minimum(columns.better(-others, -prices), 0.0)
-        missing = _missing(rows, room, prices, others)
-        trial = _newton(rows, room, prices, others)
-        missing_there = _missing(rows, room, *trial)
+        flow = rows.flow(prices, others)
+        missing = _missing(rows, room, flow, others)
+        trial = _newton(rows, room, flow, prices, others)
+        flow_there = rows.flow(*trial)
+        missing_there = _missing(rows, room, flow_there, trial[1])
         if missing_there < missing:
-            (prices, others), missing = trial, missing_there
+            (prices, others), flow, missing = trial, flow_there, missing_there
         if missing < _CLOSE_BITS:
             break
         stalled = stalled + 1 if missing > best * _STALLED else 0
         best = min(best, missing)
         if stalled == _PATIENCE:
             break
-    return rows.flow(prices, others)
+    return flow
 
 
-def _missing(rows: _Side, room: Room, prices: Reals, others: Reals) -> float:
+def _missing(rows: _Side, room: Room, flow: Reals, others: Reals) -> float:
     """Return how far rows and columns are off together, in bits."""
-    flow = rows.flow(prices, others)
-    over = np.maximum(flow.sum(axis=0) - room.capacity, 0.0)
-    unused = np.where(others > 0, np.maximum(room.capacity - flow.sum(axis=0), 0.0), 0.0)
+    beyond = flow.sum(axis=0) - room.capacity
+    over = np.maximum(beyond, 0.0)
+    unused = np.where(others > 0, np.maximum(-beyond, 0.0), 0.0)
     return float(np.abs(rows.missing(flow)).sum() + over.sum() + unused.sum())
 
 
-def _newton(rows: _Side, room: Room, prices: Reals, others: Reals) -> tuple[Reals, Reals]:
+def _newton(
+    rows: _Side, room: Room, flow: Reals, prices: Reals, others: Reals
+) -> tuple[Reals, Reals]:
     """Take Newton's step of all prices at once, as if no cell came to or off its bounds.
 
     Only columns that are full or have a price move theirs. Eliminating them, or the rows, leaves a
     system of the size of the others: the smaller one is solved. A little more on the diagonal of
-    the rows keeps it solvable where all prices could move together.
+    the rows keeps it solvable where all prices could move together. `flow` is what the prices give.
     """
-    flow = rows.flow(prices, others)
     over = flow.sum(axis=0) - room.capacity
     inside = np.where((flow > rows.least) & (flow < rows.greatest), rows.slopes, 0.0)
     of_columns = inside.sum(axis=0)
@@ -149,10 +154,22 @@ class _Side:
     greatest: Reals
     wanted: Reals
 
+    def across(self, wanted: Reals) -> _Side:
+        """Return the other side, copied so that there, too, the cells of a line lie together."""
+        return _Side(
+            np.ascontiguousarray(self.centre.T),
+            np.ascontiguousarray(self.slopes.T),
+            np.ascontiguousarray(self.least.T),
+            np.ascontiguousarray(self.greatest.T),
+            wanted,
+        )
+
     def flow(self, prices: Reals, others: Reals) -> Reals:
         """Return the bits per cell at these prices of the lines and of the other side."""
-        wished = self.centre + self.slopes * (prices[:, None] - others)
-        return np.clip(wished, self.least, self.greatest)
+        flow = np.empty_like(self.centre)
+        for lines, block in self._blocks():
+            block._put_flow(prices[lines], others, flow[lines])
+        return flow
 
     def missing(self, flow: Reals) -> Reals:
         """Return what each line has too little, or, negative, too much."""
@@ -160,21 +177,54 @@ class _Side:
         return missing
 
     def better(self, prices: Reals, others: Reals) -> Reals:
-        """Return prices with which the lines have what they shall, or are nearer to it.
+        """Return prices with which the lines have what they shall, or are nearer to it."""
+        better = np.empty_like(prices)
+        for lines, block in self._blocks():
+            better[lines] = block._better(prices[lines], others)
+        return better
+
+    def _blocks(self) -> Iterator[tuple[slice, _Side]]:
+        """Yield the lines, so many at once that what is made of their cells stays in the cache."""
+        count = max(1, _BLOCK_CELLS // self.centre.shape[1])
+        for first in range(0, len(self.centre), count):
+            lines = slice(first, first + count)
+            yield (
+                lines,
+                _Side(
+                    self.centre[lines],
+                    self.slopes[lines],
+                    self.least[lines],
+                    self.greatest[lines],
+                    self.wanted[lines],
+                ),
+            )
+
+    def _put_flow(self, prices: Reals, others: Reals, flow: Reals) -> None:
+        """Put what `flow` returns, of a block, into an array."""
+        np.subtract(prices[:, None], others, out=flow)
+        flow *= self.slopes
+        flow += self.centre
+        np.maximum(flow, self.least, out=flow)
+        np.minimum(flow, self.greatest, out=flow)
+
+    def _better(self, prices: Reals, others: Reals) -> Reals:
+        """Return what `better` does, of a block.
 
         Newton's step counts the cells between their bounds. Where it makes things worse, since
         cells come off their bounds on the way, the step counts these too, and falls short.
         """
-        flow = self.flow(prices, others)
+        flow, there = np.empty_like(self.centre), np.empty_like(self.centre)
+        self._put_flow(prices, others, flow)
         missing = self.missing(flow)
         inside = (flow > self.least) & (flow < self.greatest)
         newton = prices + _step(missing, np.where(inside, self.slopes, 0.0).sum(axis=1))
-        worse = np.abs(self.missing(self.flow(newton, others))) > np.abs(missing) / 2
-        rows = np.flatnonzero(worse | ~inside.any(axis=1))
-        if rows.size:
-            bound = np.where(missing[rows, None] > 0, self.greatest[rows], self.least[rows])
-            movable = np.where(flow[rows] != bound, self.slopes[rows], 0.0).sum(axis=1)
-            newton[rows] = prices[rows] + _step(missing[rows], movable)
+        self._put_flow(newton, others, there)
+        worse = np.abs(self.missing(there)) > np.abs(missing) / 2
+        lines = np.flatnonzero(worse | ~inside.any(axis=1))
+        if lines.size:
+            bound = np.where(missing[lines, None] > 0, self.greatest[lines], self.least[lines])
+            movable = np.where(flow[lines] != bound, self.slopes[lines], 0.0).sum(axis=1)
+            newton[lines] = prices[lines] + _step(missing[lines], movable)
         return newton
 
 

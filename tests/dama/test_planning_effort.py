@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dama.planner import Blockage, CapacityStep, Link, Request, Terminal, flow, plan
+from dama.planner import Blockage, CapacityStep, Link, Request, Terminal, flow, plan, smoothing
 from tests.dama.requests import town
 
 
@@ -81,3 +81,28 @@ def test_the_effort_grows_with_the_columns_and_not_with_their_square(is_lent_for
         )
     # Eight times as many columns.
     assert calls(many) < 12 * calls(few)
+
+
+def test_a_turn_of_the_prices_works_out_each_cell_six_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = worked_out = 0
+    newton, put_flow = smoothing._newton, smoothing._Side._put_flow
+
+    def turned(*given: Any) -> Any:
+        nonlocal turns
+        turns += 1
+        return newton(*given)
+
+    def counted(side: smoothing._Side, prices: Any, others: Any, found: Any) -> None:
+        nonlocal worked_out
+        worked_out += found.size
+        assert found.size <= max(smoothing._BLOCK_CELLS, found.shape[1])
+        put_flow(side, prices, others, found)
+
+    monkeypatch.setattr(smoothing, "_newton", turned)
+    monkeypatch.setattr(smoothing._Side, "_put_flow", counted)
+    made = plan(town(5, 100, 600, sure=True))
+    cells = len(made.parts) * len(made.capacity_bps)
+    assert cells > smoothing._BLOCK_CELLS
+    assert worked_out <= 6 * turns * cells

@@ -27,6 +27,7 @@ def test_newtons_step_meets_all_amounts_whichever_side_has_more(rows: int, colum
     )
     # All columns have a price, and no cell is at a bound.
     begin = np.full(rows, 500.0), np.full(columns, 500.0)
-    flow = side.flow(*_newton(side, Room(least, greatest, capacity), *begin))
+    there = _newton(side, Room(least, greatest, capacity), side.flow(*begin), *begin)
+    flow = side.flow(*there)
     assert np.abs(flow.sum(axis=1) - wanted).max() < 1e-2
     assert np.abs(flow.sum(axis=0) - capacity).max() < 1e-2
