@@ -1,9 +1,10 @@
 """Requests of fewer intervals: edges of blockages that nearly coincide become one.
 
 Each edge of a blockage is a bound of two columns of the plan, and may begin a step of any line and
-of what a gateway may send in all. Gateways take a bounded number of steps; a thousand vehicles in a
-town full of short blockages have more edges than that. Of such a request, edges that follow each
-other closely are a *cluster*: entries move to its beginning and exits to its end.
+of what a gateway may send in all. Gateways take a bounded number of steps, and what a plan costs
+grows with its cells, rows times columns; a thousand vehicles in a town full of short blockages have
+too many edges for either. Of such a request, edges that follow each other closely are a *cluster*:
+entries move to its beginning and exits to its end.
 
 So blockages only become longer. Nothing is sent into one, and the plan, its capacity, debts and
 their repayment, is exact for the longer ones. An edge moves by at most a part of the time that is
@@ -15,30 +16,55 @@ near.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from dama.planner.intervals import Integers, by_terminal, times
-from dama.planner.request import Request
+from dama.planner.network import network
+from dama.planner.request import Blockage, Request
 
 # A gateway refuses a plan with more steps of a line, or of the capacity (`gateway/plans`).
 MOST_COLUMNS = 4_096
+# Each cell costs some microseconds of one core and a hundred bytes.
+MOST_CELLS = 2**20
+# So many columns a plan may have however many rows it has.
+FEW_COLUMNS = 256
 # By which part of the time that is left until then an edge may move: the least of these that is
-# enough. With 1/32, all edges within 2^53 ms are fewer than 1,200 clusters.
+# enough. With 1, all edges within 2^53 ms are fewer than 60 clusters, of two columns each.
 _PARTS = tuple(2.0**-power for power in range(16, -1, -1))
 
 
 def widened(request: Request) -> Request:
-    """Return a request whose plan has at most `MOST_COLUMNS` columns.
+    """Return a request whose plan has at most `MOST_COLUMNS` columns and `MOST_CELLS` cells.
 
-    Steps of the capacity stay as they are; they alone are to be fewer than half of that.
+    Of many rows it may have more cells, in `FEW_COLUMNS`, or twice as many as there are steps of
+    the capacity. These stay as they are; they are to be fewer than half of `MOST_COLUMNS`.
     """
-    if len(times(request, by_terminal(request))) <= MOST_COLUMNS + 1:
+    blockages = by_terminal(request)
+    columns = len(times(request, blockages)) - 1
+    most = min(columns, MOST_COLUMNS)
+    few = max(FEW_COLUMNS, 2 * (len(times(request, {})) - 1))
+    # Rows are counted only where it matters.
+    if most > max(few, MOST_CELLS // max(1, len(request.terminals))):
+        rows = _rows(request, blockages)
+        most = min(most, max(few, MOST_CELLS // max(1, rows)))
+    if columns <= most:
         return request
     edges = _Edges(request)
-    few = bisect_left(_PARTS[:-1], True, key=lambda part: edges.columns(part) <= MOST_COLUMNS)
-    return edges.widened(_PARTS[few])
+    least = bisect_left(_PARTS[:-1], True, key=lambda part: edges.columns(part) <= most)
+    return edges.widened(_PARTS[least])
+
+
+def _rows(request: Request, affected: Iterable[str]) -> int:
+    """Return how many rows the plan has: those of one in which all of these are blocked throughout.
+
+    It has a column for each step of the capacity.
+    """
+    begin_ms, end_ms = (ms + request.shift_ms for ms in (request.start_ms, request.end_ms))
+    throughout = tuple(Blockage(terminal, begin_ms, end_ms) for terminal in affected)
+    return len(network(replace(request, blockages=throughout)).rows)
 
 
 class _Edges:

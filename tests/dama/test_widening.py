@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dama.ledger import Ledger, Usage, settle
-from dama.planner import Link, Plan, Request, plan, widening
+from dama.planner import CapacityStep, Link, Plan, Request, Terminal, plan, widening
 from dama.planner.intervals import Integers, by_terminal, times
-from dama.planner.widening import MOST_COLUMNS, widened
+from dama.planner.network import network
+from dama.planner.widening import FEW_COLUMNS, MOST_CELLS, MOST_COLUMNS, widened
 from tests.dama.requests import town
 
 # So many columns make the laws of large plans quick to check.
@@ -55,10 +56,65 @@ def test_blockages_only_grow_and_the_less_the_nearer_they_are(
             assert 0 <= moved_ms <= max(left_ms, 0) / 64
 
 
+def rows(request: Request) -> int:
+    return len(network(request).rows)
+
+
 def test_what_fits_stays_as_it_is() -> None:
-    request = town(1, 1_000, 1_500)
+    request = town(1, 300, 1_500)
     assert MOST_COLUMNS / 2 < columns(request) <= MOST_COLUMNS
+    assert MOST_CELLS / 2 < rows(request) * columns(request) <= MOST_CELLS
     assert widened(request) is request
+
+
+@pytest.mark.parametrize(
+    ("terminals", "blockages"), [(1_000, 1_500), (1_000, 2_100), (2_000, 4_200)]
+)
+def test_the_more_rows_a_plan_has_the_fewer_are_its_columns(terminals: int, blockages: int) -> None:
+    exact = town(1, terminals, blockages, sure=True)
+    wider = widened(exact)
+    assert rows(wider) == rows(exact)
+    # Parts are halved: no more than half of what is allowed is left.
+    assert MOST_CELLS / 2 < rows(wider) * columns(wider) <= MOST_CELLS
+
+
+def test_plans_of_very_many_rows_keep_some_columns() -> None:
+    exact = town(1, 6_000, 8_000, sure=True)
+    wider = widened(exact)
+    assert rows(wider) * FEW_COLUMNS > MOST_CELLS
+    assert FEW_COLUMNS / 2 < columns(wider) <= FEW_COLUMNS
+
+
+def test_many_steps_of_the_capacity_leave_columns_for_blockages() -> None:
+    town_of_many = town(1, 6_000, 8_000, sure=True)
+    begin_ms, bps = town_of_many.capacity[0].from_ms, 10_000_000_000
+    steps = tuple(CapacityStep(begin_ms + 500 * n, bps + n) for n in range(300))
+    exact = replace(town_of_many, capacity=steps)
+    wider = widened(exact)
+    fixed = columns(replace(exact, blockages=()))
+    assert fixed > FEW_COLUMNS
+    assert 1.25 * fixed < columns(wider) <= 2 * fixed
+    moved_ms = [
+        (after.exit_ms - before.exit_ms) / (before.exit_ms - exact.start_ms)
+        for before, after in zip(exact.blockages, wider.blockages, strict=True)
+        if before.exit_ms - exact.start_ms > 10_000
+    ]
+    assert max(moved_ms) <= 1 / 8
+
+
+def test_terminals_that_share_a_row_cost_no_columns() -> None:
+    few = town(1, 200, 1_500, sure=True)
+    others = tuple(Terminal(str(node), floor_bps=64_000) for node in range(201, 3_000))
+    request = replace(few, terminals=few.terminals + others)
+    assert len(request.terminals) * columns(request) > MOST_CELLS
+    assert widened(request) is request
+
+
+def test_unaffected_terminals_that_share_no_row_count() -> None:
+    few = town(1, 200, 1_500, sure=True)
+    others = tuple(Terminal(str(node), demand_bps=1_000 * node) for node in range(201, 1_000))
+    wider = widened(replace(few, terminals=few.terminals + others))
+    assert MOST_CELLS / 2 < rows(wider) * columns(wider) <= MOST_CELLS
 
 
 def test_the_effort_grows_with_the_edges(monkeypatch: pytest.MonkeyPatch) -> None:
