@@ -89,7 +89,7 @@ def matched(
                 ),
             )
         }
-    left = [place for place in range(len(known)) if place not in found.values()]
+    left = sorted(set(range(len(known))) - set(found.values()))
     for other in sorted(range(len(said)), key=lambda place: said[place].entry_ms):
         near = [one for one in left if other not in found and same(one, other)]
         if near:

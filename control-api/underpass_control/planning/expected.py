@@ -8,13 +8,15 @@ from which they depart at once where they leap. What is planned with is no media
 
 from __future__ import annotations
 
+import itertools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dama.planner.request import LEAST_CONFIDENCE
 from dama.prediction import Blockage, Span
-from dama.prediction.same import is_same, matched
+from dama.prediction.same import EXPECTED_MS, is_same, matched
 
 # The time constant of the running mean, and how far a report may be from it and still be noise.
 _MEAN_MS = 4_000
@@ -92,6 +94,7 @@ class Expectations:
         """
         known, said = self._of.get(terminal, []), list(said)
         same = matched([one.span for one in known], [one.span for one in said], now_ms)
+        followed = set(same.values())
         kept: list[SmoothedBlockage] = []
         for place, blockage in enumerate(said):
             if place in same:
@@ -112,7 +115,7 @@ class Expectations:
         kept += [
             one
             for place, one in enumerate(known)
-            if place not in same.values()
+            if place not in followed
             and one.entry_ms > now_ms
             # The clock may have been set back since.
             and abs(now_ms - one.seen_ms) <= _MISSING_MS
@@ -145,48 +148,77 @@ class Expectations:
         found = []
         for terminal, blockages in self._of.items():
             for one in blockages:
-                least = LEAST_CONFIDENCE
-                if planned.nearest(terminal, one.span, now_ms) is not None:
-                    least = _KEPT_CONFIDENCE
-                if one.confidence >= least and one.exit_ms > now_ms:
-                    confidence = min(1.0, max(one.confidence, LEAST_CONFIDENCE))
-                    times = round(one.entry_ms), round(one.exit_ms)
-                    is_lent_for = frozen_ms is None or one.first_ms < frozen_ms
-                    found.append(Expected(terminal, *times, confidence, is_lent_for))
+                if one.exit_ms <= now_ms or one.confidence < _KEPT_CONFIDENCE:
+                    continue
+                if (
+                    one.confidence < LEAST_CONFIDENCE
+                    and planned.nearest(terminal, one.span, now_ms) is None
+                ):
+                    continue
+                confidence = min(1.0, max(one.confidence, LEAST_CONFIDENCE))
+                times = round(one.entry_ms), round(one.exit_ms)
+                is_lent_for = frozen_ms is None or one.first_ms < frozen_ms
+                found.append(Expected(terminal, *times, confidence, is_lent_for))
         return found
+
+
+class _OfTerminal:
+    """The blockages that a terminal's plan was made with, in order of their entries."""
+
+    def __init__(self, blockages: Iterable[Expected]) -> None:
+        self.all = sorted(blockages, key=lambda one: one.entry_ms)
+        self._spans = [one.span for one in self.all]
+        self._entries = [one.entry_ms for one in self.all]
+        # The last exit of each and all before it.
+        self._exits = list(itertools.accumulate((one.exit_ms for one in self.all), max))
+
+    def same(self, span: Span, now_ms: int) -> list[int]:
+        """Return the places of those that may be the same; few others are looked at."""
+        # They have no names: what `is_same` goes by is that they overlap, or begin together.
+        first = min(
+            bisect_left(self._entries, span.entry_ms - EXPECTED_MS),
+            bisect_right(self._exits, span.entry_ms),
+        )
+        behind = bisect_right(self._entries, max(span.exit_ms, span.entry_ms + EXPECTED_MS))
+        return [
+            place for place in range(first, behind) if is_same(self._spans[place], span, now_ms)
+        ]
 
 
 class Planned:
     """The blockages that the present plan of a link was made with."""
 
     def __init__(self, blockages: Iterable[Expected] = ()) -> None:
-        self._of: dict[int, list[Expected]] = {}
+        by_terminal: dict[int, list[Expected]] = {}
         for one in blockages:
-            self._of.setdefault(one.terminal, []).append(one)
+            by_terminal.setdefault(one.terminal, []).append(one)
+        self._of = {terminal: _OfTerminal(ones) for terminal, ones in by_terminal.items()}
 
     def nearest(self, terminal: int, span: Span, now_ms: int) -> Expected | None:
         """Return which of them is a terminal's blockage at about that time."""
-        near = [one for one in self._of.get(terminal, ()) if is_same(one.span, span, now_ms)]
+        of = self._of.get(terminal)
+        if of is None:
+            return None
+        near = (of.all[place] for place in of.same(span, now_ms))
         return min(near, key=lambda one: abs(one.entry_ms - span.entry_ms), default=None)
 
     def appeared_or_vanished(self, now: Iterable[Expected], now_ms: int) -> bool:
         """Return whether there is a blockage that was not planned with, or one less."""
         left = {
-            terminal: [one for one in ones if one.exit_ms > now_ms]
-            for terminal, ones in self._of.items()
+            terminal: {place for place, one in enumerate(of.all) if one.exit_ms > now_ms}
+            for terminal, of in self._of.items()
         }
         for one in sorted(now, key=lambda one: one.entry_ms):
-            same = [
-                planned
-                for planned in self._of.get(one.terminal, ())
-                if is_same(planned.span, one.span, now_ms)
-            ]
+            of = self._of.get(one.terminal)
+            if of is None:
+                return True
+            same = of.same(one.span, now_ms)
             # Short ones follow each other closely: each of them needs one that was planned with.
-            mine = left.get(one.terminal, [])
-            free = [planned for planned in same if planned in mine]
+            free = [place for place in same if place in left[one.terminal]]
             if free:
-                mine.remove(min(free, key=lambda planned: abs(planned.entry_ms - one.entry_ms)))
-            elif all(planned.exit_ms > now_ms for planned in same):
+                nearest = min(free, key=lambda place: abs(of.all[place].entry_ms - one.entry_ms))
+                left[one.terminal].remove(nearest)
+            elif all(of.all[place].exit_ms > now_ms for place in same):
                 return True
         return any(left.values())
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+from underpass_control.planning import expected
 from underpass_control.planning.expected import Expectations, Planned
 
-from dama.prediction import Blockage
+from dama.prediction import Blockage, Span
+from dama.prediction.same import is_same
 
 NOW_MS = 100_000
 
@@ -89,3 +92,33 @@ def test_two_passages_stay_apart_when_a_stop_moves_the_first_to_where_the_second
     assert (first.entry_ms, second.entry_ms) == (300_000, 440_000)
     # Each is still as sure as it was: neither has been taken for the other.
     assert (first.confidence, second.confidence) == (0.9, 0.6)
+
+
+@pytest.mark.parametrize("lasting_ms", [900, 12_000])
+def test_each_of_many_blockages_is_compared_with_its_neighbours_alone(
+    monkeypatch: pytest.MonkeyPatch, lasting_ms: int
+) -> None:
+    compared = 0
+
+    def counted(one: Span, other: Span, now_ms: int) -> bool:
+        nonlocal compared
+        compared += 1
+        return is_same(one, other, now_ms)
+
+    monkeypatch.setattr(expected, "is_same", counted)
+    counts = []
+    for houses in (30, 300):
+        entries_ms = range(NOW_MS + 1_000, NOW_MS + 1_000 + 2_500 * houses, 2_500)
+        street = [Blockage(None, ms, ms + lasting_ms, 0.9, NOW_MS) for ms in entries_ms]
+        expectations = Expectations()
+        expectations.take(1, street, NOW_MS)
+        now = expectations.blockages(NOW_MS, Planned())
+        planned = Planned(now)
+        compared = 0
+        assert not planned.appeared_or_vanished(now, NOW_MS)
+        assert not planned.moved(now, NOW_MS)
+        assert expectations.blockages(NOW_MS, planned) == now
+        assert planned.appeared_or_vanished(now[1:], NOW_MS)
+        assert Planned(now[:-1]).appeared_or_vanished(now, NOW_MS)
+        counts.append(compared)
+    assert counts[1] <= 12 * counts[0]
