@@ -22,11 +22,23 @@ from dama.planner.plan import Group, Part, Plan
 from dama.planner.request import FairShare, Link, PlanError, Terminal
 
 Document = dict[str, Any]
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def text(document: Document) -> str:
-    """Return the canonical text of a document."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """Return the canonical text of a document.
+
+    It is written in pieces. An encoder holds the interpreter's lock until it is done, and a plan of
+    a large beam has a million numbers: other threads would wait for tenths of a second.
+    """
+    members = (f"{_ENCODER.encode(name)}:{_written(document[name])}" for name in sorted(document))
+    return f"{{{','.join(members)}}}"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(map(_ENCODER.encode, value))}]"
+    return _ENCODER.encode(value)
 
 
 def plan_document(plan: Plan) -> Document:

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import dama.planner.text as planner_text
 from dama.planner import PlanError, Request, plan
 from dama.planner.text import line_document, plan_document, read_plan, text
-from tests.dama.requests import requests
+from tests.dama.requests import requests, town
 
 
 @settings(max_examples=30, deadline=None)
@@ -75,3 +77,22 @@ def test_what_is_no_plan_is_refused(change: dict[str, object], message: str) -> 
     read_plan(whole)
     with pytest.raises(PlanError, match=message):
         read_plan(whole | change)
+
+
+def test_it_is_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = plan_document(plan(town(1, 60, 100, sure=True)))
+    pieces = []
+    encoder = planner_text._ENCODER
+
+    class Counted:
+        def encode(self, value: Any) -> str:
+            pieces.append(encoder.encode(value))
+            return pieces[-1]
+
+    monkeypatch.setattr(planner_text, "_ENCODER", Counted())
+    written = text(document)
+    assert written == json.dumps(
+        document, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    # One for each row of some fifty, and a group's fair share.
+    assert max(map(len, pieces)) < len(written) / 20
