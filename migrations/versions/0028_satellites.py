@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -12,32 +16,59 @@ depends_on = None
 
 # An imported shadow's id is `sky:SATELLITE:…`. One that was set over REST may have any id: where
 # that says no name that a satellite may have, it goes on counting for all of them.
-_SAY_IT = {
-    "sqlite": "UPDATE obstruction SET properties = json_set(properties, '$.satellite',"
-    " substr(id, 5, instr(substr(id, 5), ':') - 1))"
-    " WHERE id GLOB 'sky:*:*' AND instr(substr(id, 5), ':') BETWEEN 2 AND 33"
-    " AND substr(id, 5, instr(substr(id, 5), ':') - 1) NOT GLOB '*[^A-Za-z0-9._-]*'"
-    " AND json_extract(properties, '$.kind') = 'shadow'",
-    "postgresql": "UPDATE obstruction SET properties = (properties::jsonb"
-    " || jsonb_build_object('satellite', split_part(id, ':', 2)))::json"
-    " WHERE id ~ '^sky:[A-Za-z0-9._-]{1,32}:' AND properties ->> 'kind' = 'shadow'",
-}
-_TAKE_IT_BACK = {
-    "sqlite": "UPDATE obstruction SET properties = json_remove(properties, '$.satellite')"
-    " WHERE json_extract(properties, '$.satellite') IS NOT NULL",
-    "postgresql": "UPDATE obstruction SET properties = (properties::jsonb - 'satellite')::json"
-    " WHERE properties ->> 'satellite' IS NOT NULL",
-}
+_NAMED = re.compile(r"sky:([A-Za-z0-9._-]{1,32}):")
+_OBSTRUCTION = sa.table(
+    "obstruction", sa.column("id", sa.String()), sa.column("properties", sa.JSON())
+)
+_AT_ONCE = 1_000
+
+Properties = dict[str, Any]
 
 
 def upgrade() -> None:
     """Apply it."""
     op.add_column("beam", sa.Column("satellite", sa.String(length=32), nullable=True))
-    # Driver's SQL: a colon before a word would be a parameter.
-    op.get_bind().exec_driver_sql(_SAY_IT[op.get_bind().dialect.name])
+    _rewrite(_OBSTRUCTION.c.id.startswith("sky:"), _with_satellite)
 
 
 def downgrade() -> None:
     """Take it back."""
-    op.get_bind().exec_driver_sql(_TAKE_IT_BACK[op.get_bind().dialect.name])
+    text = sa.cast(_OBSTRUCTION.c.properties, sa.Text())
+    _rewrite(text.contains('"satellite"'), _without_satellite)
     op.drop_column("beam", "satellite")
+
+
+def _with_satellite(name: str, properties: Properties) -> Properties:
+    named = _NAMED.match(name)
+    if named is None or properties.get("kind") != "shadow":
+        return properties
+    return {**properties, "satellite": named[1]}
+
+
+def _without_satellite(_name: str, properties: Properties) -> Properties:
+    return {key: value for key, value in properties.items() if key != "satellite"}
+
+
+def _rewrite(
+    where: sa.ColumnElement[bool], changed: Callable[[str, Properties], Properties]
+) -> None:
+    """Change the properties of some obstructions, some at a time.
+
+    Databases' own functions stop at what may well stand in a document: PostgreSQL's at half a
+    surrogate pair or a zero in a string, SQLite's at a number that is none.
+    """
+    ids, properties = _OBSTRUCTION.c.id, _OBSTRUCTION.c.properties
+    query = sa.select(ids, properties).where(where).order_by(ids).limit(_AT_ONCE)
+    put = (
+        sa.update(_OBSTRUCTION)
+        .where(ids == sa.bindparam("key"))
+        .values(properties=sa.bindparam("new", type_=sa.JSON()))
+    )
+    connection = op.get_bind()
+    rows = connection.execute(query).all()
+    while rows:
+        news = [(name, before, changed(name, before)) for name, before in rows]
+        given = [{"key": name, "new": new} for name, before, new in news if new != before]
+        if given:
+            connection.execute(put, given)
+        rows = connection.execute(query.where(ids > rows[-1][0])).all()
