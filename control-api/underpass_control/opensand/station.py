@@ -211,7 +211,7 @@ class _Follower:
         """Take a plan over, in time before it holds."""
         terms = self.terms
         version = await asyncio.to_thread(
-            version_of, plan.made, plan.version, terms.st_ids, terms.lead_ms
+            version_of, await plan.read(), plan.version, terms.st_ids, terms.lead_ms
         )
         self._allocation.follow(version)
         self._rounding_bps = {

@@ -372,6 +372,7 @@ class BeamController:
             made(plan.version, worked.wire)
         self._planner.taken(worked.request, worked.plan)
         self._knowledge.planned(link, plan.version, worked.wire)
+        self._settler.planned(link, plan.version, worked.plan)
         metrics, labels = self._tools.metrics, (self.beam, link.value)
         delay_s = worked.request.signalling_delay_ms / 1000
         metrics.plans.labels(link.value, reason.value).inc()

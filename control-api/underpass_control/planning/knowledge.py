@@ -88,8 +88,9 @@ class Knowledge:
         last = await stored.current_plan(connection, self._beam, link)
         if last is None or last.end_ms <= now_ms:
             return
-        self._grants.take(link, last.version, await asyncio.to_thread(WirePlan, last.made))
-        for group in last.made.groups:
+        made = await last.read()
+        self._grants.take(link, last.version, await asyncio.to_thread(WirePlan, made))
+        for group in made.groups:
             for member in group.members:
                 efficiency = Fraction(member.efficiency)
                 if efficiency < 1:

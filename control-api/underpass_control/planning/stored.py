@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +42,10 @@ class StoredPlan:
     def made(self) -> Plan:
         """The plan itself."""
         return read_plan(json.loads(self.document))
+
+    async def read(self) -> Plan:
+        """Return the plan itself: a large one takes tenths of a second to read, in a thread."""
+        return await asyncio.to_thread(lambda: self.made)
 
     def amounts(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
         """Return what each terminal is given in a period, and its fair share (`Plan.amounts`)."""

@@ -54,7 +54,7 @@ async def basis_of(
         )
         for row in rows
     )
-    return Basis(terms, None if plan is None else plan.made, blockages)
+    return Basis(terms, None if plan is None else await plan.read(), blockages)
 
 
 @dataclass(frozen=True)

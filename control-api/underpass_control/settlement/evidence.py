@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link, Plan
 from dama.planner.request import MOST_BITS
-from underpass_control.planning.stored import plans_in_force
+from underpass_control.planning.stored import StoredPlan, plans_in_force
 from underpass_control.settlement.period import (
     PERIOD_MS,
     Evidence,
@@ -63,8 +63,13 @@ class Records:
         self._beam = beam
         # What plans gave in periods that are over and not settled, by their start.
         self._over: dict[Link, dict[int, _Given]] = {link: {} for link in Link}
-        # Plans by their version: those in force in a period that is not over are asked for often.
+        # Plans by their version, from the first one in force when they were last asked for: those
+        # of a period that is not over are asked for often.
         self._plans: dict[Link, dict[int, Plan]] = {link: {} for link in Link}
+
+    def planned(self, link: Link, version: int, plan: Plan) -> None:
+        """Take a plan that has been stored; it need not be read."""
+        self._plans[link][version] = plan
 
     async def gather(
         self, connection: AsyncConnection, link: Link, start_ms: int, due_ms: int
@@ -114,7 +119,8 @@ class Records:
             for (from_ms, to_ms), terminals in alike.items():
                 begin, end = max(from_ms, piece.from_ms), min(to_ms, piece.to_ms)
                 if begin < end:
-                    amounts = _given_to(piece.plan.made, terminals, begin, end)
+                    plan = await self._made(link, piece.plan)
+                    amounts = _given_to(plan, terminals, begin, end)
                     for terminal, bits in amounts.items():
                         given[terminal] += bits
         return given
@@ -148,12 +154,10 @@ class Records:
     ) -> dict[int, _Given]:
         """Return what plans give, period by period, by their starts; the last may be a part."""
         pieces = await plans_in_force(connection, self._beam, link, since_ms, until_ms)
+        parts = [_Part(one.from_ms, one.to_ms, await self._made(link, one.plan)) for one in pieces]
         known = self._plans[link]
-        plans = {
-            piece.plan.version: known.get(piece.plan.version) or piece.plan.made for piece in pieces
-        }
-        self._plans[link] = plans
-        parts = [_Part(one.from_ms, one.to_ms, plans[one.plan.version]) for one in pieces]
+        for version in [one for one in known if pieces and one < pieces[0].plan.version]:
+            del known[version]
         within = {
             start_ms: _within(parts, start_ms, min(start_ms + PERIOD_MS, until_ms))
             for start_ms in range(since_ms, until_ms, PERIOD_MS)
@@ -162,6 +166,12 @@ class Records:
             start_ms: _Given(shares_of(of_period), efficiencies_of(of_period))
             for start_ms, of_period in within.items()
         }
+
+    async def _made(self, link: Link, plan: StoredPlan) -> Plan:
+        known = self._plans[link]
+        if plan.version not in known:
+            known[plan.version] = await plan.read()
+        return known[plan.version]
 
 
 def _given_to(plan: Plan, terminals: Sequence[int], from_ms: int, to_ms: int) -> dict[int, int]:

@@ -6,7 +6,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.ledger import Ledger, LedgerError
-from dama.planner import Link
+from dama.planner import Link, Plan
 from underpass_control.metrics import Metrics
 from underpass_control.planning.lease import FencedError
 from underpass_control.settings import Settings
@@ -88,6 +88,10 @@ class Settler:
             return {}
         shares = await self._records.unsettled(connection, link, mark.until_ms, at_ms)
         return projected(ledger, shares)
+
+    def planned(self, link: Link, version: int, plan: Plan) -> None:
+        """Take a plan that has been stored."""
+        self._records.planned(link, version, plan)
 
     def close(self) -> None:
         """Measure this beam no more: another process does."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, insert, update
+from underpass_control.planning import stored as plans
 from underpass_control.planning.lease import FencedError
 from underpass_control.settings import Settings
 from underpass_control.settlement import evidence
@@ -19,7 +23,8 @@ from underpass_control.storage.database import Database
 from underpass_control.storage.models import Beam, Terminal
 
 from dama.ledger import Kind, Rule
-from dama.planner import Link
+from dama.planner import Link, Plan
+from dama.planner.text import read_plan
 from tests.control_api.service.conftest import with_database
 from tests.control_api.service.publishing import FENCE
 from tests.control_api.service.settled_beam import (
@@ -392,6 +397,43 @@ def test_what_plans_gave_many_is_what_they_gave_each(
         assert all(bits > 0 for bits in each.values())
         # Each piece of a plan may round by a bit.
         assert all(abs(together[one] - each[one]) <= 4 for one in times)
+
+    with_database(sqlite_url, run)
+
+
+def test_plans_are_read_beside_the_event_loop_and_those_at_hand_not_at_all(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[threading.Thread] = []
+
+    def read(document: Mapping[str, Any]) -> Plan:
+        readers.append(threading.current_thread())
+        return read_plan(document)
+
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.begin()
+        for now_s in (0, 5, 10):
+            await beam.plan(now_s)
+        async with database.reading() as connection:
+            newest = await plans.current_plan(connection, BEAM, Link.RETURN)
+            assert newest is not None
+            until_ms = START_MS + 15_000
+            monkeypatch.setattr(plans, "read_plan", read)
+            given = await Records(BEAM).unsettled(connection, Link.RETURN, START_MS, until_ms)
+            # Three plans were in force, each for five seconds.
+            assert len(readers) == 3
+            assert threading.main_thread() not in readers
+            readers.clear()
+            records = Records(BEAM)
+            records.planned(Link.RETURN, newest.version, await newest.read())
+            assert len(readers) == 1
+            readers.clear()
+            later_ms = START_MS + 10_000
+            await records.unsettled(connection, Link.RETURN, later_ms, until_ms)
+            assert not readers
+            assert await records.unsettled(connection, Link.RETURN, START_MS, until_ms) == given
+            assert len(readers) == 2
 
     with_database(sqlite_url, run)
 
