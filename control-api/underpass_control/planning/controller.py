@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -72,6 +73,8 @@ class Tools:
     settings: Settings
     newest_plans: NewestPlans
     traces: Traces
+    # Where plans are worked out.
+    workers: Executor
     # Who holds the leases, and of which beams they are certainly held now.
     holder: str
     held: Callable[[], Collection[str]]
@@ -344,7 +347,8 @@ class BeamController:
         metrics = self._tools.metrics
         began = time.perf_counter()
         try:
-            worked = await asyncio.to_thread(_work, request)
+            loop = asyncio.get_running_loop()
+            worked = await loop.run_in_executor(self._tools.workers, _work, request)
         except PlanError as error:
             metrics.planning_failures.labels("request").inc()
             _LOG.warning("no plan", beam=self.beam, link=link.value, error=str(error))

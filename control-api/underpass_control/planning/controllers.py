@@ -8,6 +8,7 @@ import secrets
 import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -56,8 +57,18 @@ class BeamControllers:
         traces: Traces,
     ) -> None:
         holder = f"{socket.gethostname()[:64]}:{os.getpid()}:{secrets.token_hex(4)}"
+        # Plans wait for each other, and nothing else that is done in threads waits for them.
+        self._workers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="plan")
         self._tools = Tools(
-            database, changes, metrics, settings, newest_plans, traces, holder, lambda: self.held
+            database,
+            changes,
+            metrics,
+            settings,
+            newest_plans,
+            traces,
+            self._workers,
+            holder,
+            lambda: self.held,
         )
         self._renewal = Renewal(database, changes, holder, self._renewed)
         # The leases that were held when they were last renewed.
@@ -111,6 +122,7 @@ class BeamControllers:
         for beam in list(self._running):
             self._stop(beam)
         await asyncio.gather(*self._stopping.values())
+        self._workers.shutdown(wait=False, cancel_futures=True)
         await self._renewal.close()
 
     def on_change(self, kind: str, data: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
-from underpass_control.planning import controllers, lease
+from underpass_control.planning import controller, controllers, lease
 from underpass_control.settings import Settings
 from underpass_control.storage import habits, registry
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.learned import load_map
 
+from dama.planner import Request
 from dama.prediction import ObstructionMap
 from dama.prediction.learning import Learned
 from tests.control_api.opensand import ncc as peer
@@ -249,3 +251,37 @@ def test_a_beam_is_planned_with_what_its_own_satellite_is_hidden_by(sqlite_url: 
             named = beam | ({} if satellite is None else {"satellite": satellite})
             assert api.call("PUT", "/v1/beams/ku-1", named).status == 200
             api.run(known(api, expected))
+
+
+def test_however_many_plans_are_worked_out_other_work_has_its_threads(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on, work = list[Request](), threading.Event(), controller._work
+    cores = os.cpu_count() or 1
+    # Each has two links, and a process has four threads more than cores.
+    beams = {f"make plans ku-{number}" for number in range(2 + (cores + 4) // 2)}
+    beam = {"name": "Ku", "forward_capacity_bps": 8_000_000, "return_capacity_bps": 2_000_000}
+
+    def slow(request: Request) -> controller._Worked:
+        begun.append(request)
+        goes_on.wait(120)
+        return work(request)
+
+    async def run() -> None:
+        async with asyncio.timeout(60):
+            while not beams <= {task.get_name() for task in asyncio.all_tasks()}:
+                await asyncio.sleep(0.02)
+            while len(begun) < cores:
+                await asyncio.sleep(0.02)
+            await asyncio.to_thread(int)
+        assert len(begun) == cores
+
+    monkeypatch.setattr(controller, "_work", slow)
+    with served(sqlite_url) as api:
+        try:
+            for name in beams:
+                path = f"/v1/beams/{name.removeprefix('make plans ')}"
+                assert api.call("PUT", path, beam).status == 201
+            api.run(run())
+        finally:
+            goes_on.set()
