@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -229,6 +230,35 @@ def test_each_passage_of_a_place_counts_once_whatever_else_is_expected_of_it() -
     assert taught[100] == 2
     assert taught[-1] == 3
     assert set(lessons.unstored()) == {Lesson("a", None)}
+
+
+def test_a_passage_costs_the_same_however_many_places_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = 0
+    applied = Lesson.applied
+
+    def counted(
+        lesson: Lesson, known: Iterable[Learned], mapped: ObstructionMap
+    ) -> tuple[Learned, ...]:
+        nonlocal looked_at
+        known = tuple(known)
+        looked_at += len(known)
+        return applied(lesson, known, mapped)
+
+    monkeypatch.setattr(Lesson, "applied", counted)
+    place = Learned("a", line((-100, 0), (0, 0)), line((0, 0), (120, 0)))
+    others = [replace(place, id=f"b{number}") for number in range(100)]
+    lessons = Lessons()
+    lessons.set_map(ObstructionMap([]), {one.id: one for one in (*others, place)})
+    # Lost once, it is forgotten with the sixth passage on which the link holds.
+    for passages in range(1, 7):
+        lessons._teach(Lesson("a", None))
+        assert looked_at == passages
+        assert ("a" in lessons._known) == (passages < 6)
+    lessons._teach(Lesson("a", None))
+    assert len(lessons.unstored()) == 6
+    assert len(lessons._known) == len(others)
 
 
 @pytest.mark.parametrize(

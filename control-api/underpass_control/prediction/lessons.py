@@ -199,6 +199,20 @@ class Lessons:
 
     def _apply(self, lesson: Lesson) -> bool:
         """Go by a lesson; tell whether it changes anything."""
+        if lesson.seen is None:
+            return self._count_passage(lesson)
         before = self._known
         self._known = {place.id: place for place in lesson.applied(before.values(), self._map)}
         return self._known != before
+
+    def _count_passage(self, lesson: Lesson) -> bool:
+        """Go by a passage on which the link held; it says nothing of other places."""
+        place = self._known.get(lesson.id)
+        if place is None:
+            return False
+        left = lesson.applied((place,), self._map)
+        if left:
+            (self._known[place.id],) = left
+        else:
+            del self._known[place.id]
+        return True
