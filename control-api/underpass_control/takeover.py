@@ -62,8 +62,7 @@ async def recall(
 
     What is taken in before or meanwhile is not lost: all of it goes by its own time.
     """
-    for terminal, line in (await routes.of_beam(connection, beam)).items():
-        predictions.set_route(terminal, line)
+    predictions.set_routes(await routes.of_beam(connection, beam))
     for terminal, remembered in (await habits.of_beam(connection, beam)).items():
         predictions.set_habits(terminal, remembered)
     found = await positions.recent(

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from dama.prediction.arrival import arrivals, of_ways
@@ -107,8 +108,13 @@ class Predictor:
         self.habits = habits or Habits()
         # How many roads are remembered at most.
         self.most_roads = MOST_DRIVES * MOST_ROADS
-        self._route = Route(route, obstructions) if route else None
+        self._line = route
         self._by_habit = WaysByHabit(obstructions)
+
+    @cached_property
+    def _route(self) -> Route | None:
+        """The route over the map. A long one takes tens of ms, so it is made when it is needed."""
+        return Route(self._line, self.map) if self._line else None
 
     def feed(self, fix: Fix) -> bool:
         """Take a fix in; False where it says nothing of what is ahead, and changes nothing.

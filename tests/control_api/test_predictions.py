@@ -12,6 +12,8 @@ from underpass_control.prediction.lessons import Lessons
 from dama.prediction import Announcement, Blockage, Fix, ObstructionMap, Predictor
 from dama.prediction.habits import Habits
 from dama.prediction.learning import Learned
+from dama.prediction.places import Line
+from dama.prediction.route import Route
 from tests.dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix, line
 from tests.dama.prediction.test_passages import serpentine
 
@@ -303,6 +305,32 @@ def test_a_route_that_turns_off_keeps_clear_of_the_tunnel() -> None:
     assert made.blockages_of(VAN, ms(30)) == ()
     made.set_route(VAN, None)
     assert made.blockages_of(VAN, ms(30))
+
+
+def test_a_route_is_laid_over_the_map_once_it_is_needed_and_not_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    laid = 0
+
+    class Counted(Route):
+        def __init__(self, line: Line, on: ObstructionMap) -> None:
+            nonlocal laid
+            laid += 1
+            super().__init__(line, on)
+
+    monkeypatch.setattr("dama.prediction.predictor.Route", Counted)
+    made = driving(eastwards(-400.0, 20.0))
+    way = (at(-2_000.0), at(-300.0), at(-300.0, 1_000.0))
+    made.set_route(VAN, way)
+    made.set_map(MAP)
+    made.set_map(MAP)
+    assert laid == 0
+    for later in range(3):
+        assert made.blockages_of(VAN, ms(30 + later)) == ()
+        # The routes of all terminals are read when one's may have changed.
+        made.set_route(VAN, way)
+        made.set_route(BUS, None)
+    assert laid == 1
 
 
 def test_two_vehicles_under_one_number_are_told_once_and_a_leap_is_not() -> None:

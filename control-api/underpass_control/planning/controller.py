@@ -118,6 +118,8 @@ class BeamController:
         # When the oldest waiting change came.
         self._heard: float | None = None
         self._stale_terms = self._stale_reports = True
+        # Terminals whose routes have changed.
+        self._stale_routes: set[int] = set()
         # Whether what the process before has expected needs to be read no more.
         self._recalled = False
         self._demands_told = 0.0
@@ -129,10 +131,10 @@ class BeamController:
 
     def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change that concerns the beam or a terminal of it."""
-        if kind in ("beam", "terminal", "intervention"):
+        if kind == "terminal" and data.get("action") == "route":
+            self._stale_routes.add(data["terminal"])
+        elif kind in ("beam", "terminal", "intervention"):
             self._stale_terms = True
-            if data.get("action") == "route":
-                self._stale_reports = True
         elif len(self._waiting) >= _MOST_WAITING:
             self.on_missed()
         else:
@@ -225,6 +227,10 @@ class BeamController:
             self._stale_reports = False
             async with self._tools.database.reading() as connection:
                 await self._knowledge.recall(connection, self._tools.database.clock.now_ms())
+        if self._stale_routes:
+            changed, self._stale_routes = self._stale_routes, set()
+            async with self._tools.database.reading() as connection:
+                await self._knowledge.read_routes(connection, changed)
         await self._take_waiting(0.0 if heard is None else time.monotonic() - heard)
         now_ms = self._tools.database.clock.now_ms()
         await self._knowledge.tell_blockages(self._planner, now_ms)

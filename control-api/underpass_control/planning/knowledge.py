@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +19,7 @@ from underpass_control.planning.beam_planner import BeamPlanner
 from underpass_control.planning.grants import Grants
 from underpass_control.planning.wire import WirePlan
 from underpass_control.prediction import Predictions
-from underpass_control.storage import announcements, blockages, links, positions
+from underpass_control.storage import announcements, blockages, links, positions, routes
 from underpass_control.storage.positions import Position
 from underpass_control.takeover import fix_of, recall
 from underpass_control.taking_turns import Turns
@@ -82,6 +82,14 @@ class Knowledge:
             if not self._grants.knows(link):
                 await self._recall_plan(connection, link, now_ms)
         self._changed |= self._nodes
+
+    async def read_routes(self, connection: AsyncConnection, terminals: Collection[int]) -> None:
+        """Read the routes of terminals that have another one, or none any more."""
+        mine = self._nodes.intersection(terminals)
+        lines = await routes.of_terminals(connection, mine)
+        for terminal in mine:
+            self.predictions.set_route(terminal, lines.get(terminal))
+        self._changed |= mine
 
     async def _recall_plan(self, connection: AsyncConnection, link: Link, now_ms: int) -> None:
         """Go on from the efficiencies of the plan that another process has made last."""

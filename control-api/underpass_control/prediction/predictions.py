@@ -105,9 +105,17 @@ class Predictions:
     def set_route(self, terminal: int, route: Line | None) -> None:
         """Take the line that a terminal will drive; None where that is not known."""
         ahead = self._of(terminal)
+        if route == ahead.route:
+            # Whenever one terminal's route is set, those of all others are read again, too.
+            return
         ahead.route = route
         ahead.predictor = _made_again(self._map, ahead)
         ahead.found_ms = None
+
+    def set_routes(self, lines: Mapping[int, Line]) -> None:
+        """Take the lines that terminals will drive; those of all others are not known."""
+        for terminal in self._terminals.keys() | lines.keys():
+            self.set_route(terminal, lines.get(terminal))
 
     def feed(self, terminal: int, fix: Fix) -> bool:
         """Take a fix in; False where it says nothing of what is ahead, and changes nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import delete, select
@@ -64,6 +65,14 @@ async def of_beam(connection: AsyncConnection, beam: str) -> dict[int, Line]:
         select(Route.terminal, Route.geometry)
         .join(Terminal, Terminal.node == Route.terminal)
         .where(Terminal.beam_id == beam)
+    )
+    return {row.terminal: line_of(row.geometry) for row in rows}
+
+
+async def of_terminals(connection: AsyncConnection, terminals: Collection[int]) -> dict[int, Line]:
+    """Return the routes of some terminals, as far as there are any."""
+    rows = await connection.execute(
+        select(Route.terminal, Route.geometry).where(Route.terminal.in_(terminals))
     )
     return {row.terminal: line_of(row.geometry) for row in rows}
 

@@ -7,24 +7,26 @@ import gc
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
-from underpass_control.planning import controller, controllers, lease
+from underpass_control.planning import controller, controllers, knowledge, lease
+from underpass_control.planning.controller import BeamController
 from underpass_control.settings import Settings
-from underpass_control.storage import habits, registry
+from underpass_control.storage import habits, registry, routes
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.learned import load_map
 
 from dama.planner import Request
 from dama.prediction import ObstructionMap
 from dama.prediction.learning import Learned
+from dama.prediction.places import Line
 from tests.control_api.opensand import ncc as peer
-from tests.control_api.service.api import Api, served
+from tests.control_api.service.api import FIRST, Api, served
 from tests.control_api.service.test_events import following
 from tests.control_api.service.test_opensand import BEAM, set_terminals
 from tests.control_api.test_certificates import end_of, make
@@ -285,3 +287,50 @@ def test_however_many_plans_are_worked_out_other_work_has_its_threads(
             api.run(run())
         finally:
             goes_on.set()
+
+
+def test_a_route_that_changes_has_no_other_read_again(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = {"type": "LineString", "coordinates": [[7.0, 46.0], [7.1, 46.0]]}
+    read: list[set[int]] = []
+    of_terminals = routes.of_terminals
+
+    async def counted(connection: AsyncConnection, terminals: Collection[int]) -> dict[int, Line]:
+        lines = await of_terminals(connection, terminals)
+        read.append(set(terminals))
+        return lines
+
+    async def never(*_arguments: object) -> None:
+        raise AssertionError("all is read again")
+
+    async def begun(api: Api) -> None:
+        async with asyncio.timeout(60):
+            while not (running := api.service.controllers._running) or not _is_planned(running):
+                await asyncio.sleep(0.02)
+
+    async def told(api: Api, count: int) -> Line | None:
+        async with asyncio.timeout(60):
+            while len(read) < count:
+                await asyncio.sleep(0.02)
+        predictions = api.service.controllers._running["ku-1"][0]._knowledge.predictions
+        return predictions._terminals[FIRST].route
+
+    with served(sqlite_url) as api:
+        api.add_beam()
+        api.run(begun(api))
+        monkeypatch.setattr(routes, "of_terminals", counted)
+        monkeypatch.setattr(knowledge, "recall", never)
+        path = f"/v1/terminals/{FIRST}/route"
+        assert api.call("PUT", path, line).status == 200
+        assert api.run(told(api, 1)) == ((7.0, 46.0), (7.1, 46.0))
+        assert api.call("DELETE", path).status == 204
+        assert api.run(told(api, 2)) is None
+        assert read == [{FIRST}] * 2
+
+
+def _is_planned(running: Mapping[str, tuple[BeamController, object]]) -> bool:
+    """Tell whether a plan with both terminals has been made: all else has been read before."""
+    ((planned, _),) = running.values()
+    states = planned._planner._links.values()
+    return all(len(state.planned_terms) == 2 for state in states)

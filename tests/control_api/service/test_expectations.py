@@ -418,10 +418,20 @@ def test_a_new_planner_knows_routes(api: Api) -> None:
         async with api.database.transaction() as connection:
             await routes.put(connection, FIRST, route)
 
+    async def remove_route(known: Predictions) -> None:
+        async with api.database.transaction() as connection:
+            await routes.remove(connection, FIRST)
+        async with api.database.reading() as connection:
+            await recall(connection, "ku-1", known, Demands(), at)
+
     at = now_ms()
     drive(api, eastwards(-400.0, 20.0, seconds=35), at)
     api.run(set_route(line((-2_000.0, 0.0), (-300.0, 0.0), (-300.0, 1_000.0))))
-    assert recalled(api, at)[0].blockages_of(FIRST, at) == ()
+    known = recalled(api, at)[0]
+    assert known.blockages_of(FIRST, at) == ()
+    # One that has missed changes learns, too, what is no more.
+    api.run(remove_route(known))
+    assert known.blockages_of(FIRST, at)
 
 
 def test_a_new_planner_knows_who_wanted_how_much(api: Api) -> None:
