@@ -60,17 +60,21 @@ def grow(flow: Integers, wanted: Integers, room: Room) -> Cut | None:
         None if every row has what is wanted; else the cut that stands against it.
     """
     _fill(flow, wanted, room)
+    # Looking at all cells takes longer than most searches, so that is done once.
+    need = wanted - flow.sum(axis=1)
+    free = room.capacity - flow.sum(axis=0)
+    forward, backward = flow < room.greatest, flow > room.least
     while True:
-        need = wanted - flow.sum(axis=1)
         hungry = need > 0
         if not hungry.any():
             return None
-        free = room.capacity - flow.sum(axis=0)
-        search = _search(flow, hungry, free, room)
+        search = _search(forward, backward, hungry, free)
         if not search.ends.size:
             return Cut(search.rows, search.columns)
         for column in search.ends.tolist():
-            _augment(flow, column, search, need, free, room)
+            for cell in _augment(flow, column, search, need, free, room):
+                forward[cell] = flow[cell] < room.greatest[cell]
+                backward[cell] = flow[cell] > room.least[cell]
 
 
 def _fill(flow: Integers, wanted: Integers, room: Room) -> None:
@@ -96,11 +100,11 @@ class _Search:
     ends: Integers
 
 
-def _search(flow: Integers, hungry: Flags, free: Integers, room: Room) -> _Search:
-    forward, backward = flow < room.greatest, flow > room.least
-    rows, columns = hungry.copy(), np.zeros(flow.shape[1], dtype=np.bool_)
-    row_from = np.full(flow.shape[0], _NOBODY, dtype=np.int64)
-    column_from = np.full(flow.shape[1], _NOBODY, dtype=np.int64)
+def _search(forward: Flags, backward: Flags, hungry: Flags, free: Integers) -> _Search:
+    """Search from hungry rows, by cells that may have more (forward) and less (backward)."""
+    rows, columns = hungry.copy(), np.zeros(len(free), dtype=np.bool_)
+    row_from = np.full(len(rows), _NOBODY, dtype=np.int64)
+    column_from = np.full(len(columns), _NOBODY, dtype=np.int64)
     frontier = np.flatnonzero(hungry)
     while frontier.size:
         ways = forward[frontier] & ~columns
@@ -120,8 +124,11 @@ def _search(flow: Integers, hungry: Flags, free: Integers, room: Room) -> _Searc
 
 def _augment(
     flow: Integers, end: int, search: _Search, need: Integers, free: Integers, room: Room
-) -> None:
-    """Send what fits along the way to one column with room; others may have taken it before."""
+) -> list[tuple[int, int]]:
+    """Send what fits along the way to one column with room; others may have taken it before.
+
+    What rows need and columns have free is changed, too. Return the cells that have changed.
+    """
     gains: list[tuple[int, int]] = []
     losses: list[tuple[int, int]] = []
     column = end
@@ -139,10 +146,11 @@ def _augment(
         min((int(flow[cell] - room.least[cell]) for cell in losses), default=int(need[row])),
     )
     if amount <= 0:
-        return
+        return []
     for cell in gains:
         flow[cell] += amount
     for cell in losses:
         flow[cell] -= amount
     need[row] -= amount
     free[end] -= amount
+    return gains + losses

@@ -106,3 +106,53 @@ def test_a_turn_of_the_prices_works_out_each_cell_six_times(
     cells = len(made.parts) * len(made.capacity_bps)
     assert cells > smoothing._BLOCK_CELLS
     assert worked_out <= 6 * turns * cells
+
+
+class CountedSums(np.ndarray[tuple[int, ...], np.dtype[np.int64]]):
+    """Cells that count how often they are summed."""
+
+    sums = 0
+
+    def sum(self, *given: Any, **named: Any) -> Any:
+        CountedSums.sums += 1
+        return np.asarray(self).sum(*given, **named)
+
+
+def test_a_flow_looks_at_all_cells_once_however_often_it_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Each row may use two columns that follow each other, so what the last one needs is passed on
+    # from row to row, and the ways there become longer and longer.
+    rows = 12
+    greatest = np.zeros((rows, rows + 1), dtype=np.int64)
+    for row in range(rows):
+        greatest[row, row : row + 2] = 10
+    begin = np.where(np.eye(rows, rows + 1, dtype=np.bool_), greatest, 0)
+    room = flow.Room(np.zeros_like(greatest), greatest, np.full(rows + 1, 10, dtype=np.int64))
+    wanted = np.full(rows, 10, dtype=np.int64)
+    wanted[0] = 13
+    searches = 0
+    search = flow._search
+
+    def counted(*given: Any) -> Any:
+        nonlocal searches
+        searches += 1
+        return search(*given)
+
+    monkeypatch.setattr(flow, "_search", counted)
+    monkeypatch.setattr(CountedSums, "sums", 0)
+    cells = begin.view(CountedSums)
+    assert flow.grow(cells, wanted, room) is None
+    made = np.asarray(cells)
+    assert (made.sum(axis=1) == wanted).all()
+    assert (made.sum(axis=0) <= room.capacity).all()
+    assert ((made >= 0) & (made <= greatest)).all()
+    assert searches >= 1
+    # Twice at the beginning, twice after what is free has been filled.
+    assert CountedSums.sums == 4
+    # What stands against more is found at the same cost.
+    wanted[0] = 30
+    cut = flow.grow(cells, wanted, room)
+    assert cut is not None
+    assert cut.available(room) == made[cut.rows].sum()
+    assert CountedSums.sums <= 2 * 4
