@@ -168,6 +168,7 @@ fn sparing_with_ours() -> AgainstPeer {
         standby: false,
         incarnation: 7,
         resumes: false,
+        alone_ms: None,
     };
     sparing(vec![label.to_item()])
 }

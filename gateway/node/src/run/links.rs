@@ -487,6 +487,7 @@ key_file = "/beacons.key"
     fn sessions() -> Sessions {
         Sessions {
             incarnation: 1,
+            alone_since: None,
             ids: Arc::default(),
             partial: Arc::default(),
             quic_rooms: Arc::default(),
