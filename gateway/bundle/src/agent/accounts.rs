@@ -59,14 +59,6 @@ impl Amount {
         }
     }
 
-    /// So many times as much.
-    pub(super) fn times(self, n: u64) -> Amount {
-        Amount {
-            bytes: self.bytes.saturating_mul(n),
-            bundles: self.bundles.saturating_mul(n),
-        }
-    }
-
     /// Hundredths of it.
     fn percent(self, percent: u8) -> Amount {
         let hundredths = |all: u64| (u128::from(all) * u128::from(percent.min(100)) / 100) as u64;
@@ -238,12 +230,6 @@ impl State {
         }
     }
 
-    /// What may be stored beside what is, while others keep what they have.
-    fn left(&self, pool: &Pool) -> Amount {
-        let common = pool.free(self.pooled(), false);
-        self.share.less(self.used).plus(common)
-    }
-
     /// The most that may be in use of the pool once `amount` more is stored, if
     /// it depends on that.
     fn most_of_pool(&self, pool: &Pool, amount: Amount, purpose: Purpose) -> Option<Amount> {
@@ -329,13 +315,9 @@ impl Account {
     /// what they have.
     pub fn most_bytes(&self, pool: &Pool) -> u64 {
         let state = *self.lock();
-        state.used.plus(state.left(pool)).bytes
-    }
-
-    /// What more there can be for the neighbour while others keep what they have.
-    pub fn left(&self, pool: &Pool) -> Amount {
-        let state = *self.lock();
-        state.left(pool)
+        let common = pool.free(state.pooled(), false);
+        let free = state.share.less(state.used).plus(common);
+        state.used.plus(free).bytes
     }
 }
 

@@ -17,7 +17,6 @@ impl Agent {
             sharding: _,
             common: _,
             usage,
-            behind,
             routes,
             planned,
             admin: _,
@@ -79,7 +78,6 @@ impl Agent {
         reports.footprint(tell);
         tell("bundle events", events.len());
         usage.footprint(tell);
-        behind.footprint(tell);
         tell("woken neighbours", woken.len());
         tell("neighbours without room", without_room.len());
     }

@@ -3,7 +3,6 @@
 mod accounts;
 mod applications;
 mod authority;
-mod behind;
 mod beyond;
 mod bibe;
 mod config;
@@ -75,7 +74,6 @@ pub use stored_record::destination_of;
 use crate::store::{MemoryStore, Store};
 use crate::wire::{Eid, ipn, names_node};
 use accounts::Purpose;
-use behind::Behind;
 use confirming::Unconfirmed;
 use expiries::Expiries;
 use figures::Tally;
@@ -111,7 +109,6 @@ pub struct Agent {
     common: Common,
     /// What it uses of the node's quota.
     usage: Usage,
-    behind: Behind,
     routes: Routes,
     /// The contact plan, where one is followed.
     planned: Option<Planned>,
@@ -180,7 +177,6 @@ impl Agent {
         Agent {
             sharding,
             usage: Usage::new(Arc::clone(&common.quota)),
-            behind: Behind::default(),
             common,
             admin: ipn(config.node, 0),
             routes: Routes::new(&config.routes),

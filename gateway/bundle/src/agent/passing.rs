@@ -166,13 +166,9 @@ impl Agent {
         }
         let primary = stored.primary();
         let node = ipn_parts(&primary.destination).map(|(node, _)| node);
-        let (via, bytes) = (stored.neighbour, stored.counted_bytes());
-        // Nobody else has a bundle without a custodian any more.
-        let leaves_room =
-            onward.owed.is_none() || self.leaves_room(via, &primary.destination, bytes);
         // What another agent stores already has its place, as records have.
         let storable =
-            kept || stored.is_record() || bytes <= self.store.free_bytes() && leaves_room;
+            kept || stored.counted_bytes() <= self.store.free_bytes() || stored.is_record();
         let reason = if stored.expires <= now {
             Some(DeleteReason::LifetimeExpired)
         } else if !self.can_send_by(node, stored.neighbour) {

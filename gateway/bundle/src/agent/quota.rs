@@ -219,11 +219,6 @@ impl Usage {
         self.accounts.of(neighbour).most_bytes(&self.quota.pool)
     }
 
-    /// What more there can be for a neighbour while others keep what they have.
-    pub fn left(&self, neighbour: NeighbourId) -> Amount {
-        self.accounts.of(neighbour).left(&self.quota.pool)
-    }
-
     /// Whether [`Usage::reserve`] finds room for this purpose.
     pub fn has_room_for(
         &self,

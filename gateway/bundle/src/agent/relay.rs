@@ -146,10 +146,8 @@ impl Agent {
     /// Room for a bundle for another node.
     fn reserve_to_relay(&self, arrival: &Arrival, via: NeighbourId) -> Option<Reservation> {
         let (bytes, purpose) = needed_room(&arrival.bundle);
-        let destination = &arrival.bundle.primary.destination;
         match purpose {
             Purpose::Emptying => self.usage.reserve(via, bytes, purpose),
-            _ if !self.leaves_room(via, destination, bytes) => None,
             _ => self.reserve(via, bytes),
         }
     }
@@ -158,10 +156,7 @@ impl Agent {
     /// custody of needs none: its custodian is told so again.
     pub(super) fn has_room_onward(&self, arrival: &Arrival, way: &Way) -> bool {
         let (bytes, purpose) = needed_room(&arrival.bundle);
-        let destination = &arrival.bundle.primary.destination;
-        let fits =
-            || bytes <= self.storable(way.via) && self.leaves_room(way.via, destination, bytes);
-        let storable = purpose == Purpose::Emptying || fits();
+        let storable = purpose == Purpose::Emptying || bytes <= self.storable(way.via);
         let has_room = storable && self.usage.has_room_for(way.via, bytes, purpose);
         has_room || self.has_custody(&arrival.name(), arrival.cteb())
     }

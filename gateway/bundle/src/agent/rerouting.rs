@@ -115,13 +115,10 @@ impl Agent {
         let (since, expires) = (stored.since, stored.expires);
         let (before, number) = (stored.neighbour, stored.number);
         let (class, bytes) = (stored.class, stored.counted_bytes());
-        let destination = stored.primary().destination;
         // Even if there is no room for it.
         let room = self.usage.reserve_anyway(via, bytes);
         self.usage.keep(via, room);
         self.free(before, bytes);
-        self.behind.add(via, &destination, bytes);
-        self.behind.remove(before, &destination, bytes);
         self.unseal(before, class, id);
         if !waits {
             self.halt(id);

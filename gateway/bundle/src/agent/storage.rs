@@ -69,8 +69,6 @@ impl Agent {
         self.tally.add(id, &stored);
         let (custody, withheld) = (stored.custody, stored.phase == Phase::Withheld);
         let primary = stored.primary();
-        let (via, counted) = (stored.neighbour, stored.counted_bytes());
-        self.behind.add(via, &primary.destination, counted);
         let name = custody.then(|| WireName::of(&primary, stored.bytes));
         self.bundles.insert(id, Box::new(stored));
         if let Some(name) = name {
@@ -376,12 +374,10 @@ impl Agent {
     pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Removed> {
         self.halt(id);
         let stored = self.bundles.remove(id)?;
-        let (via, counted) = (stored.neighbour, stored.counted_bytes());
-        self.free(via, counted);
+        self.free(stored.neighbour, stored.counted_bytes());
         self.tally.remove(id, &stored);
-        self.unseal(via, stored.class, id);
+        self.unseal(stored.neighbour, stored.class, id);
         let primary = stored.primary();
-        self.behind.remove(via, &primary.destination, counted);
         self.forget_planned(id, &primary);
         if stored.custody {
             let name = WireName::of(&primary, stored.bytes);

@@ -1,18 +1,27 @@
 //! A neighbour that has no room for what goes to one node behind it or to one of its
 //! services, and has some for others.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use underpass_bundle::wire::{ipn, ipn_parts};
 use underpass_bundle::{
-    BundleId, Config, DeleteReason, Event, NeighbourId, Offer, Reject, ReportRequest, Send,
+    BundleId, Config, DeleteReason, Event, NeighbourId, Offer, Reject, ReportRequest, Route, Send,
 };
 use underpass_cla::{Outcome, Refusal};
 
-use crate::net::{BULK, Net, SERVICE, node, payload, read, route};
+use crate::net::{BULK, Net, SERVICE, node, payload, read};
 
 const NO_ROOM: Outcome = Outcome::Refused(Refusal::NoResources);
 const RELAY: NeighbourId = NeighbourId(2);
+
+fn route(nodes: RangeInclusive<u64>, via: u64) -> Route {
+    Route {
+        nodes,
+        neighbour: NeighbourId(via),
+        take_custody: true,
+    }
+}
 
 /// A node and the relay that leads to all nodes from 3 on.
 fn pair() -> Net {

@@ -23,5 +23,4 @@ mod order;
 mod own_name;
 mod planned;
 mod several;
-mod shares_behind;
 mod vectors;

@@ -1,6 +1,5 @@
 //! Agents side by side in virtual time.
 
-use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use bp7::canonical::new_payload_block;
@@ -13,7 +12,7 @@ use underpass_bundle::wire::{
     ipn,
 };
 use underpass_bundle::{
-    Agent, BundleId, Config, Delivery, Event, NeighbourId, Offer, Reject, Route, Send, SendError,
+    Agent, BundleId, Config, Delivery, Event, NeighbourId, Offer, Reject, Send, SendError,
 };
 use underpass_cla::{Class, Outcome};
 
@@ -26,15 +25,6 @@ pub fn node(number: u64) -> Config {
     let mut config = Config::new(number, number << 40 | 0x1234);
     config.services.insert(SERVICE);
     config
-}
-
-/// A way to nodes, on which custody is taken.
-pub fn route(nodes: RangeInclusive<u64>, via: u64) -> Route {
-    Route {
-        nodes,
-        neighbour: NeighbourId(via),
-        take_custody: true,
-    }
 }
 
 pub fn payload(bytes: &[u8]) -> Bytes {

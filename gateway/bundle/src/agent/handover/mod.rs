@@ -129,7 +129,6 @@ impl Agent {
             timestamps,
             bundles,
             // Computed from the bundles.
-            behind: _,
             by_name: _,
             ordered: _,
             tally: _,
