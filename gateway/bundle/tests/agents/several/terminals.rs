@@ -79,7 +79,12 @@ impl Star {
 
     /// A terminal's next bundle comes to the hub.
     pub fn up(&mut self, from: u64) -> Result<(), Reject> {
-        let offer = self.next(from, BULK).expect("something to send");
+        self.up_if_any(from).expect("something to send")
+    }
+
+    /// The same, if it has one that need not wait for room.
+    pub fn up_if_any(&mut self, from: u64) -> Option<Result<(), Reject>> {
+        let offer = self.next(from, BULK)?;
         let outcome = self.hub.receive(from, BULK, raw(&offer));
         let (now, key) = (self.hub.now, offer.key);
         let finished = outcome.map_or_else(
@@ -87,7 +92,7 @@ impl Star {
             |()| Outcome::Acknowledged,
         );
         self.terminal(from).transfer_finished(now, key, finished);
-        outcome
+        Some(outcome)
     }
 
     /// All that the hub has for a terminal in a class comes there; tells how
@@ -158,8 +163,7 @@ impl Star {
         for _ in 0..200 {
             self.hub.work();
             for number in all.clone() {
-                while self.has_next(number) {
-                    let _ = self.up(number);
+                while self.up_if_any(number).is_some() {
                     self.hub.work();
                 }
                 self.down(number, BULK);
@@ -171,10 +175,6 @@ impl Star {
             self.pass(Duration::from_millis(100));
             self.hub.work();
         }
-    }
-
-    fn has_next(&self, from: u64) -> bool {
-        self.terminals[&from].has_pending(NeighbourId(HUB), BULK)
     }
 }
 
