@@ -186,7 +186,12 @@ impl HalfOpen {
     /// Waits until the peer has said something, or has gone; whether the place is kept
     /// until then. A peer that dials says its contact header at once.
     async fn hear(&mut self, tcp: &TcpStream) -> io::Result<bool> {
-        let heard = self.replaced.run_until_cancelled(tcp.readable()).await;
+        // Readiness may be told of a socket that has nothing to be read.
+        let mut first = [0];
+        let heard = self
+            .replaced
+            .run_until_cancelled(tcp.peek(&mut first))
+            .await;
         heard.transpose()?;
         Ok(self.source.speaks())
     }
