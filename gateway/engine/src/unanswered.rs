@@ -56,6 +56,8 @@ const FORGOTTEN: Duration = Duration::from_secs(900);
 pub(crate) struct Answering {
     /// Since when an acknowledgement has been owed and nothing heard.
     owed_since: Option<Instant>,
+    /// When these figures were last taken.
+    looked: Option<Instant>,
     /// When the peer was heard on it last.
     heard: Option<Instant>,
     /// Its round trip as the transport knows it.
@@ -82,6 +84,7 @@ impl Answering {
         });
         self.round_trip = figures.rtt;
         self.receiving = figures.receiving.then_some(figures.received_bytes);
+        self.looked = Some(now);
     }
 
     /// What was owed until now tells nothing.
@@ -133,10 +136,13 @@ impl Answering {
     }
 
     /// Whether the link has shown signs for so long `since` then, and the session none.
-    /// One whose transport does not say when it heard the peer is never silent.
+    /// What it has shown since its figures were last taken is not known. One whose
+    /// transport does not say when it heard the peer is never silent.
     fn is_silent(&self, since: Option<Instant>, link: &LivingLink, patience: Duration) -> bool {
         let since = since.filter(|_| self.heard.is_some());
-        since.is_some_and(|since| link.heard >= since + patience + link.segment_time)
+        let known = self.looked.map(|looked| looked.min(link.heard));
+        let times = since.zip(known);
+        times.is_some_and(|(since, known)| known >= since + patience + link.segment_time)
     }
 
     fn was_heard_behind(&self, at: Option<Instant>) -> bool {

@@ -219,6 +219,22 @@ fn a_session_that_is_answered_before_another_one_is_up_stays() {
 }
 
 #[test]
+fn a_session_that_was_not_looked_at_for_long_is_not_taken_for_dead() {
+    let mut bench = Bench::new(Some(Sign::Beacon));
+    bench.write();
+    bench.pass(100 * MS);
+    // The node is busy, but beacons are heard.
+    for _ in 0..100 {
+        let at = bench.terminal.now + 50 * MS;
+        bench.terminal.pass(at);
+        bench.terminal.engine.heard(at, HOP, at, Sign::Beacon);
+    }
+    bench.next_is_up();
+    bench.pass(50 * MS);
+    assert_eq!(bench.terminal.aborted, []);
+}
+
+#[test]
 fn sessions_that_stay_dead_are_replaced_ever_more_seldom() {
     let mut bench = Bench::new(Some(Sign::Beacon));
     bench.forget(&ALL);
