@@ -120,6 +120,7 @@ impl Hop {
             standing: _,
             // The same.
             replacing: _,
+            slowest_answer: _,
             woken_by_peer: _,
             trial: _,
         } = self;

@@ -19,7 +19,7 @@ use crate::on_demand::Presence;
 use crate::planned::Followed;
 use crate::standing::Standing;
 use crate::trying::Trial;
-use crate::unanswered::Replacing;
+use crate::unanswered::{Replacing, SlowestAnswer};
 
 /// TCPCL segments hold this much at most; it only rounds the estimate of what
 /// a bundle costs on the hop.
@@ -143,6 +143,8 @@ pub(crate) struct Hop {
     pub standing: Standing,
     /// When sessions of it were found dead, and others were to replace them.
     pub replacing: Replacing,
+    /// How long answers on its sessions have taken of late, at most.
+    pub slowest_answer: SlowestAnswer,
     /// When the peer woke its link, until what it has to send is seen or missed.
     pub woken_by_peer: Option<Instant>,
     /// When flows try it again, where its estimate has fallen.
@@ -192,6 +194,7 @@ impl Hop {
             doubt: Doubt::default(),
             standing: Standing::default(),
             replacing: Replacing::default(),
+            slowest_answer: SlowestAnswer::default(),
             woken_by_peer: None,
             trial: Trial::new(now),
         };

@@ -13,7 +13,8 @@
 //! stays.
 //!
 //! A path that is overloaded may be late as well. So round trips are counted with their
-//! queues, and the sessions of a class are replaced ever more seldom.
+//! queues, a session is given twice as long as answers have taken of late on others, and
+//! the sessions of a class are replaced ever more seldom.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -40,6 +41,11 @@ const ASKED_ROUND_TRIPS: u32 = 2;
 const ASKED_AGAIN: Duration = Duration::from_secs(15);
 /// What was asked for has left within this time, and was seen to have left.
 const ASKED_LEAVES: Duration = Duration::from_secs(2);
+
+/// No session is dead before so many times as long as the slowest answer has taken that
+/// came in time on a session of the hop, and how long that counts.
+const SLOWEST_ANSWERS: u32 = 2;
+const SLOW_FOR: Duration = Duration::from_secs(60);
 
 /// Behind a blockage of this all sessions are asked: no keepalives were sent in it, and
 /// address translators forget connections on which nothing is.
@@ -71,20 +77,23 @@ pub(crate) struct Answering {
 }
 
 impl Answering {
-    /// Takes the figures of the transport.
-    fn take(&mut self, now: Instant, figures: &PathFigures) {
+    /// Takes the figures of the transport; tells how long a sign was awaited, if one has come.
+    fn take(&mut self, now: Instant, figures: &PathFigures) -> Option<Duration> {
         let heard = figures.heard_ago.and_then(|ago| now.checked_sub(ago));
         let known = self.heard;
         if known.is_none_or(|known| heard.is_some_and(|heard| heard > known + SAME_SIGN)) {
             self.heard = heard;
         }
+        let awaited_since = self.owed_since;
         self.owed_since = figures.is_unanswered().then(|| {
-            let since = self.owed_since.unwrap_or(now);
+            let since = awaited_since.unwrap_or(now);
             self.heard.map_or(since, |heard| heard.max(since))
         });
         self.round_trip = figures.rtt;
         self.receiving = figures.receiving.then_some(figures.received_bytes);
         self.looked = Some(now);
+        let (since, heard) = awaited_since.zip(self.heard)?;
+        (heard > since).then(|| heard.saturating_duration_since(since))
     }
 
     /// What was owed until now tells nothing.
@@ -122,6 +131,11 @@ impl Answering {
 
     /// Whether an acknowledgement is owed that does not come any more.
     fn is_dead(&self, link: &LivingLink) -> bool {
+        self.is_silent(self.owed_since, link, self.patience(link))
+    }
+
+    /// How long an acknowledgement is waited for.
+    fn patience(&self, link: &LivingLink) -> Duration {
         let round_trip = link.round_trip(self);
         let asked = self.asked.is_some_and(|asked| {
             let unheard = self.heard.is_none_or(|heard| heard <= asked);
@@ -132,7 +146,7 @@ impl Answering {
             true => ASKED + round_trip * ASKED_ROUND_TRIPS,
             false => DEAD.max(round_trip * DEAD_ROUND_TRIPS),
         };
-        self.is_silent(self.owed_since, link, patience)
+        patience.max(link.slowest_answer * SLOWEST_ANSWERS)
     }
 
     /// Whether the link has shown signs for so long `since` then, and the session none.
@@ -163,6 +177,8 @@ struct LivingLink {
     heard: Instant,
     /// How long answers take, queues included.
     round_trip: Duration,
+    /// The longest that one has taken lately.
+    slowest_answer: Duration,
     segment_time: Duration,
 }
 
@@ -177,6 +193,7 @@ impl LivingLink {
         Some(LivingLink {
             heard: hop.link.last_heard()?,
             round_trip: smoothed.map_or(round_trip, |rtt| rtt.max(round_trip)),
+            slowest_answer: hop.slowest_answer.lately(now),
             segment_time: hop.segment_time(),
         })
     }
@@ -184,6 +201,23 @@ impl LivingLink {
     /// The same on one of its sessions.
     fn round_trip(&self, of: &Answering) -> Duration {
         self.round_trip.max(of.round_trip)
+    }
+}
+
+/// How long the slowest answer of late has taken on the sessions of a hop, and when it came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SlowestAnswer(Option<(Instant, Duration)>);
+
+impl SlowestAnswer {
+    fn note(&mut self, now: Instant, took: Duration) {
+        if took >= self.lately(now) {
+            self.0 = Some((now, took));
+        }
+    }
+
+    fn lately(&self, now: Instant) -> Duration {
+        let lately = self.0.filter(|(at, _)| now < *at + SLOW_FOR);
+        lately.map_or(Duration::ZERO, |(_, took)| took)
     }
 }
 
@@ -223,14 +257,20 @@ impl Engine {
         id: HopId,
         sessions: impl IntoIterator<Item = (SessionId, &'a PathFigures)>,
     ) {
-        for (session, figures) in sessions {
-            if let Some(answering) = self.sessions.answering_mut(session) {
-                answering.take(now, figures);
-            }
-        }
-        let Some(hop) = self.hops.get(&id) else {
+        let Some(hop) = self.hops.get_mut(&id) else {
             return;
         };
+        let before = LivingLink::of(now, hop);
+        for (session, figures) in sessions {
+            let Some(answering) = self.sessions.answering_mut(session) else {
+                continue;
+            };
+            let patience = before.map(|link| answering.patience(&link));
+            let took = answering.take(now, figures);
+            if let Some(took) = took.filter(|took| patience.is_some_and(|of| *took < of)) {
+                hop.slowest_answer.note(now, took);
+            }
+        }
         let Some(link) = LivingLink::of(now, hop) else {
             return;
         };

@@ -19,8 +19,10 @@ const RTT: Duration = Duration::from_millis(600);
 
 /// The transport below a session.
 struct Transport {
-    /// What is sent is acknowledged after a round trip.
+    /// What is sent is acknowledged.
     lives: bool,
+    /// So long after it was sent.
+    answers_after: Duration,
     owed_since: Option<Instant>,
     heard: Instant,
     /// The rest of a bundle is to come.
@@ -84,6 +86,7 @@ impl Bench {
     fn connect(&mut self, id: SessionId) {
         let transport = Transport {
             lives: true,
+            answers_after: RTT,
             owed_since: None,
             heard: self.terminal.now,
             receiving: false,
@@ -152,7 +155,8 @@ impl Bench {
             self.transport(session).sends(now);
         }
         for (id, transport) in &mut self.transports {
-            let due = transport.owed_since.is_some_and(|at| now >= at + RTT);
+            let answers_after = transport.answers_after;
+            let due = (transport.owed_since).is_some_and(|at| now >= at + answers_after);
             if transport.lives && due {
                 (transport.owed_since, transport.heard) = (None, now);
                 for key in transport.keys.drain(..) {
@@ -356,4 +360,28 @@ fn sessions_that_answer_behind_a_long_blockage_stay() {
     bench.pass(60_000 * MS);
     assert_eq!(bench.asked.len(), ALL.len());
     assert!(bench.renewed().is_empty() && bench.terminal.aborted.is_empty());
+}
+
+#[test]
+fn sessions_whose_answers_come_one_after_the_other_on_a_slow_path_stay() {
+    let mut bench = Bench::new(Some(Sign::Beacon));
+    bench.block(true);
+    bench.pass(61_000 * MS);
+    for (before, id) in (0_u32..).zip(ALL) {
+        let answers_after = 1_000 * MS + before * 500 * MS;
+        bench.transport(SessionId(id)).answers_after = answers_after;
+    }
+    bench.block(false);
+    bench.pass(20_000 * MS);
+    assert_eq!(bench.asked.len(), ALL.len());
+    assert!(bench.renewed().is_empty() && bench.terminal.aborted.is_empty());
+    // One on which nothing is answered at all is found, though later: twice as late as the
+    // slowest answer was.
+    bench.forget(&[ACTIVE.0]);
+    bench.transport(STANDBY).answers_after = RTT;
+    bench.write();
+    bench.pass(6_900 * MS);
+    assert_eq!(bench.terminal.aborted, []);
+    bench.pass(500 * MS);
+    assert_eq!(bench.terminal.aborted, [ACTIVE]);
 }
