@@ -27,7 +27,8 @@ use crate::link::SAME_SIGN;
 use crate::takeover::UNANSWERED;
 
 /// A session is late when nothing was acknowledged for this, and no less than so many
-/// round trips, though something was due.
+/// round trips, though something was due; and longer than the slowest answer has taken
+/// lately.
 const LATE: Duration = Duration::from_millis(1_500);
 const LATE_ROUND_TRIPS: u32 = 3;
 /// As long as that it is dead: TCP has repeated what was lost several times.
@@ -121,8 +122,9 @@ impl Answering {
 
     /// Whether the peer is late on a link.
     fn is_late(&self, link: &LivingLink) -> bool {
+        let round_trips = link.round_trip(self) * LATE_ROUND_TRIPS;
         let patience = match self.owed_since {
-            Some(_) => LATE.max(link.round_trip(self) * LATE_ROUND_TRIPS),
+            Some(_) => LATE.max(round_trips).max(link.slowest_answer),
             // Soon it would not be looked at any more.
             None => LATE,
         };

@@ -385,3 +385,18 @@ fn sessions_whose_answers_come_one_after_the_other_on_a_slow_path_stay() {
     bench.pass(500 * MS);
     assert_eq!(bench.terminal.aborted, [ACTIVE]);
 }
+
+#[test]
+fn a_slow_path_is_not_asked_each_time_that_an_answer_takes_as_long_as_others_did() {
+    let mut bench = Bench::new(Some(Sign::Beacon));
+    for id in ALL {
+        bench.transport(SessionId(id)).answers_after = 2_500 * MS;
+    }
+    bench.write();
+    bench.pass(20_000 * MS);
+    assert_eq!(bench.asked.len(), ALL.len() - 1);
+    bench.write();
+    bench.pass(20_000 * MS);
+    assert_eq!(bench.asked.len(), ALL.len() - 1);
+    assert!(bench.renewed().is_empty() && bench.terminal.aborted.is_empty());
+}
