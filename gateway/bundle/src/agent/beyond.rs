@@ -207,6 +207,8 @@ impl Agent {
     /// Takes note that a neighbour has refused a bundle; whether only those with the same
     /// aim are to wait.
     pub(super) fn refused_beyond(&mut self, now: Instant, id: BundleId) -> bool {
+        // Who is refused waits for a time of its own.
+        self.leave_waiting(id);
         let Some(stored) = self.bundles.get(id) else {
             return false;
         };
@@ -215,7 +217,20 @@ impl Agent {
             return false;
         };
         let timer = self.config.custody_timer;
-        self.neighbour(via).beyond.refused(now, aim, &timer)
+        let is_known = self.neighbour(via).beyond.refused(now, aim, &timer);
+        self.have_first_ask(via, aim);
+        is_known
+    }
+
+    /// Has the first one of those that wait for room ask as soon as one may: whoever asked
+    /// before may never do so again.
+    fn have_first_ask(&mut self, via: NeighbourId, aim: Aim) {
+        let neighbour = self.neighbours.get(&via);
+        let full = neighbour.and_then(|neighbour| neighbour.beyond.full.get(&aim));
+        let first = full.and_then(|full| Some((full.until, full.waiting.first()?)));
+        if let Some((until, id)) = first {
+            self.wait_until(until, id);
+        }
     }
 
     /// A bundle is sent: if there was no room for those with its aim, they wait for what
@@ -313,10 +328,10 @@ impl Agent {
     fn wait_for_room(&mut self, now: Instant, id: BundleId) {
         let mut until = now + spread(self.config.custody_timer.max, id.0);
         if let Some(full) = self.full_for(id) {
-            if full.waiting.is_empty() {
+            full.waiting.insert(id);
+            if full.waiting.first() == Some(id) {
                 until = full.until;
             }
-            full.waiting.insert(id);
         }
         self.wait_until(until, id);
     }
@@ -330,10 +345,19 @@ impl Agent {
         }
     }
 
-    /// A bundle does not wait for room any more, if it did.
-    pub(super) fn leave_waiting(&mut self, id: BundleId) {
-        if let Some(full) = self.full_for(id) {
-            full.waiting.remove(id);
+    /// A bundle does not wait for room any more; whether it did.
+    pub(super) fn leave_waiting(&mut self, id: BundleId) -> bool {
+        let full = self.full_for(id);
+        full.is_some_and(|full| full.waiting.remove(id))
+    }
+
+    /// A bundle goes elsewhere, or is gone: if it waited for room, it is not the one that
+    /// asks.
+    pub(super) fn never_asks(&mut self, id: BundleId) {
+        if self.leave_waiting(id)
+            && let Some((via, aim)) = self.known_beyond(id)
+        {
+            self.have_first_ask(via, aim);
         }
     }
 }

@@ -343,7 +343,7 @@ impl Agent {
 
     /// Takes a stored bundle out of all that would send it.
     pub(super) fn halt(&mut self, id: BundleId) {
-        self.leave_waiting(id);
+        self.never_asks(id);
         let Some(stored) = self.bundles.get(id) else {
             return;
         };

@@ -138,6 +138,28 @@ fn a_node_that_stays_full_costs_few_bundles() {
 }
 
 #[test]
+fn another_one_asks_where_that_which_asked_is_gone() {
+    for asked in [false, true] {
+        let mut net = pair();
+        let ids = [(); 5].map(|()| net.agents[0].send(net.now, to(3, false)).unwrap());
+        let full = net.offer(0, 2).unwrap();
+        net.finish(0, &full, NO_ROOM);
+        assert!(net.offer(0, 2).is_none());
+        if asked {
+            net.pass(Duration::from_millis(300));
+            let asks = net.offer(0, 2).expect("the second one asks");
+            net.finish(0, &asks, NO_ROOM);
+        }
+        for id in &ids[..2] {
+            let now = net.now;
+            net.agents[0].cancel(now, *id);
+        }
+        net.pass(Duration::from_millis(600));
+        assert!(net.offer(0, 2).is_some(), "asked {asked}");
+    }
+}
+
+#[test]
 fn what_a_signal_would_answer_is_refused_for_want_of_any_room() {
     let mut net = pair();
     send(&mut net, 3, true);
