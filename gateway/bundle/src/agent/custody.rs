@@ -179,9 +179,10 @@ impl Agent {
     }
 
     pub(super) fn custody_timer_fired(&mut self, now: Instant, id: BundleId) {
-        self.leave_waiting(id);
+        let waited = self.leave_waiting(id);
         if let Some(stored) = self.bundles.get_mut(id) {
-            stored.unanswered += 1;
+            // What waited for room was not sent in vain.
+            stored.unanswered += u32::from(!waited);
             self.enqueue(id);
             self.try_another_way(now, id);
         }

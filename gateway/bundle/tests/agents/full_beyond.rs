@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use underpass_bundle::wire::{ipn, ipn_parts};
 use underpass_bundle::{
-    BundleId, Config, DeleteReason, Event, NeighbourId, Offer, Reject, ReportRequest, Route, Send,
+    BundleId, Config, CustodyTimer, DeleteReason, Event, NeighbourId, Offer, Reject, ReportRequest,
+    Route, Send,
 };
 use underpass_cla::{Outcome, Refusal};
 
@@ -257,6 +258,23 @@ fn all_that_waited_under_custody_goes_when_there_is_room_again() {
     }
     live(&mut net, 600);
     assert_eq!(net.released(0).len(), 50);
+}
+
+#[test]
+fn what_waited_unsent_is_missed_as_soon_as_other_bundles_once_it_is_sent() {
+    let (mut net, _) = pair_with_full_relay(10);
+    let refused = net.agents[0].send(net.now, to(3, true)).unwrap();
+    net.carry(0, 1);
+    net.signal(1, 0);
+    send(&mut net, 3, true);
+    assert!(net.offer(0, 2).is_none());
+    net.pass(Duration::from_millis(300));
+    let now = net.now;
+    net.agents[0].cancel(now, refused);
+    let lost = net.offer(0, 2).expect("the other one asks");
+    net.finish(0, &lost, Outcome::Acknowledged);
+    net.pass(CustodyTimer::default().initial);
+    assert!(net.offer(0, 2).is_some());
 }
 
 #[test]
