@@ -297,22 +297,26 @@ impl Agent {
     }
 
     /// Has the first bundles of a queue wait, unsent, for whose aims the neighbour has no
-    /// room; whether there were any.
+    /// room, and those aside that a session takes with so many bytes; whether there were
+    /// any.
     pub(super) fn pass_over_beyond(
         &mut self,
         now: Instant,
         neighbour: NeighbourId,
         class: Class,
+        max_bytes: u64,
     ) -> bool {
         let waiting = self.neighbours.get(&neighbour);
         let waiting = waiting.filter(|waiting| !waiting.beyond.full.is_empty());
         let Some(queue) = waiting.and_then(|waiting| waiting.queues.get(&class)) else {
             return false;
         };
+        let aside = each(queue.aside(max_bytes)).take(LOOK_AHEAD);
+        let aside = aside.filter(|id| self.waits_beyond(now, *id));
         let first = each(queue.in_order()).take(LOOK_AHEAD);
         let first = first.take_while(|id| self.waits_beyond(now, *id));
-        let first: Vec<BundleId> = first.collect();
-        for id in &first {
+        let waiting: Vec<BundleId> = aside.chain(first).collect();
+        for id in &waiting {
             let bytes = self.bundles.get(*id).map_or(0, |stored| stored.bytes);
             let neighbour = self.neighbours.get_mut(&neighbour);
             if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {
@@ -320,7 +324,7 @@ impl Agent {
             }
             self.wait_for_room(now, *id);
         }
-        !first.is_empty()
+        !waiting.is_empty()
     }
 
     /// Has a bundle wait that was not sent. The first one asks next; the others wait for

@@ -84,7 +84,7 @@ impl Agent {
         if !waiting.has_pending(class) {
             return None;
         }
-        let passed_over = self.pass_over_beyond(now, neighbour, class);
+        let passed_over = self.pass_over_beyond(now, neighbour, class, max_bytes);
         let more = self.put_aside(neighbour, class, max_bytes) || passed_over;
         self.fragment_next(now, neighbour, class, max_bytes);
         let queue = self.neighbours.get(&neighbour)?.queues.get(&class)?;

@@ -261,6 +261,35 @@ fn all_that_waited_under_custody_goes_when_there_is_room_again() {
 }
 
 #[test]
+fn one_that_waits_for_a_session_that_takes_more_is_told_of_again() {
+    const SHORT: u64 = 1_000;
+    let (mut net, _) = pair_with_full_relay(10);
+    let next = |net: &mut Net| net.agents[0].next_for(net.now, RELAY, BULK, SHORT);
+    let long = Send {
+        payload: vec![vec![0_u8; 100_000].into()],
+        ..to(3, true)
+    };
+    net.agents[0].send(net.now, long).unwrap();
+    assert!(next(&mut net).is_none());
+    let short = net.agents[0].send(net.now, to(3, true)).unwrap();
+    let refused = next(&mut net).expect("a short one");
+    net.arrive(1, 1, &refused);
+    net.finish(0, &refused, Outcome::Acknowledged);
+    net.signal(1, 0);
+    let now = net.now;
+    net.agents[0].cancel(now, short);
+    assert!(net.offer(0, 2).is_none());
+    net.events(0);
+    net.pass(Duration::from_secs(1));
+    let woken = |event: &Event| match event {
+        Event::Woken { neighbour, class } => *neighbour == RELAY && *class == Some(BULK),
+        _ => false,
+    };
+    assert!(net.events(0).iter().any(woken));
+    assert!(net.offer(0, 2).is_some());
+}
+
+#[test]
 fn what_waited_unsent_is_missed_as_soon_as_other_bundles_once_it_is_sent() {
     let (mut net, _) = pair_with_full_relay(10);
     let refused = net.agents[0].send(net.now, to(3, true)).unwrap();
