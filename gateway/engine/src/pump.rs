@@ -215,24 +215,35 @@ impl Engine {
     ) -> Option<(Offer, bool)> {
         let neighbour = self.hops.get(&hop)?.config.neighbour;
         let to = NeighbourId(neighbour);
+        let woken = self.agent.is_woken(to, class);
         if (self.is_turn_of_light(neighbour, class) || self.agent.yields(to, class))
             && let Some((id, sparse)) = self.seal_in_turn(now, hop, queues, class, max)
             && let Some(offer) = self.agent.next_of(now, id, mru)
         {
             return Some((offer, sparse));
         }
-        if queues.of_class
-            && let Some(offer) = self.agent.next_for(now, to, class, mru)
-        {
-            self.peers.bundle_has_gone(neighbour, class);
-            return Some((offer, false));
+        if queues.of_class {
+            if let Some(offer) = self.agent.next_for(now, to, class, mru) {
+                self.peers.bundle_has_gone(neighbour, class);
+                return Some((offer, false));
+            }
+            // Some were passed over, and there may be more behind them: others have their
+            // turn in between.
+            if !woken && self.agent.is_woken(to, class) {
+                self.ask_again(now, hop, Duration::ZERO);
+            }
         }
         // Nothing is sealed behind what the store is reading: it would pile up.
         if self.agent.is_loading(to, class) {
             return None;
         }
         let (id, sparse) = self.seal_in_turn(now, hop, queues, class, max)?;
-        Some((self.agent.next_of(now, id, mru)?, sparse))
+        let offer = self.agent.next_of(now, id, mru);
+        if offer.is_none() {
+            // There may be room for what goes elsewhere.
+            self.ask_again(now, hop, Duration::ZERO);
+        }
+        Some((offer?, sparse))
     }
 
     /// Seals a bundle from one of these queues.

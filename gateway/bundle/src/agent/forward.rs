@@ -58,6 +58,12 @@ impl Agent {
         queue.is_some_and(|queue| queue.loading.is_some())
     }
 
+    /// Whether [`Event::Woken`] follows for a neighbour and class: [`Agent::next_for`] may
+    /// have had nothing only since it looks at few bundles at a time.
+    pub fn is_woken(&self, neighbour: NeighbourId, class: Class) -> bool {
+        self.woken.contains(&(neighbour, Some(class)))
+    }
+
     /// Payload bytes that wait to be offered to a neighbour in a class.
     pub fn backlog_bytes(&self, neighbour: NeighbourId, class: Class) -> u64 {
         let neighbour = self.neighbours.get(&neighbour);
@@ -174,9 +180,11 @@ impl Agent {
         let mut queued = each(queue.in_order()).take(DEEP);
         queued.find(|id| {
             let stored = self.bundles.get(*id);
-            let held_back = stored.is_some_and(|stored| self.is_held_back(stored))
-                || self.waits_beyond(now, *id);
-            let behind = before >= bytes && !held_back;
+            let held_back = || {
+                let held_back = stored.is_some_and(|stored| self.is_held_back(stored));
+                held_back || self.waits_beyond(now, *id)
+            };
+            let behind = before >= bytes && !held_back();
             before += stored.map_or(0, |stored| stored.bytes);
             behind
         })

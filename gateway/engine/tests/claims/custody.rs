@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use underpass_bundle::Send;
+use underpass_bundle::wire::ipn;
 use underpass_cla::{Class, Outcome, Refusal, SessionId};
 use underpass_streams::{Event, ResetCode};
 
@@ -79,6 +81,30 @@ fn edge_nodes_behind_one_neighbour_take_turns() {
     }
     let turns = hub.destinations();
     assert_eq!(turns[..6], [10, 11, 12, 10, 11, 12]);
+}
+
+#[test]
+fn very_many_bundles_for_a_node_without_room_hold_up_none_for_another() {
+    let mut hub = config(1, &[5]);
+    hub.routes = [10, 11].map(|node| route(node, 5, false)).to_vec();
+    let mut hub = Node::new(Instant::now(), hub);
+    let send = |hub: &mut Node, node| {
+        let payload = vec![Bytes::from_static(b"data")];
+        let send = Send::new(ipn(node, 99), 99, BULK, payload);
+        let sent = hub.engine.send_for_application(hub.now, send, None);
+        sent.expect("there is room");
+    };
+    for _ in 0..2_000 {
+        send(&mut hub, 10);
+    }
+    send(&mut hub, 11);
+    hub.session(0, 1, Some(BULK), MRU);
+    let (session, full) = hub.offers().remove(0);
+    hub.finish(full.key, Outcome::Refused(Refusal::NoResources));
+    hub.ready(session);
+    // Nobody asks again so soon whether there is room.
+    hub.pass(hub.now + Duration::from_millis(200));
+    assert_eq!(hub.offers().len(), 1);
 }
 
 #[test]
