@@ -78,6 +78,8 @@ struct Full {
     refused: u32,
     /// Whether a bundle is under way that asks.
     asks: bool,
+    /// The one that asked last: of those that wait, the next one does so next.
+    asked: Option<BundleId>,
     /// Bundles that may go without an answer, since others were taken.
     more: u32,
     /// Those that wait, unsent.
@@ -90,6 +92,7 @@ impl Full {
             until: now,
             refused: 0,
             asks: false,
+            asked: None,
             more: 0,
             waiting: IdSet::default(),
         }
@@ -110,14 +113,27 @@ impl Full {
         }
     }
 
-    /// A bundle is sent; an answer comes within this time.
-    fn sent(&mut self, now: Instant, answer: Duration) {
+    /// A bundle is sent; an answer comes within this time. Whether it asks.
+    fn sent(&mut self, now: Instant, answer: Duration, id: BundleId) -> bool {
         if self.more > 0 {
             self.more -= 1;
-        } else if self.until <= now {
+            return false;
+        }
+        let asks = self.until <= now;
+        if asks {
             self.until = now + answer;
             self.asks = true;
+            self.asked = Some(id);
         }
+        asks
+    }
+
+    /// The one that asks next, of those that wait. Each has its turn: the neighbour may
+    /// have taken one of them before, and have only its signal lost.
+    fn next_to_ask(&self) -> Option<BundleId> {
+        let behind = self.asked.map(|asked| BundleId(asked.0 + 1));
+        let next = behind.and_then(|behind| self.waiting.iter_from(behind).next());
+        next.or_else(|| self.waiting.first())
     }
 
     /// One was taken, so as many more may go. Those that waited and may go now.
@@ -218,17 +234,17 @@ impl Agent {
         };
         let timer = self.config.custody_timer;
         let is_known = self.neighbour(via).beyond.refused(now, aim, &timer);
-        self.have_first_ask(via, aim);
+        self.have_next_ask(via, aim);
         is_known
     }
 
-    /// Has the first one of those that wait for room ask as soon as one may: whoever asked
-    /// before may never do so again.
-    fn have_first_ask(&mut self, via: NeighbourId, aim: Aim) {
+    /// Has one of those that wait for room ask as soon as one may: whoever asked before may
+    /// never do so again.
+    fn have_next_ask(&mut self, via: NeighbourId, aim: Aim) {
         let neighbour = self.neighbours.get(&via);
         let full = neighbour.and_then(|neighbour| neighbour.beyond.full.get(&aim));
-        let first = full.and_then(|full| Some((full.until, full.waiting.first()?)));
-        if let Some((until, id)) = first {
+        let next = full.and_then(|full| Some((full.until, full.next_to_ask()?)));
+        if let Some((until, id)) = next {
             self.wait_until(until, id);
         }
     }
@@ -242,8 +258,9 @@ impl Agent {
         };
         let neighbour = self.neighbour(via);
         let answer = neighbour.signal_timeout(&timer, 0);
-        if let Some(full) = neighbour.beyond.full.get_mut(&aim) {
-            full.sent(now, answer);
+        let full = neighbour.beyond.full.get_mut(&aim);
+        if full.is_some_and(|full| full.sent(now, answer, id)) {
+            self.have_next_ask(via, aim);
         }
     }
 
@@ -327,13 +344,13 @@ impl Agent {
         !waiting.is_empty()
     }
 
-    /// Has a bundle wait that was not sent. The first one asks next; the others wait for
-    /// those before them to be taken, and long in case none is sent any more.
+    /// Has a bundle wait that was not sent. One of them asks next; the others wait for those
+    /// before them to be taken, and long in case none is sent any more.
     fn wait_for_room(&mut self, now: Instant, id: BundleId) {
         let mut until = now + spread(self.config.custody_timer.max, id.0);
         if let Some(full) = self.full_for(id) {
             full.waiting.insert(id);
-            if full.waiting.first() == Some(id) {
+            if full.next_to_ask() == Some(id) {
                 until = full.until;
             }
         }
@@ -361,7 +378,7 @@ impl Agent {
         if self.leave_waiting(id)
             && let Some((via, aim)) = self.known_beyond(id)
         {
-            self.have_first_ask(via, aim);
+            self.have_next_ask(via, aim);
         }
     }
 }

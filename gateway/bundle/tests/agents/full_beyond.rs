@@ -1,6 +1,7 @@
 //! A neighbour that has no room for what goes to one node behind it or to one of its
 //! services, and has some for others.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -158,6 +159,27 @@ fn another_one_asks_where_that_which_asked_is_gone() {
         net.pass(Duration::from_millis(600));
         assert!(net.offer(0, 2).is_some(), "asked {asked}");
     }
+}
+
+#[test]
+fn each_one_that_waits_has_its_turn_to_ask() {
+    const WAIT: usize = 30;
+    let mut net = pair();
+    for _ in 0..WAIT {
+        send(&mut net, 3, false);
+    }
+    let mut asked = BTreeSet::new();
+    let end = net.now + Duration::from_secs(3_600);
+    while net.now < end {
+        if let Some(offer) = net.offer(0, 2) {
+            net.finish(0, &offer, NO_ROOM);
+            asked.insert(offer.id);
+        } else {
+            let next = net.agents[0].next_timeout().expect("some wait");
+            net.pass(next.saturating_duration_since(net.now));
+        }
+    }
+    assert_eq!(asked.len(), WAIT);
 }
 
 #[test]
