@@ -291,7 +291,18 @@ impl Agent {
         self.known_beyond(id).is_some_and(|(via, aim)| {
             let neighbour = self.neighbours.get(&via);
             let full = neighbour.and_then(|neighbour| neighbour.beyond.full.get(&aim));
-            full.is_some_and(|full| full.is_shut(now))
+            full.is_some_and(|full| full.is_shut(now)) && !self.awaits_answer(id)
+        })
+    }
+
+    /// Whether the neighbour has got a bundle and has not refused it since. It may have
+    /// custody of it, and only its signal be lost: then it needs no room.
+    fn awaits_answer(&self, id: BundleId) -> bool {
+        let stored = self.bundles.get(id);
+        let number = stored.and_then(|stored| Some((stored.neighbour, stored.number?)));
+        number.is_some_and(|(via, number)| {
+            let neighbour = self.neighbours.get(&via);
+            neighbour.is_some_and(|neighbour| neighbour.answerable.contains(&number))
         })
     }
 

@@ -10,7 +10,7 @@ use underpass_bundle::{
     BundleId, Config, CustodyTimer, DeleteReason, Event, NeighbourId, Offer, Reject, ReportRequest,
     Route, Send,
 };
-use underpass_cla::{Outcome, Refusal};
+use underpass_cla::{Class, Outcome, Refusal};
 
 use crate::net::{BULK, Net, SERVICE, node, payload, read};
 
@@ -326,6 +326,26 @@ fn what_waited_unsent_is_missed_as_soon_as_other_bundles_once_it_is_sent() {
     net.finish(0, &lost, Outcome::Acknowledged);
     net.pass(CustodyTimer::default().initial);
     assert!(net.offer(0, 2).is_some());
+}
+
+#[test]
+fn what_the_neighbour_may_have_already_needs_no_room() {
+    let (mut net, others) = pair_with_full_relay(10);
+    let now = net.now;
+    net.agents[1].cancel(now, others[0]);
+    let taken = net.agents[0].send(now, to(3, true)).unwrap();
+    net.carry(0, 1);
+    net.pass(Duration::from_millis(100));
+    let signal = net.agents[1].next_for(net.now, NeighbourId(1), Class::SIGNALLING, u64::MAX);
+    net.finish(1, &signal.expect("it has custody"), Outcome::Acknowledged);
+    net.pass(CustodyTimer::default().initial - Duration::from_millis(200));
+    send(&mut net, 3, true);
+    net.carry(0, 1);
+    net.signal(1, 0);
+    // There is no room for the second one, and the first one's signal is late.
+    net.carry(0, 1);
+    net.signal(1, 0);
+    assert_eq!(net.released(0), [taken]);
 }
 
 #[test]
