@@ -368,6 +368,16 @@ impl Agent {
         self.wait_until(until, id);
     }
 
+    /// Has all that waits for room go as soon as it can.
+    pub(super) fn forget_full(&mut self) {
+        let neighbours = self.neighbours.values_mut();
+        let full = neighbours.map(|neighbour| std::mem::take(&mut neighbour.beyond));
+        let waiting: Vec<BundleId> = full.flat_map(Beyond::into_waiting).collect();
+        for id in waiting {
+            self.end_wait(id);
+        }
+    }
+
     /// A bundle that was not sent for want of room is offered again.
     pub(super) fn end_wait(&mut self, id: BundleId) {
         let phase = self.bundles.get(id).map(|stored| stored.phase);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use underpass_bundle::wire::{ipn, ipn_parts};
 use underpass_bundle::{
-    BundleId, Config, CustodyTimer, DeleteReason, Event, NeighbourId, Offer, Reject, ReportRequest,
-    Route, Send,
+    Agent, BundleId, Config, CustodyTimer, DeleteReason, Event, NeighbourId, Offer, Reject,
+    ReportRequest, Route, Send,
 };
 use underpass_cla::{Class, Outcome, Refusal};
 
@@ -31,9 +31,13 @@ fn pair() -> Net {
 }
 
 fn pair_with(relay: Config) -> Net {
+    Net::of([first(), relay])
+}
+
+fn first() -> Config {
     let mut first = node(1);
     first.routes = vec![route(3..=99, 2)];
-    Net::of([first, relay])
+    first
 }
 
 /// A node and a relay that stores so many bundles, with as many of its own for the node
@@ -216,6 +220,21 @@ fn a_neighbour_that_is_reached_again_is_asked_anew() {
     let now = net.now;
     net.agents[0].neighbour_down(now, RELAY);
     net.agents[0].neighbour_up(now, RELAY);
+    assert!(net.offer(0, 2).is_some());
+}
+
+#[test]
+fn a_process_that_takes_over_finds_out_again_what_has_room() {
+    let mut net = pair();
+    send(&mut net, 3, false);
+    send(&mut net, 3, false);
+    let full = net.offer(0, 2).unwrap();
+    net.finish(0, &full, NO_ROOM);
+    assert!(net.offer(0, 2).is_none());
+    net.events(0);
+    let now = net.now;
+    let before = std::mem::replace(&mut net.agents[0], Agent::new(first()));
+    net.agents[0].take_over(now, before.hand_over(now)).unwrap();
     assert!(net.offer(0, 2).is_some());
 }
 

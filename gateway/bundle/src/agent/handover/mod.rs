@@ -112,8 +112,9 @@ impl Agent {
     /// Gives all to another process of this run of the node, but for what its
     /// store finds on its disk. Events must have been taken, and nothing be
     /// under way ([`Agent::handover_obstacle`]).
-    pub fn hand_over(self, now: Instant) -> AgentState {
+    pub fn hand_over(mut self, now: Instant) -> AgentState {
         debug_assert!(self.handover_obstacle().is_none() && self.events.is_empty());
+        self.forget_full();
         // Without `..`: a field that is added has to be thought of here.
         let Agent {
             config,
@@ -358,6 +359,7 @@ impl NeighbourState {
             pause: Pause { until, refusals },
             // The next process finds out again.
             long_pause: _,
+            // What waited for it is queued.
             beyond: _,
             delay,
         } = neighbour;
