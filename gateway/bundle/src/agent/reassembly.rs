@@ -3,10 +3,10 @@
 //!
 //! A fragment proves nothing: who sends some and never the rest holds memory.
 //! So there is little of it in all, no neighbour has more of it than it leaves
-//! free, none of its services nearly all of that, and what is not whole when its lifetime ends, or after ten minutes, is
-//! forgotten. Two fragments that contradict each other are not both believed:
-//! the first one is. Bundles that are too long for memory are put together on the
-//! disk, where this node has room for them.
+//! free, none of its services nearly all of that, and what is not whole when its
+//! lifetime ends, or after ten minutes, is forgotten. Two fragments that contradict
+//! each other are not both believed: the first one is. Bundles that are too long for
+//! memory are put together on the disk, where this node has room for them.
 
 mod on_disk;
 
