@@ -76,10 +76,11 @@ def _configured() -> Iterator[None]:
     from underpass_control import logs
 
     root = logging.getLogger()
-    before = root.handlers[:], root.level
+    before, of_structlog = (root.handlers[:], root.level), structlog.get_config()
     try:
         logs.configure(logs.Format.JSON)
         yield
     finally:
-        structlog.reset_defaults()
-        root.handlers, root.level = before[0], before[1]
+        # Not the defaults: other tests read what commands print, and services log meanwhile.
+        structlog.configure(**of_structlog)
+        root.handlers, root.level = before
