@@ -279,6 +279,6 @@ class Metrics:
         )
         self.signalling_delay_seconds = gauge(
             "underpass_control_signalling_delay_seconds",
-            "How far ahead plans start, as nodes have acknowledged earlier ones",
+            "How far ahead plans start: what making them and their way to the nodes take",
             ("beam", "link"),
         )

@@ -323,7 +323,11 @@ class BeamController:
                     node = one["node"]
                     by_terminal = node in self._knowledge.nodes
                     self._delays.acknowledged(
-                        Link(data["link"]), node, one["after_ms"], by_terminal=by_terminal
+                        Link(data["link"]),
+                        node,
+                        data["plan"],
+                        one["after_ms"],
+                        by_terminal=by_terminal,
                     )
             else:
                 if kind in _BY_FIXES:
@@ -345,6 +349,7 @@ class BeamController:
     async def _make(
         self, link: Link, reason: Reason, heard: float | None, traced: TracedPlan
     ) -> None:
+        issued = time.monotonic()
         now_ms = self._tools.database.clock.now_ms()
         delay_ms = self._delays.of(link)
         async with self._tools.database.reading() as connection:
@@ -361,11 +366,13 @@ class BeamController:
             self._planner.refused(link, now_ms)
             return
         metrics.planning_seconds.observe(time.perf_counter() - began)
-        await self._store(worked, reason, traced)
+        version = await self._store(worked, reason, traced)
+        self._delays.made(link, version, round(1000 * (time.monotonic() - issued)))
         if heard is not None:
             metrics.report_to_plan_seconds.observe(time.monotonic() - heard)
 
-    async def _store(self, worked: _Worked, reason: Reason, traced: TracedPlan) -> None:
+    async def _store(self, worked: _Worked, reason: Reason, traced: TracedPlan) -> int:
+        """Store a plan; return its version."""
         link = worked.request.link
         async with self._tools.newest_plans.making((self.beam, link)) as made:
             async with self._tools.changes.transaction() as (connection, publish):
@@ -398,6 +405,7 @@ class BeamController:
             reason=reason.value,
             blockages=len(worked.request.blockages),
         )
+        return plan.version
 
     async def _keep_books(self) -> None:
         """Each second, besides planning: settle, and store what is expected and learned."""

@@ -1,4 +1,4 @@
-"""How long a plan takes to reach the nodes that follow it, by their acknowledgements."""
+"""How long it takes until the nodes that follow a plan have it: its making, and the way to them."""
 
 from __future__ import annotations
 
@@ -16,29 +16,54 @@ _ENOUGH = 8
 # The delay is set so that nine plans of ten arrive in time; later ones are followed on arrival.
 _PART = 0.9
 _MARGIN_MS = 20
+# A plan is expected to be made within the time that the longest of so many before it took. More
+# would hold up the first quick ones after slow ones: a node keeps one plan that has not begun.
+_RECENT = 3
+# With the way, that is as far ahead as settlement expects plans to start (`settlement.evidence`).
+_MOST_MAKING_MS = 7_000
 
 
 class Delays:
     """The signalling delay of both links of a beam: how far ahead its plans start."""
 
     def __init__(self) -> None:
-        self._known: dict[Link, deque[int]] = {link: deque(maxlen=_KEPT) for link in Link}
+        self._ways: dict[Link, deque[int]] = {link: deque(maxlen=_KEPT) for link in Link}
+        # How long it took from its issue until a plan was stored, by version, the newest last.
+        self._makings: dict[Link, dict[int, int]] = {link: {} for link in Link}
         self._followers: dict[Link, set[int]] = {link: set() for link in Link}
         self.one_way_ms = 0
 
-    def acknowledged(self, link: Link, node: int, after_ms: int, *, by_terminal: bool) -> None:
-        """Note how long after its issue a plan reached a node; only the node that sends counts."""
+    def made(self, link: Link, version: int, making_ms: int) -> None:
+        """Note how long after its issue a plan was stored."""
+        makings = self._makings[link]
+        makings[version] = making_ms
+        if len(makings) > _KEPT:
+            del makings[next(iter(makings))]
+
+    def acknowledged(
+        self, link: Link, node: int, version: int, after_ms: int, *, by_terminal: bool
+    ) -> None:
+        """Note how long after its issue a plan reached a node; only the node that sends counts.
+
+        Of plans that another process has made it is not known what part of that was the way.
+        """
         if by_terminal != (link is Link.RETURN):
             return
         if node not in self._followers[link]:
             # The first plan may have waited until the node was connected.
             self._followers[link].add(node)
-        elif 0 <= after_ms <= _LATE_MS:
-            self._known[link].append(after_ms)
+        elif version in self._makings[link]:
+            way_ms = after_ms - self._makings[link][version]
+            if 0 <= way_ms <= _LATE_MS:
+                self._ways[link].append(way_ms)
 
     def of(self, link: Link) -> int:
-        """Return how long before its start a plan has to be made, in ms."""
-        known = sorted(self._known[link])
+        """Return how long before its start a plan has to be begun to be made, in ms."""
+        recent = list(self._makings[link].values())[-_RECENT:]
+        return min(max(recent, default=0), _MOST_MAKING_MS) + self._way_ms(link)
+
+    def _way_ms(self, link: Link) -> int:
+        known = sorted(self._ways[link])
         if len(known) < _ENOUGH:
             return DEFAULT_MS + (self.one_way_ms if link is Link.RETURN else 0)
         usual = known[min(len(known) - 1, int(_PART * len(known)))]

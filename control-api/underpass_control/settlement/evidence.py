@@ -27,8 +27,8 @@ from underpass_control.storage.blockages import OF_BEAM, SAME_LINK
 from underpass_control.storage.models import Blockage, LinkState, Terminal
 from underpass_control.usage import Usage
 
-# A plan starts after the signalling delay, some seconds at most. If the delay shrinks, the next
-# plan may start before this one.
+# A plan starts after the signalling delay, so long at most (`planning.delays`). If the delay
+# shrinks, the next plan may start before this one.
 _MAY_BEGIN_MS = 10_000
 _BY_PLAN = "plan"
 # For more terminals the amounts of all together take less time than their lines.

@@ -9,13 +9,16 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.planning import controller, controllers, knowledge, lease
 from underpass_control.planning.controller import BeamController
+from underpass_control.planning.delays import DEFAULT_MS
 from underpass_control.settings import Settings
 from underpass_control.storage import habits, registry, routes
 from underpass_control.storage.database import Database, DatabaseLostError
@@ -287,6 +290,36 @@ def test_however_many_plans_are_worked_out_other_work_has_its_threads(
             api.run(run())
         finally:
             goes_on.set()
+
+
+def test_plans_that_take_long_to_make_start_later(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = controller._work
+
+    def slow(request: Request) -> controller._Worked:
+        time.sleep(0.5)
+        return work(request)
+
+    async def ahead(api: Api, count: int) -> list[timedelta]:
+        """Return how long after their issue the first forward plans start."""
+        found: list[dict[str, Any]] = []
+        async with asyncio.timeout(60):
+            while len(found) < count:
+                await asyncio.sleep(0.1)
+                found = (await api.ask("GET", "/v1/beams/ku-1/plans?link=forward")).json["plans"]
+        parse = datetime.fromisoformat
+        return [parse(one["start"]) - parse(one["issued"]) for one in reversed(found)]
+
+    monkeypatch.setattr(controller, "_work", slow)
+    beam = {"name": "Ku", "return_capacity_bps": 2_000_000}
+    with served(sqlite_url) as api:
+        for count, capacity_bps in enumerate((8_000_000, 4_000_000), 1):
+            put = api.call("PUT", "/v1/beams/ku-1", beam | {"forward_capacity_bps": capacity_bps})
+            assert put.status in (200, 201)
+            apart = api.run(ahead(api, count))
+    assert apart[0] == timedelta(milliseconds=DEFAULT_MS)
+    assert apart[1] >= timedelta(milliseconds=DEFAULT_MS + 500)
 
 
 def test_a_route_that_changes_has_no_other_read_again(
