@@ -71,6 +71,10 @@ class Records:
         """Take a plan that has been stored; it need not be read."""
         self._plans[link][version] = plan
 
+    def forget(self, link: Link) -> None:
+        """Forget a link's plans while nothing can be settled: nobody asks for them."""
+        self._plans[link].clear()
+
     async def gather(
         self, connection: AsyncConnection, link: Link, start_ms: int, due_ms: int
     ) -> Evidence:

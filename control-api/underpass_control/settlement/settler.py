@@ -85,6 +85,7 @@ class Settler:
             ledger = await stored.ledger_of(connection, self._beam, link)
         except LedgerError as error:
             self._tell_fault(link, error)
+            self._records.forget(link)
             return {}
         shares = await self._records.unsettled(connection, link, mark.until_ms, at_ms)
         return projected(ledger, shares)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -22,7 +24,7 @@ from underpass_control.storage import settled_usage, usage
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Beam, Terminal
 
-from dama.ledger import Kind, Rule
+from dama.ledger import Kind, Ledger, LedgerError, Rule
 from dama.planner import Link, Plan
 from dama.planner.text import read_plan
 from tests.control_api.service.conftest import with_database
@@ -434,6 +436,30 @@ def test_plans_are_read_beside_the_event_loop_and_those_at_hand_not_at_all(
             assert not readers
             assert await records.unsettled(connection, Link.RETURN, START_MS, until_ms) == given
             assert len(readers) == 2
+
+    with_database(sqlite_url, run)
+
+
+def test_while_the_ledger_cannot_be_used_plans_do_not_gather_in_memory(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unusable(*_arguments: object) -> Ledger:
+        raise LedgerError("lots of one terminal on both sides")
+
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.begin()
+        await beam.plan(0)
+        async with database.reading() as connection:
+            newest = await plans.current_plan(connection, BEAM, Link.RETURN)
+            assert newest is not None
+            made = weakref.ref(await newest.read())
+            beam.settler.planned(Link.RETURN, newest.version, newest.made)
+            del newest
+            monkeypatch.setattr(stored, "ledger_of", unusable)
+            assert await beam.settler.owed_bits(connection, Link.RETURN, START_MS) == {}
+        gc.collect()
+        assert made() is None
 
     with_database(sqlite_url, run)
 
