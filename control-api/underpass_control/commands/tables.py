@@ -26,12 +26,18 @@ _MILLION = 10**6
 
 
 def plain(value: Any) -> str:
-    """Show a value as it is."""
+    """Show a value as it is, but what would change how all is shown as its code.
+
+    Others choose what some of it is: a client where its stream leads, a vehicle what it reports.
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(plain, value))
-    return "" if value is None else str(value)
+    shown = "" if value is None else str(value)
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown
+    )
 
 
 def millions(value: Any) -> str:
