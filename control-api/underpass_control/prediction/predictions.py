@@ -106,7 +106,7 @@ class Predictions:
         """Take the line that a terminal will drive; None where that is not known."""
         ahead = self._of(terminal)
         if route == ahead.route:
-            # Whenever one terminal's route is set, those of all others are read again, too.
+            # Where changes may have been missed, all routes are read again; few are other ones.
             return
         ahead.route = route
         ahead.predictor = _made_again(self._map, ahead)
