@@ -93,8 +93,6 @@ def test_a_service_that_was_killed_is_found_again_and_read_anew(
     sign_in(page, service)
     go(page, "terminals")
     expect(page.get_by_role("link", name=NAMES[12])).to_be_visible(timeout=PATIENCE_MS)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
     service.process.kill()
     status = page.locator(".connection").get_by_role("status")
     expect(status).to_contain_text("not live", timeout=PATIENCE_MS)
@@ -105,9 +103,9 @@ def test_a_service_that_was_killed_is_found_again_and_read_anew(
     page.wait_for_timeout(2000)
     expect(status).to_have_text("not live: the service is not reached")
     expect(page).to_have_title("Terminals · Underpass")
-    service.start()
-    live(page)
-    assert [url for url in asked if "/v1/terminals?" in url]
+    with page.expect_request(lambda asked: "/v1/terminals?" in asked.url, timeout=PATIENCE_MS):
+        service.start()
+        live(page)
     row = page.get_by_role("row", name="Bus 12")
     expect(row).to_contain_text("bit/s", timeout=PATIENCE_MS)
     assert fleet.drive.fixes
