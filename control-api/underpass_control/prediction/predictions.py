@@ -106,7 +106,7 @@ class Predictions:
         """Take the line that a terminal will drive; None where that is not known."""
         ahead = self._of(terminal)
         if route == ahead.route:
-            # Where changes may have been missed, all routes are read again; few are other ones.
+            # Where changes may have been missed, all routes are read, though few have changed.
             return
         ahead.route = route
         ahead.predictor = _made_again(self._map, ahead)

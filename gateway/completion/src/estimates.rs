@@ -122,11 +122,11 @@ impl Estimate {
         }
     }
 
-    /// By how much other flows are later for one of `size_bytes`, all together: each that
-    /// competes waits for as much of it as it sends itself meanwhile, and so do those that
-    /// begin while it is sent. Where flows take turns on a path that they load by *ρ*, these
-    /// are later by the time of *s* · *ρ* / (1 − *ρ*) bytes in all, of one of *s* bytes. The
-    /// paper's estimate counts none of that.
+    /// By how much other flows are later for a flow of `size_bytes`, all together. Each that
+    /// competes waits for as much of the flow as it sends itself meanwhile; so do those that
+    /// begin while the flow is sent. Where flows take turns on a path that they load by *ρ*,
+    /// one that takes *t* to be sent makes those that begin later by *t* · *ρ* / (1 − *ρ*) in
+    /// all. The paper's estimate counts none of that.
     pub fn others_wait(self, path: &PathState, others: &Competition, size_bytes: u64) -> Duration {
         match self {
             Estimate::OpenSession => {

@@ -156,14 +156,20 @@ async fn a_handshake_that_is_lost_does_not_hold_up_the_next() {
     drop(dialer);
 }
 
-#[tokio::test]
-async fn one_source_cannot_take_all_contacts() {
-    let mut at_hub = TestNode::new();
+/// A listener that has places for two contacts of each source.
+fn with_two_contacts_of_a_source() -> (TestNode, Listener) {
+    let at_hub = TestNode::new();
     let config = ListenerConfig {
         max_half_open_per_source: 2,
         ..hub()
     };
     let listener = Listener::bind(config, at_hub.node.clone()).expect("a free port");
+    (at_hub, listener)
+}
+
+#[tokio::test]
+async fn one_source_cannot_take_all_contacts() {
+    let (mut at_hub, listener) = with_two_contacts_of_a_source();
     let dial = || TcpStream::connect(listener.local_addr());
     let mut idle = Vec::new();
     for _ in 0..2 {
@@ -186,12 +192,7 @@ async fn one_source_cannot_take_all_contacts() {
 
 #[tokio::test]
 async fn contacts_that_say_nothing_keep_out_nobody_who_does() {
-    let mut at_hub = TestNode::new();
-    let config = ListenerConfig {
-        max_half_open_per_source: 2,
-        ..hub()
-    };
-    let listener = Listener::bind(config, at_hub.node.clone()).expect("a free port");
+    let (mut at_hub, listener) = with_two_contacts_of_a_source();
     let dial = || TcpStream::connect(listener.local_addr());
     let mut first = dial().await.expect("it listens");
     let mut second = dial().await.expect("it listens");

@@ -242,6 +242,16 @@ fn a_hop_of_which_the_peer_hears_nothing_is_in_doubt_though_it_carries_copies_al
 /// A terminal that has sent a bundle by the near hop, and has heard by the far one that the
 /// hub has heard nothing there for 150 ms; the bundle's transfer.
 fn said_to_be_unheard() -> (Node, Node, u64) {
+    let (mut terminal, mut hub, sent) = sent_by_near_and_heard();
+    say_missing(&mut hub, &mut terminal, 150);
+    let copied = terminal.offers();
+    assert!(copied.iter().any(|(of, _)| *of == SessionId(202)));
+    (terminal, hub, sent)
+}
+
+/// A terminal that has sent a bundle by the near hop, and its hub: they have heard each other
+/// by both hops, and tell each other by the far one what they miss. The bundle's transfer.
+fn sent_by_near_and_heard() -> (Node, Node, u64) {
     let (mut terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, &["hop1"])]);
     for node in [&mut terminal, &mut hub] {
         for hop in [NEAR, FAR] {
@@ -252,9 +262,6 @@ fn said_to_be_unheard() -> (Node, Node, u64) {
     terminal.write(key, 5_000);
     let sent = terminal.offers();
     assert_eq!(by_hop(&sent), [1, 0]);
-    say_missing(&mut hub, &mut terminal, 150);
-    let copied = terminal.offers();
-    assert!(copied.iter().any(|(of, _)| *of == SessionId(202)));
     (terminal, hub, sent[0].1.key)
 }
 
@@ -299,15 +306,7 @@ fn a_neighbour_that_is_heard_and_says_that_it_hears_nothing_is_believed() {
 
 #[test]
 fn so_it_is_where_answers_were_late_before() {
-    let (mut terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, &["hop1"])]);
-    for node in [&mut terminal, &mut hub] {
-        for hop in [NEAR, FAR] {
-            hear(node, hop);
-        }
-    }
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
-    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    let (mut terminal, mut hub, _) = sent_by_near_and_heard();
     assert_eq!(offered_in(&mut terminal, 145 * MS), [0, 1]);
     hub.pass(terminal.now);
     say_missing(&mut hub, &mut terminal, 150);
@@ -444,23 +443,9 @@ fn a_word_that_is_said_again_and_again_is_heeded_ever_more_seldom() {
 
 #[test]
 fn a_word_of_a_silence_in_which_answers_were_late_was_not_in_vain() {
-    let (mut terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, &["hop1"])]);
-    for node in [&mut terminal, &mut hub] {
-        for hop in [NEAR, FAR] {
-            hear(node, hop);
-        }
-    }
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
-    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    let (mut terminal, mut hub, _) = sent_by_near_and_heard();
     for _ in 0..2 {
-        let word = Bytes::from_static(&[2, 0xFF, 0xFF]);
-        let word = Message::new(10, ON_DEMAND_SERVICE, CONTROL, word);
-        let said = hub.engine.send_message(hub.now, word, SECOND);
-        said.expect("there is room");
-        for offered in hub.offers() {
-            hub.carry(offered, &mut terminal);
-        }
+        say_missing(&mut hub, &mut terminal, u16::MAX);
         let offers = terminal.offers();
         assert!(offers.iter().any(|(of, _)| *of == SessionId(202)));
         for _ in 0..9 {
