@@ -36,6 +36,10 @@ const LINGER: Duration = Duration::from_secs(3);
 /// `TCP_NOTSENT_LOWAT`, so what lies in the kernel stays about one bundle long.
 const GATHERED_BYTES: usize = 8 << 10;
 
+/// After so many bytes read, other tasks of the thread have their turn, such as the session
+/// that forwards what has come: of more, little would be in the processor's caches by then.
+const TURN_BYTES: usize = 512 << 10;
+
 /// Judges a session that is up, before the node knows of it; an error ends it.
 pub(super) type OnUp = Box<dyn FnMut(&Established) -> Result<(), String> + Send>;
 
@@ -104,6 +108,8 @@ pub(super) struct Driver<T: Transport> {
     pub(super) sender: UnboundedSender<Command>,
     handle: Option<Arc<SessionHandle<T::Socket>>>,
     input: Input,
+    /// Bytes read since other tasks had their turn.
+    read_in_turn: usize,
     /// What the transport had read below its stream when that was last looked at.
     bytes_below: u64,
     output: Output,
@@ -154,6 +160,7 @@ impl<T: Transport> Driver<T> {
             sender,
             handle: None,
             input: Input::default(),
+            read_in_turn: 0,
             bytes_below,
             output: Output::default(),
             pace: Pace::new(now()),
@@ -227,8 +234,10 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Does all that can be done at once; ready when the session is over.
+    /// Does all that can be done at once, but that of reading no more than is one turn's;
+    /// ready when the session is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.read_in_turn = 0;
         loop {
             let mut progress = self.take_commands(cx);
             progress |= self.poll_in_use(cx);
@@ -250,9 +259,18 @@ impl<T: Transport> Driver<T> {
             }
             progress |= self.tell_ready(cx);
             if !progress && !self.nudge(cx) {
+                if self.has_read_enough() {
+                    // There may be more, for the next turn.
+                    cx.waker().wake_by_ref();
+                }
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Whether it is the turn of others.
+    fn has_read_enough(&self) -> bool {
+        self.read_in_turn >= TURN_BYTES
     }
 
     /// Looks whether the node uses the session by now.
@@ -429,7 +447,8 @@ impl<T: Transport> Driver<T> {
     /// Reads once; segment data goes straight into its bundle where nothing
     /// else was read before it.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if self.waits || self.awaited.is_some() || self.core.is_held_up() {
+        let holds = self.waits || self.awaited.is_some() || self.core.is_held_up();
+        if holds || self.has_read_enough() {
             return Ok(false);
         }
         if self.input.unread().is_empty()
@@ -440,6 +459,7 @@ impl<T: Transport> Driver<T> {
             return match poll_read_buf(transport, cx, &mut target)? {
                 Poll::Ready(0) => Err(end_of_stream()),
                 Poll::Ready(count) => {
+                    self.read_in_turn += count;
                     self.core.handle_direct(now(), count);
                     self.received();
                     Ok(true)
@@ -452,7 +472,8 @@ impl<T: Transport> Driver<T> {
         }
         match self.input.poll_fill(Pin::new(&mut self.transport), cx)? {
             Poll::Ready(0) => Err(end_of_stream()),
-            Poll::Ready(_) => {
+            Poll::Ready(count) => {
+                self.read_in_turn += count;
                 self.digest();
                 self.received();
                 Ok(true)

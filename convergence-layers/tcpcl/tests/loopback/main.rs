@@ -9,6 +9,7 @@ mod renewing;
 mod resuming;
 mod spares;
 mod tls;
+mod turns;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use underpass_cla_testing::node::{TestNode, transfer};
 
 const CONTACT: &[u8] = b"dtn!\x04\0";
 /// What a peer without extensions says first.
-const CONTACT_AND_INIT: &[u8] = b"dtn!\x04\0\
+pub(super) const CONTACT_AND_INIT: &[u8] = b"dtn!\x04\0\
     \x07\0\x1e\0\0\0\0\0\x10\0\0\0\0\0\0\0\x10\0\0\0\x07ipn:9.0\0\0\0\0";
 
 #[tokio::test]
