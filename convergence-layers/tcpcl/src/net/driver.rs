@@ -470,7 +470,8 @@ impl<T: Transport> Driver<T> {
                 }
             };
         }
-        match self.input.poll_fill(Pin::new(&mut self.transport), cx)? {
+        let (transport, most) = (Pin::new(&mut self.transport), self.core.most_to_read());
+        match self.input.poll_fill(transport, cx, most)? {
             Poll::Ready(0) => Err(end_of_stream()),
             Poll::Ready(count) => {
                 self.read_in_turn += count;

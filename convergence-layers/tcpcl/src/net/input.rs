@@ -40,12 +40,13 @@ impl Input {
         }
     }
 
-    /// Reads once, behind what is unread, and says how many bytes came; 0 is
-    /// the end of the stream.
+    /// Reads `most` bytes (not zero) at most, once, behind what is unread, and says how
+    /// many came; 0 is the end of the stream.
     pub(super) fn poll_fill(
         &mut self,
         reader: Pin<&mut impl AsyncRead>,
         cx: &mut Context<'_>,
+        most: usize,
     ) -> Poll<io::Result<usize>> {
         if self.buffer.is_empty() {
             let spare = SPARES.with_borrow_mut(Vec::pop);
@@ -55,7 +56,9 @@ impl Input {
             self.end -= self.start;
             self.start = 0;
         }
-        let mut target = ReadBuf::new(&mut self.buffer[self.end..]);
+        let room = &mut self.buffer[self.end..];
+        let most = most.min(room.len());
+        let mut target = ReadBuf::new(&mut room[..most]);
         let read = reader.poll_read(cx, &mut target);
         let count = target.filled().len();
         self.end += count;
@@ -100,24 +103,26 @@ mod tests {
         let (mut near, mut far) = tokio::io::duplex(64);
         let mut input = Input::default();
         let pending = poll_fn(|cx| {
-            let read = input.poll_fill(Pin::new(&mut near), cx);
+            let read = input.poll_fill(Pin::new(&mut near), cx, usize::MAX);
             Poll::Ready(read.is_pending())
         });
         assert!(pending.await);
         assert!(input.buffer.is_empty());
         far.write_all(b"four").await.expect("room in the pipe");
-        let count = poll_fn(|cx| input.poll_fill(Pin::new(&mut near), cx)).await;
+        let count = poll_fn(|cx| input.poll_fill(Pin::new(&mut near), cx, 4)).await;
         assert_eq!(count.expect("bytes"), 4);
         input.take(1);
         assert_eq!(input.unread(), b"our");
         far.write_all(b"teen").await.expect("room in the pipe");
-        let count = poll_fn(|cx| input.poll_fill(Pin::new(&mut near), cx)).await;
-        assert_eq!(count.expect("bytes"), 4);
+        for (most, expected) in [(3, 3), (9, 1)] {
+            let count = poll_fn(|cx| input.poll_fill(Pin::new(&mut near), cx, most)).await;
+            assert_eq!(count.expect("bytes"), expected);
+        }
         assert_eq!(input.unread(), b"ourteen");
         input.take(7);
         assert!(input.buffer.is_empty());
         drop(far);
-        let end = poll_fn(|cx| input.poll_fill(Pin::new(&mut near), cx)).await;
+        let end = poll_fn(|cx| input.poll_fill(Pin::new(&mut near), cx, 4)).await;
         assert_eq!(end.expect("the end"), 0);
         assert!(input.buffer.is_empty());
     }

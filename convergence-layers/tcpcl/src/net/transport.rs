@@ -143,7 +143,7 @@ impl AsyncRead for ReadAhead {
     ) -> Poll<io::Result<()>> {
         let Self { tcp, input, taken } = &mut *self;
         if input.unread().is_empty() {
-            ready!(input.poll_fill(Pin::new(tcp), cx))?;
+            ready!(input.poll_fill(Pin::new(tcp), cx, usize::MAX))?;
         }
         let count = input.unread().len().min(into.remaining());
         into.put_slice(&input.unread()[..count]);

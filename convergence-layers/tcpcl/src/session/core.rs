@@ -160,6 +160,18 @@ impl SessionCore {
         self.look_at_transfers(now);
     }
 
+    /// How much is worth reading at once for [`Self::handle_input`]. Behind a long
+    /// segment that is little: the data of the next one is to be written directly, and
+    /// would be copied else.
+    pub fn most_to_read(&self) -> usize {
+        const HEADS_BYTES: u64 = 4 << 10;
+        if !self.incoming.has_long_segments() {
+            return usize::MAX;
+        }
+        let most = self.decoder.data_left().saturating_add(HEADS_BYTES);
+        usize::try_from(most).unwrap_or(usize::MAX)
+    }
+
     /// The keepalive goes by whether a transfer is under way.
     fn look_at_transfers(&mut self, now: Instant) {
         let busy = !self.outgoing.none_begun() || !self.incoming.is_idle();

@@ -10,6 +10,9 @@ use crate::wire::{ExtensionList, RefuseReason, SegmentHeader, TRANSFER_LENGTH, s
 /// The most that is taken at once for a transfer of unknown length.
 const GROWTH_BYTES: u64 = 256 << 10;
 
+/// Behind a segment with so much data, the next one is taken to be as long.
+const LONG_SEGMENT_BYTES: u64 = 128 << 10;
+
 /// A bundle that is taken apart is handed on in pieces of about so many bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -89,6 +92,8 @@ pub(super) struct Incoming {
     knows_resumption: bool,
     /// What the peer has under way on this session and others.
     unfinished: Unfinished,
+    /// Data of the last segment.
+    segment_bytes: u64,
     state: State,
 }
 
@@ -104,6 +109,7 @@ impl Incoming {
             whole_mru_bytes: whole_mru_bytes.min(transfer_mru_bytes),
             knows_resumption: false,
             unfinished: Unfinished::default(),
+            segment_bytes: 0,
             state: State::Idle,
         }
     }
@@ -156,8 +162,14 @@ impl Incoming {
         matches!(self.state, State::Idle | State::Draining { .. })
     }
 
+    /// Whether the peer sends long segments at present.
+    pub(super) fn has_long_segments(&self) -> bool {
+        self.segment_bytes >= LONG_SEGMENT_BYTES
+    }
+
     /// Takes the head of a segment. `ending` refuses new transfers.
     pub(super) fn segment(&mut self, header: &SegmentHeader, ending: bool) -> Action {
+        self.segment_bytes = header.data_bytes;
         if header.is_start() {
             // A START in mid-transfer gives the earlier one up.
             return self.start(header, ending);

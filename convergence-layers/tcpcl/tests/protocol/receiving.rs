@@ -232,14 +232,42 @@ fn a_peer_that_takes_no_acknowledgements_is_given_up_in_bounded_memory() {
     assert!(matches!(session.closed(), Some(Down::Protocol(_))));
 }
 
-#[test]
-fn data_may_be_written_straight_into_the_bundle() {
+/// A session that takes segments of up to 1 MiB.
+fn with_long_segments() -> AgainstPeer {
     let mut large = config(Role::Passive);
     (large.segment_mru_bytes, large.transfer_mru_bytes) = (1 << 20, 1 << 20);
     let mut session = AgainstPeer::connected(large);
     session.hear(CONTACT);
     session.hear(&bytes_of(&peer_init(Vec::new())));
     session.sent_from_contact();
+    session
+}
+
+/// Else their data would be read to another place first, and copied.
+#[test]
+fn little_is_read_before_the_data_of_long_segments() {
+    const HEADS: usize = 4 << 10;
+    let mut session = with_long_segments();
+    assert_eq!(session.core.most_to_read(), usize::MAX);
+    let long = segment(START, 3, &[], 200_000);
+    let (most, rest) = long.split_at(long.len() - 10_000);
+    session.hear(most);
+    assert!(session.core.direct_buffer().is_none(), "so little is left");
+    assert_eq!(session.core.most_to_read(), 10_000 + HEADS);
+    session.hear(rest);
+    assert_eq!(session.core.most_to_read(), HEADS);
+    session.hear(&segment(0, 3, &[], 300_000)[..1000]);
+    let (_, room) = session.core.direct_buffer().expect("its data is to come");
+    assert!(room > 0);
+    let mut session = with_long_segments();
+    session.hear(&segment(WHOLE, 3, &[], 200_000));
+    session.hear(&segment(WHOLE, 4, &[], 100_000));
+    assert_eq!(session.core.most_to_read(), usize::MAX);
+}
+
+#[test]
+fn data_may_be_written_straight_into_the_bundle() {
+    let mut session = with_long_segments();
     let bytes = segment(WHOLE, 3, &[], 100_000);
     assert!(!session.core.is_receiving());
     session.hear(&bytes[..100]);
