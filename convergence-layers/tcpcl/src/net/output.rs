@@ -47,7 +47,8 @@ impl Output {
         }
     }
 
-    /// Writes `most` bytes at most, or flushes once; true if that got anywhere.
+    /// Writes `most` bytes at most, and flushes behind the last of them; true if that got
+    /// anywhere.
     pub(super) fn write(
         &mut self,
         transport: &mut impl Transport,
@@ -55,9 +56,7 @@ impl Output {
         most: usize,
     ) -> io::Result<bool> {
         if self.pieces.is_empty() {
-            let flushed = self.unflushed && Pin::new(transport).poll_flush(cx)?.is_ready();
-            self.unflushed &= !flushed;
-            return Ok(flushed);
+            return self.flush(transport, cx);
         }
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
         let (mut count, mut room) = (0, most);
@@ -70,14 +69,24 @@ impl Output {
             room -= part.len();
             count += 1;
         }
-        match Pin::new(transport).poll_write_vectored(cx, &slices[..count])? {
+        match Pin::new(&mut *transport).poll_write_vectored(cx, &slices[..count])? {
             Poll::Ready(0) => Err(io::ErrorKind::WriteZero.into()),
             Poll::Ready(written) => {
                 self.written(written);
+                if self.pieces.is_empty() {
+                    self.flush(transport, cx)?;
+                }
                 Ok(true)
             }
             Poll::Pending => Ok(false),
         }
+    }
+
+    /// Flushes once, if there is anything to flush; true if all of it is with the kernel.
+    fn flush(&mut self, transport: &mut impl Transport, cx: &mut Context<'_>) -> io::Result<bool> {
+        let flushed = self.unflushed && Pin::new(transport).poll_flush(cx)?.is_ready();
+        self.unflushed &= !flushed;
+        Ok(flushed)
     }
 
     fn written(&mut self, mut written: usize) {

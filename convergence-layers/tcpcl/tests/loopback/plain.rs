@@ -63,6 +63,25 @@ async fn small_bundles_are_written_together() {
 }
 
 #[tokio::test]
+async fn a_bundle_takes_one_write_and_its_acknowledgement_one_read() {
+    let (at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
+    let listener = Listener::bind(hub(), at_hub.node.clone()).expect("a free port");
+    let _dialer = Dialer::spawn(terminal(listener.local_addr()), at_terminal.node.clone());
+    let (up, _, session) = at_terminal.up().await;
+    at_terminal.ready(up).await;
+    let moved = Arc::new(Activity::default());
+    session.share(moved.clone());
+    let bundles = 20;
+    for key in 0..bundles {
+        session.offer(transfer(key, 1000).0);
+        let done = (key, Outcome::Acknowledged);
+        assert_eq!(at_terminal.finished().await, done);
+    }
+    let moves = moved.count();
+    assert!(moves <= 2 * bundles, "{moves} writes and reads");
+}
+
+#[tokio::test]
 async fn each_class_has_an_active_and_a_standby_session() {
     let (mut at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
     let listener = Listener::bind(hub(), at_hub.node.clone()).expect("a free port");
