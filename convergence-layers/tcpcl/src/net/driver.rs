@@ -1,5 +1,7 @@
 //! The task of one session.
 
+mod asking;
+
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -31,10 +33,6 @@ use crate::wire::TermReason;
 
 /// How long the last messages may take to leave and be read.
 const LINGER: Duration = Duration::from_secs(3);
-
-/// Small bundles are written together up to so many bytes: half of the least
-/// `TCP_NOTSENT_LOWAT`, so what lies in the kernel stays about one bundle long.
-const GATHERED_BYTES: usize = 8 << 10;
 
 /// After so many bytes read, other tasks of the thread have their turn, such as the session
 /// that forwards what has come: of more, little would be in the processor's caches by then.
@@ -410,21 +408,6 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Asks the node for more, as long as what it offers is little: small bundles
-    /// are written together.
-    fn gather(&mut self, cx: &mut Context<'_>) {
-        while self.drained
-            && !self.told_ready
-            && self.output.bytes() < GATHERED_BYTES
-            && self.core.can_take()
-        {
-            self.told_ready = true;
-            self.around.node.ready(self.around.id);
-            self.take_commands(cx);
-            self.output.fetch(&mut self.core, now());
-        }
-    }
-
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let waiting = self.output.bytes();
         let most = match waiting {
@@ -534,47 +517,6 @@ impl<T: Transport> Driver<T> {
         self.timer_at = None;
         self.core.handle_timeout(now());
         true
-    }
-
-    /// Whether the node would be told that a bundle is wanted, if the kernel
-    /// had little left to send.
-    fn wants_bundle(&self) -> bool {
-        self.handle.is_some()
-            && !self.waits
-            && !self.told_ready
-            && self.output.is_drained()
-            && self.core.can_take()
-    }
-
-    fn tell_ready(&mut self, cx: &mut Context<'_>) -> bool {
-        if !self.wants_bundle() {
-            return false;
-        }
-        match self.transport.poll_drained(cx) {
-            Poll::Ready(Ok(())) => {
-                self.drained = true;
-                self.told_ready = true;
-                self.around.node.ready(self.around.id);
-                true
-            }
-            // A broken connection is reported by reading from it.
-            Poll::Ready(Err(_)) | Poll::Pending => false,
-        }
-    }
-
-    /// Nothing else can be done. If output waits for the kernel, that is asked
-    /// again from time to time.
-    fn nudge(&mut self, cx: &mut Context<'_>) -> bool {
-        let pending = self.wants_bundle() || !self.output.is_drained();
-        let Some(handle) = self.handle.as_ref().filter(|_| pending) else {
-            self.nudge.moving();
-            return false;
-        };
-        let due = self.nudge.poll_due(cx).is_ready();
-        if due {
-            handle.nudge();
-        }
-        due
     }
 }
 

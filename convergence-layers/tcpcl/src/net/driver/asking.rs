@@ -1,0 +1,69 @@
+//! When a session asks the node for a bundle, and the kernel whether it takes more.
+
+use std::task::{Context, Poll};
+
+use super::super::now;
+use super::super::transport::Transport;
+use super::Driver;
+
+/// Small bundles are written together up to so many bytes: half of the least
+/// `TCP_NOTSENT_LOWAT`, so what lies in the kernel stays about one bundle long.
+const GATHERED_BYTES: usize = 8 << 10;
+
+impl<T: Transport> Driver<T> {
+    /// Asks the node for more, as long as what it offers is little: small bundles
+    /// are written together.
+    pub(super) fn gather(&mut self, cx: &mut Context<'_>) {
+        while self.drained
+            && !self.told_ready
+            && self.output.bytes() < GATHERED_BYTES
+            && self.core.can_take()
+        {
+            self.told_ready = true;
+            self.around.node.ready(self.around.id);
+            self.take_commands(cx);
+            self.output.fetch(&mut self.core, now());
+        }
+    }
+
+    /// Whether the node would be told that a bundle is wanted, if the kernel
+    /// had little left to send.
+    fn wants_bundle(&self) -> bool {
+        self.handle.is_some()
+            && !self.waits
+            && !self.told_ready
+            && self.output.is_drained()
+            && self.core.can_take()
+    }
+
+    pub(super) fn tell_ready(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.wants_bundle() {
+            return false;
+        }
+        match self.transport.poll_drained(cx) {
+            Poll::Ready(Ok(())) => {
+                self.drained = true;
+                self.told_ready = true;
+                self.around.node.ready(self.around.id);
+                true
+            }
+            // A broken connection is reported by reading from it.
+            Poll::Ready(Err(_)) | Poll::Pending => false,
+        }
+    }
+
+    /// Nothing else can be done. If output waits for the kernel, that is asked
+    /// again from time to time.
+    pub(super) fn nudge(&mut self, cx: &mut Context<'_>) -> bool {
+        let pending = self.wants_bundle() || !self.output.is_drained();
+        let Some(handle) = self.handle.as_ref().filter(|_| pending) else {
+            self.nudge.moving();
+            return false;
+        };
+        let due = self.nudge.poll_due(cx).is_ready();
+        if due {
+            handle.nudge();
+        }
+        due
+    }
+}
