@@ -89,6 +89,11 @@ impl<S: Socket> SessionHandle<S> {
         }
     }
 
+    /// Whether no rate is set.
+    pub(super) fn is_unlimited(&self) -> bool {
+        lock(&self.rate).is_none()
+    }
+
     /// The session is over: lets go of the socket.
     pub(super) fn release(&self) {
         lock(&self.socket).take();

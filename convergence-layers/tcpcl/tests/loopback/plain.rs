@@ -57,7 +57,28 @@ async fn small_bundles_are_written_together() {
     for whole in wholes {
         assert!(at_hub.received().await.1 == whole);
     }
-    // Eight at once; what is read of acknowledgements counts, too.
+    // Many at once; what is read of acknowledgements counts, too.
+    let moves = moved.count();
+    assert!(moves < bundles, "{moves} writes and reads");
+}
+
+#[tokio::test]
+async fn larger_bundles_are_written_together_where_no_rate_is_set() {
+    let (mut at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
+    let listener = Listener::bind(hub(), at_hub.node.clone()).expect("a free port");
+    let _dialer = Dialer::spawn(terminal(listener.local_addr()), at_terminal.node.clone());
+    let (up, _, session) = at_terminal.up().await;
+    at_terminal.ready(up).await;
+    let moved = Arc::new(Activity::default());
+    session.share(moved.clone());
+    let bundles = 60;
+    let (transfers, wholes): (Vec<_>, Vec<_>) =
+        (0..bundles).map(|key| transfer(key, 40_000)).unzip();
+    at_terminal.supply(transfers);
+    for whole in wholes {
+        assert!(at_hub.received().await.1 == whole);
+    }
+    // Four at once; what is read of acknowledgements counts, too.
     let moves = moved.count();
     assert!(moves < bundles, "{moves} writes and reads");
 }

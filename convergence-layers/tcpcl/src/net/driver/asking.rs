@@ -6,8 +6,8 @@ use super::super::now;
 use super::super::transport::Transport;
 use super::Driver;
 
-/// Small bundles are written together up to so many bytes: half of the least
-/// `TCP_NOTSENT_LOWAT`, so what lies in the kernel stays about one bundle long.
+/// Small bundles are written together up to so many bytes where a rate is set: half of
+/// the least `TCP_NOTSENT_LOWAT`, so what lies in the kernel stays about one bundle long.
 const GATHERED_BYTES: usize = 8 << 10;
 
 impl<T: Transport> Driver<T> {
@@ -16,7 +16,7 @@ impl<T: Transport> Driver<T> {
     pub(super) fn gather(&mut self, cx: &mut Context<'_>) {
         while self.drained
             && !self.told_ready
-            && self.output.bytes() < GATHERED_BYTES
+            && self.output.bytes() < self.gathered_bytes()
             && self.core.can_take()
         {
             self.told_ready = true;
@@ -24,6 +24,15 @@ impl<T: Transport> Driver<T> {
             self.take_commands(cx);
             self.output.fetch(&mut self.core, now());
         }
+    }
+
+    /// Up to how many bytes bundles are written together. Without a rate, as on a local
+    /// network, it is what the kernel may have unsent anyway: each write costs a segment
+    /// that is not full, beside the call.
+    fn gathered_bytes(&self) -> usize {
+        let unlimited = self.handle.as_ref().filter(|handle| handle.is_unlimited());
+        let bytes = unlimited.map_or(0, |_| self.around.unlimited_lowat_bytes as usize);
+        bytes.max(GATHERED_BYTES)
     }
 
     /// Whether the node would be told that a bundle is wanted, if the kernel
