@@ -144,15 +144,15 @@ impl Agent {
         self.wait_until(now + timeout, id);
     }
 
-    /// Has a refused bundle wait, longer each time. The waits of bundles
-    /// refused together differ, since there will not be room for all of them at
-    /// once.
+    /// Has a refused bundle wait, twice as long each time: when the wait ends, the
+    /// attempt counts as one without an answer, as after a wait for a signal. The waits
+    /// of bundles refused together differ, since there will not be room for all of them
+    /// at once.
     pub(super) fn try_later(&mut self, now: Instant, id: BundleId) {
         let timer = self.config.custody_timer;
-        if let Some(stored) = self.bundles.get_mut(id) {
+        if let Some(stored) = self.bundles.get(id) {
             let delay = timer.backed_off(timer.min, stored.unanswered);
             let delay = spread(delay, id.0 ^ u64::from(stored.unanswered) << 32);
-            stored.unanswered += 1;
             self.wait_until(now + delay, id);
         }
     }

@@ -271,6 +271,24 @@ fn an_unknown_service_refuses_custody_and_the_source_asks_again_later() {
 }
 
 #[test]
+fn each_refusal_doubles_the_wait() {
+    let mut deaf = node(2);
+    deaf.services.clear();
+    let mut net = Net::of([node(1), deaf]);
+    net.send(0, 2, b"data").unwrap();
+    for doublings in 0..5 {
+        net.carry(0, 1);
+        net.signal(1, 0);
+        let wait = CustodyTimer::default().min * (1_u32 << doublings);
+        // Three to five quarters of it.
+        net.pass(wait * 3 / 4 - Duration::from_millis(1));
+        assert!(!net.agents[0].has_pending(NeighbourId(2), BULK), "{wait:?}");
+        net.pass(wait / 2 + Duration::from_millis(1));
+        assert!(net.agents[0].has_pending(NeighbourId(2), BULK), "{wait:?}");
+    }
+}
+
+#[test]
 fn lifetime_ends_by_age_and_gives_the_payload_back() {
     let mut config = node(1);
     config.lifetime = Duration::from_secs(5);
