@@ -31,6 +31,7 @@ use crate::shards::NodeParts;
 use crate::steering::{Migration, Steering};
 use crate::transfers::Sessions;
 use crate::ways::Ways;
+use crate::without_room::WithoutRoom;
 
 /// The ipn service of streams; 1 to 127 are for private use.
 pub const STREAM_SERVICE: u64 = 80;
@@ -218,6 +219,8 @@ pub struct Engine {
     pub(crate) came_by: Option<HopId>,
     /// Streams' bundles of earlier runs of this node.
     pub(crate) restored: RestoredStreams,
+    /// Nodes that nothing is sealed for at present.
+    pub(crate) without_room: WithoutRoom,
 }
 
 impl Engine {
@@ -301,6 +304,7 @@ impl Engine {
             steering: Steering::default(),
             on_demand: OnDemandPaths::default(),
             completing: Completing::default(),
+            without_room: WithoutRoom::default(),
         };
         engine.lay_lanes();
         Ok(engine)
@@ -326,6 +330,7 @@ impl Engine {
         let own = own.chain(self.on_demand.next_timeout());
         let own = own.chain(self.unchanged.until);
         let own = own.chain(self.peers.next_timeout());
+        let own = own.chain(self.without_room.next_timeout());
         own.chain(self.agent.next_timeout()).min()
     }
 
@@ -336,6 +341,7 @@ impl Engine {
         self.watch_links(now);
         self.read_ahead(now);
         self.look_at_due_peers(now);
+        self.look_for_room(now);
         self.ask_hops(now);
         self.steer_due(now);
         self.judge_paths_due(now);

@@ -54,6 +54,7 @@ impl Engine {
             steering,
             on_demand,
             completing,
+            without_room,
         } = self;
         tell("configured hops", config.hops.len());
         tell("configured routes", config.routes.len());
@@ -75,6 +76,7 @@ impl Engine {
         tell("actions", actions.len());
         ways.footprint(tell);
         restored.footprint(tell);
+        without_room.footprint(tell);
     }
 }
 

@@ -196,6 +196,7 @@ impl Engine {
             steering: _,
             on_demand: _,
             completing: _,
+            without_room: _,
         } = self;
         let carried: BTreeMap<_, _> = carried.into_iter().collect();
         let carried = carried.into_iter().map(|(bundle, (peer, epoch, ids))| {

@@ -148,6 +148,9 @@ impl Engine {
                         class.and_then(|class| self.classes.iter().position(|c| *c == class));
                     let places = place.map_or(Places::MAX, |place| 1 << place);
                     self.leaves_to_changed(neighbour.0, places);
+                    if class.is_none() {
+                        self.may_have_room(neighbour.0);
+                    }
                 }
                 bundle::Event::Released { id, .. } => self.is_acknowledged(id),
                 bundle::Event::Passed { shard, passed } => {

@@ -54,6 +54,7 @@ mod transfers;
 mod trying;
 mod unanswered;
 mod ways;
+mod without_room;
 
 pub use applications::SentBundle;
 pub use bringing_up::{LONGEST_NAME, ON_DEMAND_SERVICE};

@@ -343,7 +343,8 @@ impl Peers {
         self.turns.entry((neighbour, class)).or_default().last = Some(peer);
     }
 
-    /// A node has nothing to seal in a class, until its streams change.
+    /// A node has nothing to seal in a class, or there is no room for that, until its
+    /// streams change.
     pub fn pass_over(&mut self, peer: u64, class: Class) {
         let place = self.queues.iter().position(|known| *known == class);
         if let (Some(place), Some(known)) = (place, self.known.get_mut(&peer)) {

@@ -325,6 +325,10 @@ impl Engine {
             return None;
         }
         while let Some(peer) = self.peers.next(neighbour, queue) {
+            if self.has_no_room(now, neighbour, peer, class) {
+                self.peers.pass_over(peer, queue);
+                continue;
+            }
             let to = NeighbourId(neighbour);
             let free = self.agent.free_bytes_of(to, class);
             let least = match class == Class::SIGNALLING {

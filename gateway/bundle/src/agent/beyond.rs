@@ -102,6 +102,15 @@ impl Full {
         self.more == 0 && self.until > now
     }
 
+    /// Until when what is made would only wait, too. Those that wait already go first:
+    /// whether any does is to be looked at again after a `pause`.
+    fn shut_until(&self, now: Instant, pause: Duration) -> Option<Instant> {
+        if self.is_shut(now) {
+            return Some(self.until);
+        }
+        (!self.waiting.is_empty()).then(|| now + pause)
+    }
+
     /// There is no room: the wait begins, longer each time. Of several bundles that were
     /// under way together the first one counts.
     fn refused(&mut self, now: Instant, timer: &CustodyTimer) {
@@ -278,12 +287,37 @@ impl Agent {
             false => MORE,
         };
         let released = full.taken(more);
-        if full.waiting.is_empty() && full.more >= ROOM {
+        let none_waits = full.waiting.is_empty();
+        if none_waits && full.more >= ROOM {
             beyond.full.remove(&aim);
         }
         for id in released {
             self.end_wait(id);
         }
+        if none_waits {
+            // Others may be made.
+            self.woken.insert((via, None));
+        }
+    }
+
+    /// Until when a bundle under custody for a service of another node would only wait
+    /// here, since the neighbour that it goes by has no room for it; none if it may be
+    /// sent. [`Event::Woken`](super::Event::Woken) follows where that changes sooner since
+    /// the neighbour has taken others.
+    pub fn without_room_until(
+        &self,
+        now: Instant,
+        via: NeighbourId,
+        (node, service): (u64, u64),
+    ) -> Option<Instant> {
+        let full = &self.neighbours.get(&via)?.beyond.full;
+        let aim = Aim::Custody {
+            source: self.config.node,
+            node,
+            service,
+        };
+        let pause = self.config.custody_timer.min;
+        full.get(&aim)?.shut_until(now, pause)
     }
 
     /// Whether a bundle waits since there was no room for those with its aim.

@@ -237,14 +237,19 @@ fn a_stream_in_a_class_that_is_not_known_here_is_answered_in_the_default_class()
     assert_eq!(offers[0].0, SessionId(100 + u64::from(BULK.0)));
 }
 
-/// A terminal, a relay that takes custody, and a hub behind it.
-fn relayed(lifetime: Duration) -> [Node; 3] {
+/// A terminal, a relay that takes custody of so many bundles, and a hub behind it, beside
+/// other nodes that are not up.
+fn relayed(lifetime: Duration, store_bundles: usize, beside: &[u64]) -> [Node; 3] {
     let now = Instant::now();
+    let behind: Vec<u64> = [&[1], beside].concat();
     let mut terminal = config(10, &[5]);
-    terminal.routes.push(route(1, 5, true));
-    let mut relay = config(5, &[1, 10]);
+    terminal.routes = behind.iter().map(|node| route(*node, 5, true)).collect();
+    let neighbours = [&[1, 10], beside].concat();
+    let mut relay = config(5, &neighbours);
     relay.edge = false;
-    relay.routes = vec![route(1, 1, true), route(10, 10, true)];
+    relay.agent.store_bundles = store_bundles;
+    let itself = |node: &u64| route(*node, *node, true);
+    relay.routes = neighbours.iter().map(itself).collect();
     let mut hub = config(1, &[5]);
     hub.routes.push(route(10, 5, true));
     for config in [&mut terminal, &mut relay, &mut hub] {
@@ -266,7 +271,7 @@ fn relayed(lifetime: Duration) -> [Node; 3] {
 fn a_bundle_that_expires_at_a_relay_resets_its_stream_at_both_ends() {
     let lifetime = Duration::from_secs(10);
     for opened_before in [true, false] {
-        let [mut terminal, mut relay, mut hub] = relayed(lifetime);
+        let [mut terminal, mut relay, mut hub] = relayed(lifetime, 1_000, &[]);
         let early = opened_before.then(|| terminal.open(1, BULK));
         for _ in 0..100 {
             exchange_three(&mut terminal, &mut relay, &mut hub);
@@ -295,4 +300,51 @@ fn a_bundle_that_expires_at_a_relay_resets_its_stream_at_both_ends() {
         assert!(terminal.has(expired));
         assert_eq!(hub.has(expired), opened_before);
     }
+}
+
+#[test]
+fn nothing_more_is_sealed_for_a_node_that_a_relay_has_no_room_for() {
+    const BYTES: usize = 400;
+    const WRITES: usize = 600;
+    let [mut terminal, mut relay, mut hub] = relayed(Duration::from_secs(3600), 20, &[2]);
+    for session in 200..203 {
+        relay.engine.session_down(relay.now, SessionId(session));
+        hub.engine.session_down(hub.now, SessionId(session));
+    }
+    let key = terminal.open(1, BULK);
+    let mut written = 0;
+    for _ in 0..2_000 {
+        if written < WRITES && terminal.engine.send_capacity(key) >= BYTES {
+            terminal.write(key, BYTES);
+            written += 1;
+        }
+        exchange_three(&mut terminal, &mut relay, &mut hub);
+    }
+    // Those on their way when the first was refused, and a few that asked since.
+    let waiting = terminal.destinations().len();
+    assert!((1..40).contains(&waiting), "{waiting}");
+
+    // What goes elsewhere goes on.
+    let other = terminal.open(2, BULK);
+    terminal.write(other, BYTES);
+    for _ in 0..50 {
+        exchange_three(&mut terminal, &mut relay, &mut hub);
+    }
+    assert!(relay.destinations().contains(&2));
+    assert!(!terminal.destinations().contains(&2));
+
+    // Nothing is lost, and there is no delay once the relay has taken one.
+    relay.up(0, 300);
+    hub.up(0, 300);
+    let mut read = 0;
+    for _ in 0..3_000 {
+        if written < WRITES && terminal.engine.send_capacity(key) >= BYTES {
+            terminal.write(key, BYTES);
+            written += 1;
+        }
+        exchange_three(&mut terminal, &mut relay, &mut hub);
+        read += hub.read_all(10, key);
+    }
+    assert_eq!((written, read), (WRITES, WRITES * BYTES));
+    assert!(!terminal.destinations().contains(&1));
 }
