@@ -201,6 +201,10 @@ impl Mux {
         if stream.life != Life::Early {
             return;
         }
+        // Names are shown to people and written to logs.
+        if !open.target.is_dialable() {
+            return self.violated(id, ResetCode::Protocol, "OPEN names no host");
+        }
         stream.life = Life::Open;
         self.early -= 1;
         self.by_age.insert((stream.opened_at, id));

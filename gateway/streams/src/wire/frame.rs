@@ -39,6 +39,18 @@ pub enum Target {
     },
 }
 
+impl Target {
+    /// Whether it is an address, or a name of what host names consist of: letters, digits,
+    /// hyphens, underscores and dots. Other letters travel as A-labels (RFC 5890).
+    pub fn is_dialable(&self) -> bool {
+        let of_hosts = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        match self {
+            Self::Address(_) => true,
+            Self::Name { host, .. } => host.bytes().all(of_hosts),
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

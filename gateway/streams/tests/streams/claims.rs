@@ -4,7 +4,7 @@ use crate::pair::{CLASS, Pair, codes, events, joined, open, payloads, read_all, 
 use bytes::Bytes;
 use underpass_streams::{
     Announcement, Config, Event, Frame, Open, OpenError, Peer, ResetCode, Sealed, Side,
-    StreamError, StreamId, StreamState, TraceContext, WriteError, decode_frames,
+    StreamError, StreamId, StreamState, Target, TraceContext, WriteError, decode_frames,
 };
 
 /// A payload as the peer of `mux` might send it.
@@ -135,6 +135,60 @@ fn bytes_beyond_the_credit_reset_their_stream_alone() {
         pair.hub.current().stream(good).unwrap().state,
         StreamState::Open
     );
+}
+
+#[test]
+fn an_open_of_what_no_host_is_called_resets_its_stream_alone() {
+    let with_host = |host: &str| {
+        let target = Target::Name {
+            host: host.to_owned(),
+            port: 443,
+        };
+        Open { target, ..open() }
+    };
+    for host in [
+        "a host.example",
+        "host\u{1b}[2J.example",
+        "host\n.example",
+        "host\0",
+        "host.example/path",
+        "user@host.example",
+        "[2001:db8::1]",
+        "b\u{fc}cher.example",
+        "\u{202e}elpmaxe.host",
+    ] {
+        let mut pair = Pair::acquainted(Config::default());
+        let bad = pair.terminal.open(pair.now, with_host(host)).unwrap().1;
+        pair.terminal.current().write(bad, "data".into()).unwrap();
+        let good = pair.terminal.open(pair.now, open()).unwrap().1;
+        pair.exchange();
+        let told = events(&mut pair.hub);
+        let opened: Vec<StreamId> = told.iter().filter_map(opened).collect();
+        assert_eq!(opened, [good], "{host:?}");
+        let reset = [(bad, ResetCode::Protocol)];
+        assert_eq!(codes(&events(&mut pair.terminal)), reset, "{host:?}");
+    }
+    for host in [
+        "xn--bcher-kva.example",
+        "_sip._tcp.example.",
+        "HOST",
+        "192.0.2.1",
+    ] {
+        let mut pair = Pair::acquainted(Config::default());
+        let id = pair.terminal.open(pair.now, with_host(host)).unwrap().1;
+        pair.exchange();
+        let told = events(&mut pair.hub);
+        let opened: Vec<StreamId> = told.iter().filter_map(opened).collect();
+        assert_eq!(opened, [id], "{host:?}");
+    }
+}
+
+/// The stream that an event tells the beginning of.
+fn opened(event: &Event) -> Option<StreamId> {
+    match event {
+        Event::Opened { id, .. } => Some(*id),
+        _ => None,
+    }
 }
 
 #[test]
