@@ -10,18 +10,54 @@ use underpass_customer::customer;
 /// Ends a contact that has said nothing; it never blocks.
 type Leave = Box<dyn FnOnce() + Send>;
 
-/// Bounds the contacts that are no sessions yet of each source. Only sources with a contact are known,
-/// so there are no more than contacts.
+/// Sources from which peers have proved who they are that are remembered.
+const MOST_KNOWN: usize = 4_096;
+
+/// Bounds the contacts that are no sessions yet of each source. Of sources without a
+/// contact only some are remembered, from which peers have proved who they are.
 #[derive(Clone, Debug)]
 pub struct Sources {
     most: usize,
+    of_all: usize,
     open: Arc<Mutex<Open>>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     sources: HashMap<IpAddr, Contacts>,
+    /// The contacts of all of them.
+    contacts: usize,
     next_number: u64,
+    known: Known,
+}
+
+/// The last sources from which peers have proved who they are.
+#[derive(Debug, Default)]
+struct Known {
+    numbers: HashMap<IpAddr, u64>,
+    /// The same, the one that was seen longest ago first.
+    in_order: BTreeMap<u64, IpAddr>,
+    next_number: u64,
+}
+
+impl Known {
+    fn contains(&self, source: &IpAddr) -> bool {
+        self.numbers.contains_key(source)
+    }
+
+    fn insert(&mut self, source: IpAddr) {
+        let number = self.next_number;
+        self.next_number += 1;
+        if let Some(before) = self.numbers.insert(source, number) {
+            self.in_order.remove(&before);
+        }
+        self.in_order.insert(number, source);
+        if self.in_order.len() > MOST_KNOWN
+            && let Some((_, first)) = self.in_order.pop_first()
+        {
+            self.numbers.remove(&first);
+        }
+    }
 }
 
 /// The contacts of one source.
@@ -60,8 +96,16 @@ pub struct SourcePlace {
 impl Sources {
     /// At most so many contacts for each source.
     pub fn new(most: usize) -> Self {
+        Sources::among(0, most)
+    }
+
+    /// The same where all sources have `of_all` contacts together. One from which a peer
+    /// has proved who it is may be an address translator with many behind it: it may have
+    /// more, but no more than are left free then.
+    pub fn among(of_all: usize, most: usize) -> Self {
         Self {
             most,
+            of_all,
             open: Arc::default(),
         }
     }
@@ -85,13 +129,21 @@ impl Sources {
     fn enter_as(&self, address: IpAddr, leave: Option<Leave>) -> Option<SourcePlace> {
         let source = customer(address);
         let mut open = self.open.lock().unwrap();
+        let open = &mut *open;
         let number = open.next_number;
         open.next_number += 1;
+        let free = self.of_all.saturating_sub(open.contacts);
+        let most = match open.known.contains(&source) {
+            true => self.most.max(free),
+            false => self.most,
+        };
         let contacts = open.sources.entry(source).or_default();
-        if contacts.len() >= self.most {
+        if contacts.len() >= most {
             let (_, longest) = contacts.silent.pop_first()?;
+            open.contacts -= 1;
             longest();
         }
+        open.contacts += 1;
         let silent = leave.map(|leave| {
             contacts.silent.insert(number, leave);
             number
@@ -106,6 +158,12 @@ impl Sources {
 }
 
 impl SourcePlace {
+    /// The contact is over, and its peer has proved who it is.
+    pub fn proved(self) {
+        let mut open = self.sources.open.lock().unwrap();
+        open.known.insert(self.source);
+    }
+
     /// The contact has said something, and keeps its place; false if a newer one has it
     /// already.
     pub fn speaks(&mut self) -> bool {
@@ -129,11 +187,15 @@ impl SourcePlace {
 impl Drop for SourcePlace {
     fn drop(&mut self) {
         let mut open = self.sources.open.lock().unwrap();
+        let open = &mut *open;
         if let Some(contacts) = open.sources.get_mut(&self.source) {
+            let before = contacts.len();
             match self.silent {
+                // A newer one may have its place.
                 Some(number) => drop(contacts.silent.remove(&number)),
                 None => contacts.speaking -= 1,
             }
+            open.contacts -= before - contacts.len();
             if contacts.len() == 0 {
                 open.sources.remove(&self.source);
             }
@@ -192,6 +254,50 @@ mod tests {
         assert!(sources.enter(address).is_some());
         assert_eq!(left(), [4]);
         drop((third, fourth));
-        assert!(sources.open.lock().expect("no panic").sources.is_empty());
+        let open = sources.open.lock().expect("no panic");
+        assert!(open.sources.is_empty() && open.contacts == 0);
+    }
+
+    /// So many contacts as a source gets at present, at most `most`.
+    fn fill(sources: &Sources, address: &str, most: usize) -> Vec<SourcePlace> {
+        let address: IpAddr = address.parse().expect("an address");
+        let contacts = std::iter::from_fn(|| sources.enter(address));
+        contacts.take(most).collect()
+    }
+
+    #[test]
+    fn an_address_that_peers_came_from_has_what_it_leaves_free() {
+        let sources = Sources::among(32, 8);
+        let (nat, stranger) = ("192.0.2.1", "192.0.2.2");
+        let mut first = fill(&sources, nat, 99);
+        assert_eq!(first.len(), 8, "nobody has come from there yet");
+        first.pop().expect("a contact").proved();
+        let behind_nat = fill(&sources, nat, 99);
+        assert_eq!(first.len() + behind_nat.len(), 16);
+        // Strangers have their share as before.
+        let strange = fill(&sources, stranger, 99);
+        assert_eq!(strange.len(), 8);
+        assert!(fill(&sources, nat, 1).is_empty());
+        // What others have is not free.
+        drop((first, behind_nat));
+        assert_eq!(fill(&sources, nat, 99).len(), 12);
+        // And the share is the least.
+        let others = ["192.0.2.3", "192.0.2.4"].map(|other| fill(&sources, other, 8));
+        assert_eq!(others.each_ref().map(Vec::len), [8, 8]);
+        assert_eq!(fill(&sources, nat, 99).len(), 8);
+    }
+
+    #[test]
+    fn a_bounded_number_of_addresses_is_remembered() {
+        let mut known = Known::default();
+        let address = |number: u32| IpAddr::from(std::net::Ipv4Addr::from_bits(number));
+        for number in 0..=MOST_KNOWN as u32 {
+            // One of them again and again.
+            known.insert(address(0));
+            known.insert(address(number));
+        }
+        assert_eq!(known.numbers.len(), MOST_KNOWN);
+        assert_eq!(known.in_order.len(), MOST_KNOWN);
+        assert!(known.contains(&address(0)) && !known.contains(&address(1)));
     }
 }

@@ -34,7 +34,8 @@ pub struct ListenerConfig {
     /// more wait, and others are refused.
     pub max_half_open: usize,
     /// The most of them from one source: an IPv4 address or an IPv6 prefix of
-    /// 64 bits. More are refused at once.
+    /// 64 bits; one from which a peer has proved who it is may have as many as it leaves
+    /// free. More are refused at once.
     pub max_half_open_per_source: usize,
     /// The most connections in all; more are refused at once.
     pub max_connections: usize,
@@ -69,7 +70,16 @@ impl fmt::Debug for Shared {
 /// A place among the connections that are not sessions yet.
 struct HalfOpen {
     _permit: OwnedSemaphorePermit,
-    _source: SourcePlace,
+    source: SourcePlace,
+}
+
+impl HalfOpen {
+    /// Gives the place back. Whether the peer has proved who it is.
+    fn end(self, proved: bool) {
+        if proved {
+            self.source.proved();
+        }
+    }
 }
 
 impl Listener {
@@ -100,7 +110,7 @@ impl Listener {
             shared: shared.clone(),
             half_open: Arc::new(Semaphore::new(config.max_half_open)),
             max_half_open: config.max_half_open,
-            sources: Sources::new(config.max_half_open_per_source),
+            sources: Sources::among(config.max_half_open, config.max_half_open_per_source),
             connections: connections.clone(),
             tracker: tracker.clone(),
         };
@@ -213,7 +223,7 @@ impl Acceptor {
         };
         let half_open = HalfOpen {
             _permit: half_open,
-            _source: source,
+            source,
         };
         let shared = self.shared.clone();
         self.tracker.spawn(async move {
@@ -229,7 +239,7 @@ impl Shared {
         let flow = Flow::new(defaults.algorithm, is_ipv6(remote), Instant::now());
         let contact = self.contact(incoming, &defaults, &flow);
         let contact = self.stop.run_until_cancelled(contact).await;
-        drop(half_open);
+        half_open.end(matches!(contact, Some(Ok(_))));
         let contact = match contact {
             Some(Ok(contact)) => contact,
             Some(Err(error)) if error.is_withdrawal() => {

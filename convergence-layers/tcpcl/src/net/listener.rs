@@ -40,7 +40,8 @@ pub struct ListenerConfig {
     /// in the kernel.
     pub max_half_open: usize,
     /// The most of them from one source: an IPv4 address or an IPv6 prefix of
-    /// 64 bits. One more has the place of the one that has been silent for longest;
+    /// 64 bits; one from which a peer has proved who it is may have as many as it leaves
+    /// free. One more has the place of the one that has been silent for longest;
     /// where all have said something, it is closed at once.
     pub max_half_open_per_source: usize,
     /// The most connections in all; more are closed at once.
@@ -76,7 +77,7 @@ impl Listener {
         let tracker = TaskTracker::new();
         let connections = Arc::new(Semaphore::new(config.max_connections));
         let half_open = Arc::new(Semaphore::new(config.max_half_open));
-        let sources = Sources::new(config.max_half_open_per_source);
+        let sources = Sources::among(config.max_half_open, config.max_half_open_per_source);
         let shared = Arc::new(Shared {
             session: RwLock::new(Arc::new(config.session)),
             tls: config.tls,
@@ -306,11 +307,14 @@ impl Shared {
         };
         let contact = contact?;
         let mut half_open = Some(half_open);
+        let key = contact.exported_key();
+        let proves = key.is_some();
         let on_up: OnUp = Box::new(move |_| {
-            half_open.take();
+            if let Some(half_open) = half_open.take().filter(|_| proves) {
+                half_open.source.proved();
+            }
             Ok(())
         });
-        let key = contact.exported_key();
         let around = Surroundings::new(&defaults, self.node.clone(), key, on_up);
         Ok(Some(
             task::run(contact, core, around, &self.registry, pending()).await,

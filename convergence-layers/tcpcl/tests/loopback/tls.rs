@@ -287,3 +287,35 @@ async fn a_client_without_tls_hello_is_cut_off() {
     let _ = tcp.read_to_end(&mut rest).await;
     assert!(at_hub.never_up());
 }
+
+/// A contact that has spoken and waits for TLS; none if the listener closes it at once.
+async fn waiting(listener: &Listener) -> Option<TcpStream> {
+    let tcp = TcpStream::connect(listener.local_addr()).await;
+    let mut tcp = tcp.expect("it listens");
+    // It may be closed by now.
+    let _ = tcp.write_all(b"dtn!\x04\x01").await;
+    let answered = tcp.read_exact(&mut [0; 6]).await;
+    answered.is_ok().then_some(tcp)
+}
+
+#[tokio::test]
+async fn an_address_that_a_terminal_has_come_from_has_more_contacts() {
+    let ca = Ca::new();
+    let (mut at_hub, at_terminal) = (TestNode::new(), TestNode::new());
+    let config = ListenerConfig {
+        max_half_open_per_source: 2,
+        ..hub_with_tls(&ca, nothing_revoked())
+    };
+    let listener = Listener::bind(config, at_hub.node.clone()).expect("a free port");
+    let first = waiting(&listener).await.expect("a place");
+    let _second = waiting(&listener).await.expect("a place");
+    assert!(waiting(&listener).await.is_none());
+    drop(first);
+    let dialling = terminal_with_tls(&listener, &ca, "ipn:1.0", Naming::OtherName);
+    let _dialer = Dialer::spawn(dialling, at_terminal.node.clone());
+    at_hub.up().await;
+    let mut others = Vec::new();
+    for _ in 0..4 {
+        others.push(waiting(&listener).await.expect("a place"));
+    }
+}

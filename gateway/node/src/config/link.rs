@@ -312,9 +312,9 @@ pub struct ListenerConfig {
     /// begin subflows to. Default: those that the system has for MPTCP.
     #[serde(default)]
     pub mptcp_endpoints: Vec<EndpointConfig>,
-    /// Handshakes in progress at once, a quarter of them (at least 32) from
-    /// one address: one more has the place of one that has said nothing yet, where
-    /// there is any. Default 256.
+    /// Handshakes in progress at once, a quarter of them (at least 32) from one
+    /// address, and up to half if a peer from there has proved who it is: one more
+    /// has the place of one that has said nothing yet, where there is any. Default 256.
     #[serde(default = "default_pending")]
     pub max_pending: usize,
 }
