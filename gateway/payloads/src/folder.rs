@@ -24,6 +24,10 @@ const MOST_INCOMPLETE: usize = 64;
 /// Those among them whose parts come in any order: they may be incomplete for long,
 /// and transfers need the others.
 const MOST_ASSEMBLIES: usize = 16;
+/// What somebody sends of which nobody has told the length has this part (1/n) of the
+/// quota at most: once it is known what it is, it takes as much again, and there has to be
+/// as much for others.
+const SPOOLED_PART: u64 = 3;
 
 /// What may be in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +86,8 @@ struct Held {
     /// Of those, what is put together.
     assemblies: usize,
     bytes: u64,
+    /// Of the bytes, those of spools.
+    spooled: u64,
 }
 
 impl Held {
@@ -291,6 +297,7 @@ impl Payloads {
             incomplete: MOST_INCOMPLETE.saturating_sub(taken.all.incomplete),
             assemblies: 0,
             bytes: self.limits.quota_bytes.saturating_sub(taken.all.bytes),
+            spooled: 0,
         };
         let fits = own.bytes.saturating_add(bytes) <= free.bytes
             && own.payloads < free.payloads
@@ -306,6 +313,7 @@ impl Payloads {
             owner,
             bytes,
             others: BTreeMap::new(),
+            spooled: 0,
             complete,
             assembly: false,
         })
@@ -360,6 +368,8 @@ pub struct Room {
     bytes: u64,
     /// What of a payload that is put together others have sent, by who they are.
     others: BTreeMap<u64, u64>,
+    /// Of the bytes, those of a spool.
+    spooled: u64,
     complete: bool,
     /// Whether it counts among those that are put together.
     assembly: bool,
@@ -416,16 +426,30 @@ impl Room {
 
     /// Takes room for bytes that somebody has sent; whether they have any.
     pub(crate) fn grow(&mut self, sender: u64, more: u64) -> bool {
+        self.take(sender, more, 0)
+    }
+
+    /// Takes room for bytes of a spool; whether its owner has any.
+    pub(crate) fn grow_spool(&mut self, more: u64) -> bool {
+        self.take(self.owner, more, more)
+    }
+
+    /// Takes room for bytes that somebody has sent, so many of them of a spool.
+    fn take(&mut self, sender: u64, more: u64, spooled: u64) -> bool {
         let mut taken = self.payloads.lock();
         let quota = self.payloads.limits.quota_bytes;
         let free = quota.saturating_sub(taken.all.bytes);
-        let own = taken.of.get(&sender).map_or(0, |own| own.bytes);
-        if own.saturating_add(more) > free {
+        let own = taken.of.get(&sender).copied().unwrap_or_default();
+        let spools = own.spooled.saturating_add(spooled);
+        if own.bytes.saturating_add(more) > free || spools > quota / SPOOLED_PART {
             return false;
         }
         taken.all.bytes += more;
-        taken.of.entry(sender).or_default().bytes += more;
+        let own = taken.of.entry(sender).or_default();
+        own.bytes += more;
+        own.spooled = spools;
         drop(taken);
+        self.spooled += spooled;
         match sender == self.owner {
             true => self.bytes += more,
             false => *self.others.entry(sender).or_default() += more,
@@ -508,6 +532,9 @@ impl Drop for Room {
         let Taken { all, of } = &mut *taken;
         for held in [Some(all), of.get_mut(&self.owner)].into_iter().flatten() {
             held.subtract(0, self.complete);
+        }
+        if let Some(own) = of.get_mut(&self.owner) {
+            own.spooled -= self.spooled;
         }
         for (sender, bytes) in &self.others {
             taken.give_back(*sender, *bytes);

@@ -14,13 +14,12 @@ use crate::folder::{Payloads, Refused, Room, check_disk};
 #[derive(Debug)]
 pub struct Spool {
     file: File,
-    owner: u64,
     room: Mutex<Room>,
 }
 
 impl Payloads {
-    /// Begins a spool of what `owner` sends, as in [`Payloads::reserve`]. Waits for the
-    /// disk.
+    /// Begins a spool of what `owner` sends, as in [`Payloads::reserve`]. All of an
+    /// owner's spools have a third of the quota at most. Waits for the disk.
     ///
     /// # Errors
     /// When the owner has too many payloads, or the disk fails.
@@ -28,7 +27,6 @@ impl Payloads {
         let room = self.reserve(owner, 0)?;
         Ok(Spool {
             file: self.nameless()?,
-            owner,
             room: Mutex::new(room),
         })
     }
@@ -45,7 +43,7 @@ impl Spool {
         let leave_free = {
             // Nothing that runs with the lock can panic half-way.
             let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-            if !room.grow(self.owner, bytes) {
+            if !room.grow_spool(bytes) {
                 return Err(Refused::Quota);
             }
             room.payloads.limits.leave_free_bytes
@@ -102,16 +100,25 @@ mod tests {
     }
 
     #[test]
-    fn who_spools_leaves_others_as_much_room_as_it_has() {
+    fn who_spools_leaves_room_for_what_becomes_of_it_and_as_much_to_others() {
         let (_folder, payloads) = payloads(1_000);
-        let greedy = payloads.spool(1).unwrap();
-        greedy.write_at(&[7; 500], 0).unwrap();
-        let refused = greedy.write_at(&[7; 1], 500);
-        assert!(matches!(refused, Err(Refused::Quota)));
+        let greedy = [payloads.spool(1).unwrap(), payloads.spool(1).unwrap()];
+        greedy[0].write_at(&[7; 300], 0).unwrap();
+        greedy[1].write_at(&[7; 33], 0).unwrap();
+        for spool in &greedy {
+            let refused = spool.write_at(&[7; 1], 500);
+            assert!(matches!(refused, Err(Refused::Quota)));
+        }
+        drop(payloads.reserve(1, 333).unwrap());
         let other = payloads.spool(2).unwrap();
-        other.write_at(&[7; 250], 0).unwrap();
-        assert!(other.write_at(&[7; 1], 250).is_err());
+        other.write_at(&[7; 333], 0).unwrap();
+        assert!(other.write_at(&[7; 1], 333).is_err());
+        // It leaves as much as it has.
+        let third = payloads.spool(3).unwrap();
+        third.write_at(&[7; 167], 0).unwrap();
+        assert!(third.write_at(&[7; 1], 167).is_err());
         drop(greedy);
-        other.write_at(&[7; 250], 250).unwrap();
+        third.write_at(&[7; 166], 167).unwrap();
+        assert_eq!(payloads.used(), (2, 666));
     }
 }

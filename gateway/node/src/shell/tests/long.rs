@@ -59,10 +59,13 @@ fn what_waits_until_it_is_known_what_it_is_counts_for_its_neighbour() {
     assert_eq!(refused, Some(Refusal::NoResources), "there is no folder");
     shell.attach_payloads(payloads.clone(), LONG_BYTES);
     let spool = shell.spool(id).expect("there is room");
-    // It leaves as much as it has to others.
-    spool.write_at(&vec![7; 1 << 19], 0).expect("there is room");
-    assert!(spool.write_at(&[7], 1 << 19).is_err());
-    assert!(payloads.reserve(10, 1).is_err());
+    // A third at most, and with what becomes of it as much as it leaves to others.
+    let third = (1 << 20) / 3;
+    let bytes = vec![7; third as usize];
+    spool.write_at(&bytes, 0).expect("there is room");
+    assert!(spool.write_at(&[7], third).is_err());
+    assert!(payloads.reserve(10, third).is_ok());
+    assert!(payloads.reserve(10, third + 2).is_err());
     assert!(payloads.reserve(11, 1 << 18).is_ok());
     drop(spool);
     assert_eq!(payloads.used(), (0, 0));
