@@ -26,7 +26,7 @@ use crate::handle::{self, Command, Orders};
 use crate::pace::Pace;
 use crate::reading::LONG_BYTES;
 use crate::socket;
-use crate::spooled::{SpooledBundle, Spools, Wrote, let_go};
+use crate::spooled::{SpooledBundles, Spools, Wrote, let_go};
 
 /// How long nothing is done at most.
 const PAUSE: Duration = Duration::from_secs(3600);
@@ -505,11 +505,13 @@ async fn take_from_disk(
     (spool, bytes): (&Arc<Spool>, u64),
     whole_bytes: u64,
 ) -> Result<(), Reason> {
-    let (mut verdict, mut tries, mut at) = (Ok(()), HELD_TRIES, 0);
-    while at < bytes {
-        let found = SpooledBundle::find(spool.clone(), at, bytes).await;
-        let bundle = found.map_err(|_| Reason::System)?;
-        at += bundle.bytes;
+    let (mut verdict, mut tries, mut number) = (Ok(()), HELD_TRIES, 0_usize);
+    let mut bundles = SpooledBundles::of(spool.clone(), bytes);
+    while let Some(bundle) = bundles.next().await.map_err(|_| Reason::System)? {
+        number += 1;
+        if number.is_multiple_of(BUNDLES_AT_ONCE) {
+            yield_now().await;
+        }
         let mut taken = bundle.take(node, id, whole_bytes).await;
         while taken == Err(Refusal::NoResources) && tries > 0 {
             tries -= 1;

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::warn;
 use underpass_cla::{Node, Refusal, SessionId};
@@ -14,7 +14,7 @@ use underpass_ltp::{Reason, SessionId as BlockId};
 use underpass_payloads::{Refused, Spool};
 
 use crate::aggregated::{HEAD_BYTES, next_bytes};
-use crate::handle::PIECE_BYTES;
+use crate::handle::{self, PIECE_BYTES};
 
 /// Blocks on the disk at once that are not whole.
 const MOST_BLOCKS: usize = 16;
@@ -181,12 +181,111 @@ fn write(spool: &Spool, pieces: &[(u64, Bytes)]) -> Result<(), Refused> {
     spool.write_at(&run, start)
 }
 
+/// The bundles of a block that is on the disk, in their order.
+pub(crate) struct SpooledBundles {
+    spool: Arc<Spool>,
+    /// Where the next one begins.
+    at: u64,
+    /// The block's length.
+    bytes: u64,
+    /// What was read from there on: short ones are read many at once, so that a block of
+    /// very many costs little more than its bytes.
+    read: Bytes,
+}
+
+/// A bundle of such a block.
+pub(crate) enum Found {
+    /// A short one.
+    InMemory(Bytes),
+    /// One that is read as the node takes it.
+    OnDisk(SpooledBundle),
+}
+
+/// More has to be read to tell where a bundle ends.
+struct Unread;
+
+impl SpooledBundles {
+    /// Those of a block of so many bytes.
+    pub(crate) fn of(spool: Arc<Spool>, bytes: u64) -> SpooledBundles {
+        SpooledBundles {
+            spool,
+            at: 0,
+            bytes,
+            read: Bytes::new(),
+        }
+    }
+
+    /// The next one, if there is any.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub(crate) async fn next(&mut self) -> Result<Option<Found>, Refusal> {
+        let rest = self.bytes - self.at;
+        if rest == 0 {
+            return Ok(None);
+        }
+        if let Some(bundle) = self.next_in_memory() {
+            return Ok(Some(Found::InMemory(bundle)));
+        }
+        let at_once = rest.min(PIECE_BYTES as u64);
+        if (self.read.len() as u64) < at_once {
+            self.read = read(self.spool.clone(), self.at, at_once).await?;
+            if let Some(bundle) = self.next_in_memory() {
+                return Ok(Some(Found::InMemory(bundle)));
+            }
+        }
+        let found = SpooledBundle::find(self.spool.clone(), self.at, self.bytes).await?;
+        self.at += found.bytes;
+        self.read = Bytes::new();
+        Ok(Some(Found::OnDisk(found)))
+    }
+
+    /// The next one, if all of it was read.
+    fn next_in_memory(&mut self) -> Option<Bytes> {
+        let rest = self.bytes - self.at;
+        let known = &self.read;
+        let head_at = |at: u64, head: &mut [u8; HEAD_BYTES]| -> Result<usize, Unread> {
+            let count = rest.saturating_sub(at).min(HEAD_BYTES as u64) as usize;
+            let from = usize::try_from(at).map_err(|_| Unread)?;
+            let there = known.get(from..).and_then(|there| there.get(..count));
+            head[..count].copy_from_slice(there.ok_or(Unread)?);
+            Ok(count)
+        };
+        let length = next_bytes(rest, head_at).ok()?;
+        let length = usize::try_from(length).ok()?;
+        // One that is kept must not keep the others in memory.
+        let bundle = Bytes::copy_from_slice(self.read.get(..length)?);
+        self.read.advance(length);
+        self.at += length as u64;
+        Some(bundle)
+    }
+}
+
+impl Found {
+    /// Hands the bundle to the node; one of up to `whole_bytes` in one piece, if the node
+    /// does not take it piece by piece.
+    ///
+    /// # Errors
+    /// When the node does not take it.
+    pub(crate) async fn take(
+        &self,
+        node: &Arc<dyn Node>,
+        id: SessionId,
+        whole_bytes: u64,
+    ) -> Result<(), Refusal> {
+        match self {
+            Found::InMemory(bundle) => handle::take(node, id, bundle.clone()).await,
+            Found::OnDisk(bundle) => bundle.take(node, id, whole_bytes).await,
+        }
+    }
+}
+
 /// A bundle of a block that is on the disk.
 pub(crate) struct SpooledBundle {
     spool: Arc<Spool>,
     /// Where it begins.
     start: u64,
-    pub(crate) bytes: u64,
+    bytes: u64,
 }
 
 impl SpooledBundle {
@@ -194,7 +293,7 @@ impl SpooledBundle {
     ///
     /// # Errors
     /// When the disk fails.
-    pub(crate) async fn find(
+    async fn find(
         spool: Arc<Spool>,
         start: u64,
         block_bytes: u64,
@@ -219,12 +318,8 @@ impl SpooledBundle {
         })
     }
 
-    /// Hands the bundle to the node; one of up to `whole_bytes` in one piece, if the node
-    /// does not take it piece by piece.
-    ///
-    /// # Errors
-    /// When the node does not take it.
-    pub(crate) async fn take(
+    /// As [`Found::take`].
+    async fn take(
         &self,
         node: &Arc<dyn Node>,
         id: SessionId,
@@ -249,15 +344,19 @@ impl SpooledBundle {
 
     /// So many bytes of it from a place on, or all that there are.
     async fn read(&self, at: u64, bytes: u64) -> Result<Bytes, Refusal> {
-        let (spool, offset) = (self.spool.clone(), self.start + at);
         let bytes = bytes.min(self.bytes - at);
-        let read = on_disk(move || {
-            let mut piece = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
-            spool.read_at(&mut piece, offset)?;
-            Ok(Bytes::from(piece))
-        });
-        read.await
+        read(self.spool.clone(), self.start + at, bytes).await
     }
+}
+
+/// So many bytes from a place on.
+async fn read(spool: Arc<Spool>, offset: u64, bytes: u64) -> Result<Bytes, Refusal> {
+    let read = on_disk(move || {
+        let mut piece = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+        spool.read_at(&mut piece, offset)?;
+        Ok(Bytes::from(piece))
+    });
+    read.await
 }
 
 /// Does what waits for the disk.
@@ -364,15 +463,39 @@ mod tests {
         // What is behind the block is none of it.
         let end = whole.len() as u64;
         spool.write_at(&outline(40), end).expect("there is room");
-        let mut at = 0;
+        let mut found = SpooledBundles::of(spool, end);
         for bundle in &bundles {
-            let found = SpooledBundle::find(spool.clone(), at, end).await;
-            let found = found.expect("it can be read");
-            assert_eq!(found.bytes, bundle.len() as u64);
-            let read = found.read(0, u64::MAX).await.expect("it can be read");
+            let next = found.next().await.expect("it can be read");
+            let read = match next.expect("another one") {
+                Found::InMemory(read) => read,
+                Found::OnDisk(long) => {
+                    assert_eq!(long.bytes, bundle.len() as u64);
+                    long.read(0, u64::MAX).await.expect("it can be read")
+                }
+            };
             assert!(read == bundle[..]);
-            at += found.bytes;
         }
-        assert_eq!(at, end);
+        assert!(found.next().await.expect("it can be read").is_none());
+    }
+
+    #[tokio::test]
+    async fn very_many_short_bundles_are_read_at_few_times() {
+        let (_folder, payloads) = payloads();
+        let bundles: Vec<Vec<u8>> = (0..10_000_u32).map(|i| outline(20 + i % 50)).collect();
+        let whole = bundles.concat();
+        let spool = Arc::new(payloads.spool(1).expect("there is room"));
+        spool.write_at(&whole, 0).expect("there is room");
+        let mut found = SpooledBundles::of(spool, whole.len() as u64);
+        let mut reads = 0;
+        for bundle in &bundles {
+            let before = found.read.len();
+            let next = found.next().await.expect("it can be read");
+            let Some(Found::InMemory(read)) = next else {
+                panic!("it is short");
+            };
+            assert!(read == bundle[..]);
+            reads += usize::from(found.read.len() > before);
+        }
+        assert_eq!(reads, whole.len().div_ceil(PIECE_BYTES));
     }
 }
