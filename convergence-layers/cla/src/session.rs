@@ -321,6 +321,11 @@ pub trait Session: Send + Sync {
     /// nothing to do here.
     fn suspend(&self, _blocked: bool) {}
 
+    /// The link rests, since nothing moves on it and its bytes are paid for, or does not any
+    /// more: meanwhile signs of life may be rare. A session that has as few in any case has
+    /// nothing to do here.
+    fn rest(&self, _rests: bool) {}
+
     /// Sends something that the peer's transport acknowledges, if it may: to know
     /// whether it is still there. A transport that finds that out by itself has
     /// nothing to do here.

@@ -10,6 +10,7 @@ use underpass_cla::{Class, SessionId};
 use crate::coding::{Coding, KnownLosses};
 use crate::congestion::{Algorithm, Factory, Flow};
 use crate::incoming::PeerRooms;
+use crate::session::Intervals;
 use crate::socket::SocketOptions;
 use crate::wire::Hello;
 use crate::{STREAMS, code};
@@ -47,6 +48,9 @@ pub struct SessionDefaults {
     /// Keepalive interval, s; 0 for none. A peer that is silent for twice as
     /// long on a link that is not blocked is gone.
     pub keepalive_s: u16,
+    /// The same while the link rests ([`underpass_cla::Session::rest`]), s; `keepalive_s`
+    /// if that is longer or 0.
+    pub resting_keepalive_s: u16,
     /// How long a peer may be silent in any case, at least the time for which
     /// a blocked link is held.
     pub hold: Duration,
@@ -98,6 +102,7 @@ impl SessionDefaults {
             incarnation: 0,
             accepted_peers: None,
             keepalive_s: 30,
+            resting_keepalive_s: 30,
             hold: Duration::from_secs(3600),
             transfer_mru_bytes: 64 << 20,
             whole_mru_bytes: 64 << 20,
@@ -145,6 +150,18 @@ impl SessionDefaults {
         coding.copied().unwrap_or_default()
     }
 
+    /// How often a session shows life, if it does; often enough that QUIC does not end a
+    /// connection that is idle.
+    pub(crate) fn keepalives(&self) -> Option<Intervals> {
+        let usual = Duration::from_secs(self.keepalive_s.into());
+        let resting = usual.max(Duration::from_secs(self.resting_keepalive_s.into()));
+        let most = self.hold / 2;
+        (!usual.is_zero()).then(|| Intervals {
+            usual: usual.min(most),
+            resting: resting.min(most),
+        })
+    }
+
     /// What may be on its way to us on one session whose peer is known.
     pub(crate) fn window(&self) -> VarInt {
         limit(self.receive_window_bytes)
@@ -171,7 +188,6 @@ impl SessionDefaults {
         let datagram = self.mtu_bytes.saturating_sub(HEADER_BYTES);
         let datagram = datagram.clamp(*DATAGRAM_BYTES.start(), *DATAGRAM_BYTES.end());
         let hold = IdleTimeout::try_from(self.hold).unwrap_or(VarInt::MAX.into());
-        let keepalive = Duration::from_secs(self.keepalive_s.into());
         let window = match is_dialled {
             true => self.window().min(limit(STRANGER_WINDOW_BYTES)),
             false => self.window(),
@@ -188,7 +204,6 @@ impl SessionDefaults {
             .send_fairness(false)
             .initial_rtt(self.rtt)
             .initial_mtu(u16::try_from(datagram).unwrap_or(u16::MAX))
-            .keep_alive_interval((!keepalive.is_zero()).then_some(keepalive))
             .datagram_receive_buffer_size(Some(DATAGRAMS_UNREAD_BYTES))
             .datagram_send_buffer_size(DATAGRAMS_UNSENT_BYTES)
             .ack_frequency_config(Some(acks))
@@ -217,6 +232,24 @@ pub(crate) fn down_of(error: &quinn::ConnectionError) -> underpass_cla::Down {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_shows_life_before_it_ends_for_being_idle() {
+        let mut session = SessionDefaults::new("beam", "ipn:1.0", Arc::default());
+        let intervals = |session: &SessionDefaults| {
+            let intervals = session.keepalives()?;
+            Some((intervals.usual.as_secs(), intervals.resting.as_secs()))
+        };
+        assert_eq!(intervals(&session), Some((30, 30)));
+        session.resting_keepalive_s = 150;
+        assert_eq!(intervals(&session), Some((30, 150)));
+        session.hold = Duration::from_secs(100);
+        assert_eq!(intervals(&session), Some((30, 50)));
+        (session.keepalive_s, session.resting_keepalive_s) = (40, 15);
+        assert_eq!(intervals(&session), Some((40, 40)));
+        session.keepalive_s = 0;
+        assert_eq!(intervals(&session), None);
+    }
 
     #[test]
     fn a_peer_has_room_for_what_comes_into_memory_and_for_more_once_that_may_come() {

@@ -93,6 +93,11 @@ impl Room {
         }
     }
 
+    /// Whether a bundle is under way.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Relaxed) > 0
+    }
+
     /// What may be used in all once a bundle of so many bytes is there.
     fn most_for(&self, bytes: u64) -> u64 {
         let most = self.most.load(Relaxed);

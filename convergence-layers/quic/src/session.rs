@@ -3,11 +3,14 @@
 mod coded;
 mod control;
 mod handle;
+mod keepalive;
 mod receiving;
 mod sending;
 mod writing;
 
 use std::future::poll_fn;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -27,6 +30,8 @@ use crate::incoming::Room;
 use crate::outgoing::Outgoing;
 use crate::wire::Message;
 use handle::Handle;
+pub(crate) use keepalive::Intervals;
+use keepalive::{Due, Keepalive};
 
 /// Messages that wait for the control stream. A receiver that gets ahead of it
 /// takes no more bundles meanwhile.
@@ -61,6 +66,12 @@ struct Link {
     writable: Notify,
     /// The link is back.
     resumed: Notify,
+    /// Whether the link rests; and that this has changed.
+    rests: AtomicBool,
+    rest_changed: Notify,
+    /// Signs of life in numbers.
+    pings_sent: AtomicU64,
+    pings_received: AtomicU64,
     /// The session is to end in order.
     closing: Notify,
     /// Why this node has ended the session.
@@ -104,6 +115,10 @@ pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
         messages,
         writable: Notify::new(),
         resumed: Notify::new(),
+        rests: AtomicBool::new(false),
+        rest_changed: Notify::new(),
+        pings_sent: AtomicU64::new(0),
+        pings_received: AtomicU64::new(0),
         closing: Notify::new(),
         reason: OnceLock::new(),
     });
@@ -189,7 +204,7 @@ impl Link {
             down = self.receive_symbols() => down,
             down = self.say(saying) => down,
             down = self.hear(hearing) => down,
-            down = self.watch(defaults.keepalive_s) => down,
+            down = self.watch(defaults.keepalives()) => down,
             down = self.end_in_time(defaults.ending_timeout) => down,
         }
     }
@@ -201,43 +216,61 @@ impl Link {
             .set_send_window(sending::send_window(window));
     }
 
-    /// Has QUIC send something that the peer acknowledges: that tells of all
-    /// that was lost in the blockage, which timers would find out much later.
+    /// Has QUIC send something that the peer acknowledges. Behind a blockage that tells
+    /// of all that was lost in it, which timers would find out much later.
     fn nudge(&self) {
         // A full queue has something to send.
-        let _ = self.messages.try_send(Message::Ping);
+        if self.messages.try_send(Message::Ping).is_ok() {
+            self.pings_sent.fetch_add(1, Relaxed);
+        }
         self.wake();
     }
 
-    /// Finds out that the peer is gone; asks a link that came back for an
-    /// answer.
-    async fn watch(&self, keepalive_s: u16) -> Down {
-        let interval = match keepalive_s {
-            0 => Duration::from_secs(3600),
-            seconds => Duration::from_secs(seconds.into()),
-        };
-        let heard = || self.connection.stats().udp_rx.datagrams;
-        let mut last = (heard(), Instant::now());
+    /// Shows life, and finds out that the peer is gone; asks a link that came back for
+    /// an answer.
+    async fn watch(&self, intervals: Option<Intervals>) -> Down {
+        let mut keepalive = Keepalive::new(intervals, Instant::now());
+        let datagrams = || self.connection.stats().udp_rx.datagrams;
+        let mut counted = datagrams();
         loop {
-            tokio::select! {
-                () = self.resumed.notified() => {
-                    for _ in 0..NUDGES {
-                        if self.flow.is_blocked() || self.flow.is_heard_again() {
-                            break;
-                        }
-                        self.nudge();
-                        sleep(NUDGE_EACH).await;
+            let (now, count) = (Instant::now(), datagrams());
+            if count != counted {
+                counted = count;
+                keepalive.seen(now);
+            }
+            if let Some(at) = self.flow.heard() {
+                keepalive.heard(at);
+            }
+            // While the link is blocked, silence says nothing about the peer.
+            if self.flow.is_blocked() {
+                keepalive.heard(now);
+            }
+            // Who has room here for a bundle under way is not to keep it when it is gone.
+            let rests = self.rests.load(Relaxed) && !self.room.is_used();
+            keepalive.set_rests(now, rests);
+            match keepalive.due(now) {
+                Due::Silent => return Down::Broken("the peer is silent".into()),
+                Due::Ask => self.nudge(),
+                Due::At(at) => tokio::select! {
+                    () = self.resumed.notified() => {
+                        self.ask_resumed().await;
+                        keepalive.heard(Instant::now());
                     }
-                    last.1 = Instant::now();
-                }
-                () = sleep(interval) => {}
+                    () = self.rest_changed.notified() => {}
+                    () = sleep(at.saturating_duration_since(now)) => {}
+                },
             }
-            let count = heard();
-            if count != last.0 || self.flow.is_blocked() {
-                last = (count, Instant::now());
-            } else if keepalive_s > 0 && last.1.elapsed() >= 2 * interval {
-                return Down::Broken("the peer is silent".into());
+        }
+    }
+
+    /// Asks a link that came back for an answer until there is one.
+    async fn ask_resumed(&self) {
+        for _ in 0..NUDGES {
+            if self.flow.is_blocked() || self.flow.is_heard_again() {
+                break;
             }
+            self.nudge();
+            sleep(NUDGE_EACH).await;
         }
     }
 

@@ -78,8 +78,8 @@ pub enum Message {
         /// Why.
         refusal: Refusal,
     },
-    /// Nothing: its acknowledgement by QUIC tells that the link is back, and
-    /// what was lost before.
+    /// Nothing: its acknowledgement by QUIC tells that the peer is there; where the link
+    /// is back, also what was lost before.
     Ping,
     /// The sender begins no bundle any more and has none under way.
     Bye,

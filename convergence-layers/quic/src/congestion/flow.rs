@@ -253,6 +253,11 @@ impl Flow {
         self.lock().blocked
     }
 
+    /// When the peer was heard last, if it ever was.
+    pub(crate) fn heard(&self) -> Option<Instant> {
+        self.lock().heard
+    }
+
     /// Whether the peer was heard since the last blockage has ended.
     pub(crate) fn is_heard_again(&self) -> bool {
         let state = self.lock();
@@ -329,7 +334,7 @@ impl Flow {
             data_segments_sent: state.packets,
             received_bytes: state.received,
             out_of_order_segments: 0,
-            // QUIC has its own, inside of its packets.
+            // The session counts them.
             keepalives_sent: 0,
             keepalives_received: 0,
             coded: CodedFigures::default(),

@@ -1,5 +1,6 @@
 //! The control stream: what became of bundles, and the end of a session.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -70,7 +71,9 @@ impl Link {
     /// Acts on a message; tells if the session is over with it.
     fn heard(&self, message: Message) -> Result<Option<Down>, Violation> {
         match message {
-            Message::Ping => {}
+            Message::Ping => {
+                self.pings_received.fetch_add(1, Relaxed);
+            }
             Message::Progress { stream, bytes } => {
                 let news = self.outgoing().progress(stream, bytes)?;
                 if let Some(news) = news {

@@ -1,6 +1,7 @@
 //! The node's hold on a session.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use underpass_cla::{Activity, Down, PathFigures, Session, Transfer};
@@ -29,9 +30,15 @@ impl Session for Handle {
         let unsent_bytes = self.0.outgoing().unwritten_bytes();
         let path = self.0.connection.stats().path;
         let coded = self.0.coded.figures();
+        let flow = self.0.flow.figures(Instant::now(), &path, unsent_bytes);
+        let keepalives_sent = self.0.pings_sent.load(Relaxed);
         PathFigures {
             coded,
-            ..self.0.flow.figures(Instant::now(), &path, unsent_bytes)
+            keepalives_sent,
+            keepalives_received: self.0.pings_received.load(Relaxed),
+            // They are too short to be told from acknowledgements there.
+            data_segments_sent: flow.data_segments_sent + keepalives_sent,
+            ..flow
         }
     }
 
@@ -44,6 +51,17 @@ impl Session for Handle {
             self.0.nudge();
             self.0.resumed.notify_one();
             self.0.writable.notify_waiters();
+        }
+    }
+
+    fn rest(&self, rests: bool) {
+        self.0.rests.store(rests, Relaxed);
+        self.0.rest_changed.notify_one();
+    }
+
+    fn ask(&self) {
+        if !self.0.flow.is_blocked() {
+            self.0.nudge();
         }
     }
 

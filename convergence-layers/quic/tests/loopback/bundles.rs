@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use underpass_cla::{Class, Down, Outcome, Refusal};
+use underpass_cla::{Class, Down, Outcome, Refusal, Session};
 use underpass_quic::{Dialer, Listener};
 
 use crate::{End, Pair, hub, terminal};
@@ -147,6 +147,43 @@ async fn a_blockage_stops_sending_and_its_end_starts_it_at_once() {
         }
     }
     panic!("it took {took:?}");
+}
+
+#[tokio::test]
+async fn an_idle_session_shows_life_seldom_while_its_link_rests_and_whenever_it_is_asked() {
+    let ca = Ca::new();
+    let (mut near, mut far) = (TestNode::new(), TestNode::new());
+    let listener = Listener::bind(hub(&ca), far.node.clone()).expect("a free port");
+    let mut dialling = terminal(&ca, listener.local_addr());
+    dialling.session.keepalive_s = 1;
+    dialling.session.resting_keepalive_s = 600;
+    let _dialer = Dialer::spawn(dialling, near.node.clone());
+    let (_, _, session) = near.up().await;
+    let (_, _, of_peer) = far.up().await;
+    shows_life(&*session, &*of_peer, 2).await;
+    session.rest(true);
+    // One may be about to leave.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let before = session.figures().keepalives_sent;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert_eq!(session.figures().keepalives_sent, before);
+    session.ask();
+    shows_life(&*session, &*of_peer, before + 1).await;
+    session.rest(false);
+    shows_life(&*session, &*of_peer, before + 2).await;
+}
+
+/// Waits until so many signs of life have left, and have come to the peer.
+async fn shows_life(session: &dyn Session, of_peer: &dyn Session, times: u64) {
+    let shown = async {
+        while session.figures().keepalives_sent < times
+            || of_peer.figures().keepalives_received < times
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let shown = tokio::time::timeout(Duration::from_secs(60), shown).await;
+    shown.expect("it shows life");
 }
 
 /// Waits until nothing has left for a while: what was said before is acknowledged late where

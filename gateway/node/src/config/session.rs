@@ -49,9 +49,9 @@ pub enum QuicCongestionControl {
     Hybla,
 }
 
-/// QUIC options of convergence-layer sessions; `keepalive_s`, `hold_s`,
-/// `backoff_min_s`, `backoff_max_s`, `standby` and `mark` of `[tcp]` hold for
-/// them, too.
+/// QUIC options of convergence-layer sessions; `keepalive_s`, `metered_keepalive_s`
+/// (while the path rests), `hold_s`, `backoff_min_s`, `backoff_max_s`, `standby` and
+/// `mark` of `[tcp]` hold for them, too.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QuicConfig {
@@ -136,7 +136,7 @@ impl TcpConfig {
 }
 
 impl Config {
-    /// The TCPCL keepalive of a path that has a meter, or has none, s; 0 for none.
+    /// The keepalive of a path that has a meter, or has none, s; 0 for none.
     pub fn keepalive_s(&self, is_metered: bool) -> u16 {
         let usual = self.tcp.keepalive_s;
         // Without beacons nothing else tells that a peer is silent.

@@ -517,6 +517,8 @@ remote = "10.9.1.1:4566"
         let dialled = |path: &PathConfig| sessions().dialled(&terminal, path).config.keepalive_s;
         let dialled: Vec<u16> = terminal.paths.iter().map(dialled).collect();
         assert_eq!(dialled, [30, 150]);
+        let quic = quic_sessions::dialled(&sessions(), &terminal, &terminal.paths[1]);
+        assert_eq!((quic.keepalive_s, quic.resting_keepalive_s), (30, 150));
         let hub = parse(
             r#"
 [node]

@@ -90,7 +90,8 @@ fn defaults(sessions: &Sessions, config: &Config, name: &str) -> SessionDefaults
     let node_id = format!("ipn:{}.0", config.node.number);
     let mut session = SessionDefaults::new(name, node_id, sessions.ids.clone());
     session.incarnation = sessions.incarnation;
-    session.keepalive_s = config.tcp.keepalive_s;
+    session.keepalive_s = config.keepalive_s(false);
+    session.resting_keepalive_s = config.keepalive_s(true);
     session.hold = Duration::from_secs(config.tcp.hold_s);
     session.transfer_mru_bytes = config.transfer_mru_bytes();
     session.whole_mru_bytes = config.whole_mru_bytes();

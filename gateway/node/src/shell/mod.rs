@@ -260,6 +260,7 @@ impl Shell {
                     beacons.let_rest(hop, rests);
                 }
             }
+            Effect::RestOfSession(session, rests) => session.rest(rests),
             Effect::Message(service, message) => service.message(message),
             Effect::Application(desk, delivery) => desk.bundle(*delivery),
             Effect::ApplicationReport(desk, report) => desk.report(report),

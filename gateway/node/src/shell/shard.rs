@@ -75,6 +75,8 @@ pub(super) enum Effect {
     Wake(Waker),
     /// A hop's link may rest, or does not any more.
     Rest(HopId, bool),
+    /// The same, for one of its sessions.
+    RestOfSession(Arc<dyn Session>, bool),
     Inbound(Inbound),
     Message(Arc<dyn Service>, Message),
     Restarted(Arc<dyn Service>, u64),
@@ -235,7 +237,14 @@ impl Inner {
                 Action::Migrated(migration) => self.migrated(&migration),
                 Action::Passed { shard, passed } => effects.push(Effect::Passed(shard, passed)),
                 Action::Link { hop, change } => self.link_changed(hop, change),
-                Action::Rest { hop, rests } => effects.push(Effect::Rest(hop, rests)),
+                Action::Rest { hop, rests } => {
+                    effects.push(Effect::Rest(hop, rests));
+                    for id in self.engine.sessions_of(hop) {
+                        if let Some(session) = self.sessions.get(&id) {
+                            effects.push(Effect::RestOfSession(session.clone(), rests));
+                        }
+                    }
+                }
                 Action::Abort { session, reason } => {
                     if let Some(session) = self.sessions.get(&session) {
                         effects.push(Effect::Abort(session.clone(), reason));

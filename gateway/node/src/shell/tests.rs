@@ -7,6 +7,7 @@ mod listed;
 mod long;
 mod reached;
 mod reloaded;
+mod resting;
 mod unanswered;
 
 use std::net::SocketAddr;

@@ -171,6 +171,10 @@ impl Session for Watched {
         self.session.suspend(blocked);
     }
 
+    fn rest(&self, rests: bool) {
+        self.session.rest(rests);
+    }
+
     fn ask(&self) {
         self.session.ask();
     }
