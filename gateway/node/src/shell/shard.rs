@@ -239,11 +239,8 @@ impl Inner {
                 Action::Link { hop, change } => self.link_changed(hop, change),
                 Action::Rest { hop, rests } => {
                     effects.push(Effect::Rest(hop, rests));
-                    for id in self.engine.sessions_of(hop) {
-                        if let Some(session) = self.sessions.get(&id) {
-                            effects.push(Effect::RestOfSession(session.clone(), rests));
-                        }
-                    }
+                    let sessions = self.sessions_of(hop).into_iter();
+                    effects.extend(sessions.map(|one| Effect::RestOfSession(one, rests)));
                 }
                 Action::Abort { session, reason } => {
                     if let Some(session) = self.sessions.get(&session) {
