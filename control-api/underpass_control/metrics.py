@@ -207,6 +207,11 @@ class Metrics:
             "Plans stored by this process, by link and why",
             ("link", "reason"),
         )
+        self.plans_late = counter(
+            "underpass_control_plans_late",
+            "Plans that took longer to make than was expected, and start later or were given up",
+            ("link",),
+        )
         self.acknowledgements_pruned = counter(
             "underpass_control_acknowledgements_pruned",
             "Acknowledgements of old plans deleted",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from dama.planner import Link, Plan, PlanError, Request, plan
+from dama.planner.shortening import shortened
 from dama.planner.text import plan_document, text
 from dama.prediction import Blockage, ObstructionMap
 from underpass_control.metrics import Metrics
@@ -53,6 +54,8 @@ _AGAIN_S = 0.5
 # Planning takes this part of the time at most: on a beam of thousands, news come faster than plans
 # can be made, and each plan takes from the time for predictions.
 _PLANNING_PART = 0.15
+# Having a plan start later, and storing it, takes this part at most of what making it took.
+_SHORTENING_PART = 0.1
 # News that have waited longer than this are taken in with fewer fixes: of each terminal the newest
 # one, and others that are as far apart as the news are late. So what is predicted is not later by
 # more than predicting with two fixes of each terminal takes, however fast fixes come.
@@ -358,8 +361,8 @@ class BeamController:
         metrics = self._tools.metrics
         began = time.perf_counter()
         try:
-            loop = asyncio.get_running_loop()
-            worked = await loop.run_in_executor(self._tools.workers, _work, request)
+            worked = await self._in_worker(_work, request)
+            worked = await self._in_time(worked, time.monotonic() - issued)
         except PlanError as error:
             metrics.planning_failures.labels("request").inc()
             _LOG.warning("no plan", beam=self.beam, link=link.value, error=str(error))
@@ -370,6 +373,31 @@ class BeamController:
         self._delays.made(link, version, round(1000 * (time.monotonic() - issued)))
         if heard is not None:
             metrics.report_to_plan_seconds.observe(time.monotonic() - heard)
+
+    async def _in_time(self, worked: _Worked, taken_s: float) -> _Worked:
+        """Return a plan as it is; one that would arrive after its start, with a later start.
+
+        Raises:
+            PlanError: It would start after its end.
+        """
+        link, start_ms = worked.request.link, worked.plan.start_ms
+        late_ms = self._delays.late_ms(link, start_ms, self._tools.database.clock.now_ms())
+        if not late_ms:
+            return worked
+        self._tools.metrics.plans_late.labels(link.value).inc()
+        _LOG.warning(
+            "a plan took longer than expected: it starts later",
+            beam=self.beam,
+            link=link.value,
+            late_ms=late_ms,
+            made_in_ms=round(1000 * taken_s),
+        )
+        start_ms += late_ms + round(1000 * _SHORTENING_PART * taken_s)
+        return await self._in_worker(_shorten, worked, start_ms)
+
+    async def _in_worker(self, work: Callable[..., _Worked], *given: object) -> _Worked:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._tools.workers, work, *given)
 
     async def _store(self, worked: _Worked, reason: Reason, traced: TracedPlan) -> int:
         """Store a plan; return its version."""
@@ -391,7 +419,7 @@ class BeamController:
         self._knowledge.planned(link, plan.version, worked.wire)
         self._settler.planned(link, plan.version, worked.plan)
         metrics, labels = self._tools.metrics, (self.beam, link.value)
-        delay_s = worked.request.signalling_delay_ms / 1000
+        delay_s = (plan.start_ms - plan.issued_ms) / 1000
         metrics.plans.labels(link.value, reason.value).inc()
         metrics.plan_version.labels(*labels).set(plan.version)
         metrics.plan_ends.labels(*labels).set(plan.end_ms / 1000)
@@ -471,3 +499,8 @@ class BeamController:
 def _work(request: Request) -> _Worked:
     made, wire = published(plan(request))
     return _Worked(request, made, text(plan_document(made)), wire)
+
+
+def _shorten(worked: _Worked, start_ms: int) -> _Worked:
+    made = shortened(worked.plan, start_ms)
+    return _Worked(worked.request, made, text(plan_document(made)), WirePlan(made))

@@ -19,8 +19,14 @@ _MARGIN_MS = 20
 # A plan is expected to be made within the time that the longest of so many before it took. More
 # would hold up the first quick ones after slow ones: a node keeps one plan that has not begun.
 _RECENT = 3
-# With the way, that is as far ahead as settlement expects plans to start (`settlement.evidence`).
-_MOST_MAKING_MS = 7_000
+# Plans that take longer cannot follow each other without a gap: the next one is begun only after
+# several times as long (`planning.controller`), and a plan ends 180 s after its issue.
+_MOST_MAKING_MS = 20_000
+# No further ahead do plans start.
+MOST_AHEAD_MS = _MOST_MAKING_MS + _MOST_MS
+# A plan that arrives later than it starts by no more than this is followed on arrival, and does
+# not start later: the time that making takes is not known more exactly.
+_TOLERATED_MS = 100
 
 
 class Delays:
@@ -61,6 +67,11 @@ class Delays:
         """Return how long before its start a plan has to be begun to be made, in ms."""
         recent = list(self._makings[link].values())[-_RECENT:]
         return min(max(recent, default=0), _MOST_MAKING_MS) + self._way_ms(link)
+
+    def late_ms(self, link: Link, start_ms: int, now_ms: int) -> int:
+        """Return by how much a plan that has been made now has to start later; 0: not at all."""
+        late_ms = now_ms + self._way_ms(link) - start_ms
+        return late_ms if late_ms > _TOLERATED_MS or now_ms >= start_ms else 0
 
     def _way_ms(self, link: Link) -> int:
         known = sorted(self._ways[link])

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link, Plan
 from dama.planner.request import MOST_BITS
+from underpass_control.planning.delays import MOST_AHEAD_MS
 from underpass_control.planning.stored import StoredPlan, plans_in_force
 from underpass_control.settlement.period import (
     PERIOD_MS,
@@ -27,9 +28,9 @@ from underpass_control.storage.blockages import OF_BEAM, SAME_LINK
 from underpass_control.storage.models import Blockage, LinkState, Terminal
 from underpass_control.usage import Usage
 
-# A plan starts after the signalling delay, so long at most (`planning.delays`). If the delay
-# shrinks, the next plan may start before this one.
-_MAY_BEGIN_MS = 10_000
+# A plan starts after the signalling delay, so long at most. If the delay shrinks, the next plan may
+# start before this one.
+_MAY_BEGIN_MS = MOST_AHEAD_MS
 _BY_PLAN = "plan"
 # For more terminals the amounts of all together take less time than their lines.
 _MOST_LINES = 8

@@ -70,3 +70,31 @@ def test_plans_of_another_process_say_nothing_of_the_way() -> None:
     for version in range(80, 101):
         delays.acknowledged(Link.FORWARD, HUB, version, 4_000, by_terminal=False)
     assert delays.of(Link.FORWARD) == DEFAULT_MS
+
+
+def test_a_plan_that_would_arrive_late_starts_later_by_so_much() -> None:
+    delays = Delays()
+    start_ms = 1_000_000
+    assert delays.late_ms(Link.FORWARD, start_ms, start_ms - DEFAULT_MS) == 0
+    assert delays.late_ms(Link.FORWARD, start_ms, start_ms + 5_000) == 5_000 + DEFAULT_MS
+    delays.one_way_ms = 250
+    late_ms = delays.late_ms(Link.RETURN, start_ms, start_ms + 5_000)
+    assert late_ms == 5_000 + DEFAULT_MS + 250
+    # What matters to nobody costs no work.
+    assert delays.late_ms(Link.FORWARD, start_ms, start_ms - DEFAULT_MS + 50) == 0
+
+
+def test_no_plan_has_its_start_behind_it() -> None:
+    delays = Delays()
+    for version in range(10):
+        delays.made(Link.FORWARD, version, 0)
+        delays.acknowledged(Link.FORWARD, HUB, version, 1, by_terminal=False)
+    # The way is so short that the plan would be late by little.
+    assert delays.late_ms(Link.FORWARD, 1_000, 999) == 0
+    assert delays.late_ms(Link.FORWARD, 1_000, 1_000) > 0
+
+
+def test_plans_that_take_longer_than_ten_seconds_start_once_they_have_arrived() -> None:
+    delays = Delays()
+    delays.made(Link.FORWARD, 1, 15_000)
+    assert delays.of(Link.FORWARD) == 15_000 + DEFAULT_MS
