@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import groupby
 
@@ -16,6 +16,7 @@ from dama.prediction.fix import MAX_SPEED_MPS
 from underpass_control.demand import Demands
 from underpass_control.prediction import Predictions
 from underpass_control.storage import announcements, blockages, habits, links, positions, routes
+from underpass_control.storage.membership import among
 from underpass_control.storage.models import LinkState as StateTable
 from underpass_control.storage.models import LinkUsage, Terminal
 from underpass_control.storage.positions import Position
@@ -57,16 +58,34 @@ async def recall(
     predictions: Predictions,
     demands: Demands,
     now_ms: int,
+    terminals: Collection[int] | None = None,
 ) -> None:
     """Take in what the database has of a beam's last minutes, as if it had just been reported.
 
     What is taken in before or meanwhile is not lost: all of it goes by its own time.
+
+    Args:
+        connection: to read by.
+        beam: whose last minutes.
+        predictions: they take in what is ahead of terminals.
+        demands: they take in what links do.
+        now_ms: UTC, ms since the Unix epoch.
+        terminals: of which it is read; None: of all.
     """
-    predictions.set_routes(await routes.of_beam(connection, beam))
-    for terminal, remembered in (await habits.of_beam(connection, beam)).items():
+    lines = await routes.of_beam(connection, beam, terminals)
+    if terminals is None:
+        predictions.set_routes(lines)
+    else:
+        for terminal in terminals:
+            predictions.set_route(terminal, lines.get(terminal))
+    for terminal, remembered in (await habits.of_beam(connection, beam, terminals)).items():
         predictions.set_habits(terminal, remembered)
     found = await positions.recent(
-        connection, beam, since_ms=now_ms - _SILENT_MS, within_ms=_TRACK_MS
+        connection,
+        beam,
+        since_ms=now_ms - _SILENT_MS,
+        within_ms=_TRACK_MS,
+        terminals=terminals,
     )
     found.sort(key=lambda one: (one.terminal, one.time_ms))
     turns = Turns()
@@ -75,20 +94,22 @@ async def recall(
             if fix := fix_of(position):
                 predictions.feed(terminal, fix)
             await turns.pause()
-    for one in await announcements.open_ones(connection, beam, now_ms):
+    for one in await announcements.open_ones(connection, beam, now_ms, terminals):
         predictions.announce(one.terminal, one.announcement)
-    lost = await blockages.newest(connection, beam, now_ms - _SILENT_MS)
+    lost = await blockages.newest(connection, beam, now_ms - _SILENT_MS, terminals)
     for terminal, (entry_ms, exit_ms) in lost.items():
         # A blockage that is over matters only if its end was missed here.
         if exit_ms is None or predictions.is_blocked(terminal):
             predictions.observe(terminal, entry_ms, exit_ms)
-    for state in await _states(connection, beam):
+    for state in await _states(connection, beam, terminals):
         demands.take(state.terminal, Link(state.link), state)
 
 
-async def _states(connection: AsyncConnection, beam: str) -> Iterable[links.LinkState]:
+async def _states(
+    connection: AsyncConnection, beam: str, terminals: Collection[int] | None
+) -> Iterable[links.LinkState]:
     """Return the newest states, each after what its run had counted some seconds before."""
-    newest = {state.key: state for state in await links.page(connection, beam=beam)}
+    newest = await links.of_beam(connection, beam, terminals)
     same = (LinkUsage.terminal, LinkUsage.link, LinkUsage.node, LinkUsage.incarnation)
     rows = await connection.execute(
         select(LinkUsage.__table__)
@@ -101,7 +122,7 @@ async def _states(connection: AsyncConnection, beam: str) -> Iterable[links.Link
             ),
         )
         .where(
-            Terminal.beam_id == beam,
+            among(beam, terminals),
             LinkUsage.start_ms > StateTable.time_ms - 2 * BUCKET_MS,
             LinkUsage.first_uptime_ms < StateTable.uptime_ms,
         )

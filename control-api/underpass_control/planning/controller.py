@@ -121,6 +121,8 @@ class BeamController:
         # When the oldest waiting change came.
         self._heard: float | None = None
         self._stale_terms = self._stale_reports = True
+        # Terminals that are new in the beam: what they have reported was not for this controller.
+        self._new: set[int] = set()
         # Terminals whose routes have changed.
         self._stale_routes: set[int] = set()
         # Whether what the process before has expected needs to be read no more.
@@ -226,10 +228,12 @@ class BeamController:
             self._stale_terms = False
             if not await self._read_terms():
                 return False
-        if self._stale_reports:
-            self._stale_reports = False
+        if self._stale_reports or self._new:
+            # The reports of all, or of the new ones alone.
+            of = None if self._stale_reports else self._new
+            self._stale_reports, self._new = False, set()
             async with self._tools.database.reading() as connection:
-                await self._knowledge.recall(connection, self._tools.database.clock.now_ms())
+                await self._knowledge.recall(connection, self._tools.database.clock.now_ms(), of)
         if self._stale_routes:
             changed, self._stale_routes = self._stale_routes, set()
             async with self._tools.database.reading() as connection:
@@ -280,8 +284,8 @@ class BeamController:
         if terms is None:
             return False
         nodes = frozenset(terms.terminals[Link.FORWARD])
-        if self._knowledge.set_nodes(nodes):
-            self._stale_reports = True
+        if new := self._knowledge.set_nodes(nodes):
+            self._new = (self._new | new) & nodes
             # A terminal without a demand would be planned for without a floor, too.
             self._demands_told = 0.0
         if terms.satellite != self._satellite:

@@ -50,8 +50,8 @@ class Knowledge:
         """The beam's terminals."""
         return self._nodes
 
-    def set_nodes(self, nodes: frozenset[int]) -> bool:
-        """Take the beam's terminals; return whether there are new ones, to be recalled."""
+    def set_nodes(self, nodes: frozenset[int]) -> frozenset[int]:
+        """Take the beam's terminals; return the new ones, to be recalled."""
         gone, new = self._nodes - nodes, nodes - self._nodes
         for node in gone:
             self.predictions.forget(node)
@@ -59,7 +59,7 @@ class Knowledge:
             self._ahead.discard(node)
             self._changed.discard(node)
         self._nodes = nodes
-        return bool(new)
+        return new
 
     def set_map(
         self,
@@ -75,13 +75,15 @@ class Knowledge:
         """Take the blockages that operators have withdrawn, by terminal and number."""
         self._changed |= self.predictions.withdraw(said) & self._nodes
 
-    async def recall(self, connection: AsyncConnection, now_ms: int) -> None:
-        """Read what was reported lately."""
-        await recall(connection, self._beam, self.predictions, self._demands, now_ms)
+    async def recall(
+        self, connection: AsyncConnection, now_ms: int, terminals: Collection[int] | None = None
+    ) -> None:
+        """Read what was reported lately, by some terminals or, None, by all."""
+        await recall(connection, self._beam, self.predictions, self._demands, now_ms, terminals)
         for link in Link:
             if not self._grants.knows(link):
                 await self._recall_plan(connection, link, now_ms)
-        self._changed |= self._nodes
+        self._changed |= self._nodes if terminals is None else self._nodes.intersection(terminals)
 
     async def read_routes(self, connection: AsyncConnection, terminals: Collection[int]) -> None:
         """Read the routes of terminals that have another one, or none any more."""

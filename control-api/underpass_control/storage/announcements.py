@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from dama.prediction.announcement import MAX_DURATION_MS
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change, listed
+from underpass_control.storage.membership import among
 from underpass_control.storage.models import Announcement as Table
 from underpass_control.storage.models import Terminal
 
@@ -74,13 +75,18 @@ async def page(
     return [(row.id, _of_row(row)) for row in await connection.execute(query)]
 
 
-async def open_ones(connection: AsyncConnection, beam: str, now_ms: int) -> list[Announced]:
-    """Return the announcements of a beam's terminals whose blockages are not over."""
+async def open_ones(
+    connection: AsyncConnection,
+    beam: str,
+    now_ms: int,
+    terminals: Collection[int] | None = None,
+) -> list[Announced]:
+    """Return the announcements whose blockages are not over, of a beam's terminals or some."""
     rows = await connection.execute(
         select(Table.__table__)
         .join(Terminal, Terminal.node == Table.terminal)
         .where(
-            Terminal.beam_id == beam,
+            among(beam, terminals),
             Table.entry_ms > now_ms - MAX_DURATION_MS,
             Table.entry_ms + Table.duration_ms > now_ms,
         )

@@ -14,6 +14,7 @@ from dama.prediction.same import Span, has_begun
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change, listed
+from underpass_control.storage.membership import among
 from underpass_control.storage.models import Blockage as Table
 from underpass_control.storage.models import LinkState, PredictedBlockage, Terminal
 
@@ -136,15 +137,21 @@ async def lift(
 
 
 async def newest(
-    connection: AsyncConnection, beam: str, since_ms: int
+    connection: AsyncConnection,
+    beam: str,
+    since_ms: int,
+    terminals: Collection[int] | None = None,
 ) -> dict[int, tuple[int, int | None]]:
-    """Return the last loss of each terminal's link by a beam: its entry and its exit, if any."""
+    """Return the last loss of link of each terminal of a beam, or of some.
+
+    That is its entry and its exit, if any.
+    """
     rows = await connection.execute(
         select(Table.terminal, Table.entry_ms, Table.exit_ms)
         .join(Terminal, Terminal.node == Table.terminal)
         .outerjoin(LinkState, SAME_LINK)
         .where(
-            Terminal.beam_id == beam,
+            among(beam, terminals),
             OF_BEAM,
             Table.entry_ms >= since_ms,
             Table.source.in_(_SENSED),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.prediction import ObstructionMap
 from dama.prediction.habits import MOST_DRIVES, Habits, RememberedDrive, TurnCounts
 from dama.prediction.paces import RoadPaces
+from underpass_control.storage.membership import among
 from underpass_control.storage.models import RememberedDrive as Table
 from underpass_control.storage.models import Terminal
 
@@ -40,12 +41,14 @@ async def put(connection: AsyncConnection, habits: Mapping[int, Habits]) -> None
             await connection.execute(insert(Table), rows)
 
 
-async def of_beam(connection: AsyncConnection, beam: str) -> dict[int, Habits]:
-    """Return what is remembered of a beam's terminals."""
+async def of_beam(
+    connection: AsyncConnection, beam: str, terminals: Collection[int] | None = None
+) -> dict[int, Habits]:
+    """Return what is remembered of a beam's terminals, or of some of them."""
     rows = await connection.execute(
         select(*_COLUMNS)
         .join(Terminal, Terminal.node == Table.terminal)
-        .where(Terminal.beam_id == beam)
+        .where(among(beam, terminals))
         .order_by(Table.terminal, Table.number)
     )
     return dict(_habits(rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change, listed
+from underpass_control.storage.membership import among
 from underpass_control.storage.models import LinkState as Table
 from underpass_control.storage.models import Terminal
 
@@ -89,6 +90,20 @@ async def of_terminals(
 ) -> dict[tuple[int, str], LinkState]:
     """Return the states of some terminals' links, by terminal and direction."""
     rows = await connection.execute(select(Table.__table__).where(Table.terminal.in_(terminals)))
+    states = (LinkState(**row) for row in rows.mappings())
+    return {state.key: state for state in states}
+
+
+async def of_beam(
+    connection: AsyncConnection, beam: str, terminals: Collection[int] | None = None
+) -> dict[tuple[int, str], LinkState]:
+    """Return the states of a beam's links, or of some terminals' of it, as `of_terminals` does."""
+    rows = await connection.execute(
+        select(Table.__table__)
+        .join(Terminal, Terminal.node == Table.terminal)
+        .where(among(beam, terminals))
+        .order_by(Table.terminal, Table.link)
+    )
     states = (LinkState(**row) for row in rows.mappings())
     return {state.key: state for state in states}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change, Changes, listed
 from underpass_control.storage.database import DatabaseLostError
+from underpass_control.storage.membership import among
 from underpass_control.storage.models import PositionReport, Terminal
 
 # Reports in one transaction at most: a commit costs the same for many as for one.
@@ -284,9 +285,14 @@ def _apart(
 
 
 async def recent(
-    connection: AsyncConnection, beam: str, *, since_ms: int, within_ms: int
+    connection: AsyncConnection,
+    beam: str,
+    *,
+    since_ms: int,
+    within_ms: int,
+    terminals: Collection[int] | None = None,
 ) -> list[Position]:
-    """Return the last part of the track of each terminal of a beam, in order of time.
+    """Return the last part of the track of each terminal of a beam, or of some, in order of time.
 
     That is what each reported within so long before its newest report, if that is later than
     `since_ms`.
@@ -297,9 +303,7 @@ async def recent(
         .where(PositionReport.terminal == Terminal.node)
         .scalar_subquery()
     )
-    ends = (
-        select(Terminal.node, newest.label("newest_ms")).where(Terminal.beam_id == beam).subquery()
-    )
+    ends = select(Terminal.node, newest.label("newest_ms")).where(among(beam, terminals)).subquery()
     rows = await connection.execute(
         select(table)
         .join(ends, PositionReport.terminal == ends.c.node)

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction.places import Line
 from underpass_control.storage.changes import RevisionError
+from underpass_control.storage.membership import among
 from underpass_control.storage.models import Route, Terminal
 
 
@@ -59,12 +60,14 @@ async def remove(
         raise RevisionError
 
 
-async def of_beam(connection: AsyncConnection, beam: str) -> dict[int, Line]:
-    """Return the routes of a beam's terminals."""
+async def of_beam(
+    connection: AsyncConnection, beam: str, terminals: Collection[int] | None = None
+) -> dict[int, Line]:
+    """Return the routes of a beam's terminals, or of some of them."""
     rows = await connection.execute(
         select(Route.terminal, Route.geometry)
         .join(Terminal, Terminal.node == Route.terminal)
-        .where(Terminal.beam_id == beam)
+        .where(among(beam, terminals))
     )
     return {row.terminal: line_of(row.geometry) for row in rows}
 

@@ -24,13 +24,14 @@ from underpass_control.settings import Settings
 from underpass_control.storage import habits, registry, routes
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.learned import load_map
+from underpass_control.takeover import recall
 
 from dama.planner import Link, Request
 from dama.prediction import ObstructionMap
 from dama.prediction.learning import Learned
 from dama.prediction.places import Line
 from tests.control_api.opensand import ncc as peer
-from tests.control_api.service.api import FIRST, Api, served
+from tests.control_api.service.api import FIRST, SECOND, Api, served
 from tests.control_api.service.test_events import following
 from tests.control_api.service.test_opensand import BEAM, set_terminals
 from tests.control_api.test_certificates import end_of, make
@@ -360,6 +361,37 @@ def test_a_plan_that_is_over_once_it_is_made_is_made_anew(
         plan = api.run(planned(api))
     assert len(asked) > len(Link)
     assert datetime.fromisoformat(plan["start"]) > datetime.fromisoformat(plan["issued"])
+
+
+def test_a_terminal_that_joins_has_no_other_read_again(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Collection[int] | None] = []
+
+    async def counted(*given: Any) -> None:
+        read.append(given[-1])
+        await recall(*given)
+
+    async def known(api: Api, terminal: int) -> None:
+        async with asyncio.timeout(60):
+            while not (running := api.service.controllers._running):
+                await asyncio.sleep(0.02)
+            while terminal not in running["ku-1"][0]._knowledge.nodes:
+                await asyncio.sleep(0.02)
+
+    async def read_of(terminal: int) -> None:
+        async with asyncio.timeout(60):
+            while not read or terminal not in (read[-1] or ()):
+                await asyncio.sleep(0.02)
+
+    monkeypatch.setattr(knowledge, "recall", counted)
+    with served(sqlite_url) as api:
+        api.add_beam()
+        api.run(known(api, SECOND))
+        terminal = {"name": "Third", "beam": "ku-1"}
+        assert api.call("PUT", "/v1/terminals/13", terminal).status == 201
+        api.run(read_of(13))
+    assert read[-1] == {13}
 
 
 def test_a_route_that_changes_has_no_other_read_again(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -337,12 +337,14 @@ def test_a_map_holds_what_was_imported_and_what_was_learned(api: Api) -> None:
     assert (names, list(places)) == (["block", PLACE.id], [PLACE.id])
 
 
-def recalled(api: Api, at_ms: int) -> tuple[Predictions, Demands]:
+def recalled(
+    api: Api, at_ms: int, terminals: Collection[int] | None = None
+) -> tuple[Predictions, Demands]:
     predictions, demands = Predictions(MAP), Demands()
 
     async def run() -> None:
         async with api.database.reading() as connection:
-            await recall(connection, "ku-1", predictions, demands, at_ms)
+            await recall(connection, "ku-1", predictions, demands, at_ms, terminals)
 
     api.run(run())
     return predictions, demands
@@ -394,6 +396,32 @@ def test_a_new_planner_knows_who_is_in_the_dark_and_what_was_announced(api: Api)
     first, second = (made.blockages_of(terminal, at)[0] for terminal in (FIRST, SECOND))
     assert (first.entry_ms, first.confidence) == (at - 3_000, 1.0)
     assert (second.entry_ms, second.confidence) == (at + 60_000, 0.9)
+
+
+def test_of_a_new_terminal_what_the_others_have_reported_is_not_read(api: Api) -> None:
+    at = now_ms()
+    drive(api, eastwards(-400.0, 20.0, seconds=35), at)
+    taken(api, observed(at - 3_000))
+    for terminal in (FIRST, SECOND):
+        said = report(
+            "announcement",
+            announced_ms=at,
+            entry_ms=at + 60_000,
+            duration_ms=30_000,
+            confidence=0.9,
+        )
+        taken(api, entry(said, terminal))
+        taken(api, entry(status(link(terminal), time_ms=at), terminal))
+    made, demands = recalled(api, at, {SECOND})
+    (blockage,) = made.blockages_of(SECOND, at)
+    assert blockage.entry_ms == at + 60_000
+    assert not made.blockages_of(FIRST, at)
+    assert set(made._terminals) == {SECOND}
+    assert {terminal for terminal, _ in demands._demands} == {SECOND}
+    assert set(recalled(api, at)[0]._terminals) == {FIRST, SECOND}
+    # Of very many there is no statement that names them.
+    many = set(range(SECOND, SECOND + 2_000))
+    assert made.blockages_of(SECOND, at) == recalled(api, at, many)[0].blockages_of(SECOND, at)
 
 
 def test_a_planner_that_has_missed_the_end_of_a_blockage_learns_it_again(api: Api) -> None:
