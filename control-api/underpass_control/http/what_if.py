@@ -21,7 +21,7 @@ from underpass_control.planning.terms import terms_of
 from underpass_control.planning.what_if import Instead, basis_of, request_of
 from underpass_control.storage.database import Database
 
-# One question is worked out at a time; so many others may wait, each for so long.
+# One question is worked out at a time; so many others may be read or wait, each for so long.
 _MOST_WAITING = 8
 _WITHIN_S = 20.0
 # A horizon beyond this is no plan.
@@ -54,29 +54,43 @@ class WhatIf:
 
     async def _ask(self, call: Call) -> web.Response:
         body = call.body(models.WhatIfBody)
-        link, now_ms = Link(body.link), self._database.clock.now_ms()
+        instead, now_ms = _instead(body), self._database.clock.now_ms()
+        # Before anything is read: a plan of a large beam takes tenths of a second.
+        if instead.end_ms is not None:
+            _bound_end(instead.end_ms, now_ms)
+        if self._asked >= _MOST_WAITING:
+            raise _busy(f"{self._asked} questions are being worked out")
+        self._asked += 1
+        try:
+            request = await self._request(call, Link(body.link), instead, now_ms)
+            text = await self._answer(request)
+        finally:
+            self._asked -= 1
+        return web.Response(text=text, content_type="application/json")
+
+    async def _request(self, call: Call, link: Link, instead: Instead, now_ms: int) -> Request:
         async with self._database.reading() as connection:
             beam = await known_beam(connection, call)
             terms = await terms_of(connection, beam, now_ms)
             assert terms is not None, "the beam has just been read"
             basis = await basis_of(connection, beam, link, terms, now_ms)
-        request = request_of(beam, link, basis, _instead(body), now_ms)
-        _bound(request)
-        if self._asked >= _MOST_WAITING:
-            raise _busy(f"{self._asked} questions are being worked out")
-        self._asked += 1
+        request = request_of(beam, link, basis, instead, now_ms)
+        _bound_end(request.end_ms, now_ms)
+        if len(request.blockages) > models.MOST_WHAT_IF_BLOCKAGES:
+            detail = f"more than {models.MOST_WHAT_IF_BLOCKAGES} blockages are expected: give some"
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        return request
+
+    async def _answer(self, request: Request) -> str:
         try:
             async with asyncio.timeout(_WITHIN_S):
                 await self._working.acquire()
                 # Even if nobody waits any more, the next question waits until this one is done.
-                text = await asyncio.shield(asyncio.create_task(self._worked(request)))
+                return await asyncio.shield(asyncio.create_task(self._worked(request)))
         except TimeoutError as error:
             raise _busy(f"this takes longer than {_WITHIN_S:.0f} s now") from error
         except PlanError as error:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
-        finally:
-            self._asked -= 1
-        return web.Response(text=text, content_type="application/json")
 
     async def _worked(self, request: Request) -> str:
         try:
@@ -115,12 +129,9 @@ def _different(one: models.WhatIfTerminal) -> dict[str, object]:
     return given
 
 
-def _bound(request: Request) -> None:
-    if request.end_ms - request.now_ms > _LONGEST_MS:
+def _bound_end(end_ms: int, now_ms: int) -> None:
+    if end_ms - now_ms > _LONGEST_MS:
         detail = f"the plan would reach further than {_LONGEST_MS // 3_600_000} h"
-        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-    if len(request.blockages) > models.MOST_WHAT_IF_BLOCKAGES:
-        detail = f"more than {models.MOST_WHAT_IF_BLOCKAGES} blockages are expected: give some"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
 
 

@@ -12,6 +12,7 @@ from underpass_control.http import capacity, shares
 from underpass_control.http import what_if as what_if_endpoint
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.planning import controller
+from underpass_control.planning.what_if import basis_of
 
 from tests.control_api.service.api import FIRST, SECOND, Api, Reply, now_ms
 
@@ -270,6 +271,52 @@ def test_a_question_that_nobody_waits_for_any_more_is_not_worked_out(
         goes_on.set()
         assert (await api.ask("POST", path, body)).status == 200
         assert len(begun) == 2
+
+    api.run(run())
+
+
+def test_a_question_that_cannot_be_answered_costs_no_reading(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(api)
+
+    async def never(*_arguments: object) -> None:
+        raise AssertionError("the beam is read")
+
+    monkeypatch.setattr(what_if_endpoint, "terms_of", never)
+    assert "further" in what_if(api, end=moment(now_ms() + 86_400_000)).problem
+    monkeypatch.setattr(what_if_endpoint, "_MOST_WAITING", 0)
+    refused = what_if(api)
+    assert refused.status == 503
+    assert "Retry-After" in refused.headers
+    assert "being worked out" in refused.problem
+
+
+def test_no_more_questions_are_read_at_once_than_may_wait(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(api)
+    path, body = f"{BEAM}/what-if", {"link": "forward"}
+
+    async def run() -> None:
+        goes_on, reading = asyncio.Event(), list[object]()
+
+        async def slow(*given: Any) -> Any:
+            reading.append(given)
+            await goes_on.wait()
+            return await basis_of(*given)
+
+        monkeypatch.setattr(what_if_endpoint, "basis_of", slow)
+        monkeypatch.setattr(what_if_endpoint, "_MOST_WAITING", 2)
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(api.ask("POST", path, body)) for _ in range(2)]
+            while len(reading) < 2:
+                await asyncio.sleep(0.02)
+            assert (await api.ask("POST", path, body)).status == 503
+            goes_on.set()
+        assert [task.result().status for task in asked] == [200, 200]
+        # What has been answered makes room.
+        assert (await api.ask("POST", path, body)).status == 200
 
     api.run(run())
 
