@@ -147,6 +147,8 @@ class Events:
         self._count = 0
         # By terminal, its tenant; None until they have been read.
         self._tenants: dict[int, str] | None = None
+        # Of events up to this place it was not known whose terminals they name.
+        self._tenants_since = 0
         # What has changed while they are being read; None for those that are gone.
         self._changed_tenants: dict[int, str | None] = {}
         # Followers whose place is below this have missed something.
@@ -193,6 +195,8 @@ class Events:
             else:
                 known[node] = tenant
         self._changed_tenants.clear()
+        if self._tenants is None:
+            self._tenants_since = self._count
         self._tenants = known
 
     def _learn_tenant(self, data: Mapping[str, Any]) -> str | None:
@@ -242,6 +246,9 @@ class Events:
         if wanted.tenant is not None and self._tenants is None:
             raise Cut("the vehicles are being read: try again")
         place = self._count if after is None else self._places.get(after)
+        if place is not None and wanted.tenant is not None and place < self._tenants_since:
+            # Some of what follows was told to no tenant.
+            place = None
         if place is None:
             raise Cut("the events after the last id are no longer here")
         return Follower(self, wanted, place)

@@ -172,6 +172,25 @@ def test_until_the_vehicles_are_known_no_tenant_follows() -> None:
         events.follow(Filter(tenant="north"))
 
 
+def test_no_tenant_goes_on_from_before_its_vehicles_were_known() -> None:
+    events = Events()
+
+    def tell(name: str) -> None:
+        text = {"kind": "positions", "event_id": name, "positions": [{"terminal": 1}]}
+        events.tell(json.dumps(text))
+
+    # As a replica hears them that has just begun: a follower may know them from another one.
+    for name in ("first", "second"):
+        tell(name)
+    events.know_tenants({1: "north"})
+    with pytest.raises(Cut, match="no longer here"):
+        events.follow(Filter(tenant="north"), "first")
+    assert events.follow(Filter(), "first").pending(1000).count(b"data:") == 1
+    tell("third")
+    follower = events.follow(Filter(tenant="north"), "second")
+    assert follower.pending(1000).count(b"data:") == 1
+
+
 def test_what_changes_while_the_vehicles_are_read_counts_more_than_what_was_read() -> None:
     events = Events()
     _told(events, "terminal", terminal=1, action="set", state={"tenant": "south"})
