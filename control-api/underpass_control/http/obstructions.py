@@ -133,10 +133,9 @@ class Obstructions:
 
     async def _set(self, call: Call) -> models.Accepted:
         try:
-            document = call.body(ObstructionCollection).model_dump()
-            found = from_geojson(document)
-            places, others = _told_apart(found, document["features"])
-            obstructions.check(found)
+            features = call.body(ObstructionCollection).features
+            # Of some megabytes that takes seconds, in which everything else would wait.
+            found, places, others = await asyncio.to_thread(_read, features)
             async with self._changes.transaction() as (connection, publish):
                 await obstructions.put(connection, publish, "rest", others)
                 state = {"count": len(found), "ids": [one.id for one in found[:_MOST_NAMED]]}
@@ -158,6 +157,19 @@ class Obstructions:
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no obstruction {name}")
             await call.record(connection, Changed("delete", f"/v1/obstructions/{name}"))
         return Answer(None, HTTPStatus.NO_CONTENT)
+
+
+def _read(
+    features: Sequence[Mapping[str, Any]],
+) -> tuple[list[Obstruction], list[Learned], list[Obstruction]]:
+    """Return all obstructions of some features, and told apart.
+
+    Raises:
+        GeoJsonError, UnstorableError: One is none, or cannot be stored.
+    """
+    found = from_geojson({"type": "FeatureCollection", "features": features})
+    obstructions.check(found)
+    return found, *_told_apart(found, features)
 
 
 def _told_apart(

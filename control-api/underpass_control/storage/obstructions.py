@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,7 @@ async def put(
     Raises:
         UnstorableError: One has such an id or name; none was set.
     """
-    rows = [_row(source, one) for one in obstructions]
+    rows = await _rows(source, obstructions)
     for row in rows:
         row["properties"] |= (properties or {}).get(row["id"], {})
     await _put_rows(connection, rows)
@@ -87,7 +88,7 @@ async def replace(
     await _lock_maps(connection)
     kept: set[str] = set()
     async for some in portions:
-        await _put_rows(connection, [_row(source, one) for one in some])
+        await _put_rows(connection, await _rows(source, some))
         kept.update(one.id for one in some)
     # Read last: SQLite locks the file with the first row that is written.
     had = await connection.scalars(select(Table.id).where(Table.source == source))
@@ -206,6 +207,11 @@ def check(obstructions: Iterable[Obstruction]) -> None:
             )
         if not (one.id + one.name).isprintable():
             raise UnstorableError(f"{one.id[:40]!r}: id or name is not printable")
+
+
+async def _rows(source: str, obstructions: Sequence[Obstruction]) -> list[dict[str, Any]]:
+    """Return the rows of obstructions; beside the event loop: those of thousands take seconds."""
+    return await asyncio.to_thread(lambda: [_row(source, one) for one in obstructions])
 
 
 def _row(source: str, obstruction: Obstruction) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,6 +14,8 @@ from typer.testing import CliRunner
 from underpass_control.announcing.map_of_control import MapOfControl
 from underpass_control.cli import app
 from underpass_control.client import Client
+from underpass_control.http import obstructions as obstructions_endpoint
+from underpass_control.storage import obstructions as stored
 
 from dama.prediction.geojson import from_geojson
 from tests.control_api.service.api import Api
@@ -46,6 +51,33 @@ def test_setting_again_replaces_by_id(api: Api) -> None:
     api.call("POST", PATH, collection(feature("a", properties={"name": "new"})))
     names = [one["properties"]["name"] for one in api.get(PATH).json["features"]]
     assert names == ["new", ""]
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(obstructions_endpoint, "from_geojson"), (stored, "to_feature")]
+)
+def test_while_obstructions_are_read_others_are_answered(
+    api: Api, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
+) -> None:
+    begun, goes_on, work = threading.Event(), threading.Event(), getattr(module, name)
+
+    def slow(*given: Any) -> Any:
+        begun.set()
+        assert goes_on.wait(20), "everything else waits"
+        return work(*given)
+
+    async def run() -> None:
+        monkeypatch.setattr(module, name, slow)
+        given = collection(feature("a"), feature("b"))
+        setting = asyncio.create_task(api.ask("POST", PATH, given, caller="operator"))
+        while not begun.is_set():
+            await asyncio.sleep(0.02)
+        assert (await api.ask("GET", "/health")).status == 200
+        goes_on.set()
+        assert (await setting).json == {"accepted": 2}
+
+    api.run(run())
+    assert ids(api) == ["a", "b"]
 
 
 def test_a_page_is_sent_packed_and_not_again_while_it_is_the_same(api: Api) -> None:
