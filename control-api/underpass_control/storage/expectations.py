@@ -13,6 +13,7 @@ from dama.prediction import Blockage, Span
 from dama.prediction.same import OBSERVED_MS, matched
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.changes import Publish, listed
+from underpass_control.storage.membership import among
 from underpass_control.storage.models import PredictedBlockage as Table
 from underpass_control.storage.models import Terminal
 
@@ -60,6 +61,7 @@ async def keep(
 ) -> Kept:
     """Store what is expected of a beam's terminals now, instead of what was.
 
+    Of others nothing is stored: one may have been deleted, which a planner learns a little later.
     An entry that has come stays as it was last expected: that is what observations are compared
     with. What is not expected any more has passed, or, if it was still ahead, is withdrawn.
     """
@@ -91,6 +93,13 @@ async def keep(
         for left in standing.values()
         for row in left
     ]
+    if new:
+        named = {one["terminal"] for one in new}
+        # Locked against being deleted until the rows are there.
+        members = select(Terminal.node).where(among(beam, named))
+        locked = members.with_for_update(read=True, key_share=True)
+        mine = set(await connection.scalars(locked))
+        new = [one for one in new if one["terminal"] in mine]
     if new:
         made = insert(Table).returning(Table.__table__, sort_by_parameter_order=True)
         new = [row._asdict() for row in await connection.execute(made, new)]

@@ -109,6 +109,26 @@ def test_what_is_not_expected_any_more_is_withdrawn(api: Api) -> None:
     ]
 
 
+def test_of_a_terminal_that_has_left_the_beam_nothing_is_kept(api: Api) -> None:
+    at = now_ms()
+
+    async def run() -> Kept:
+        said = {FIRST: (expected(at + 60_000),), SECOND: (expected(at + 70_000),)}
+        async with api.changes.transaction() as (connection, publish):
+            return await expectations.keep(connection, publish, "ku-1", said, at)
+
+    assert api.call("DELETE", f"/v1/terminals/{FIRST}").status == 204
+    assert api.run(run()) == Kept(1, 0, 0, 0)
+    assert [row.terminal for row in kept(api)] == [SECOND]
+    # It is there again, and another beam's.
+    other = {"name": "Ku 2", "forward_capacity_bps": 1_000_000, "return_capacity_bps": 1_000_000}
+    assert api.call("PUT", "/v1/beams/ku-2", other).status == 201
+    moved = {"beam": "ku-2", "name": "moved"}
+    assert api.call("PUT", f"/v1/terminals/{FIRST}", moved).status == 201
+    assert api.run(run()) == Kept(0, 0, 0, 0)
+    assert [row.terminal for row in kept(api)] == [SECOND]
+
+
 def test_two_passages_of_one_obstruction_are_two_rows(api: Api) -> None:
     at = now_ms()
     assert keep(api, at, expected(at + 60_000), expected(at + 110_000)) == Kept(2, 0, 0, 0)
