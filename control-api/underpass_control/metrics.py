@@ -209,7 +209,7 @@ class Metrics:
         )
         self.plans_late = counter(
             "underpass_control_plans_late",
-            "Plans that took longer to make than was expected, and start later or were given up",
+            "How often a plan took longer than expected, and was given a later start, or up",
             ("link",),
         )
         self.acknowledgements_pruned = counter(

@@ -83,6 +83,10 @@ class Tools:
     held: Callable[[], Collection[str]]
 
 
+class _LateError(Exception):
+    """A plan would arrive after its start."""
+
+
 @dataclass(frozen=True)
 class _Worked:
     """A plan that is not stored yet."""
@@ -366,28 +370,46 @@ class BeamController:
         began = time.perf_counter()
         try:
             worked = await self._in_worker(_work, request)
-            worked = await self._in_time(worked, time.monotonic() - issued)
+            metrics.planning_seconds.observe(time.perf_counter() - began)
+            version = await self._store_in_time(worked, reason, traced, issued)
         except PlanError as error:
             metrics.planning_failures.labels("request").inc()
             _LOG.warning("no plan", beam=self.beam, link=link.value, error=str(error))
             self._planner.refused(link, now_ms)
             return
-        metrics.planning_seconds.observe(time.perf_counter() - began)
-        version = await self._store(worked, reason, traced)
         self._delays.made(link, version, round(1000 * (time.monotonic() - issued)))
         if heard is not None:
             metrics.report_to_plan_seconds.observe(time.monotonic() - heard)
 
-    async def _in_time(self, worked: _Worked, taken_s: float) -> _Worked:
-        """Return a plan as it is; one that would arrive after its start, with a later start.
+    async def _store_in_time(
+        self, worked: _Worked, reason: Reason, traced: TracedPlan, issued: float
+    ) -> int:
+        """Store a plan so that it starts once it can have arrived; return its version.
 
         Raises:
             PlanError: It would start after its end.
         """
-        link, start_ms = worked.request.link, worked.plan.start_ms
-        late_ms = self._delays.late_ms(link, start_ms, self._tools.database.clock.now_ms())
+        storing_s = 0.0
+        while True:
+            began = time.monotonic()
+            worked = await self._in_time(worked, began - issued, storing_s)
+            # Somebody may keep the database busy for seconds, and again so long.
+            with suppress(_LateError):
+                return await self._store(worked, reason, traced)
+            storing_s = time.monotonic() - began
+
+    async def _in_time(self, worked: _Worked, taken_s: float, storing_s: float) -> _Worked:
+        """Return a plan as it is; one that would arrive after its start, with a later start.
+
+        Takes for how long it has been in the making, and how long storing it took in vain.
+
+        Raises:
+            PlanError: It would start after its end.
+        """
+        late_ms = self._late_ms(worked)
         if not late_ms:
             return worked
+        link = worked.request.link
         self._tools.metrics.plans_late.labels(link.value).inc()
         _LOG.warning(
             "a plan took longer than expected: it starts later",
@@ -396,15 +418,24 @@ class BeamController:
             late_ms=late_ms,
             made_in_ms=round(1000 * taken_s),
         )
-        start_ms += late_ms + round(1000 * _SHORTENING_PART * taken_s)
+        ahead_ms = round(1000 * (_SHORTENING_PART * taken_s + storing_s))
+        start_ms = worked.plan.start_ms + late_ms + ahead_ms
         return await self._in_worker(_shorten, worked, start_ms)
+
+    def _late_ms(self, worked: _Worked) -> int:
+        now_ms = self._tools.database.clock.now_ms()
+        return self._delays.late_ms(worked.request.link, worked.plan.start_ms, now_ms)
 
     async def _in_worker(self, work: Callable[..., _Worked], *given: object) -> _Worked:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._tools.workers, work, *given)
 
     async def _store(self, worked: _Worked, reason: Reason, traced: TracedPlan) -> int:
-        """Store a plan; return its version."""
+        """Store a plan; return its version.
+
+        Raises:
+            _LateError: It would arrive after its start by now; nothing is stored.
+        """
         link = worked.request.link
         async with self._tools.newest_plans.making((self.beam, link)) as made:
             async with self._tools.changes.transaction() as (connection, publish):
@@ -417,6 +448,8 @@ class BeamController:
                     fence=self.fence,
                     reason=reason.value,
                 )
+                if self._late_ms(worked):
+                    raise _LateError
             traced.stored(plan.version)
             made(plan.version, worked.wire)
         self._planner.taken(worked.request, worked.plan)

@@ -17,16 +17,18 @@ from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
-from underpass_control.planning import controller, controllers, knowledge, lease
+from underpass_control.planning import controller, controllers, knowledge, lease, stored
 from underpass_control.planning.controller import BeamController
 from underpass_control.planning.delays import DEFAULT_MS
+from underpass_control.planning.stored import StoredPlan
 from underpass_control.settings import Settings
 from underpass_control.storage import habits, registry, routes
+from underpass_control.storage.changes import Publish
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.learned import load_map
 from underpass_control.takeover import recall
 
-from dama.planner import Link, Request
+from dama.planner import Link, Plan, Request
 from dama.prediction import ObstructionMap
 from dama.prediction.learning import Learned
 from dama.prediction.places import Line
@@ -330,6 +332,37 @@ def test_plans_that_take_long_to_make_start_later(
     name = 'underpass_control_plans_late_total{link="forward"}'
     [late] = [line for line in measured.splitlines() if line.startswith(name)]
     assert float(late.rsplit(" ", 1)[1]) >= 1
+
+
+def test_a_plan_that_the_database_has_held_up_starts_later(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, held_up = stored.store, set[Link]()
+
+    async def busy(
+        connection: AsyncConnection, publish: Publish, made: Plan, *given: Any, **named: Any
+    ) -> StoredPlan:
+        if made.link not in held_up:
+            held_up.add(made.link)
+            await asyncio.sleep(1.0)
+        return await store(connection, publish, made, *given, **named)
+
+    async def planned(api: Api) -> list[dict[str, Any]]:
+        async with asyncio.timeout(60):
+            while True:
+                await asyncio.sleep(0.1)
+                reply = await api.ask("GET", "/v1/beams/ku-1/plans?link=forward")
+                if reply.json["plans"]:
+                    plans: list[dict[str, Any]] = reply.json["plans"]
+                    return plans
+
+    monkeypatch.setattr(stored, "store", busy)
+    with served(sqlite_url) as api:
+        assert api.call("PUT", "/v1/beams/ku-1", BEAM).status == 201
+        plans = api.run(planned(api))
+    first = plans[-1]
+    parse = datetime.fromisoformat
+    assert parse(first["start"]) - parse(first["issued"]) >= timedelta(seconds=1.0)
 
 
 def test_a_plan_that_is_over_once_it_is_made_is_made_anew(
