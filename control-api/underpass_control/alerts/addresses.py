@@ -7,12 +7,14 @@ one that is connected to, so that a name whose address changes gains nothing.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 # All that is public (IANA's registry of IPv6). The rest is reserved, also where the library takes
@@ -32,6 +34,9 @@ _METADATA = frozenset(
         *("fd00:c1::a9fe:a9fe", "fd00:ec2::23", "fd00:ec2::254", "fd20:ce::254"),
     )
 )
+
+# As many as there may be webhooks, each of which is sent one message at a time.
+_LOOKED_UP_AT_ONCE = 20
 
 Networks = Sequence[IPv4Network | IPv6Network]
 
@@ -94,11 +99,15 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
 
 
 class CheckedResolver(AbstractResolver):
-    """Looks names up, and gives those addresses only that may be connected to."""
+    """Looks names up, and gives those addresses only that may be connected to.
+
+    The threads are its own: a name server that does not answer would otherwise stop all else that
+    the service does in threads.
+    """
 
     def __init__(self, allowed: Networks) -> None:
         self._allowed = allowed
-        self._resolver = ThreadedResolver()
+        self._threads = ThreadPoolExecutor(_LOOKED_UP_AT_ONCE, thread_name_prefix="names")
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -108,14 +117,27 @@ class CheckedResolver(AbstractResolver):
         Raises:
             AddressError: One of them is not allowed: such a name is not to be trusted at all.
         """
-        found = await self._resolver.resolve(host, port, family)
+        kind, flags = socket.SOCK_STREAM, socket.AI_ADDRCONFIG
+        look_up = partial(socket.getaddrinfo, host, port, family, kind, flags=flags)
+        infos = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        found = [
+            ResolveResult(
+                hostname=host,
+                host=str(address[0]),
+                port=port,
+                family=of,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for of, _, protocol, _, address in infos
+        ]
         for one in found:
             check_address(one["host"], self._allowed)
         return found
 
     async def close(self) -> None:
-        """Close the resolver."""
-        await self._resolver.close()
+        """Look nothing up any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _is_literal(host: str) -> bool:

@@ -61,9 +61,8 @@ class Sending:
 
     async def send_for_ever(self) -> None:
         """Send what is due, until cancelled."""
-        connector = TCPConnector(
-            resolver=CheckedResolver(self._allowed), use_dns_cache=False, force_close=True
-        )
+        resolver = CheckedResolver(self._allowed)
+        connector = TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True)
         # `trust_env` is off: a proxy would connect where it likes.
         timeout = ClientTimeout(total=_WITHIN_S)
         try:
@@ -74,6 +73,8 @@ class Sending:
                 await repeat(_NOT_SENT, _LOOK_EVERY_S, lambda: self._send_due(session, group))
         finally:
             self._mailing.shutdown(wait=False, cancel_futures=True)
+            # A connector closes the resolver that it has made itself, and no other.
+            await resolver.close()
 
     async def _send_due(self, session: ClientSession, group: asyncio.TaskGroup) -> None:
         """Begin to send to all targets for which something is due."""

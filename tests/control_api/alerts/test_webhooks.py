@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import socket
+import threading
 from ipaddress import ip_network
 
 import pytest
@@ -87,6 +88,35 @@ def test_names_are_judged_by_what_they_are_looked_up_to(host: str) -> None:
     check_url(f"http://{host}/", ())
     with pytest.raises(AddressError):
         asyncio.run(look_up())
+
+
+def test_a_name_server_that_does_not_answer_stops_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = threading.Event()
+
+    def silent(*_given: object, **_named: object) -> list[object]:
+        answers.wait(60)
+        return []
+
+    async def run() -> None:
+        resolver = CheckedResolver(())
+        asked = [
+            asyncio.create_task(resolver.resolve(f"{number}.example", 443, socket.AF_UNSPEC))
+            for number in range(40)
+        ]
+        await asyncio.sleep(0.2)
+        try:
+            async with asyncio.timeout(10):
+                # What else the service does in threads.
+                await asyncio.to_thread(int)
+        finally:
+            answers.set()
+        assert await asyncio.gather(*asked) == [[]] * 40
+        await resolver.close()
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    asyncio.run(run())
 
 
 def test_a_signature_is_of_the_time_and_the_body() -> None:
