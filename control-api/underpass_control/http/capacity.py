@@ -17,7 +17,7 @@ from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
 from underpass_control.planning.terms import terms_of
-from underpass_control.storage import interventions
+from underpass_control.storage import interventions, scope
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import CapacityStep as Table
@@ -56,9 +56,12 @@ class CapacityOfBeam:
         ]
 
     async def _get(self, call: Call) -> models.Capacity:
-        async with self._database.reading() as connection:
-            beam = await known_beam(connection, call)
-            return await _shown(connection, beam, self._database.clock.now_ms())
+        # What maintenance of a beam leaves is the same for everybody, though no tenant sees the
+        # intervention itself.
+        with scope.within(None):
+            async with self._database.reading() as connection:
+                beam = await known_beam(connection, call)
+                return await _shown(connection, beam, self._database.clock.now_ms())
 
     async def _put(self, call: Call) -> models.Capacity:
         body = call.body(models.CapacityBody)

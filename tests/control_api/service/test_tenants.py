@@ -115,6 +115,19 @@ def test_a_tenant_sees_what_it_may_of_a_beam(api: Api) -> None:
     assert api.get(other, caller=viewer).status == 404
 
 
+def test_a_tenant_is_told_what_maintenance_leaves_of_a_beam(api: Api) -> None:
+    settle(api)
+    until = rfc3339(moment_of(now_ms() + 600_000))
+    away = {"kind": "maintenance", "beam": "ku-1", "until": until, "forward_bps": 3_000_000}
+    assert api.call("POST", "/v1/interventions", away).status == 201
+    viewer = api.run(api.token(Role.VIEWER, tenant=NORTH))
+    shown = api.get("/v1/beams/ku-1/capacity", caller=viewer)
+    assert shown.json == api.get("/v1/beams/ku-1/capacity").json
+    assert shown.json["forward_now_bps"] == 3_000_000
+    # What it is that takes the rest is not theirs to see.
+    assert api.get("/v1/interventions", caller=viewer).json["interventions"] == []
+
+
 def test_a_tenants_events_are_those_of_its_vehicles(api: Api) -> None:
     settle(api)
     viewer = api.run(api.token(Role.VIEWER, tenant=NORTH))
