@@ -20,6 +20,8 @@ from underpass_control.storage.models import LinkState, PredictedBlockage, Termi
 
 # No expected entry is further off than this.
 _LONGEST_MS = 2 * 3_600_000
+# Observed blockages of one statement: SQLite takes expressions of a depth of 1,000.
+_AT_ONCE = 100
 # The sources that observe a link; a plan or an operator only says that it is not to be used.
 _SENSED = frozenset({"modem", "probing"})
 # Joins what is known of the links, and tells of the beam whether a blockage is of its path. Where
@@ -175,23 +177,24 @@ async def _stored(
 async def _expected(
     connection: AsyncConnection, observed: Sequence[Observed]
 ) -> dict[int, list[Any]]:
-    """Return what was expected of the terminals, about the times of what was observed."""
-    sensed = [one for one in observed if one.is_sensed]
-    if not sensed:
-        return {}
-    entries = [one.entry_ms for one in sensed]
-    rows = await connection.execute(
-        select(PredictedBlockage.__table__).where(
-            PredictedBlockage.terminal.in_({one.terminal for one in sensed}),
-            PredictedBlockage.entry_ms.between(
-                min(entries) - _LONGEST_MS, max(entries) + _LONGEST_MS
-            ),
+    """Return what was expected of the terminals, about the times of what was observed.
+
+    About each of them by itself: one that is told after months costs no more than another.
+    """
+    told = sorted({(one.terminal, one.entry_ms) for one in observed if one.is_sensed})
+    found: dict[int, dict[int, Any]] = {}
+    for start in range(0, len(told), _AT_ONCE):
+        near = (
+            and_(
+                PredictedBlockage.terminal == terminal,
+                PredictedBlockage.entry_ms.between(entry_ms - _LONGEST_MS, entry_ms + _LONGEST_MS),
+            )
+            for terminal, entry_ms in told[start : start + _AT_ONCE]
         )
-    )
-    found: dict[int, list[Any]] = {}
-    for row in rows:
-        found.setdefault(row.terminal, []).append(row)
-    return found
+        query = select(PredictedBlockage.__table__).where(or_(*near))
+        for row in await connection.execute(query):
+            found.setdefault(row.terminal, {})[row.id] = row
+    return {terminal: list(rows.values()) for terminal, rows in found.items()}
 
 
 def _compared(

@@ -175,6 +175,27 @@ def test_an_observed_blockage_names_the_one_that_was_expected(api: Api) -> None:
     assert "underpass_control_blockage_exit_error_seconds_sum 5.0" in metrics
 
 
+def test_what_was_expected_between_two_that_are_told_together_is_not_read(api: Api) -> None:
+    at, day_ms = now_ms() - 60 * 86_400_000, 86_400_000
+    entries = [at, at + 30 * day_ms, at + 60 * day_ms]
+    for entry_ms in entries:
+        keep(api, entry_ms - 60_000, expected(entry_ms))
+        keep(api, entry_ms + 30_000)
+    told = [
+        blockages.Observed(
+            FIRST, "return", "satellite", entry_ms, entry_ms + 20_000, True, "modem", at
+        )
+        for entry_ms in (entries[0], entries[2], *range(at, at + 200_000, 1_000))
+    ]
+
+    async def run() -> dict[int, list[Any]]:
+        async with api.database.reading() as connection:
+            return await blockages._expected(connection, told)
+
+    (found,) = api.run(run()).values()
+    assert sorted(row.entry_ms for row in found) == [entries[0], entries[2]]
+
+
 def test_an_observed_blockage_that_nobody_expected_says_so(api: Api) -> None:
     at = now_ms() - 60_000
     keep(api, at, expected(at + 100_000))
