@@ -202,29 +202,25 @@ async def listening(node: Node, path: Path) -> AsyncIterator[Client]:
         await runner.cleanup()
 
 
-def test_the_nodes_own_positions_make_announcements(
+async def test_the_nodes_own_positions_make_announcements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("underpass_control.announcing.positions._EVERY_S", 0.005)
     monkeypatch.setattr("underpass_control.announcing.station._EVERY_S", 0.02)
     node = Node()
     node.failures = 2
-
-    async def run() -> None:
-        drive = eastwards(-400.0, 20.0)
-        shift_ms = positions.now_ms() - drive[-1].time_ms
-        async with listening(node, tmp_path / "api.sock") as client:
-            node.position = _told(drive[0], shift_ms)
-            fixes = positions.from_node(client)
-            task = asyncio.create_task(announce(Announcer(MAP), fixes, client, None))
-            for one in drive:
-                node.position = _told(one, shift_ms)
-                await asyncio.sleep(0.02)
-            await node.until(lambda: bool(node.announced))
-            task.cancel()
-            await asyncio.wait({task})
-
-    asyncio.run(run())
+    drive = eastwards(-400.0, 20.0)
+    shift_ms = positions.now_ms() - drive[-1].time_ms
+    async with listening(node, tmp_path / "api.sock") as client:
+        node.position = _told(drive[0], shift_ms)
+        fixes = positions.from_node(client)
+        task = asyncio.create_task(announce(Announcer(MAP), fixes, client, None))
+        for one in drive:
+            node.position = _told(one, shift_ms)
+            await asyncio.sleep(0.02)
+        await node.until(lambda: bool(node.announced))
+        task.cancel()
+        await asyncio.wait({task})
     told = node.announced[-1]
     assert set(told) == {"entry", "duration_s", "confidence", "obstruction"}
     assert told["duration_s"] > 1
@@ -241,30 +237,26 @@ def test_a_node_without_receiver_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("gpsd") is None, reason="Debian's package `gpsd` is missing")
-def test_a_drive_replayed_through_gpsd_is_announced(tmp_path: Path) -> None:
+async def test_a_drive_replayed_through_gpsd_is_announced(tmp_path: Path) -> None:
     node = Node()
     port = free_port()
     source = f"udp://127.0.0.1:{port}"
     drive = Timeline(eastwards(-700.0, 20.0), speed=5)
-
-    async def run() -> None:
-        async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(listening(node, tmp_path / "api.sock"))
-            daemon = subprocess.Popen(
-                ["gpsd", "-N", "-n", "-S", str(port), source], stderr=subprocess.DEVNULL
-            )
-            stack.callback(daemon.wait)
-            stack.callback(daemon.terminate)
-            await _until_open(port)
-            fixes = positions.from_gpsd("127.0.0.1", port)
-            task = asyncio.create_task(announce(Announcer(MAP), fixes, client, None))
-            stack.callback(task.cancel)
-            target = target_of(source, token=None, terminal=None)
-            playing = asyncio.create_task(play(drive, target, Played(), again=True))
-            stack.callback(playing.cancel)
-            await node.until(lambda: bool(node.announced))
-
-    asyncio.run(run())
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(listening(node, tmp_path / "api.sock"))
+        daemon = subprocess.Popen(
+            ["gpsd", "-N", "-n", "-S", str(port), source], stderr=subprocess.DEVNULL
+        )
+        stack.callback(daemon.wait)
+        stack.callback(daemon.terminate)
+        await _until_open(port)
+        fixes = positions.from_gpsd("127.0.0.1", port)
+        task = asyncio.create_task(announce(Announcer(MAP), fixes, client, None))
+        stack.callback(task.cancel)
+        target = target_of(source, token=None, terminal=None)
+        playing = asyncio.create_task(play(drive, target, Played(), again=True))
+        stack.callback(playing.cancel)
+        await node.until(lambda: bool(node.announced))
     assert node.announced[0]["confidence"] > 0
 
 

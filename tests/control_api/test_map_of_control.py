@@ -84,83 +84,63 @@ def busy() -> web.Response:
     return web.Response(status=503)
 
 
-def test_a_page_that_fails_is_asked_for_again_and_no_other() -> None:
+async def test_a_page_that_fails_is_asked_for_again_and_no_other() -> None:
     service = Service()
     service.faults["2"] = busy
-
-    async def run() -> None:
-        async with read(service) as control:
-            with pytest.raises(LostError):
-                await control.renew()
-            assert control.pages_read == 2
-            assert names(await control.renew()) == ["0.1", "1.1", "2.1"]
-            assert control.pages_read == 0
-
-    asyncio.run(run())
+    async with read(service) as control:
+        with pytest.raises(LostError):
+            await control.renew()
+        assert control.pages_read == 2
+        assert names(await control.renew()) == ["0.1", "1.1", "2.1"]
+        assert control.pages_read == 0
     assert [cursor for cursor, _ in service.asked] == [None, "1", "2", "2"]
 
 
-def test_only_what_has_changed_is_sent_again() -> None:
+async def test_only_what_has_changed_is_sent_again() -> None:
     service = Service()
-
-    async def run() -> None:
-        async with read(service) as control:
-            assert await control.renew() is not None
-            service.asked.clear()
-            assert await control.renew() is None
-            assert service.asked == [(None, '"1"'), ("1", '"1"'), ("2", '"1"')]
-            service.revisions["1"] = 2
-            assert names(await control.renew()) == ["0.1", "1.2", "2.1"]
-            assert await control.renew() is None
-
-    asyncio.run(run())
+    async with read(service) as control:
+        assert await control.renew() is not None
+        service.asked.clear()
+        assert await control.renew() is None
+        assert service.asked == [(None, '"1"'), ("1", '"1"'), ("2", '"1"')]
+        service.revisions["1"] = 2
+        assert names(await control.renew()) == ["0.1", "1.2", "2.1"]
+        assert await control.renew() is None
 
 
-def test_after_a_refusal_it_begins_anew_with_what_it_knows() -> None:
+async def test_after_a_refusal_it_begins_anew_with_what_it_knows() -> None:
     service = Service()
     service.faults["2"] = lambda: web.Response(status=400)
-
-    async def run() -> None:
-        async with read(service) as control:
-            with pytest.raises(RefusedError):
-                await control.renew()
-            assert names(await control.renew()) == ["0.1", "1.1", "2.1"]
-
-    asyncio.run(run())
+    async with read(service) as control:
+        with pytest.raises(RefusedError):
+            await control.renew()
+        assert names(await control.renew()) == ["0.1", "1.1", "2.1"]
     assert service.asked[3:] == [(None, '"1"'), ("1", '"1"'), ("2", None)]
 
 
 @pytest.mark.parametrize("status", [200, 403])
 @pytest.mark.parametrize("body", [b"<p>Sign in, please: \xfcber uns", b"[" * 100_000])
-def test_what_something_else_answers_is_a_refusal(body: bytes, status: int) -> None:
+async def test_what_something_else_answers_is_a_refusal(body: bytes, status: int) -> None:
     service = Service()
     service.faults[None] = lambda: web.Response(body=body, status=status, content_type="text/html")
-
-    async def run() -> None:
-        async with read(service) as control:
-            with pytest.raises(RefusedError):
-                await control.renew()
-
-    asyncio.run(run())
+    async with read(service) as control:
+        with pytest.raises(RefusedError):
+            await control.renew()
 
 
 PAGE = {"type": "FeatureCollection", "features": [TUNNEL]}
 
 
 @pytest.mark.parametrize("answer", [[], {"type": "x"}, {**PAGE, "next": 7}, {**PAGE, "next": "1"}])
-def test_a_service_with_a_fault_is_left_alone(answer: object) -> None:
+async def test_a_service_with_a_fault_is_left_alone(answer: object) -> None:
     service = Service()
     service.faults = {one: lambda: web.json_response(answer) for one in (None, "1")}
-
-    async def run() -> None:
-        async with read(service) as control:
-            with pytest.raises(RefusedError, match="map"):
-                await control.renew()
-
-    asyncio.run(run())
+    async with read(service) as control:
+        with pytest.raises(RefusedError, match="map"):
+            await control.renew()
 
 
-def test_a_service_whose_pages_are_empty_and_have_no_end_is_left_alone(
+async def test_a_service_whose_pages_are_empty_and_have_no_end_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(map_of_control, "MAX_FEATURES", 10)
@@ -173,17 +153,15 @@ def test_a_service_whose_pages_are_empty_and_have_no_end_is_left_alone(
 
     service = Service()
     monkeypatch.setattr(service, "page", page)
-
-    async def run() -> None:
-        async with asyncio.timeout(10), read(service) as control:
-            with pytest.raises(RefusedError, match="no end"):
-                await control.renew()
-
-    asyncio.run(run())
+    async with asyncio.timeout(10), read(service) as control:
+        with pytest.raises(RefusedError, match="no end"):
+            await control.renew()
     assert asked == 11
 
 
-def test_a_page_may_take_its_time_but_not_fall_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_may_take_its_time_but_not_fall_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     service = Service()
     limits: list[aiohttp.ClientTimeout] = []
     request = aiohttp.ClientSession.request
@@ -193,18 +171,14 @@ def test_a_page_may_take_its_time_but_not_fall_silent(monkeypatch: pytest.Monkey
         return request(*given, timeout=timeout, **more)
 
     monkeypatch.setattr(aiohttp.ClientSession, "request", asked)
-
-    async def run() -> None:
-        async with read(service) as control:
-            service.faults["1"] = busy
-            with pytest.raises(LostError):
-                await control.renew()
-            service.silent = "1"
-            monkeypatch.setattr(map_of_control, "_SILENT_S", 0.1)
-            with pytest.raises(LostError):
-                await control.renew()
-
-    asyncio.run(run())
+    async with read(service) as control:
+        service.faults["1"] = busy
+        with pytest.raises(LostError):
+            await control.renew()
+        service.silent = "1"
+        monkeypatch.setattr(map_of_control, "_SILENT_S", 0.1)
+        with pytest.raises(LostError):
+            await control.renew()
     assert {limit.total for limit in limits} == {None}
 
 

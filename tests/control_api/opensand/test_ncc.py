@@ -74,37 +74,33 @@ def test_a_plan_of_many_terminals_is_followed_at_its_boundaries(
     assert sum(one.rounding_bps for one in sent if one.planned_bps == 0) == 40_000
 
 
-def test_an_ncc_that_was_away_is_told_what_holds_now(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_ncc_that_was_away_is_told_what_holds_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("underpass_control.opensand.ncc._AGAIN_S", 0.02)
     ncc = peer.Ncc({1: peer.Terminal(), 2: peer.Terminal()})
     states: list[bool] = []
-
-    async def run() -> None:
-        await ncc.start()
-        allocation = Allocation()
-        allocation.follow(plan(1, now_ms(), {1: [500], 2: [500]}, 60_000))
-        url = f"opensand://127.0.0.1:{ncc.port}"
-        client = Ncc(url, allocation, lambda _: None, Clock(), lambda: True, states.append)
-        task = asyncio.create_task(client.run())
-        await until(lambda: len(ncc.applied) == 2)
-        await ncc.stop()
-        allocation.follow(plan(2, now_ms(), {1: [300], 2: [700]}, 60_000))
-        client.changed()
-        await ncc.start()
-        await until(lambda: len(ncc.applied) >= 4)
-        allocation.follow(plan(3, now_ms(), {1: [300], 2: [600]}, 60_000))
-        client.changed()
-        await until(lambda: len(ncc.applied) >= 5)
-        task.cancel()
-        await asyncio.wait({task})
-        await ncc.stop()
-
-    asyncio.run(run())
+    await ncc.start()
+    allocation = Allocation()
+    allocation.follow(plan(1, now_ms(), {1: [500], 2: [500]}, 60_000))
+    url = f"opensand://127.0.0.1:{ncc.port}"
+    client = Ncc(url, allocation, lambda _: None, Clock(), lambda: True, states.append)
+    task = asyncio.create_task(client.run())
+    await until(lambda: len(ncc.applied) == 2)
+    await ncc.stop()
+    allocation.follow(plan(2, now_ms(), {1: [300], 2: [700]}, 60_000))
+    client.changed()
+    await ncc.start()
+    await until(lambda: len(ncc.applied) >= 4)
+    allocation.follow(plan(3, now_ms(), {1: [300], 2: [600]}, 60_000))
+    client.changed()
+    await until(lambda: len(ncc.applied) >= 5)
+    task.cancel()
+    await asyncio.wait({task})
+    await ncc.stop()
     assert {n: one.cra_kbps for n, one in ncc.terminals.items()} == {1: 300, 2: 600}
     assert states == [True, False, True, False]
 
 
-def test_who_may_not_hold_the_lease_any_more_tells_nothing() -> None:
+async def test_who_may_not_hold_the_lease_any_more_tells_nothing() -> None:
     ncc = peer.Ncc({1: peer.Terminal()})
     asked = 0
 
@@ -113,17 +109,14 @@ def test_who_may_not_hold_the_lease_any_more_tells_nothing() -> None:
         asked += 1
         return asked > 2
 
-    async def run() -> None:
-        await ncc.start()
-        allocation = Allocation()
-        allocation.follow(plan(1, now_ms(), {1: [500]}, 60_000))
-        url = f"opensand://127.0.0.1:{ncc.port}"
-        client = Ncc(url, allocation, lambda _: None, Clock(), may_tell)
-        task = asyncio.create_task(client.run())
-        await until(lambda: asked == 2)
-        assert ncc.applied == []
-        await until(lambda: len(ncc.applied) == 1)
-        task.cancel()
-        await ncc.stop()
-
-    asyncio.run(run())
+    await ncc.start()
+    allocation = Allocation()
+    allocation.follow(plan(1, now_ms(), {1: [500]}, 60_000))
+    url = f"opensand://127.0.0.1:{ncc.port}"
+    client = Ncc(url, allocation, lambda _: None, Clock(), may_tell)
+    task = asyncio.create_task(client.run())
+    await until(lambda: asked == 2)
+    assert ncc.applied == []
+    await until(lambda: len(ncc.applied) == 1)
+    task.cancel()
+    await ncc.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 from typing import Any, cast
@@ -165,26 +164,23 @@ def failed(metrics: Metrics) -> float:
     return metrics.registry.get_sample_value(name, {"why": "size"}) or 0.0
 
 
-def test_what_no_gateway_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        key = "east", Link.FORWARD
-        metrics = Metrics()
-        plans = NewestPlans(cast(Database, None), metrics)
-        plans._gateways["east"] = dict.fromkeys(range(1, 11), 1)
-        async with plans.making(key) as made:
-            made(42, WirePlan(beam(10, 2)))
-        plans.on_change("plans", {"beam": "east", "link": "forward", "plan": 42})
-        outgoing = await plans.newest(key, 1, 0)
-        assert outgoing is not None and outgoing.version == 42
-        # An event of that size would end the stream, again and again.
-        monkeypatch.setattr(newest_plans, "MOST_DOCUMENT_BYTES", len(outgoing.document) - 1)
-        # What was prepared before is judged anew.
+async def test_what_no_gateway_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "east", Link.FORWARD
+    metrics = Metrics()
+    plans = NewestPlans(cast(Database, None), metrics)
+    plans._gateways["east"] = dict.fromkeys(range(1, 11), 1)
+    async with plans.making(key) as made:
+        made(42, WirePlan(beam(10, 2)))
+    plans.on_change("plans", {"beam": "east", "link": "forward", "plan": 42})
+    outgoing = await plans.newest(key, 1, 0)
+    assert outgoing is not None and outgoing.version == 42
+    # An event of that size would end the stream, again and again.
+    monkeypatch.setattr(newest_plans, "MOST_DOCUMENT_BYTES", len(outgoing.document) - 1)
+    # What was prepared before is judged anew.
+    assert await plans.newest(key, 1, 0) is None
+    assert failed(metrics) == 0.0
+    plans._documents.clear()
+    for _ in range(3):
         assert await plans.newest(key, 1, 0) is None
-        assert failed(metrics) == 0.0
-        plans._documents.clear()
-        for _ in range(3):
-            assert await plans.newest(key, 1, 0) is None
-        # Once for each gateway that goes without it, for alerts.
-        assert failed(metrics) == 1.0
-
-    asyncio.run(run())
+    # Once for each gateway that goes without it, for alerts.
+    assert failed(metrics) == 1.0

@@ -160,18 +160,14 @@ class Listener:
         self.closed = True
 
 
-def test_a_loop_begins_anew_with_new_times() -> None:
+async def test_a_loop_begins_anew_with_new_times() -> None:
     listener = Listener()
-
-    async def run() -> None:
-        drive = Timeline(fixes(0, 1), 100)
-        playing = asyncio.create_task(play(drive, listener, Played(), again=True))
-        while len(listener.heard) < 4:
-            await asyncio.sleep(0.01)
-        playing.cancel()
-        await asyncio.wait({playing})
-
-    asyncio.run(run())
+    drive = Timeline(fixes(0, 1), 100)
+    playing = asyncio.create_task(play(drive, listener, Played(), again=True))
+    while len(listener.heard) < 4:
+        await asyncio.sleep(0.01)
+    playing.cancel()
+    await asyncio.wait({playing})
     assert listener.closed
     times = [one.time_ms for one in listener.heard]
     assert times == sorted(set(times))

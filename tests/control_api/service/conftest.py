@@ -70,6 +70,24 @@ def sqlite_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
+def database(url: str, runner: asyncio.Runner) -> Iterator[Database]:
+    """A database that has the schema, open in the test's event loop."""
+    yield from _opened(url, runner)
+
+
+@pytest.fixture
+def sqlite(sqlite_url: str, runner: asyncio.Runner) -> Iterator[Database]:
+    """The same, where the kind of database makes no difference."""
+    yield from _opened(sqlite_url, runner)
+
+
+def _opened(url: str, runner: asyncio.Runner) -> Iterator[Database]:
+    opened = Database(database_url(url))
+    yield opened
+    runner.run(opened.close())
+
+
+@pytest.fixture
 def api(url: str) -> Iterator[Api]:
     """The service over it, with a beam and two terminals; rollouts go on when a test says so."""
     with _with_a_beam(url) as running:

@@ -103,8 +103,8 @@ class SettledBeam:
         """Return one that knows nothing but what is stored."""
         return Settler(self.database, self.changes, Metrics(), self.settings, BEAM)
 
-    async def begin(self) -> None:
-        """Set the beam and its terminals, and begin to settle."""
+    async def begin(self, until_s: int = 0) -> None:
+        """Set the beam and its terminals, begin to settle, and go on until then."""
         async with self.database.transaction() as connection:
             row = {"forward_capacity_bps": BEAM_BPS, "return_capacity_bps": BEAM_BPS}
             await connection.execute(
@@ -117,6 +117,8 @@ class SettledBeam:
             await hold(connection, BEAM)
         self._report(0)
         await self.settler.settle_due(START_MS, FENCE)
+        for now_s in range(0, until_s, _TICK_S):
+            await self.tick(now_s)
 
     async def run(self, after: Callable[[int], None] | None = None) -> None:
         """Drive to the end, and settle all of it."""

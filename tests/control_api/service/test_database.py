@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from pathlib import Path
 
@@ -13,23 +12,21 @@ from underpass_control.storage.database import Database, DatabaseLostError, data
 from tests.control_api.service.conftest import with_database
 
 
-def test_a_file_that_cannot_be_opened_leaves_no_thread_that_answers_later(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_opened_leaves_no_thread_that_answers_later(
+    tmp_path: Path,
+) -> None:
     def drivers_threads() -> list[str]:
         return [one.name for one in threading.enumerate() if "_connection_worker" in one.name]
 
     others = drivers_threads()
-
-    async def run() -> None:
-        database = Database(database_url(f"sqlite:///{tmp_path / 'nowhere' / 'control.db'}"))
-        # The loop would end before such a thread does in a part of the cases.
-        for _ in range(50):
-            with pytest.raises(DatabaseLostError, match="unable to open"):
-                async with database.reading():
-                    pytest.fail("there is no such folder")
-            assert set(drivers_threads()) <= set(others)
-        await database.close()
-
-    asyncio.run(run())
+    database = Database(database_url(f"sqlite:///{tmp_path / 'nowhere' / 'control.db'}"))
+    # The loop would end before such a thread does in a part of the cases.
+    for _ in range(50):
+        with pytest.raises(DatabaseLostError, match="unable to open"):
+            async with database.reading():
+                pytest.fail("there is no such folder")
+        assert set(drivers_threads()) <= set(others)
+    await database.close()
 
 
 def test_what_is_read_together_does_not_change_meanwhile(url: str) -> None:

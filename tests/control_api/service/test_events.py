@@ -273,24 +273,21 @@ def test_a_stream_that_nobody_reads_ends_with_its_token_too(api: Api) -> None:
     api.run(run())
 
 
-def test_a_stream_ends_by_its_token_also_when_news_come_at_that_moment() -> None:
+async def test_a_stream_ends_by_its_token_also_when_news_come_at_that_moment() -> None:
     class Out:
         async def send(self, data: bytes) -> None:
             pass
 
-    async def run() -> None:
-        events = Events()
-        stream = asyncio.create_task(
-            _follow(Out(), events.follow(Filter()))  # type: ignore[arg-type]
-        )
-        for _ in range(5):
-            await asyncio.sleep(0)
-        events.tell(json.dumps({"kind": "beam", "beam": "ku-1", "event_id": "1"}))
-        stream.cancel()
-        await asyncio.wait([stream], timeout=5)
-        assert stream.cancelled()
-
-    asyncio.run(run())
+    events = Events()
+    stream = asyncio.create_task(
+        _follow(Out(), events.follow(Filter()))  # type: ignore[arg-type]
+    )
+    for _ in range(5):
+        await asyncio.sleep(0)
+    events.tell(json.dumps({"kind": "beam", "beam": "ku-1", "event_id": "1"}))
+    stream.cancel()
+    await asyncio.wait([stream], timeout=5)
+    assert stream.cancelled()
 
 
 async def report_for_ever(api: Api) -> None:
