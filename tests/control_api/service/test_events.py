@@ -50,26 +50,23 @@ async def send(api: Api, *nodes: int) -> None:
     assert (await api.ask("POST", "/v1/positions", {"positions": batch})).status == 202
 
 
-def test_each_change_is_told_once_it_is_stored(api: Api) -> None:
-    async def run() -> None:
-        async with following(api) as stream:
-            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
-            kind, data = await stream.next()
-            assert (kind, data["beam"], data["action"]) == ("beam", "ka-2", "set")
-            assert data["state"]["name"] == "Ka"
-            await api.ask("DELETE", "/v1/beams/ka-2")
-            assert await stream.next() == ("beam", {"beam": "ka-2", "action": "deleted"})
-            body = {"beam": "ku-1", "name": "renamed"}
-            await api.ask("PUT", f"/v1/terminals/{FIRST}", body)
-            kind, data = await stream.next()
-            assert (kind, data["state"]["name"]) == ("terminal", "renamed")
-            await send(api, FIRST, SECOND, FIRST)
-            kind, data = await stream.next()
-            assert kind == "positions"
-            # All of them, in order of time: a road is recognised by several fixes in a row.
-            assert [one["terminal"] for one in data["positions"]] == [FIRST, SECOND, FIRST]
-
-    api.run(run())
+async def test_each_change_is_told_once_it_is_stored(api: Api) -> None:
+    async with following(api) as stream:
+        await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+        kind, data = await stream.next()
+        assert (kind, data["beam"], data["action"]) == ("beam", "ka-2", "set")
+        assert data["state"]["name"] == "Ka"
+        await api.ask("DELETE", "/v1/beams/ka-2")
+        assert await stream.next() == ("beam", {"beam": "ka-2", "action": "deleted"})
+        body = {"beam": "ku-1", "name": "renamed"}
+        await api.ask("PUT", f"/v1/terminals/{FIRST}", body)
+        kind, data = await stream.next()
+        assert (kind, data["state"]["name"]) == ("terminal", "renamed")
+        await send(api, FIRST, SECOND, FIRST)
+        kind, data = await stream.next()
+        assert kind == "positions"
+        # All of them, in order of time: a road is recognised by several fixes in a row.
+        assert [one["terminal"] for one in data["positions"]] == [FIRST, SECOND, FIRST]
 
 
 @pytest.mark.parametrize("option", ["ssl=disable", "prepared_statement_cache_size=10"])
@@ -85,16 +82,13 @@ def test_changes_are_told_over_a_connection_with_options(
         api.run(run(api))
 
 
-def test_what_fails_is_not_told(api: Api) -> None:
-    async def run() -> None:
-        async with following(api) as stream:
-            assert (await api.ask("DELETE", "/v1/beams/ku-1")).status == 409
-            lost = {"beam": "nowhere", "name": "lost"}
-            assert (await api.ask("PUT", "/v1/terminals/99", lost)).status == 409
-            await send(api, FIRST)
-            assert (await stream.next())[0] == "positions"
-
-    api.run(run())
+async def test_what_fails_is_not_told(api: Api) -> None:
+    async with following(api) as stream:
+        assert (await api.ask("DELETE", "/v1/beams/ku-1")).status == 409
+        lost = {"beam": "nowhere", "name": "lost"}
+        assert (await api.ask("PUT", "/v1/terminals/99", lost)).status == 409
+        await send(api, FIRST)
+        assert (await stream.next())[0] == "positions"
 
 
 def test_a_follower_gets_what_it_asks_for(api: Api) -> None:
@@ -138,44 +132,34 @@ def test_a_terminal_follows_its_own_only(api: Api) -> None:
     assert api.get(f"/v1/events?terminal={SECOND}", caller="first").status == 403
 
 
-def test_who_connects_again_gets_what_was_missed(api: Api) -> None:
-    async def run() -> None:
-        async with following(api) as stream:
-            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
-            await stream.next()
-        for name in ("ka-3", "ka-4"):
-            await api.ask("PUT", f"/v1/beams/{name}", BEAM)
-        async with following(api, last_id=stream.last_id) as again:
-            heard = [(await again.next())[1]["beam"] for _ in range(2)]
-        assert heard == ["ka-3", "ka-4"]
-
-    api.run(run())
+async def test_who_connects_again_gets_what_was_missed(api: Api) -> None:
+    async with following(api) as stream:
+        await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+        await stream.next()
+    for name in ("ka-3", "ka-4"):
+        await api.ask("PUT", f"/v1/beams/{name}", BEAM)
+    async with following(api, last_id=stream.last_id) as again:
+        heard = [(await again.next())[1]["beam"] for _ in range(2)]
+    assert heard == ["ka-3", "ka-4"]
 
 
-def test_a_quiet_stream_goes_on_from_what_it_did_not_follow(
+async def test_a_quiet_stream_goes_on_from_what_it_did_not_follow(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("underpass_control.http.events._QUIET_S", 0.05)
-
-    async def run() -> None:
-        async with following(api, "kinds=terminal") as stream, following(api, "") as other:
-            ids: set[str] = set()
-            recording = asyncio.create_task(other.record(ids))
-            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
-            await stream.until_id(ids)
-            recording.cancel()
-
-    api.run(run())
+    async with following(api, "kinds=terminal") as stream, following(api, "") as other:
+        ids: set[str] = set()
+        recording = asyncio.create_task(other.record(ids))
+        await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+        await stream.until_id(ids)
+        recording.cancel()
 
 
-def test_an_id_that_is_not_here_is_cut_and_forgotten(api: Api) -> None:
-    async def run() -> None:
-        async with following(api, last_id="0123456789abcdef") as stream:
-            kind, data = await stream.next()
-            assert (kind, stream.last_id) == ("cut", "")
-            assert "no longer here" in data["reason"]
-
-    api.run(run())
+async def test_an_id_that_is_not_here_is_cut_and_forgotten(api: Api) -> None:
+    async with following(api, last_id="0123456789abcdef") as stream:
+        kind, data = await stream.next()
+        assert (kind, stream.last_id) == ("cut", "")
+        assert "no longer here" in data["reason"]
 
 
 @given(
@@ -222,55 +206,46 @@ def test_streams_end_with_the_service_and_say_so(url: str) -> None:
         api.run(run())
 
 
-def test_a_stream_ends_when_its_token_does(api: Api) -> None:
-    async def run() -> None:
-        # Long enough to be shown once, on a busy machine, too.
-        token = await api.token(Role.VIEWER, expires_ms=now_ms() + 3_000)
-        async with following(api, caller=token) as stream:
-            async with asyncio.timeout(10):
-                kind, data = await stream.next()
-            assert kind == "cut"
-            assert "expired" in data["reason"]
-
-    api.run(run())
+async def test_a_stream_ends_when_its_token_does(api: Api) -> None:
+    # Long enough to be shown once, on a busy machine, too.
+    token = await api.token(Role.VIEWER, expires_ms=now_ms() + 3_000)
+    async with following(api, caller=token) as stream:
+        async with asyncio.timeout(10):
+            kind, data = await stream.next()
+        assert kind == "cut"
+        assert "expired" in data["reason"]
 
 
-def test_a_busy_stream_ends_within_a_second_of_its_tokens_revocation(api: Api) -> None:
-    async def run() -> None:
-        token = await api.token(Role.VIEWER)
-        async with following(api, caller=token) as stream, following(api) as other:
-            busy = asyncio.create_task(report_for_ever(api))
-            await stream.next()
-            await api.revoke(token)
-            async with asyncio.timeout(10):
-                while (told := await stream.next())[0] != "cut":
-                    pass
-            assert "revoked" in told[1]["reason"]
-            # It was busy to the end, and goes on for others.
-            await other.next()
-            busy.cancel()
-
-    api.run(run())
-
-
-def test_a_stream_that_nobody_reads_ends_with_its_token_too(api: Api) -> None:
-    async def run() -> None:
-        token = await api.token(Role.VIEWER)
-        _, writer = await asyncio.open_connection(api.client.host, api.client.port, limit=1024)
-        head = f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}"
-        writer.write(f"{head}\r\n\r\n".encode())
+async def test_a_busy_stream_ends_within_a_second_of_its_tokens_revocation(api: Api) -> None:
+    token = await api.token(Role.VIEWER)
+    async with following(api, caller=token) as stream, following(api) as other:
         busy = asyncio.create_task(report_for_ever(api))
-        metric = "underpass_control_event_followers"
-        while f"{metric} 1.0" not in (await api.ask("GET", "/metrics")).text:
-            await asyncio.sleep(0.02)
+        await stream.next()
         await api.revoke(token)
         async with asyncio.timeout(10):
-            while f"{metric} 0.0" not in (await api.ask("GET", "/metrics")).text:
-                await asyncio.sleep(0.02)
+            while (told := await stream.next())[0] != "cut":
+                pass
+        assert "revoked" in told[1]["reason"]
+        # It was busy to the end, and goes on for others.
+        await other.next()
         busy.cancel()
-        writer.close()
 
-    api.run(run())
+
+async def test_a_stream_that_nobody_reads_ends_with_its_token_too(api: Api) -> None:
+    token = await api.token(Role.VIEWER)
+    _, writer = await asyncio.open_connection(api.client.host, api.client.port, limit=1024)
+    head = f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}"
+    writer.write(f"{head}\r\n\r\n".encode())
+    busy = asyncio.create_task(report_for_ever(api))
+    metric = "underpass_control_event_followers"
+    while f"{metric} 1.0" not in (await api.ask("GET", "/metrics")).text:
+        await asyncio.sleep(0.02)
+    await api.revoke(token)
+    async with asyncio.timeout(10):
+        while f"{metric} 0.0" not in (await api.ask("GET", "/metrics")).text:
+            await asyncio.sleep(0.02)
+    busy.cancel()
+    writer.close()
 
 
 async def test_a_stream_ends_by_its_token_also_when_news_come_at_that_moment() -> None:
@@ -321,36 +296,30 @@ def test_a_thousand_followers_who_read_nothing_cost_what_one_does() -> None:
     assert cost(1000) < cost(1) + 1_000_000
 
 
-def test_a_thousand_subscribers_all_hear_a_change(api: Api) -> None:
-    async def run() -> None:
-        connector = aiohttp.TCPConnector(limit=0)
-        url = api.client.make_url(f"/v1/events?{_ASKED_FOR}")
-        async with aiohttp.ClientSession(connector=connector) as session:
-            asked = [session.get(url, headers=api.headers("viewer")) for _ in range(1000)]
-            streams = await asyncio.gather(*asked)
-            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
-            heard = await asyncio.gather(*(Stream(one).next() for one in streams))
-            assert {kind for kind, _ in heard} == {"beam"}
-            metrics = await api.ask("GET", "/metrics")
-            assert "underpass_control_event_followers 1000.0" in metrics.text
-
-    api.run(run())
+async def test_a_thousand_subscribers_all_hear_a_change(api: Api) -> None:
+    connector = aiohttp.TCPConnector(limit=0)
+    url = api.client.make_url(f"/v1/events?{_ASKED_FOR}")
+    async with aiohttp.ClientSession(connector=connector) as session:
+        asked = [session.get(url, headers=api.headers("viewer")) for _ in range(1000)]
+        streams = await asyncio.gather(*asked)
+        await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+        heard = await asyncio.gather(*(Stream(one).next() for one in streams))
+        assert {kind for kind, _ in heard} == {"beam"}
+        metrics = await api.ask("GET", "/metrics")
+        assert "underpass_control_event_followers 1000.0" in metrics.text
 
 
-def test_a_client_that_does_not_read_holds_up_nobody(api: Api) -> None:
-    async def run() -> None:
-        reader, writer = await asyncio.open_connection(api.client.host, api.client.port, limit=1024)
-        head = f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.tokens['viewer']}"
-        writer.write(f"{head}\r\n\r\n".encode())
-        await reader.readline()
-        async with following(api) as stream:
-            for n in range(300):
-                await send(api, FIRST)
-                if n % 100 == 0:
-                    assert (await stream.next())[0] == "positions"
-        writer.close()
-
-    api.run(run())
+async def test_a_client_that_does_not_read_holds_up_nobody(api: Api) -> None:
+    reader, writer = await asyncio.open_connection(api.client.host, api.client.port, limit=1024)
+    head = f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.tokens['viewer']}"
+    writer.write(f"{head}\r\n\r\n".encode())
+    await reader.readline()
+    async with following(api) as stream:
+        for n in range(300):
+            await send(api, FIRST)
+            if n % 100 == 0:
+                assert (await stream.next())[0] == "positions"
+    writer.close()
 
 
 def test_events_cross_replicas_and_a_lost_database_cuts_them(

@@ -128,19 +128,16 @@ def test_tokens_are_checked_often_enough_to_end_within_a_second() -> None:
     assert callers._CHECK_EVERY_S + sse._CUT_WITHIN_S < 1
 
 
-def test_a_revoked_token_is_refused_though_it_has_just_been_used(api: Api) -> None:
-    async def run() -> None:
-        token = await api.token(Role.VIEWER)
-        assert (await api.ask("GET", "/v1/beams", caller=token)).status == 200
-        await api.revoke(token)
-        async with asyncio.timeout(10):
-            while (await api.ask("GET", "/v1/beams", caller=token)).status == 200:
-                await asyncio.sleep(0.05)
-
-    api.run(run())
+async def test_a_revoked_token_is_refused_though_it_has_just_been_used(api: Api) -> None:
+    token = await api.token(Role.VIEWER)
+    assert (await api.ask("GET", "/v1/beams", caller=token)).status == 200
+    await api.revoke(token)
+    async with asyncio.timeout(10):
+        while (await api.ask("GET", "/v1/beams", caller=token)).status == 200:
+            await asyncio.sleep(0.05)
 
 
-def test_one_token_cannot_take_the_streams_of_all(
+async def test_one_token_cannot_take_the_streams_of_all(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("underpass_control.http.events.MOST_FOLLOWERS", 4)
@@ -151,16 +148,12 @@ def test_one_token_cannot_take_the_streams_of_all(
         return response.status
 
     opened: list[ClientResponse] = []
-
-    async def run() -> None:
-        assert [await follow("first") for _ in range(3)] == [200, 200, 429]
-        assert [await follow("viewer") for _ in range(2)] == [200, 429]
-        assert await follow("operator") == 200
-        assert await follow("administrator") == 503
-        for response in opened:
-            response.close()
-
-    api.run(run())
+    assert [await follow("first") for _ in range(3)] == [200, 200, 429]
+    assert [await follow("viewer") for _ in range(2)] == [200, 429]
+    assert await follow("operator") == 200
+    assert await follow("administrator") == 503
+    for response in opened:
+        response.close()
 
 
 def test_a_tenant_cannot_take_the_streams_of_all_by_many_tokens(

@@ -31,35 +31,32 @@ async def set_terminals(api: Api, **first: Any) -> None:
         assert reply.status == 200, reply.text
 
 
-def test_the_ncc_shares_out_the_return_link_as_planned(api: Api) -> None:
+async def test_the_ncc_shares_out_the_return_link_as_planned(api: Api) -> None:
     ncc = peer.Ncc({3: peer.Terminal(), 7: peer.Terminal()})
 
     def rates() -> tuple[int, int]:
         return ncc.terminals[3].cra_kbps, ncc.terminals[7].cra_kbps
 
-    async def run() -> None:
-        await ncc.start()
-        async with following(api, "kinds=opensand", caller="operator") as events:
-            await set_terminals(api)
-            url = f"opensand://127.0.0.1:{ncc.port}"
-            assert (await api.ask("PUT", "/v1/beams/ku-1", BEAM | {"opensand": url})).status == 200
-            await until(lambda: rates() == (1000, 1000))
-            # A third of the capacity has no whole number of kbit/s, and the sum must not exceed it.
-            await set_terminals(api, weight=2)
-            await until(lambda: rates() == (1333, 666))
-            connected = await events.next()
-            assert connected[1] == {"beam": "ku-1", "connected": True}
-            while (told := await events.next())[1].get("rounding_bps", 0) == 0:
-                pass
-            assert -2_000 < told[1]["rounding_bps"] < 0
-        metrics = (await api.ask("GET", "/metrics")).text
-        assert 'underpass_control_opensand_connected{beam="ku-1"} 1.0' in metrics
-        # Without the setting it is let go, with what it was told last.
-        assert (await api.ask("PUT", "/v1/beams/ku-1", BEAM)).status == 200
-        await until(lambda: not ncc.is_busy)
-        await ncc.stop()
-
-    api.run(run())
+    await ncc.start()
+    async with following(api, "kinds=opensand", caller="operator") as events:
+        await set_terminals(api)
+        url = f"opensand://127.0.0.1:{ncc.port}"
+        assert (await api.ask("PUT", "/v1/beams/ku-1", BEAM | {"opensand": url})).status == 200
+        await until(lambda: rates() == (1000, 1000))
+        # A third of the capacity has no whole number of kbit/s, and the sum must not exceed it.
+        await set_terminals(api, weight=2)
+        await until(lambda: rates() == (1333, 666))
+        connected = await events.next()
+        assert connected[1] == {"beam": "ku-1", "connected": True}
+        while (told := await events.next())[1].get("rounding_bps", 0) == 0:
+            pass
+        assert -2_000 < told[1]["rounding_bps"] < 0
+    metrics = (await api.ask("GET", "/metrics")).text
+    assert 'underpass_control_opensand_connected{beam="ku-1"} 1.0' in metrics
+    # Without the setting it is let go, with what it was told last.
+    assert (await api.ask("PUT", "/v1/beams/ku-1", BEAM)).status == 200
+    await until(lambda: not ncc.is_busy)
+    await ncc.stop()
     assert ncc.broken == []
     assert ncc.connections == 1
 

@@ -86,61 +86,52 @@ async def serve(api: Api, gateway: int | None, *nodes: int) -> None:
         assert (await api.ask("PUT", f"/v1/terminals/{node}", body)).status == 200
 
 
-def test_a_gateway_is_sent_the_plans_of_its_terminals_and_each_new_one(api: Api) -> None:
-    async def run() -> None:
-        await serve(api, HUB, FIRST, SECOND)
-        async with following(api) as plans:
-            plan = await plans.until("forward", has(FIRST, SECOND))
-            assert plan["beam"] == "ku-1"
-            (line,) = plan["lines"]
-            assert line["guaranteed_bps"] == 4_000_000
-            assert {s["rate_bps"] for s in line["segments"]} == {4_000_000}
-            beam = {
-                "name": "Ku 1",
-                "forward_capacity_bps": 6_000_000,
-                "return_capacity_bps": 2_000_000,
-            }
-            assert (await api.ask("PUT", "/v1/beams/ku-1", beam)).status == 200
-            later = await plans.until("forward", carries(6_000_000))
-            assert later["plan"] > plan["plan"]
-            assert {s["rate_bps"] for line in later["lines"] for s in line["segments"]} == {
-                3_000_000
-            }
-
-    api.run(run())
-
-
-def test_what_was_sent_before_a_cut_is_not_sent_again_and_what_was_missed_is(api: Api) -> None:
-    async def run() -> None:
-        await serve(api, HUB, FIRST, SECOND)
-        async with following(api) as plans:
-            seen = await plans.until("forward", has(FIRST, SECOND))
-            while "return" not in plans.last_id:
-                await plans.next()
-        beam = {"name": "Ku 1", "forward_capacity_bps": 6_000_000, "return_capacity_bps": 2_000_000}
+async def test_a_gateway_is_sent_the_plans_of_its_terminals_and_each_new_one(api: Api) -> None:
+    await serve(api, HUB, FIRST, SECOND)
+    async with following(api) as plans:
+        plan = await plans.until("forward", has(FIRST, SECOND))
+        assert plan["beam"] == "ku-1"
+        (line,) = plan["lines"]
+        assert line["guaranteed_bps"] == 4_000_000
+        assert {s["rate_bps"] for s in line["segments"]} == {4_000_000}
+        beam = {
+            "name": "Ku 1",
+            "forward_capacity_bps": 6_000_000,
+            "return_capacity_bps": 2_000_000,
+        }
         assert (await api.ask("PUT", "/v1/beams/ku-1", beam)).status == 200
-        async with following(api, last_id=plans.last_id) as again:
-            missed = await again.until("forward")
-            assert missed["plan"] > seen["plan"]
-        async with following(api) as anew:
-            assert (await anew.until("forward"))["plan"] >= missed["plan"]
-
-    api.run(run())
+        later = await plans.until("forward", carries(6_000_000))
+        assert later["plan"] > plan["plan"]
+        assert {s["rate_bps"] for line in later["lines"] for s in line["segments"]} == {3_000_000}
 
 
-def test_a_terminal_that_moves_to_another_gateway_is_in_a_new_plan_of_both(api: Api) -> None:
-    async def run() -> None:
-        await serve(api, HUB, FIRST, SECOND)
-        async with (
-            following(api) as here,
-            following(api, OTHER_HUB, caller="operator") as there,
-        ):
-            await here.until("forward", has(FIRST, SECOND))
-            await serve(api, OTHER_HUB, SECOND)
-            assert (await here.until("forward", has(FIRST)))["capacity"][0]["rate_bps"] == 4_000_000
-            assert (await there.until("forward", has(SECOND)))["plan"] > 0
+async def test_what_was_sent_before_a_cut_is_not_sent_again_and_what_was_missed_is(
+    api: Api,
+) -> None:
+    await serve(api, HUB, FIRST, SECOND)
+    async with following(api) as plans:
+        seen = await plans.until("forward", has(FIRST, SECOND))
+        while "return" not in plans.last_id:
+            await plans.next()
+    beam = {"name": "Ku 1", "forward_capacity_bps": 6_000_000, "return_capacity_bps": 2_000_000}
+    assert (await api.ask("PUT", "/v1/beams/ku-1", beam)).status == 200
+    async with following(api, last_id=plans.last_id) as again:
+        missed = await again.until("forward")
+        assert missed["plan"] > seen["plan"]
+    async with following(api) as anew:
+        assert (await anew.until("forward"))["plan"] >= missed["plan"]
 
-    api.run(run())
+
+async def test_a_terminal_that_moves_to_another_gateway_is_in_a_new_plan_of_both(api: Api) -> None:
+    await serve(api, HUB, FIRST, SECOND)
+    async with (
+        following(api) as here,
+        following(api, OTHER_HUB, caller="operator") as there,
+    ):
+        await here.until("forward", has(FIRST, SECOND))
+        await serve(api, OTHER_HUB, SECOND)
+        assert (await here.until("forward", has(FIRST)))["capacity"][0]["rate_bps"] == 4_000_000
+        assert (await there.until("forward", has(SECOND)))["plan"] > 0
 
 
 def test_a_gateway_follows_its_own_plans_only(api: Api) -> None:
@@ -150,18 +141,15 @@ def test_a_gateway_follows_its_own_plans_only(api: Api) -> None:
     assert api.get(f"/v1/gateways/{HUB}/plans", caller="first").status == 403
 
 
-def test_a_gateways_stream_ends_within_a_second_of_its_tokens_revocation(api: Api) -> None:
-    async def run() -> None:
-        token = await api.token(Role.GATEWAY, HUB)
-        await serve(api, HUB, FIRST, SECOND)
-        async with following(api, caller=token) as plans:
-            await plans.until("forward", has(FIRST, SECOND))
-            await api.revoke(token)
-            async with asyncio.timeout(10):
-                with pytest.raises(AssertionError, match="revoked"):
-                    await plans.until("forward", carries(0))
-
-    api.run(run())
+async def test_a_gateways_stream_ends_within_a_second_of_its_tokens_revocation(api: Api) -> None:
+    token = await api.token(Role.GATEWAY, HUB)
+    await serve(api, HUB, FIRST, SECOND)
+    async with following(api, caller=token) as plans:
+        await plans.until("forward", has(FIRST, SECOND))
+        await api.revoke(token)
+        async with asyncio.timeout(10):
+            with pytest.raises(AssertionError, match="revoked"):
+                await plans.until("forward", carries(0))
 
 
 def test_a_stream_outlives_the_loss_of_the_database_and_goes_on_after_it(
@@ -221,21 +209,18 @@ def foresees(entry_ms: int) -> Callable[[dict[str, Any]], bool]:
     return does
 
 
-def test_what_a_terminal_foresees_is_in_the_next_plan_of_both_links(api: Api) -> None:
-    async def run() -> None:
-        await serve(api, HUB, FIRST, SECOND)
-        async with following(api) as plans:
-            await plans.until("forward", has(FIRST, SECOND))
-            entry_ms = now_ms() + 60_000
-            reply = await api.ask("POST", "/v1/reports", announcing(entry_ms), caller="gateway")
-            assert reply.json["accepted"] == 1
-            both = {"return": entry_ms, "forward": entry_ms - 300}
-            while both:
-                plan = await plans.next()
-                if plan["link"] in both and foresees(both[plan["link"]])(plan):
-                    del both[plan["link"]]
-
-    api.run(run())
+async def test_what_a_terminal_foresees_is_in_the_next_plan_of_both_links(api: Api) -> None:
+    await serve(api, HUB, FIRST, SECOND)
+    async with following(api) as plans:
+        await plans.until("forward", has(FIRST, SECOND))
+        entry_ms = now_ms() + 60_000
+        reply = await api.ask("POST", "/v1/reports", announcing(entry_ms), caller="gateway")
+        assert reply.json["accepted"] == 1
+        both = {"return": entry_ms, "forward": entry_ms - 300}
+        while both:
+            plan = await plans.next()
+            if plan["link"] in both and foresees(both[plan["link"]])(plan):
+                del both[plan["link"]]
 
 
 def test_any_process_streams_what_another_has_planned(api: Api) -> None:

@@ -138,32 +138,28 @@ def test_what_plans_give_is_worked_out_beside_the_event_loop(
     assert threading.get_ident() not in threads
 
 
-def test_of_two_who_set_a_capacity_at_once_the_second_replaces_the_firsts(
+async def test_of_two_who_set_a_capacity_at_once_the_second_replaces_the_firsts(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     firsts, seconds = (
         {"forward": [{"from": moment(now_ms() + later_ms), "rate_bps": 6_000_000}]}
         for later_ms in (30_000, 40_000)
     )
+    steps, others = capacity._steps, list[asyncio.Task[Reply]]()
 
-    async def run() -> None:
-        steps, others = capacity._steps, list[asyncio.Task[Reply]]()
+    async def beside(*arguments: Any) -> Any:
+        found = await steps(*arguments)
+        if found["forward"] and not others:
+            # The first has replaced the steps, and has not committed.
+            others.append(asyncio.create_task(api.ask("PUT", f"{BEAM}/capacity", seconds)))
+            await asyncio.wait(others, timeout=1)
+        return found
 
-        async def beside(*arguments: Any) -> Any:
-            found = await steps(*arguments)
-            if found["forward"] and not others:
-                # The first has replaced the steps, and has not committed.
-                others.append(asyncio.create_task(api.ask("PUT", f"{BEAM}/capacity", seconds)))
-                await asyncio.wait(others, timeout=1)
-            return found
-
-        monkeypatch.setattr(capacity, "_steps", beside)
-        assert (await api.ask("PUT", f"{BEAM}/capacity", firsts)).status == 200
-        assert (await others[0]).status == 200
-        shown = (await api.ask("GET", f"{BEAM}/capacity")).json
-        assert shown["forward"] == seconds["forward"]
-
-    api.run(run())
+    monkeypatch.setattr(capacity, "_steps", beside)
+    assert (await api.ask("PUT", f"{BEAM}/capacity", firsts)).status == 200
+    assert (await others[0]).status == 200
+    shown = (await api.ask("GET", f"{BEAM}/capacity")).json
+    assert shown["forward"] == seconds["forward"]
 
 
 def test_predictions_go_on_while_a_plan_is_made(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,52 +70,43 @@ async def _report(api: Api, node: int, **report: Any) -> dict[str, Any]:
     return answer
 
 
-def test_each_change_has_a_higher_version_and_is_written_down(api: Api) -> None:
-    async def run() -> None:
-        assert (await api.ask("GET", _PATH)).status == 404
-        status, first = await _put(api, _BODY)
-        assert (status, first["state"]) == (200, "waiting")
-        assert first["classes"] == _BODY["classes"]
-        status, second = await _put(api, {})
-        assert second["version"] > first["version"]
-        assert (second["classes"], second["paths"]) == ([], [])
-        listed = (await api.ask("GET", "/v1/settings")).json
-        assert [one["terminal"] for one in listed["settings"]] == [FIRST]
-        changes = (await api.ask("GET", f"/v1/audit?target={_PATH}", caller="administrator")).json
-        assert [one["action"] for one in changes["entries"]] == ["set", "set"]
-        assert changes["entries"][1]["after"]["class"][0]["name"] == "bulk"
-
-    api.run(run())
+async def test_each_change_has_a_higher_version_and_is_written_down(api: Api) -> None:
+    assert (await api.ask("GET", _PATH)).status == 404
+    status, first = await _put(api, _BODY)
+    assert (status, first["state"]) == (200, "waiting")
+    assert first["classes"] == _BODY["classes"]
+    status, second = await _put(api, {})
+    assert second["version"] > first["version"]
+    assert (second["classes"], second["paths"]) == ([], [])
+    listed = (await api.ask("GET", "/v1/settings")).json
+    assert [one["terminal"] for one in listed["settings"]] == [FIRST]
+    changes = (await api.ask("GET", f"/v1/audit?target={_PATH}", caller="administrator")).json
+    assert [one["action"] for one in changes["entries"]] == ["set", "set"]
+    assert changes["entries"][1]["after"]["class"][0]["name"] == "bulk"
 
 
-def test_whoever_has_not_seen_the_last_change_is_told(api: Api) -> None:
-    async def run() -> None:
-        tag = (await api.ask("PUT", _PATH, _BODY)).headers["ETag"]
-        seen = {"If-Match": tag}
-        assert (await api.ask("PUT", _PATH, {}, headers=seen)).status == 200
-        assert (await api.ask("PUT", _PATH, _BODY, headers=seen)).status == 412
-
-    api.run(run())
+async def test_whoever_has_not_seen_the_last_change_is_told(api: Api) -> None:
+    tag = (await api.ask("PUT", _PATH, _BODY)).headers["ETag"]
+    seen = {"If-Match": tag}
+    assert (await api.ask("PUT", _PATH, {}, headers=seen)).status == 200
+    assert (await api.ask("PUT", _PATH, _BODY, headers=seen)).status == 412
 
 
-def test_of_two_who_have_seen_the_same_one_is_told(
+async def test_of_two_who_have_seen_the_same_one_is_told(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        seen = {"If-Match": (await api.ask("PUT", _PATH, _BODY)).headers["ETag"]}
-        get = settings.get
+    seen = {"If-Match": (await api.ask("PUT", _PATH, _BODY)).headers["ETag"]}
+    get = settings.get
 
-        async def overtaken(*arguments: Any, **options: Any) -> Any:
-            monkeypatch.setattr(settings, "get", get)
-            found = await get(*arguments, **options)
-            assert (await api.ask("PUT", _PATH, {}, headers=seen)).status == 200
-            return found
+    async def overtaken(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(settings, "get", get)
+        found = await get(*arguments, **options)
+        assert (await api.ask("PUT", _PATH, {}, headers=seen)).status == 200
+        return found
 
-        monkeypatch.setattr(settings, "get", overtaken)
-        assert (await api.ask("PUT", _PATH, _BODY, headers=seen)).status == 412
-        assert (await api.ask("GET", _PATH)).json["classes"] == []
-
-    api.run(run())
+    monkeypatch.setattr(settings, "get", overtaken)
+    assert (await api.ask("PUT", _PATH, _BODY, headers=seen)).status == 412
+    assert (await api.ask("GET", _PATH)).json["classes"] == []
 
 
 @pytest.mark.parametrize(
@@ -134,116 +125,98 @@ def test_of_two_who_have_seen_the_same_one_is_told(
         {"provider": {"may_set": ["path"]}},
     ],
 )
-def test_what_no_node_takes_is_refused_here(unchanged: Api, body: dict[str, Any]) -> None:
-    async def run() -> None:
-        status, _ = await _put(unchanged, body)
-        assert status == 422
-        assert (await unchanged.ask("GET", _PATH)).status == 404
-
-    unchanged.run(run())
+async def test_what_no_node_takes_is_refused_here(unchanged: Api, body: dict[str, Any]) -> None:
+    status, _ = await _put(unchanged, body)
+    assert status == 422
+    assert (await unchanged.ask("GET", _PATH)).status == 404
 
 
-def test_a_gateway_is_sent_what_is_set_of_its_terminals_and_no_others(api: Api) -> None:
-    async def run() -> None:
-        await serve(api, HUB, FIRST)
-        await serve(api, OTHER_HUB, SECOND)
-        _, made = await _put(api, _BODY)
-        other = await api.ask("PUT", f"/v1/terminals/{SECOND}/settings", {})
-        assert other.status == 200
-        [sent] = await _settings(api, HUB, 1)
-        assert sent == {
-            "version": 1,
-            "settings": made["version"],
-            "node": FIRST,
-            "class": _BODY["classes"],
-            "path": _BODY["paths"],
-        }
-        following = asyncio.create_task(_settings(api, HUB, 2))
-        await asyncio.sleep(0.3)
-        _, later = await _put(api, {})
-        assert [one["settings"] for one in await following] == [made["version"], later["version"]]
-
-    api.run(run())
+async def test_a_gateway_is_sent_what_is_set_of_its_terminals_and_no_others(api: Api) -> None:
+    await serve(api, HUB, FIRST)
+    await serve(api, OTHER_HUB, SECOND)
+    _, made = await _put(api, _BODY)
+    other = await api.ask("PUT", f"/v1/terminals/{SECOND}/settings", {})
+    assert other.status == 200
+    [sent] = await _settings(api, HUB, 1)
+    assert sent == {
+        "version": 1,
+        "settings": made["version"],
+        "node": FIRST,
+        "class": _BODY["classes"],
+        "path": _BODY["paths"],
+    }
+    following = asyncio.create_task(_settings(api, HUB, 2))
+    await asyncio.sleep(0.3)
+    _, later = await _put(api, {})
+    assert [one["settings"] for one in await following] == [made["version"], later["version"]]
 
 
-def test_what_becomes_of_it_is_shown_and_an_old_word_changes_nothing(api: Api) -> None:
-    async def run() -> None:
-        await serve(api, HUB, FIRST, SECOND)
-        _, made = await _put(api, _BODY)
-        version = made["version"]
-        await _report(api, FIRST, settings=version, applied=False, reason="there is no class")
-        shown = await _shown(api)
-        assert (shown["state"], shown["reported"]["reason"]) == ("refused", "there is no class")
-        await _report(api, FIRST, settings=version, applied=True)
-        await _report(api, FIRST, settings=version - 1, applied=False, reason="old")
-        shown = await _shown(api)
-        assert shown["state"] == "applied"
-        assert "reason" not in shown["reported"] or shown["reported"]["reason"] is None
-        _, later = await _put(api, {})
-        assert later["state"] == "waiting"
-        # Of settings that nobody has set here, and of a terminal that has none.
-        await _report(api, FIRST, settings=later["version"] + 1_000, applied=True)
-        await _report(api, SECOND, settings=1, applied=True)
-        assert (await _shown(api))["state"] == "waiting"
-
-    api.run(run())
+async def test_what_becomes_of_it_is_shown_and_an_old_word_changes_nothing(api: Api) -> None:
+    await serve(api, HUB, FIRST, SECOND)
+    _, made = await _put(api, _BODY)
+    version = made["version"]
+    await _report(api, FIRST, settings=version, applied=False, reason="there is no class")
+    shown = await _shown(api)
+    assert (shown["state"], shown["reported"]["reason"]) == ("refused", "there is no class")
+    await _report(api, FIRST, settings=version, applied=True)
+    await _report(api, FIRST, settings=version - 1, applied=False, reason="old")
+    shown = await _shown(api)
+    assert shown["state"] == "applied"
+    assert "reason" not in shown["reported"] or shown["reported"]["reason"] is None
+    _, later = await _put(api, {})
+    assert later["state"] == "waiting"
+    # Of settings that nobody has set here, and of a terminal that has none.
+    await _report(api, FIRST, settings=later["version"] + 1_000, applied=True)
+    await _report(api, SECOND, settings=1, applied=True)
+    assert (await _shown(api))["state"] == "waiting"
 
 
-def test_a_gateway_speaks_for_its_own_terminals_only(api: Api) -> None:
-    async def run() -> None:
-        await serve(api, OTHER_HUB, FIRST)
-        _, made = await _put(api, _BODY)
-        answer = await _report(api, FIRST, settings=made["version"], applied=True)
-        # A terminal that was heard by another one.
-        assert answer["accepted"] + len(answer["refused"]) == 1
-        stranger = await _report(api, 4_000, settings=1, applied=True)
-        assert len(stranger["refused"]) == 1
-
-    api.run(run())
+async def test_a_gateway_speaks_for_its_own_terminals_only(api: Api) -> None:
+    await serve(api, OTHER_HUB, FIRST)
+    _, made = await _put(api, _BODY)
+    answer = await _report(api, FIRST, settings=made["version"], applied=True)
+    # A terminal that was heard by another one.
+    assert answer["accepted"] + len(answer["refused"]) == 1
+    stranger = await _report(api, 4_000, settings=1, applied=True)
+    assert len(stranger["refused"]) == 1
 
 
 @pytest.mark.parametrize("caller", ["viewer", "gateway", "first"])
-def test_only_operators_set_anything(api: Api, caller: str) -> None:
-    async def run() -> None:
-        assert (await api.ask("PUT", _PATH, _BODY, caller=caller)).status == 403
-
-    api.run(run())
+async def test_only_operators_set_anything(api: Api, caller: str) -> None:
+    assert (await api.ask("PUT", _PATH, _BODY, caller=caller)).status == 403
 
 
-def test_a_gateway_is_sent_its_own_settings_and_says_what_becomes_of_them(api: Api) -> None:
-    async def run() -> None:
-        assert (await api.ask("GET", _OF_HUB)).status == 404
-        made = await api.ask("PUT", _OF_HUB, _HUB_BODY)
-        assert (made.status, made.json["state"], made.json["gateway"]) == (200, "waiting", HUB)
-        assert made.json["terminals"] == _HUB_BODY["terminals"]
-        version = made.json["version"]
-        # Nothing of it is for another gateway.
-        await serve(api, HUB, FIRST)
-        await serve(api, OTHER_HUB, SECOND)
-        assert (await api.ask("PUT", f"/v1/terminals/{SECOND}/settings", {})).status == 200
-        [sent] = await _settings(api, HUB, 1)
-        assert sent == {
-            "version": 1,
-            "settings": version,
-            "node": HUB,
-            "class": _HUB_BODY["classes"],
-            "path": [],
-            "terminal": _HUB_BODY["terminals"],
-        }
-        following = asyncio.create_task(_settings(api, HUB, 2))
-        await asyncio.sleep(0.3)
-        later = (await api.ask("PUT", _OF_HUB, {}, headers={"If-Match": f'"{version}"'})).json
-        assert [one["settings"] for one in await following] == [version, later["version"]]
-        assert (await api.ask("PUT", _OF_HUB, {}, headers={"If-Match": '"1"'})).status == 412
-        for state in ("trial", "rolled-back"):
-            applied = state == "trial"
-            said = {} if applied else {"reason": "only 0 of 1 terminals were heard"}
-            await _report(api, HUB, settings=later["version"], applied=applied, state=state, **said)
-            assert (await api.ask("GET", _OF_HUB)).json["state"] == state
-        changes = (await api.ask("GET", f"/v1/audit?target={_OF_HUB}", caller="administrator")).json
-        assert changes["entries"][1]["after"]["terminal"][0]["node"] == FIRST
-
-    api.run(run())
+async def test_a_gateway_is_sent_its_own_settings_and_says_what_becomes_of_them(api: Api) -> None:
+    assert (await api.ask("GET", _OF_HUB)).status == 404
+    made = await api.ask("PUT", _OF_HUB, _HUB_BODY)
+    assert (made.status, made.json["state"], made.json["gateway"]) == (200, "waiting", HUB)
+    assert made.json["terminals"] == _HUB_BODY["terminals"]
+    version = made.json["version"]
+    # Nothing of it is for another gateway.
+    await serve(api, HUB, FIRST)
+    await serve(api, OTHER_HUB, SECOND)
+    assert (await api.ask("PUT", f"/v1/terminals/{SECOND}/settings", {})).status == 200
+    [sent] = await _settings(api, HUB, 1)
+    assert sent == {
+        "version": 1,
+        "settings": version,
+        "node": HUB,
+        "class": _HUB_BODY["classes"],
+        "path": [],
+        "terminal": _HUB_BODY["terminals"],
+    }
+    following = asyncio.create_task(_settings(api, HUB, 2))
+    await asyncio.sleep(0.3)
+    later = (await api.ask("PUT", _OF_HUB, {}, headers={"If-Match": f'"{version}"'})).json
+    assert [one["settings"] for one in await following] == [version, later["version"]]
+    assert (await api.ask("PUT", _OF_HUB, {}, headers={"If-Match": '"1"'})).status == 412
+    for state in ("trial", "rolled-back"):
+        applied = state == "trial"
+        said = {} if applied else {"reason": "only 0 of 1 terminals were heard"}
+        await _report(api, HUB, settings=later["version"], applied=applied, state=state, **said)
+        assert (await api.ask("GET", _OF_HUB)).json["state"] == state
+    changes = (await api.ask("GET", f"/v1/audit?target={_OF_HUB}", caller="administrator")).json
+    assert changes["entries"][1]["after"]["terminal"][0]["node"] == FIRST
 
 
 @pytest.mark.parametrize(
@@ -258,13 +231,10 @@ def test_a_gateway_is_sent_its_own_settings_and_says_what_becomes_of_them(api: A
         {"listeners": []},
     ],
 )
-def test_what_no_gateway_takes_is_refused_here(unchanged: Api, body: dict[str, Any]) -> None:
-    async def run() -> None:
-        assert (await unchanged.ask("PUT", _OF_HUB, body)).status == 422
-        assert (await unchanged.ask("GET", _OF_HUB)).status == 404
-        no_node = "/v1/gateways/0/settings"
-        assert (await unchanged.ask("PUT", no_node, {})).status == 404
-        # Nor has a terminal any terminals.
-        assert (await unchanged.ask("PUT", _PATH, _HUB_BODY)).status == 422
-
-    unchanged.run(run())
+async def test_what_no_gateway_takes_is_refused_here(unchanged: Api, body: dict[str, Any]) -> None:
+    assert (await unchanged.ask("PUT", _OF_HUB, body)).status == 422
+    assert (await unchanged.ask("GET", _OF_HUB)).status == 404
+    no_node = "/v1/gateways/0/settings"
+    assert (await unchanged.ask("PUT", no_node, {})).status == 404
+    # Nor has a terminal any terminals.
+    assert (await unchanged.ask("PUT", _PATH, _HUB_BODY)).status == 422

@@ -99,26 +99,23 @@ async def answered(
         return await asking
 
 
-def test_what_the_gateway_answers_is_shown_to_who_asks(api: Api) -> None:
-    async def run() -> None:
-        await serve(api, HUB, FIRST)
-        questions_seen: list[dict[str, Any]] = []
+async def test_what_the_gateway_answers_is_shown_to_who_asks(api: Api) -> None:
+    await serve(api, HUB, FIRST)
+    questions_seen: list[dict[str, Any]] = []
 
-        def answer(question: dict[str, Any]) -> dict[str, object]:
-            questions_seen.append({**question, "question": len(question["question"])})
-            return {"open": 5, "streams": [stream(4), stream(2, target=None, later="word")]}
+    def answer(question: dict[str, Any]) -> dict[str, object]:
+        questions_seen.append({**question, "question": len(question["question"])})
+        return {"open": 5, "streams": [stream(4), stream(2, target=None, later="word")]}
 
-        reply = await asked(api, answer, path=f"{PATH}?limit=2")
-        assert reply.status == 200, reply.text
-        assert questions_seen == [{"question": 16, "terminal": FIRST, "limit": 2}]
-        assert reply.headers["Cache-Control"] == "no-store"
-        shown = reply.json
-        assert (shown["terminal"], shown["gateway"], shown["open"]) == (FIRST, HUB, 5)
-        without_target = stream(2)
-        del without_target["target"]
-        assert shown["streams"] == [stream(4), without_target]
-
-    api.run(run())
+    reply = await asked(api, answer, path=f"{PATH}?limit=2")
+    assert reply.status == 200, reply.text
+    assert questions_seen == [{"question": 16, "terminal": FIRST, "limit": 2}]
+    assert reply.headers["Cache-Control"] == "no-store"
+    shown = reply.json
+    assert (shown["terminal"], shown["gateway"], shown["open"]) == (FIRST, HUB, 5)
+    without_target = stream(2)
+    del without_target["target"]
+    assert shown["streams"] == [stream(4), without_target]
 
 
 def test_who_is_shown_where_clients_go_is_written_down_and_that_itself_is_not(
@@ -143,46 +140,37 @@ def test_who_is_shown_where_clients_go_is_written_down_and_that_itself_is_not(
     assert "example.org" not in str(entry)
 
 
-def test_the_longest_answer_there_may_be_comes_whole_and_in_order(api: Api) -> None:
+async def test_the_longest_answer_there_may_be_comes_whole_and_in_order(api: Api) -> None:
     # In JSON of ASCII each of these takes twelve bytes.
     name, most = "\N{SATELLITE ANTENNA}", 2**63 - 1
     counts = dict.fromkeys(("epoch", "age_ms", "forward_bytes", "return_bytes"), most)
     counts |= dict.fromkeys(("waiting_bytes", "unread_bytes"), most)
     text = {"target": 261 * name, "class": 64 * name, "paths": 4 * [64 * name]}
     rows = [stream(most - n, **text, **counts) for n in range(questions.MOST_STREAMS)]
-
-    async def run() -> None:
-        await serve(api, HUB, FIRST)
-        answer = {"open": 100_000, "streams": rows}
-        reply = await asked(api, lambda _: answer, path=f"{PATH}?limit={len(rows)}")
-        assert reply.json["streams"] == rows
-
-    api.run(run())
+    await serve(api, HUB, FIRST)
+    answer = {"open": 100_000, "streams": rows}
+    reply = await asked(api, lambda _: answer, path=f"{PATH}?limit={len(rows)}")
+    assert reply.json["streams"] == rows
 
 
-def test_who_answers_more_than_was_asked_for_is_not_listened_to(api: Api) -> None:
-    async def run() -> None:
-        await serve(api, HUB, FIRST)
-        answer = {"open": 3, "streams": [stream(n) for n in range(3)]}
-        reply = await asked(api, lambda _: answer, path=f"{PATH}?limit=1")
-        assert [one["id"] for one in reply.json["streams"]] == [0]
-
-    api.run(run())
+async def test_who_answers_more_than_was_asked_for_is_not_listened_to(api: Api) -> None:
+    await serve(api, HUB, FIRST)
+    answer = {"open": 3, "streams": [stream(n) for n in range(3)]}
+    reply = await asked(api, lambda _: answer, path=f"{PATH}?limit=1")
+    assert [one["id"] for one in reply.json["streams"]] == [0]
 
 
-def test_nobody_answers_for_another_gateway(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_answers_for_another_gateway(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(questions, "_ANSWERED_WITHIN_S", 0.5)
-
-    async def run() -> None:
-        await serve(api, HUB, FIRST)
-        answer: dict[str, object] = {"open": 1, "streams": [stream(1)]}
-        others, body = f"/v1/gateways/{OTHER_HUB}/streams", {"question": "0" * 16, **answer}
-        refused = await api.ask("POST", others, body, caller="gateway")
-        assert (refused.status, f"gateway {HUB}" in refused.problem) == (403, True)
-        reply = await asked(api, lambda _: answer, gateway=OTHER_HUB)
-        assert reply.status == 504, reply.text
-
-    api.run(run())
+    await serve(api, HUB, FIRST)
+    answer: dict[str, object] = {"open": 1, "streams": [stream(1)]}
+    others, body = f"/v1/gateways/{OTHER_HUB}/streams", {"question": "0" * 16, **answer}
+    refused = await api.ask("POST", others, body, caller="gateway")
+    assert (refused.status, f"gateway {HUB}" in refused.problem) == (403, True)
+    reply = await asked(api, lambda _: answer, gateway=OTHER_HUB)
+    assert reply.status == 504, reply.text
 
 
 def test_who_asks_a_gateway_with_too_many_questions_is_told_at_once(api: Api) -> None:
@@ -210,28 +198,24 @@ def test_who_asks_a_gateway_with_too_many_questions_is_told_at_once(api: Api) ->
         assert api.call("POST", refusals, body, caller="gateway").status == 422
 
 
-def test_nobody_takes_all_places_for_questions_to_a_gateway(
+async def test_nobody_takes_all_places_for_questions_to_a_gateway(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "_MOST_AT_GATEWAY", 5)
-
-    async def run() -> None:
-        await serve(api, HUB, FIRST)
-        other = await api.token(Role.OPERATOR)
-        async with followed(api) as events:
-            flood = [asyncio.create_task(api.ask("GET", PATH)) for _ in range(3)]
-            asked_for = [await next_question(events) for _ in flood]
-            refused = await api.ask("GET", PATH)
-            assert (refused.status, "yours" in refused.problem) == (429, True)
-            of_other = asyncio.create_task(api.ask("GET", PATH, caller=other))
-            asked_for.append(await next_question(events))
-            for question in asked_for:
-                body = {"question": question["question"], "open": 0, "streams": []}
-                assert (await api.ask("POST", ANSWERS, body, caller="gateway")).status == 200
-            replies = await asyncio.gather(*flood, of_other)
-            assert {reply.status for reply in replies} == {200}
-
-    api.run(run())
+    await serve(api, HUB, FIRST)
+    other = await api.token(Role.OPERATOR)
+    async with followed(api) as events:
+        flood = [asyncio.create_task(api.ask("GET", PATH)) for _ in range(3)]
+        asked_for = [await next_question(events) for _ in flood]
+        refused = await api.ask("GET", PATH)
+        assert (refused.status, "yours" in refused.problem) == (429, True)
+        of_other = asyncio.create_task(api.ask("GET", PATH, caller=other))
+        asked_for.append(await next_question(events))
+        for question in asked_for:
+            body = {"question": question["question"], "open": 0, "streams": []}
+            assert (await api.ask("POST", ANSWERS, body, caller="gateway")).status == 200
+        replies = await asyncio.gather(*flood, of_other)
+        assert {reply.status for reply in replies} == {200}
 
 
 def test_an_answer_that_nobody_waits_for_changes_nothing(api: Api) -> None:
@@ -262,22 +246,19 @@ def test_a_viewer_and_a_terminal_are_not_told_where_clients_go(api: Api) -> None
     assert api.get(PATH, caller=tenant).status == 409
 
 
-def test_those_who_follow_events_see_neither_question_nor_answer(api: Api) -> None:
-    async def run() -> None:
-        await serve(api, HUB, FIRST)
-        async with api.client.get("/v1/events", headers=api.headers("viewer")) as response:
-            events = Stream(response)
-            answer = {"open": 1, "streams": [stream(1)]}
-            assert (await asked(api, lambda _: answer)).status == 200
-            body = {"beam": "ku-1", "name": "later"}
-            assert (await api.ask("PUT", f"/v1/terminals/{FIRST}", body)).status == 200
-            kind = ""
-            while kind != "terminal":
-                kind, data = await events.next()
-                assert "example.org" not in json.dumps(data)
-                assert kind not in (questions.QUESTION, questions.ANSWER)
-
-    api.run(run())
+async def test_those_who_follow_events_see_neither_question_nor_answer(api: Api) -> None:
+    await serve(api, HUB, FIRST)
+    async with api.client.get("/v1/events", headers=api.headers("viewer")) as response:
+        events = Stream(response)
+        answer = {"open": 1, "streams": [stream(1)]}
+        assert (await asked(api, lambda _: answer)).status == 200
+        body = {"beam": "ku-1", "name": "later"}
+        assert (await api.ask("PUT", f"/v1/terminals/{FIRST}", body)).status == 200
+        kind = ""
+        while kind != "terminal":
+            kind, data = await events.next()
+            assert "example.org" not in json.dumps(data)
+            assert kind not in (questions.QUESTION, questions.ANSWER)
 
 
 def test_who_asks_too_often_has_to_wait(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
