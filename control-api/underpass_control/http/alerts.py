@@ -69,7 +69,6 @@ class Alerts:
                 "Say that one knows of an alert and sees to it",
                 self._acknowledge,
                 OPERATORS,
-                recorded=True,
                 answers=models.Alert,
                 problems=[HTTPStatus.CONFLICT],
             ),
@@ -86,11 +85,10 @@ class Alerts:
                 "Change a rule, but for its kind, if it is as `If-Match` says",
                 self._change_rule,
                 OPERATORS,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.AlertRuleBody,
                 answers=models.AlertRule,
-                problems=[HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED],
+                problems=[HTTPStatus.CONFLICT],
             ),
             *self._collection(
                 AlertTarget,
@@ -131,7 +129,6 @@ class Alerts:
             adds,
             add,
             OPERATORS,
-            recorded=True,
             body=body,
             answers=made,
             status=HTTPStatus.CREATED,
@@ -143,10 +140,7 @@ class Alerts:
             deletes,
             partial(self._delete, table, name),
             OPERATORS,
-            recorded=True,
             headers=["If-Match"] if is_revised else [],
-            status=HTTPStatus.NO_CONTENT,
-            problems=[HTTPStatus.PRECONDITION_FAILED] if is_revised else [],
         )
 
     async def _page(self, call: Call) -> models.AlertList:

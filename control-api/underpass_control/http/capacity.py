@@ -49,7 +49,6 @@ class CapacityOfBeam:
                 "Set a beam's capacity over time, instead of what was set before",
                 self._put,
                 OPERATORS,
-                recorded=True,
                 body=models.CapacityBody,
                 answers=models.Capacity,
             ),

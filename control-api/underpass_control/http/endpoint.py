@@ -149,17 +149,31 @@ class Endpoint:
     # Headers that it reads, beside those of every endpoint.
     headers: Iterable[str] = ()
     answers: type[BaseModel] | None = None
-    status: HTTPStatus = HTTPStatus.OK
+    # None: 204 where a deletion answers nothing, else 200.
+    status: HTTPStatus | None = None
     # Other answers than problems: made anew, or not modified.
     others: Iterable[HTTPStatus] = ()
     media_type: str = "application/json"
-    # Beside those that every endpoint may give.
+    # Beside those that every endpoint may give, or what it takes and reads brings with it.
     problems: Iterable[HTTPStatus] = ()
     # Whether too many requests are refused.
     limited: bool = True
     # Whether what it changes is written into the log of changes: not what nodes report as they go,
-    # and not what changes nothing.
-    recorded: bool = False
+    # and not what changes nothing. None: what only operators or administrators may ask is.
+    recorded: bool | None = None
+
+    @property
+    def success(self) -> HTTPStatus:
+        """Return the status of an answer that comes without one."""
+        is_empty = self.method == "DELETE" and self.answers is None
+        return self.status or (HTTPStatus.NO_CONTENT if is_empty else HTTPStatus.OK)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Tell whether what it changes is written into the log of changes."""
+        if self.recorded is not None:
+            return self.recorded
+        return self.method != "GET" and self.roles in (OPERATORS, ADMINISTRATORS)
 
 
 def route(endpoint: Endpoint, callers: Callers, database: Database, traces: Traces) -> web.RouteDef:
@@ -183,7 +197,7 @@ def route(endpoint: Endpoint, callers: Callers, database: Database, traces: Trac
         elif endpoint.takes is not None:
             call.content = await _content(call.request, [endpoint.takes])
         response = _response(await endpoint.handle(call), endpoint)
-        assert call.is_recorded or not endpoint.recorded, "a change is written down"
+        assert call.is_recorded or not endpoint.is_recorded, "a change is written down"
         return response
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -286,7 +300,7 @@ def _response(
     if isinstance(answer, web.StreamResponse):
         return answer
     if isinstance(answer, BaseModel):
-        answer = Answer(answer, endpoint.status)
+        answer = Answer(answer, endpoint.success)
     if answer.model is None:
         return web.Response(status=answer.status.value, headers=answer.headers)
     return web.Response(
@@ -365,12 +379,12 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     if endpoint.takes:
         content = {endpoint.takes: {"schema": {"type": "string"}}}
         operation["requestBody"] = {"required": True, "content": content}
-    success: dict[str, Any] = {"description": endpoint.status.phrase}
+    success: dict[str, Any] = {"description": endpoint.success.phrase}
     if endpoint.answers:
         success["content"] = {endpoint.media_type: {"schema": _schema(endpoint.answers, schemas)}}
     elif endpoint.media_type != "application/json":
         success["content"] = {endpoint.media_type: {"schema": {"type": "string"}}}
-    operation["responses"][str(endpoint.status.value)] = success
+    operation["responses"][str(endpoint.success.value)] = success
     for status in endpoint.others:
         has_body = status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
         other = {**success} if has_body else {}
@@ -409,6 +423,8 @@ def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
         # The token, at the least, is looked up in the database.
         problems.add(HTTPStatus.SERVICE_UNAVAILABLE)
         problems |= {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+    if "If-Match" in endpoint.headers:
+        problems.add(HTTPStatus.PRECONDITION_FAILED)
     if endpoint.body or endpoint.takes:
         problems |= {
             HTTPStatus.REQUEST_TIMEOUT,

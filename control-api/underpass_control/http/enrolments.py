@@ -27,7 +27,6 @@ from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Answer, Call, E
 from underpass_control.http.limits import Buckets, admit
 from underpass_control.http.models import MOST_NODE
 from underpass_control.http.problem import Problem
-from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
 from underpass_control.storage import attachments, registry
 from underpass_control.storage.database import Database
@@ -67,7 +66,6 @@ class Enrolments:
                 "All enrolments, without their tokens",
                 self._page,
                 OPERATORS,
-                tenancy=Tenancy.WHOLE,
                 query=models.EnrolmentsQuery,
                 answers=models.EnrolmentList,
             ),
@@ -77,8 +75,6 @@ class Enrolments:
                 "Let a node be enrolled: the token is shown once",
                 self._create,
                 OPERATORS,
-                tenancy=Tenancy.WHOLE,
-                recorded=True,
                 body=models.EnrolmentBody,
                 answers=models.NewEnrolment,
                 status=HTTPStatus.CREATED,
@@ -90,9 +86,6 @@ class Enrolments:
                 "Revoke an enrolment; certificates that it has led to stay",
                 self._revoke,
                 OPERATORS,
-                tenancy=Tenancy.WHOLE,
-                recorded=True,
-                status=HTTPStatus.NO_CONTENT,
             ),
             Endpoint(
                 "DELETE",
@@ -100,8 +93,6 @@ class Enrolments:
                 "Revoke all certificates of a node: its sessions end",
                 self._revoke_certificates,
                 OPERATORS,
-                tenancy=Tenancy.WHOLE,
-                recorded=True,
                 answers=models.Revoked,
                 problems=[HTTPStatus.CONFLICT],
             ),

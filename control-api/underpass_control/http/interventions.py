@@ -45,8 +45,7 @@ class Interventions:
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
         one = "/v1/interventions/{intervention}"
-        conflict, gone = HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED
-        conditional = [gone, HTTPStatus.PRECONDITION_REQUIRED]
+        conflict, conditional = HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_REQUIRED
         return [
             Endpoint(
                 "GET",
@@ -65,7 +64,6 @@ class Interventions:
                 "withdraw a blockage",
                 self._add,
                 OPERATORS,
-                recorded=True,
                 body=models.InterventionBody,
                 answers=models.Intervention,
                 status=HTTPStatus.CREATED,
@@ -86,11 +84,10 @@ class Interventions:
                 "Change an intervention, if it is as `If-Match` says",
                 self._change,
                 OPERATORS,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.InterventionChange,
                 answers=models.Intervention,
-                problems=[conflict, *conditional],
+                problems=[conflict, conditional],
             ),
             Endpoint(
                 "DELETE",
@@ -98,10 +95,8 @@ class Interventions:
                 "Release an intervention, if it is as `If-Match` says",
                 self._release,
                 OPERATORS,
-                recorded=True,
                 headers=["If-Match"],
-                status=HTTPStatus.NO_CONTENT,
-                problems=conditional,
+                problems=[conditional],
             ),
         ]
 

@@ -58,7 +58,6 @@ class LedgerOfBeam:
                 "Forgive what a terminal owes or is owed",
                 self._forgive,
                 OPERATORS,
-                recorded=True,
                 body=models.ForgiveBody,
                 answers=models.LedgerEntry,
                 status=HTTPStatus.CREATED,

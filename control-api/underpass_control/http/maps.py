@@ -97,7 +97,6 @@ class Maps:
                 "Replace a map: GeoJSON features, one on each line; what it had besides is deleted",
                 self._replace,
                 OPERATORS,
-                recorded=True,
                 takes=_MEDIA_TYPE,
                 is_large=True,
                 answers=MapTaken,
@@ -109,8 +108,6 @@ class Maps:
                 "Delete a map: all obstructions that come from it, and its tiles",
                 self._delete,
                 OPERATORS,
-                recorded=True,
-                status=HTTPStatus.NO_CONTENT,
                 problems=[HTTPStatus.CONFLICT],
             ),
         ]

@@ -94,7 +94,6 @@ class Obstructions:
                 "Set obstructions: those of the same id are replaced, others stay",
                 self._set,
                 OPERATORS,
-                recorded=True,
                 body=ObstructionCollection,
                 answers=models.Accepted,
             ),
@@ -104,8 +103,6 @@ class Obstructions:
                 "Delete an obstruction",
                 self._delete,
                 OPERATORS,
-                recorded=True,
-                status=HTTPStatus.NO_CONTENT,
             ),
         ]
 

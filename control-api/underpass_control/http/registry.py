@@ -42,7 +42,7 @@ class Registry:
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
         beam, terminal = "/v1/beams/{beam}", "/v1/terminals/{terminal}"
-        conflict, gone = HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED
+        conflict = HTTPStatus.CONFLICT
         return [
             Endpoint(
                 "GET",
@@ -70,12 +70,10 @@ class Registry:
                 "Set a beam",
                 self._put_beam,
                 OPERATORS,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.BeamBody,
                 answers=models.Beam,
                 others=[HTTPStatus.CREATED],
-                problems=[gone],
             ),
             Endpoint(
                 "DELETE",
@@ -83,10 +81,8 @@ class Registry:
                 "Delete a beam that has no terminals",
                 self._delete_beam,
                 OPERATORS,
-                recorded=True,
                 headers=["If-Match"],
-                status=HTTPStatus.NO_CONTENT,
-                problems=[conflict, gone],
+                problems=[conflict],
             ),
             Endpoint(
                 "GET",
@@ -114,12 +110,11 @@ class Registry:
                 "Set a terminal",
                 self._put_terminal,
                 OPERATORS,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.TerminalBody,
                 answers=models.Terminal,
                 others=[HTTPStatus.CREATED],
-                problems=[conflict, gone],
+                problems=[conflict],
             ),
             Endpoint(
                 "PUT",
@@ -128,11 +123,9 @@ class Registry:
                 self._put_tags,
                 OPERATORS,
                 tenancy=Tenancy.VEHICLE,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.TagsBody,
                 answers=models.Terminal,
-                problems=[gone],
             ),
             Endpoint(
                 "GET",
@@ -150,10 +143,7 @@ class Registry:
                 "Delete a terminal with all that it has reported",
                 self._delete_terminal,
                 OPERATORS,
-                recorded=True,
                 headers=["If-Match"],
-                status=HTTPStatus.NO_CONTENT,
-                problems=[gone],
             ),
         ]
 

@@ -66,7 +66,6 @@ class Rollouts:
                 self._add,
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
                 body=models.RolloutBody,
                 answers=models.Rollout,
                 status=HTTPStatus.CREATED,
@@ -98,11 +97,10 @@ class Rollouts:
                 self._set_state,
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.RolloutStateBody,
                 answers=models.Rollout,
-                problems=[conflict, HTTPStatus.PRECONDITION_FAILED],
+                problems=[conflict],
             ),
         ]
 

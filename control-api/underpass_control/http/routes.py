@@ -64,7 +64,6 @@ class Routes:
                 body=models.Route,
                 answers=models.Route,
                 media_type=media_type,
-                problems=[HTTPStatus.PRECONDITION_FAILED],
             ),
             Endpoint(
                 "DELETE",
@@ -75,8 +74,6 @@ class Routes:
                 recorded=True,
                 tenancy=Tenancy.VEHICLE,
                 headers=["If-Match"],
-                status=HTTPStatus.NO_CONTENT,
-                problems=[HTTPStatus.PRECONDITION_FAILED],
             ),
         ]
 

@@ -86,7 +86,6 @@ class Sessions:
                 EVERYBODY,
                 tenancy=Tenancy.SHARED,
                 recorded=True,
-                status=HTTPStatus.NO_CONTENT,
                 problems=[conflict],
             ),
             Endpoint(

@@ -38,7 +38,6 @@ class NodeSettings:
         """Return them."""
         path = "/v1/terminals/{terminal}/settings"
         of_gateway = "/v1/gateways/{gateway}/settings"
-        gone = HTTPStatus.PRECONDITION_FAILED
         return [
             Endpoint(
                 "GET",
@@ -66,11 +65,9 @@ class NodeSettings:
                 self._put,
                 OPERATORS,
                 tenancy=Tenancy.VEHICLE,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.SettingsBody,
                 answers=models.Settings,
-                problems=[gone],
             ),
             Endpoint(
                 "GET",
@@ -87,11 +84,9 @@ class NodeSettings:
                 "has them",
                 self._put_of_gateway,
                 OPERATORS,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.GatewaySettingsBody,
                 answers=models.GatewaySettings,
-                problems=[gone],
             ),
         ]
 

@@ -54,7 +54,7 @@ class Slices:
         """Return them."""
         one = "/v1/slices/{slice}"
         function = one + "/functions/{function}"
-        refused = [HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED]
+        conflict = HTTPStatus.CONFLICT
         return [
             Endpoint(
                 "GET",
@@ -91,12 +91,11 @@ class Slices:
                 self._put,
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.SlicePut,
                 answers=models.SliceShown,
                 others=[HTTPStatus.CREATED],
-                problems=refused,
+                problems=[conflict],
             ),
             Endpoint(
                 "DELETE",
@@ -105,11 +104,10 @@ class Slices:
                 self._delete,
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
                 headers=["If-Match"],
                 answers=models.SliceShown,
                 status=HTTPStatus.ACCEPTED,
-                problems=refused,
+                problems=[conflict],
             ),
             Endpoint(
                 "PUT",
@@ -118,11 +116,10 @@ class Slices:
                 self._scale,
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.ReplicasBody,
                 answers=models.SliceShown,
-                problems=refused,
+                problems=[conflict],
             ),
             Endpoint(
                 "POST",
@@ -131,10 +128,9 @@ class Slices:
                 self._heal,
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
                 headers=["If-Match"],
                 answers=models.SliceShown,
-                problems=refused,
+                problems=[conflict],
             ),
         ]
 

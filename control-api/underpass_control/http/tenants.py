@@ -47,7 +47,6 @@ class Tenants:
                 "Set a tenant",
                 self._put,
                 ADMINISTRATORS,
-                recorded=True,
                 body=models.TenantBody,
                 answers=models.Tenant,
                 others=[HTTPStatus.CREATED],
@@ -59,8 +58,6 @@ class Tenants:
                 "Delete a tenant to which nothing belongs",
                 self._delete,
                 ADMINISTRATORS,
-                recorded=True,
-                status=HTTPStatus.NO_CONTENT,
                 problems=[conflict],
             ),
         ]

@@ -70,7 +70,6 @@ class MapTiles:
                 "Replace the vector tiles of a map: a JSON text sequence, a tile on each line",
                 self._replace,
                 OPERATORS,
-                recorded=True,
                 takes=_TAKES,
                 is_large=True,
                 answers=TilesTaken,

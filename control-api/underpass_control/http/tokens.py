@@ -54,7 +54,6 @@ class Tokens:
                 self._create,
                 ADMINISTRATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
                 body=models.TokenBody,
                 answers=models.NewToken,
                 status=HTTPStatus.CREATED,
@@ -67,8 +66,6 @@ class Tokens:
                 self._revoke,
                 ADMINISTRATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
-                status=HTTPStatus.NO_CONTENT,
             ),
         ]
 

@@ -41,7 +41,7 @@ class Users:
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
-        one, gone = "/v1/users/{user}", HTTPStatus.PRECONDITION_FAILED
+        one = "/v1/users/{user}"
         return [
             Endpoint(
                 "GET",
@@ -60,12 +60,11 @@ class Users:
                 self._put,
                 ADMINISTRATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
                 headers=["If-Match"],
                 body=models.UserBody,
                 answers=models.User,
                 others=[HTTPStatus.CREATED],
-                problems=[HTTPStatus.CONFLICT, gone],
+                problems=[HTTPStatus.CONFLICT],
             ),
             Endpoint(
                 "DELETE",
@@ -74,10 +73,7 @@ class Users:
                 self._remove,
                 ADMINISTRATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
                 headers=["If-Match"],
-                status=HTTPStatus.NO_CONTENT,
-                problems=[gone],
             ),
             Endpoint(
                 "DELETE",
@@ -86,7 +82,6 @@ class Users:
                 self._sign_out,
                 ADMINISTRATORS,
                 tenancy=Tenancy.ROWS,
-                recorded=True,
                 answers=models.Ended,
             ),
         ]

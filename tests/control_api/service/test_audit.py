@@ -172,7 +172,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
     shown = {("GET", "/v1/terminals/{terminal}/streams")}
     changing = {(one.method, one.path) for one in api.service.endpoints if one.method != "GET"}
     assert changing == {(m, p) for m, p, *_ in tried} | others | reported_or_without_effect
-    assert {(e.method, e.path) for e in api.service.endpoints if e.recorded} == (
+    assert {(e.method, e.path) for e in api.service.endpoints if e.is_recorded} == (
         changing - reported_or_without_effect
     ) | shown
 
