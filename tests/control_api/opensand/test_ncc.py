@@ -40,7 +40,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def test_a_plan_of_many_terminals_is_followed_at_its_boundaries(
+async def test_a_plan_of_many_terminals_is_followed_at_its_boundaries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("underpass_control.opensand.ncc._PAUSE_S", 0.002)
@@ -48,20 +48,14 @@ def test_a_plan_of_many_terminals_is_followed_at_its_boundaries(
     sent: list[Request] = []
     allocation = Allocation()
 
-    async def run() -> int:
-        await ncc.start()
-        start_ms = now_ms() + 200
-        allocation.follow(plan(1, start_ms, {n: [100 + n, 0, 200 + n] for n in range(40)}, 300))
-        client = Ncc(
-            f"opensand://127.0.0.1:{ncc.port}", allocation, sent.extend, Clock(), lambda: True
-        )
-        task = asyncio.create_task(client.run())
-        await until(lambda: len(ncc.applied) >= 120)
-        task.cancel()
-        await ncc.stop()
-        return start_ms
-
-    start_ms = asyncio.run(run())
+    await ncc.start()
+    start_ms = now_ms() + 200
+    allocation.follow(plan(1, start_ms, {n: [100 + n, 0, 200 + n] for n in range(40)}, 300))
+    client = Ncc(f"opensand://127.0.0.1:{ncc.port}", allocation, sent.extend, Clock(), lambda: True)
+    task = asyncio.create_task(client.run())
+    await until(lambda: len(ncc.applied) >= 120)
+    task.cancel()
+    await ncc.stop()
     assert ncc.broken == []
     by_terminal = {
         n: [(at - start_ms, rate) for at, st_id, rate in ncc.applied if st_id == n]

@@ -44,47 +44,40 @@ def test_a_drive_goes_out_as_datagrams() -> None:
     assert len(list(read_nmea(lines))) == 40
 
 
-def test_a_reader_that_connects_again_hears_the_rest() -> None:
+async def test_a_reader_that_connects_again_hears_the_rest() -> None:
     port = free_port()
 
-    async def run() -> tuple[bytes, bytes]:
-        target = target_of(f"tcp-listen://127.0.0.1:{port}", token=None, terminal=None)
-        playing = asyncio.create_task(play(timeline(), target, Played()))
-        await asyncio.sleep(0.1)
-        # Nothing is played to nobody.
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        first = await reader.readline()
-        writer.close()
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        rest = await reader.read(-1)
-        writer.close()
-        await playing
-        return first, rest
-
-    first, rest = asyncio.run(run())
+    target = target_of(f"tcp-listen://127.0.0.1:{port}", token=None, terminal=None)
+    playing = asyncio.create_task(play(timeline(), target, Played()))
+    await asyncio.sleep(0.1)
+    # Nothing is played to nobody.
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    first = await reader.readline()
+    writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    rest = await reader.read(-1)
+    writer.close()
+    await playing
     assert b",00700.000000,E," in first
     # The last fix is at 7.0039 degrees.
     assert b",00700.234000,E," in rest
 
 
-def test_a_reader_of_a_serial_line_opens_a_pseudo_terminal(tmp_path: Path) -> None:
+async def test_a_reader_of_a_serial_line_opens_a_pseudo_terminal(tmp_path: Path) -> None:
     link = tmp_path / "gps"
 
-    async def run() -> list[str]:
-        target = target_of(f"pty:{link}", token=None, terminal=None)
-        playing = asyncio.create_task(play(timeline(), target, Played()))
-        while not link.exists():
+    target = target_of(f"pty:{link}", token=None, terminal=None)
+    playing = asyncio.create_task(play(timeline(), target, Played()))
+    while not link.exists():
+        await asyncio.sleep(0.01)
+    with link.open("rb", buffering=0) as line:
+        os.set_blocking(line.fileno(), False)
+        said = b""
+        while not playing.done():
+            said += line.read(4096) or b""
             await asyncio.sleep(0.01)
-        with link.open("rb", buffering=0) as line:
-            os.set_blocking(line.fileno(), False)
-            said = b""
-            while not playing.done():
-                said += line.read(4096) or b""
-                await asyncio.sleep(0.01)
-        await playing
-        return said.decode().splitlines()
-
-    assert len(list(read_nmea(asyncio.run(run())))) > 30
+    await playing
+    assert len(list(read_nmea(said.decode().splitlines()))) > 30
     assert not link.is_symlink()
 
 

@@ -490,23 +490,20 @@ def test_nobody_is_told_where_the_authority_is(url: str, tmp_path: Path) -> None
         assert str(tmp_path) not in answer.text
 
 
-def test_enrolments_are_deleted_some_time_after_they_have_expired(api: Api) -> None:
-    async def make() -> None:
-        async with api.database.transaction() as connection:
-            for expires_ms in (1_000, now_ms() + 60_000):
-                await enrolments.create_enrolment(
-                    connection,
-                    node=NODE,
-                    configuration=CONFIGURATION,
-                    fingerprint=bytes(32),
-                    now_ms=0,
-                    expires_ms=expires_ms,
-                )
-
-    api.run(make())
+async def test_enrolments_are_deleted_some_time_after_they_have_expired(api: Api) -> None:
+    async with api.database.transaction() as connection:
+        for expires_ms in (1_000, now_ms() + 60_000):
+            await enrolments.create_enrolment(
+                connection,
+                node=NODE,
+                configuration=CONFIGURATION,
+                fingerprint=bytes(32),
+                now_ms=0,
+                expires_ms=expires_ms,
+            )
     before_ms = now_ms() - 1_000
-    assert api.run(prune(api.database, enrolments.prune_enrolments, before_ms)) == 1
-    (left,) = api.get("/v1/enrolments").json["enrolments"]
+    assert await prune(api.database, enrolments.prune_enrolments, before_ms) == 1
+    (left,) = (await api.ask("GET", "/v1/enrolments")).json["enrolments"]
     assert milliseconds_of(left["expires"]) > before_ms
 
 

@@ -91,21 +91,18 @@ async def test_what_fails_is_not_told(api: Api) -> None:
         assert (await stream.next())[0] == "positions"
 
 
-def test_a_follower_gets_what_it_asks_for(api: Api) -> None:
-    async def run() -> None:
-        async with (
-            following(api, f"kinds=positions,terminal&terminal={SECOND}") as second,
-            following(api, "kinds=beam") as beams,
-        ):
-            await send(api, FIRST, SECOND)
-            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
-            kind, data = await second.next()
-            assert kind == "positions"
-            assert [one["terminal"] for one in data["positions"]] == [SECOND]
-            assert (await beams.next())[0] == "beam"
-
-    api.run(run())
-    assert "kinds are" in api.get("/v1/events?kinds=colour").text
+async def test_a_follower_gets_what_it_asks_for(api: Api) -> None:
+    async with (
+        following(api, f"kinds=positions,terminal&terminal={SECOND}") as second,
+        following(api, "kinds=beam") as beams,
+    ):
+        await send(api, FIRST, SECOND)
+        await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+        kind, data = await second.next()
+        assert kind == "positions"
+        assert [one["terminal"] for one in data["positions"]] == [SECOND]
+        assert (await beams.next())[0] == "beam"
+    assert "kinds are" in (await api.ask("GET", "/v1/events?kinds=colour")).text
 
 
 def test_settings_are_followed_by_their_kind(api: Api) -> None:
@@ -119,17 +116,14 @@ def test_settings_are_followed_by_their_kind(api: Api) -> None:
     assert (kind, told["terminal"], told["action"]) == ("settings", FIRST, "set")
 
 
-def test_a_terminal_follows_its_own_only(api: Api) -> None:
-    async def run() -> None:
-        async with following(api, caller="first") as own:
-            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
-            await send(api, SECOND)
-            await send(api, FIRST)
-            _, data = await own.next()
-            assert [one["terminal"] for one in data["positions"]] == [FIRST]
-
-    api.run(run())
-    assert api.get(f"/v1/events?terminal={SECOND}", caller="first").status == 403
+async def test_a_terminal_follows_its_own_only(api: Api) -> None:
+    async with following(api, caller="first") as own:
+        await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+        await send(api, SECOND)
+        await send(api, FIRST)
+        _, data = await own.next()
+        assert [one["terminal"] for one in data["positions"]] == [FIRST]
+    assert (await api.ask("GET", f"/v1/events?terminal={SECOND}", caller="first")).status == 403
 
 
 async def test_who_connects_again_gets_what_was_missed(api: Api) -> None:

@@ -205,7 +205,7 @@ def test_an_operator_names_the_gateway_and_what_is_heard_stays(api: Api) -> None
     assert api.get(path).json["heard_by"] == HUB
 
 
-def test_what_is_reported_is_told(api: Api) -> None:
+async def test_what_is_reported_is_told(api: Api) -> None:
     at = now_ms()
     said = report(
         "announcement", announced_ms=at, entry_ms=at + 9_000, duration_ms=1_000, confidence=1
@@ -217,22 +217,18 @@ def test_what_is_reported_is_told(api: Api) -> None:
         observed(at - 5_000),
     )
 
-    async def run() -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        async with (
-            following(api, "kinds=links,announcements,blockages,terminal") as stream,
-            following(api, "kinds=links", caller="second") as second,
-        ):
-            asked = asyncio.create_task(api.ask("POST", "/v1/reports", body, caller="gateway"))
-            while len(found) < 4:
-                kind, data = await stream.next()
-                found[kind] = data
-            assert (await asked).status == 200
-            kind, data = await second.next()
-            assert [one["terminal"] for one in data["links"]] == [SECOND]
-        return found
-
-    found = api.run(run())
+    found: dict[str, Any] = {}
+    async with (
+        following(api, "kinds=links,announcements,blockages,terminal") as stream,
+        following(api, "kinds=links", caller="second") as second,
+    ):
+        asked = asyncio.create_task(api.ask("POST", "/v1/reports", body, caller="gateway"))
+        while len(found) < 4:
+            kind, data = await stream.next()
+            found[kind] = data
+        assert (await asked).status == 200
+        kind, data = await second.next()
+        assert [one["terminal"] for one in data["links"]] == [SECOND]
     assert {(one["terminal"], one["link"]) for one in found["links"]["links"]} == {
         (FIRST, "forward"),
         (FIRST, "return"),

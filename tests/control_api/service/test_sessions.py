@@ -449,14 +449,11 @@ def test_right_tries_are_not_counted() -> None:
         limits.take_back("ada", "a", 0.0)
 
 
-def test_passwords_wait_for_each_other_and_too_many_are_refused() -> None:
-    async def flood() -> list[object]:
-        made = passwords.Passwords()
-        return await asyncio.gather(
-            *(made.is_right("a password", None) for _ in range(40)), return_exceptions=True
-        )
-
-    found = asyncio.run(flood())
+async def test_passwords_wait_for_each_other_and_too_many_are_refused() -> None:
+    made = passwords.Passwords()
+    found = await asyncio.gather(
+        *(made.is_right("a password", None) for _ in range(40)), return_exceptions=True
+    )
     busy = [one for one in found if isinstance(one, passwords.BusyError)]
     assert len(busy) == 40 - 16
     assert [one for one in found if one not in busy] == [False] * 16

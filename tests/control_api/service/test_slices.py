@@ -126,10 +126,10 @@ def test_two_who_change_one_slice_are_told(api: Api) -> None:
 
 
 @pytest.mark.parametrize(("shown", "refused"), [(True, 412), (False, 409)])
-def test_of_two_who_change_a_slice_at_once_the_second_is_told(
+async def test_of_two_who_change_a_slice_at_once_the_second_is_told(
     api: Api, monkeypatch: pytest.MonkeyPatch, shown: bool, refused: int
 ) -> None:
-    tag = api.call("PUT", "/v1/slices/one", ground()).headers["ETag"]
+    tag = (await api.ask("PUT", "/v1/slices/one", ground())).headers["ETag"]
     change, both = slices.change, asyncio.Barrier(2)
 
     async def together(*given: Any, **more: Any) -> Any:
@@ -140,12 +140,9 @@ def test_of_two_who_change_a_slice_at_once_the_second_is_told(
     monkeypatch.setattr(slices, "change", together)
     headers = {"If-Match": tag} if shown else {}
 
-    async def at_once() -> list[int]:
-        path = "/v1/slices/one/functions/names/replicas"
-        asked = [api.ask("PUT", path, {"replicas": n}, headers=headers) for n in (1, 2)]
-        return sorted(reply.status for reply in await asyncio.gather(*asked))
-
-    assert api.run(at_once()) == [200, refused]
+    path = "/v1/slices/one/functions/names/replicas"
+    asked = [api.ask("PUT", path, {"replicas": n}, headers=headers) for n in (1, 2)]
+    assert sorted(reply.status for reply in await asyncio.gather(*asked)) == [200, refused]
 
 
 def test_a_tenant_has_so_many_slices_and_each_its_own_number(api: Api) -> None:

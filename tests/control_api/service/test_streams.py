@@ -173,29 +173,26 @@ async def test_nobody_answers_for_another_gateway(
     assert reply.status == 504, reply.text
 
 
-def test_who_asks_a_gateway_with_too_many_questions_is_told_at_once(api: Api) -> None:
+async def test_who_asks_a_gateway_with_too_many_questions_is_told_at_once(api: Api) -> None:
     refusals = f"{ANSWERS}/refused"
 
-    async def run() -> None:
-        await serve(api, HUB, FIRST)
-        async with followed(api) as events:
-            asking = asyncio.create_task(api.ask("GET", PATH))
-            question = await next_question(events)
-            body = {"questions": ["0" * 16, question["question"]]}
-            # Nobody refuses for another gateway.
-            others = f"/v1/gateways/{OTHER_HUB}/streams/refused"
-            assert (await api.ask("POST", others, body, caller="gateway")).status == 403
-            assert (await api.ask("POST", others, body)).status == 200
-            assert not asking.done()
-            assert (await api.ask("POST", refusals, body, caller="gateway")).status == 200
-            reply = await asking
-            assert (reply.status, "too many questions" in reply.problem) == (503, True)
-            assert int(reply.headers["Retry-After"]) >= 1
-
-    api.run(run())
+    await serve(api, HUB, FIRST)
+    async with followed(api) as events:
+        asking = asyncio.create_task(api.ask("GET", PATH))
+        question = await next_question(events)
+        body = {"questions": ["0" * 16, question["question"]]}
+        # Nobody refuses for another gateway.
+        others = f"/v1/gateways/{OTHER_HUB}/streams/refused"
+        assert (await api.ask("POST", others, body, caller="gateway")).status == 403
+        assert (await api.ask("POST", others, body)).status == 200
+        assert not asking.done()
+        assert (await api.ask("POST", refusals, body, caller="gateway")).status == 200
+        reply = await asking
+        assert (reply.status, "too many questions" in reply.problem) == (503, True)
+        assert int(reply.headers["Retry-After"]) >= 1
     for wrong in ([], ["0" * 15], ["0" * 16] * (questions.MOST_REFUSED + 1)):
         body = {"questions": wrong}
-        assert api.call("POST", refusals, body, caller="gateway").status == 422
+        assert (await api.ask("POST", refusals, body, caller="gateway")).status == 422
 
 
 async def test_nobody_takes_all_places_for_questions_to_a_gateway(
@@ -223,19 +220,16 @@ def test_an_answer_that_nobody_waits_for_changes_nothing(api: Api) -> None:
     assert api.call("POST", ANSWERS, body, caller="gateway").status == 200
 
 
-def test_it_is_said_why_there_is_no_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_said_why_there_is_no_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "_ANSWERED_WITHIN_S", 0.5)
-    assert "at no gateway" in api.get(PATH).problem
+    assert "at no gateway" in (await api.ask("GET", PATH)).problem
 
-    async def run() -> None:
-        await serve(api, HUB, FIRST)
-        alone = await api.ask("GET", PATH)
-        assert (alone.status, f"gateway {HUB}" in alone.problem) == (504, True)
-        silent = await asked(api, lambda _: None)
-        assert (silent.status, "has not answered" in silent.problem) == (504, True)
-
-    api.run(run())
-    assert api.get("/v1/terminals/99/streams").status == 404
+    await serve(api, HUB, FIRST)
+    alone = await api.ask("GET", PATH)
+    assert (alone.status, f"gateway {HUB}" in alone.problem) == (504, True)
+    silent = await asked(api, lambda _: None)
+    assert (silent.status, "has not answered" in silent.problem) == (504, True)
+    assert (await api.ask("GET", "/v1/terminals/99/streams")).status == 404
 
 
 def test_a_viewer_and_a_terminal_are_not_told_where_clients_go(api: Api) -> None:
@@ -261,15 +255,12 @@ async def test_those_who_follow_events_see_neither_question_nor_answer(api: Api)
             assert kind not in (questions.QUESTION, questions.ANSWER)
 
 
-def test_who_asks_too_often_has_to_wait(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_asks_too_often_has_to_wait(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "_ANSWERED_WITHIN_S", 0.5)
 
-    async def run() -> list[int]:
-        await serve(api, HUB, FIRST)
-        replies = await asyncio.gather(*(api.ask("GET", PATH) for _ in range(40)))
-        return [reply.status for reply in replies]
-
-    found = api.run(run())
+    await serve(api, HUB, FIRST)
+    replies = await asyncio.gather(*(api.ask("GET", PATH) for _ in range(40)))
+    found = [reply.status for reply in replies]
     assert set(found) == {504, 429}
     assert found.count(504) >= 10
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import mapbox_vector_tile
 import pytest
 import shapely
@@ -274,54 +275,41 @@ def test_what_is_too_large_or_stands_still_is_refused(
     assert described(api) == {}
 
 
-def test_one_set_is_taken_at_a_time_and_who_is_overtaken_is_told(api: Api) -> None:
-    async def two() -> tuple[int, int]:
-        began = asyncio.Event()
-        go_on = asyncio.Event()
+async def half_sent(
+    api: Api, ground: bytes
+) -> tuple[asyncio.Task[aiohttp.ClientResponse], asyncio.Event, Reply]:
+    """Begin to send a set; return the sending, what lets it go on, and another's refusal."""
+    began, go_on = asyncio.Event(), asyncio.Event()
 
-        async def slow() -> AsyncIterator[bytes]:
-            yield text([5, 1, 1], content("slow"))
-            began.set()
-            await go_on.wait()
+    async def slow() -> AsyncIterator[bytes]:
+        yield text([5, 1, 1], ground)
+        began.set()
+        await go_on.wait()
 
-        headers = {**api.headers("operator"), "Content-Type": KIND}
-        path = "/v1/maps/town/tiles"
-        first = asyncio.create_task(api.client.put(path, data=slow(), headers=headers))
-        await began.wait()
-        # What the first one has sent has to have come.
-        for _ in range(100):
-            second = await api.ask("PUT", path, text([5, 1, 1], content()), content_type=KIND)
-            if second.status == 503:
-                break
-            await asyncio.sleep(0.05)
-        go_on.set()
-        answer = await first
-        answer.close()
-        return second.status, answer.status
+    headers = {**api.headers("operator"), "Content-Type": KIND}
+    path = "/v1/maps/town/tiles"
+    first = asyncio.create_task(api.client.put(path, data=slow(), headers=headers))
+    await began.wait()
+    # What the first one has sent has to have come.
+    for _ in range(100):
+        second = await api.ask("PUT", path, text([5, 1, 1], content()), content_type=KIND)
+        if second.status == 503:
+            break
+        await asyncio.sleep(0.05)
+    return first, go_on, second
 
-    assert api.run(two()) == (503, 200)
+
+async def test_one_set_is_taken_at_a_time_and_who_is_overtaken_is_told(api: Api) -> None:
+    first, go_on, second = await half_sent(api, content("slow"))
+    go_on.set()
+    answer = await first
+    answer.close()
+    assert (second.status, answer.status) == (503, 200)
 
 
 def test_tiles_of_a_map_that_is_replaced_while_they_come_are_not_its_ground(api: Api) -> None:
     async def overtaken() -> tuple[int, str]:
-        began, go_on = asyncio.Event(), asyncio.Event()
-
-        async def slow() -> AsyncIterator[bytes]:
-            yield text([5, 1, 1], content("of the map before"))
-            began.set()
-            await go_on.wait()
-
-        headers = {**api.headers("operator"), "Content-Type": KIND}
-        path = "/v1/maps/town/tiles"
-        first = asyncio.create_task(api.client.put(path, data=slow(), headers=headers))
-        await began.wait()
-        # The set has to be there before the map is replaced.
-        for _ in range(100):
-            if (
-                await api.ask("PUT", path, text([5, 1, 1], content()), content_type=KIND)
-            ).status == 503:
-                break
-            await asyncio.sleep(0.05)
+        first, go_on, _ = await half_sent(api, content("of the map before"))
         await asyncio.sleep(0.2)
         body, kind = json.dumps(obstruction("a")), "application/geo+json-seq"
         replaced = await api.ask("PUT", "/v1/maps/town", body, content_type=kind)
