@@ -13,7 +13,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import JSON, Connection, bindparam, inspect, text
+from sqlalchemy import JSON, Connection, TextClause, bindparam, inspect, text
 from underpass_control.access.lookup import find_caller
 from underpass_control.access.secrets import digest_of
 from underpass_control.storage import schema
@@ -26,6 +26,30 @@ from tests.control_api.service.test_expectations import expected, keep, observed
 from tests.control_api.service.test_links import LINE, ROUTE
 from tests.control_api.service.test_positions import position, report, times
 from tests.control_api.service.test_reports import entry, status, taken
+
+VAN = (
+    "INSERT INTO terminal (node, beam_id, name, weight, forward_minimum_bps,"
+    " return_minimum_bps, revision) VALUES (11, 'ku-1', 'van', 1, 0, 0, 1)"
+)
+
+
+def execute(url: str, *statements: str | TextClause) -> None:
+    """Execute statements in one transaction."""
+
+    async def run(database: Database) -> None:
+        async with database.transaction() as connection:
+            for one in statements:
+                await connection.execute(text(one) if isinstance(one, str) else one)
+
+    with_database(url, run)
+
+
+def rows(url: str, query: str) -> list[tuple[Any, ...]]:
+    async def run(database: Database) -> list[tuple[Any, ...]]:
+        async with database.reading() as connection:
+            return [tuple(row) for row in await connection.execute(text(query))]
+
+    return with_database(url, run)
 
 
 async def _move(
@@ -72,112 +96,85 @@ def test_each_step_of_those_ahead_is_told(empty_url: str) -> None:
     assert told == [*((done, ahead) for done in range(ahead + 1)), (0, 0)]
 
 
+# What each revision brings is filled once it is there.
+FILLS: dict[str, tuple[str | TextClause, ...]] = {
+    "0002": (
+        "INSERT INTO link_usage VALUES"
+        " (11, 'return', 0, 11, 1, 'satellite', 1, 1, 0, 0, 9, 9, 5, 5, 1, 0, 1.0)",
+        "INSERT INTO predicted_blockage (id, terminal, entry_ms, exit_ms, confidence,"
+        " source, first_ms, based_on_ms, state)"
+        " VALUES (1, 11, 1, 2, 0.9, 'predicted', 0, 0, 'passed')",
+        "INSERT INTO blockage (terminal, link, path, entry_ms, exit_reported, source,"
+        " received_ms, predicted) VALUES (11, 'return', 's', 1, false, 'modem', 1, 1)",
+        "UPDATE terminal SET heard_by = 1",
+    ),
+    "0004": (
+        "INSERT INTO settled VALUES ('ku-1', 'return', 10000, 1, 1)",
+        "INSERT INTO ledger_entry (id, beam_id, link, from_ms, to_ms, kind)"
+        " VALUES (1, 'ku-1', 'return', 0, 10000, 'settled')",
+        "INSERT INTO ledger_posting VALUES (1, 11, -5), (1, 12, 5)",
+        "INSERT INTO ledger_lot VALUES"
+        " ('ku-1', 'return', 11, 10000, -5), ('ku-1', 'return', 12, 10000, 5)",
+        "INSERT INTO settled_usage VALUES ('ku-1', 'return', 0, 11, 1, 2, 2, false, false)",
+    ),
+    "0010": (
+        text(
+            "INSERT INTO token (id, name, digest, role, created_ms)"
+            " VALUES (1, 'old', :digest, 'operator', 1)"
+        ).bindparams(digest=digest_of("upc_old")),
+    ),
+    "0011": (
+        "INSERT INTO tenant VALUES ('north', 'North')",
+        "UPDATE terminal SET tenant_id = 'north'",
+        "INSERT INTO token (id, name, digest, role, tenant_id, created_ms)"
+        " VALUES (2, 'new', '2', 'administrator', NULL, 1), (3, 'n', '3', 'viewer',"
+        " 'north', 1)",
+        "INSERT INTO user_account (id, name, role, tenant_id, password_hash, created_ms)"
+        " VALUES (1, 'ada', 'operator', 'north', 'x', 1)",
+        "INSERT INTO user_session (id, digest, user_id, created_ms, expires_ms,"
+        " idle_until_ms) VALUES (1, 'x', 1, 1, 2, 2)",
+        "INSERT INTO audit_entry (id, time_ms, actor_kind, actor, address, action, target)"
+        " VALUES (1, 1, 'user', 'ada', '', 'set', '/v1/x')",
+    ),
+}
+
+
 def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> None:
     script = ScriptDirectory(str(Path(__file__).parents[3] / "migrations"))
     revisions = [one.revision for one in script.walk_revisions()][::-1]
     with_database(empty_url, lambda database: schema.migrate(database, revisions[0]))
+    execute(
+        empty_url,
+        "INSERT INTO beam VALUES ('ku-1', 'Ku 1', 8000000, 2000000, 300, 1)",
+        VAN,
+        "INSERT INTO position_report (terminal, time_ms, longitude, latitude, received_ms,"
+        " clocks_differ) VALUES (11, 1700000000000, 7.5, 46.5, 1, false)",
+    )
 
-    async def fill(database: Database) -> None:
-        async with database.transaction() as connection:
-            for statement in (
-                "INSERT INTO beam VALUES ('ku-1', 'Ku 1', 8000000, 2000000, 300, 1)",
-                "INSERT INTO terminal (node, beam_id, name, weight, forward_minimum_bps,"
-                " return_minimum_bps, revision) VALUES (11, 'ku-1', 'van', 1, 0, 0, 1)",
-                "INSERT INTO position_report (terminal, time_ms, longitude, latitude, received_ms,"
-                " clocks_differ) VALUES (11, 1700000000000, 7.5, 46.5, 1, false)",
-            ):
-                await connection.execute(text(statement))
-
-    async def known(database: Database) -> Any:
+    async def check_accounts(database: Database) -> None:
+        """What was there before 0011 has the default tenant, and old tokens see everything."""
         async with database.reading() as connection:
-            query = "SELECT b.name, t.name, p.longitude FROM beam b JOIN terminal t ON true JOIN"
-            rows = await connection.execute(text(query + " position_report p ON true"))
-            return [tuple(row) for row in rows]
-
-    async def fill_what_is_reported(database: Database) -> None:
-        async with database.transaction() as connection:
-            for statement in (
-                "INSERT INTO link_usage VALUES"
-                " (11, 'return', 0, 11, 1, 'satellite', 1, 1, 0, 0, 9, 9, 5, 5, 1, 0, 1.0)",
-                "INSERT INTO predicted_blockage (id, terminal, entry_ms, exit_ms, confidence,"
-                " source, first_ms, based_on_ms, state)"
-                " VALUES (1, 11, 1, 2, 0.9, 'predicted', 0, 0, 'passed')",
-                "INSERT INTO blockage (terminal, link, path, entry_ms, exit_reported, source,"
-                " received_ms, predicted) VALUES (11, 'return', 's', 1, false, 'modem', 1, 1)",
-                "UPDATE terminal SET heard_by = 1",
-            ):
-                await connection.execute(text(statement))
-
-    async def fill_the_ledger(database: Database) -> None:
-        async with database.transaction() as connection:
-            for statement in (
-                "INSERT INTO settled VALUES ('ku-1', 'return', 10000, 1, 1)",
-                "INSERT INTO ledger_entry (id, beam_id, link, from_ms, to_ms, kind)"
-                " VALUES (1, 'ku-1', 'return', 0, 10000, 'settled')",
-                "INSERT INTO ledger_posting VALUES (1, 11, -5), (1, 12, 5)",
-                "INSERT INTO ledger_lot VALUES"
-                " ('ku-1', 'return', 11, 10000, -5), ('ku-1', 'return', 12, 10000, 5)",
-                "INSERT INTO settled_usage VALUES ('ku-1', 'return', 0, 11, 1, 2, 2, false, false)",
-            ):
-                await connection.execute(text(statement))
-
-    async def fill_the_tokens(database: Database) -> None:
-        async with database.transaction() as connection:
-            await connection.execute(
-                text(
-                    "INSERT INTO token (id, name, digest, role, created_ms)"
-                    " VALUES (1, 'old', :digest, 'operator', 1)"
-                ),
-                {"digest": digest_of("upc_old")},
-            )
-
-    async def fill_the_accounts(database: Database) -> None:
-        """Write what 0011 brings, after what was there before has been found to be as it was."""
-        async with database.transaction() as connection:
-            # The owner of what was there is the default tenant, and old tokens see everything.
             caller = await find_caller(connection, "upc_old", 2)
             assert caller is not None
             assert (caller.role, caller.tenant) == ("operator", None)
             owner = await connection.execute(text("SELECT tenant_id FROM terminal"))
             assert owner.scalar_one() == "default"
-            for statement in (
-                "INSERT INTO tenant VALUES ('north', 'North')",
-                "UPDATE terminal SET tenant_id = 'north'",
-                "INSERT INTO token (id, name, digest, role, tenant_id, created_ms)"
-                " VALUES (2, 'new', '2', 'administrator', NULL, 1), (3, 'n', '3', 'viewer',"
-                " 'north', 1)",
-                "INSERT INTO user_account (id, name, role, tenant_id, password_hash, created_ms)"
-                " VALUES (1, 'ada', 'operator', 'north', 'x', 1)",
-                "INSERT INTO user_session (id, digest, user_id, created_ms, expires_ms,"
-                " idle_until_ms) VALUES (1, 'x', 1, 1, 2, 2)",
-                "INSERT INTO audit_entry (id, time_ms, actor_kind, actor, address, action, target)"
-                " VALUES (1, 1, 'user', 'ada', '', 'set', '/v1/x')",
-            ):
-                await connection.execute(text(statement))
 
-    async def tokens(database: Database) -> list[str]:
-        async with database.reading() as connection:
-            return list(await connection.scalars(text("SELECT name FROM token ORDER BY id")))
-
-    fills = {
-        "0002": fill_what_is_reported,
-        "0004": fill_the_ledger,
-        "0010": fill_the_tokens,
-        "0011": fill_the_accounts,
-    }
-    with_database(empty_url, fill)
     for move, to in (
         *((schema.migrate, revision) for revision in revisions[1:]),
         *((schema.migrate_down, revision) for revision in revisions[-2::-1]),
         (schema.migrate, "head"),
     ):
         with_database(empty_url, partial(_move, move, to))
-        if move is schema.migrate and to in fills:
-            with_database(empty_url, fills[to])
-        assert with_database(empty_url, known) == [("Ku 1", "van", 7.5)]
+        if move is schema.migrate and to in FILLS:
+            if to == "0011":
+                with_database(empty_url, check_accounts)
+            execute(empty_url, *FILLS[to])
+        known = "SELECT b.name, t.name, p.longitude FROM beam b JOIN terminal t ON true JOIN"
+        assert rows(empty_url, known + " position_report p ON true") == [("Ku 1", "van", 7.5)]
         if move is schema.migrate_down and to < "0011":
             # Going down, no token is left that would see more than before.
-            assert with_database(empty_url, tokens) == ["old"]
+            assert rows(empty_url, "SELECT name FROM token ORDER BY id") == [("old",)]
 
 
 def test_the_migrations_make_what_the_models_say(empty_url: str) -> None:
@@ -235,29 +232,19 @@ def test_what_is_no_database_is_told(text_of: str) -> None:
 
 def test_efficiencies_but_one_had_been_told(empty_url: str) -> None:
     with_database(empty_url, lambda database: schema.migrate(database, "0007"))
-
-    async def fill(database: Database) -> None:
-        async with database.transaction() as connection:
-            for statement in (
-                "INSERT INTO beam (id, name, forward_capacity_bps, return_capacity_bps,"
-                " one_way_delay_ms, revision) VALUES ('ku-1', 'Ku 1', 8000000, 2000000, 300, 1)",
-                "INSERT INTO terminal (node, beam_id, name, weight, forward_minimum_bps,"
-                " return_minimum_bps, revision) VALUES (11, 'ku-1', 'van', 1, 0, 0, 1)",
-                "INSERT INTO link_usage VALUES"
-                " (11, 'return', 0, 11, 1, 's', 1, 1, 0, 0, 9, 9, 5, 5, 1, 0, 1.0),"
-                " (11, 'return', 10000, 11, 1, 's', 1, 1, 0, 0, 9, 9, 5, 5, 1, 0, 0.25)",
-            ):
-                await connection.execute(text(statement))
-
-    async def told(database: Database) -> Any:
-        async with database.reading() as connection:
-            usage = "SELECT efficiency, efficiency_told FROM link_usage ORDER BY start_ms"
-            rows = [tuple(row) for row in await connection.execute(text(usage))]
-            return rows, (await connection.execute(text("SELECT fair_share FROM beam"))).scalar()
-
-    with_database(empty_url, fill)
+    execute(
+        empty_url,
+        "INSERT INTO beam (id, name, forward_capacity_bps, return_capacity_bps,"
+        " one_way_delay_ms, revision) VALUES ('ku-1', 'Ku 1', 8000000, 2000000, 300, 1)",
+        VAN,
+        "INSERT INTO link_usage VALUES"
+        " (11, 'return', 0, 11, 1, 's', 1, 1, 0, 0, 9, 9, 5, 5, 1, 0, 1.0),"
+        " (11, 'return', 10000, 11, 1, 's', 1, 1, 0, 0, 9, 9, 5, 5, 1, 0, 0.25)",
+    )
     with_database(empty_url, schema.migrate)
-    assert with_database(empty_url, told) == ([(1.0, False), (0.25, True)], "symbols")
+    usage = "SELECT efficiency, efficiency_told FROM link_usage ORDER BY start_ms"
+    assert rows(empty_url, usage) == [(1.0, False), (0.25, True)]
+    assert rows(empty_url, "SELECT fair_share FROM beam") == [("symbols",)]
 
 
 # Ids of shadows that say no name which a satellite may have.
@@ -272,36 +259,36 @@ NO_SATELLITES = (
 )
 
 
+def obstruction(name: str, properties: dict[str, object]) -> TextClause:
+    """Return the statement that stores an obstruction."""
+    return text(
+        "INSERT INTO obstruction (id, source, geometry, properties, west, south, east, north)"
+        " VALUES (:id, 'a.osm', '{}', :properties, 0, 0, 1, 1)"
+    ).bindparams(bindparam("id", name), bindparam("properties", properties, type_=JSON))
+
+
+async def told(database: Database) -> Any:
+    """Return the properties of all obstructions."""
+    async with database.reading() as connection:
+        query = text("SELECT properties FROM obstruction ORDER BY id")
+        return list(await connection.scalars(query.columns(properties=JSON)))
+
+
 def test_shadows_are_given_their_satellite(empty_url: str) -> None:
     with_database(empty_url, lambda database: schema.migrate(database, "0027"))
-
-    async def fill(database: Database) -> None:
-        rows = [
-            ("osm:way/1", {"kind": "tunnel", "certainty": 1.0}),
-            ("sky:astra-19.2:way/1/0-2@0-30", {"kind": "shadow", "roads": [], "certainty": 0.75}),
-            # Named so by somebody else.
-            ("sky:mine:too", {"kind": "tunnel", "certainty": 1.0}),
-            *((name, {"kind": "shadow", "certainty": 1.0}) for name in NO_SATELLITES),
-            # Half a surrogate pair, and a zero: PostgreSQL keeps them, and cannot read them.
-            ("sky:half:way/2", {"kind": "shadow", "roads": [], "note": "\ud83d \0"}),
-            ("osm:way/3", {"kind": "tunnel", "note": "\udc00"}),
-        ]
-        async with database.transaction() as connection:
-            for name, properties in rows:
-                await connection.execute(
-                    text(
-                        "INSERT INTO obstruction (id, source, geometry, properties, west, south,"
-                        " east, north) VALUES (:id, 'a.osm', '{}', :properties, 0, 0, 1, 1)"
-                    ).bindparams(bindparam("properties", type_=JSON)),
-                    {"id": name, "properties": properties},
-                )
-
-    async def told(database: Database) -> Any:
-        async with database.reading() as connection:
-            query = text("SELECT properties FROM obstruction ORDER BY id")
-            return list(await connection.scalars(query.columns(properties=JSON)))
-
-    with_database(empty_url, fill)
+    execute(
+        empty_url,
+        obstruction("osm:way/1", {"kind": "tunnel", "certainty": 1.0}),
+        obstruction(
+            "sky:astra-19.2:way/1/0-2@0-30", {"kind": "shadow", "roads": [], "certainty": 0.75}
+        ),
+        # Named so by somebody else.
+        obstruction("sky:mine:too", {"kind": "tunnel", "certainty": 1.0}),
+        *(obstruction(name, {"kind": "shadow", "certainty": 1.0}) for name in NO_SATELLITES),
+        # Half a surrogate pair, and a zero: PostgreSQL keeps them, and cannot read them.
+        obstruction("sky:half:way/2", {"kind": "shadow", "roads": [], "note": "\ud83d \0"}),
+        obstruction("osm:way/3", {"kind": "tunnel", "note": "\udc00"}),
+    )
     before = with_database(empty_url, told)
     with_database(empty_url, schema.migrate)
     satellites = iter(("astra-19.2", "half"))
@@ -314,22 +301,7 @@ def test_shadows_are_given_their_satellite(empty_url: str) -> None:
 
 def test_what_sqlite_cannot_read_as_json_is_no_obstacle(sqlite_url: str) -> None:
     properties = {"kind": "shadow", "satellite": "mine", "note": "\ud83d", "height_m": math.inf}
-
-    async def fill(database: Database) -> None:
-        async with database.transaction() as connection:
-            await connection.execute(
-                text(
-                    "INSERT INTO obstruction (id, source, geometry, properties, west, south, east,"
-                    " north) VALUES ('sky:mine:a', 'a.osm', '{}', :properties, 0, 0, 1, 1)"
-                ).bindparams(bindparam("properties", properties, type_=JSON))
-            )
-
-    async def told(database: Database) -> Any:
-        async with database.reading() as connection:
-            query = text("SELECT properties FROM obstruction")
-            return list(await connection.scalars(query.columns(properties=JSON)))
-
-    with_database(sqlite_url, fill)
+    execute(sqlite_url, obstruction("sky:mine:a", properties))
     with_database(sqlite_url, lambda database: schema.migrate_down(database, "0027"))
     without = {name: value for name, value in properties.items() if name != "satellite"}
     assert with_database(sqlite_url, told) == [without]
