@@ -177,35 +177,6 @@ async def _slow_beside_good(place: Place) -> None:
     assert await bring() == {"slow": "running", "good": "running"}
 
 
-def test_slices_are_looked_after_while_the_service_is_away(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class OverError(Exception):
-        pass
-
-    class Looked:
-        def __init__(self) -> None:
-            self.at: list[list[Any]] = []
-
-        async def bring(self, given: list[Any]) -> list[Any]:
-            self.at.append(given)
-            return []
-
-    said = iter([{"slices": ["one"]}, None, LostError("away", 0.0), LostError("away", 0.0)])
-
-    async def ask(*_: object, **__: object) -> Any:
-        answer = next(said, OverError())
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(Client, "ask", ask)
-    looked = Looked()
-    with pytest.raises(OverError):
-        asyncio.run(verbs._run(cast(Agent, looked), "/", "http://127.0.0.1:1", None, 0.0))
-    assert looked.at == [["one"]] * 3
-
-
 def answered(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> list[list[Any]]:
     """Run an agent against what a service answers, one by one; return what it looked after."""
     said = iter(answers)
@@ -227,6 +198,14 @@ def answered(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> list[list[Any]]:
     with pytest.raises(EOFError):
         asyncio.run(verbs._run(cast(Agent, Looked()), "/", "http://127.0.0.1:1", None, 0.0))
     return at
+
+
+@pytest.mark.parametrize("again_s", [0.0, 86_400.0])
+def test_slices_are_looked_after_while_the_service_is_away_be_it_for_long(
+    monkeypatch: pytest.MonkeyPatch, again_s: float
+) -> None:
+    away = LostError("away", again_s)
+    assert answered(monkeypatch, {"slices": ["one"]}, None, away, away) == [["one"]] * 3
 
 
 def test_slices_are_looked_after_while_the_service_refuses_the_agent(
@@ -270,13 +249,6 @@ def test_a_service_that_is_away_at_the_start_is_waited_for(
 ) -> None:
     away = LostError("away", 0.0)
     assert answered(monkeypatch, away, {"slices": ["one"]}, None) == [[], ["one"]]
-
-
-def test_a_service_that_is_away_for_long_keeps_no_slice_from_being_looked_after(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    away = LostError("maintenance", 86_400.0)
-    assert answered(monkeypatch, {"slices": ["one"]}, None, away, away) == [["one"]] * 3
 
 
 def test_what_is_unhealthy_for_long_is_started_again(place: Place) -> None:

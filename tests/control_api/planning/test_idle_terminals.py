@@ -14,32 +14,19 @@ from underpass_control.storage.links import LinkState
 
 from dama.planner import CapacityStep, Link, Plan, plan
 from dama.prediction import Blockage
+from tests.control_api.test_demand import START_MS
+from tests.control_api.test_demand import state as reported
 
 BEAM_BPS = 10_000_000
 LINK = Link.RETURN
 IDLE, BUSY = range(1, 201), 201
-START_MS = 1_800_000_000_000
 # What an idle terminal sends: a report each 10 s.
 REPORT_BYTES, EVERY_MS = 700, 10_000
 
 
 def state(node: int, at_ms: int, sent_bytes: int, backlogged_bytes: int = 0) -> LinkState:
-    return LinkState(
-        terminal=node,
-        link=LINK.value,
-        node=node,
-        incarnation=1,
-        uptime_ms=at_ms,
-        time_ms=START_MS + at_ms,
-        received_ms=START_MS + at_ms,
-        gateway=1,
-        path="satellite",
-        state="up",
-        offered_bytes=sent_bytes + backlogged_bytes,
-        sent_bytes=sent_bytes,
-        backlogged_bytes=backlogged_bytes,
-        streams=0,
-    )
+    of = {"terminal": node, "node": node, "streams": 0}
+    return reported(at_ms / 1000, sent_bytes, backlogged_bytes, **of)
 
 
 class Beam:
