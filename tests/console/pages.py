@@ -10,12 +10,16 @@ from tests.console.service import ControlService
 PATIENCE_MS = 60_000
 
 
-def sign_in(page: Page, service: ControlService, token: str | None = None, url: str = "") -> None:
-    """Open the console and enter a token, the operator's if none is given."""
+def sign_in(
+    page: Page, service: ControlService, token: str | None = None, url: str = "", at: str = ""
+) -> None:
+    """Open the console, enter a token, the operator's if none is given, and go to a page."""
     page.goto(url or service.url)
     page.get_by_label("Token").fill(token or service.operator)
     page.get_by_role("button", name="Sign in").click()
     live(page)
+    if at:
+        go(page, at)
 
 
 def live(page: Page) -> None:

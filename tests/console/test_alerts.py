@@ -6,21 +6,19 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.axe import needed, violations
-from tests.console.fleet import BEAM, DRIVER, Fleet
+from tests.console.fleet import BEAM, DRIVER
 from tests.console.pages import PATIENCE_MS, go, sign_in
 from tests.console.service import ControlService
 
-pytestmark = pytest.mark.console
+pytestmark = [pytest.mark.console, pytest.mark.usefixtures("fleet")]
 
 
 def test_a_rule_is_made_and_what_fires_by_it_is_acknowledged(
-    service: ControlService, fleet: Fleet, page: Page
+    service: ControlService, page: Page
 ) -> None:
     needed()
     # Whoever has ever said anything has not said anything for a millisecond.
-    del fleet
-    sign_in(page, service)
-    go(page, "alerts")
+    sign_in(page, service, at="alerts")
     expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
     form = page.get_by_role("form", name="Make a rule")
     form.get_by_label("Name").fill("<i>silent</i>")
@@ -47,11 +45,9 @@ def test_a_rule_is_made_and_what_fires_by_it_is_acknowledged(
 
 
 def test_a_rule_about_software_or_certificates_has_its_own_fields(
-    service: ControlService, fleet: Fleet, page: Page
+    service: ControlService, page: Page
 ) -> None:
-    del fleet
-    sign_in(page, service)
-    go(page, "alerts")
+    sign_in(page, service, at="alerts")
     form = page.get_by_role("form", name="Make a rule")
     form.get_by_label("Name").fill("old")
     form.get_by_label("Fires when").select_option("version")
@@ -80,15 +76,13 @@ def test_a_rule_about_software_or_certificates_has_its_own_fields(
 
 
 def test_a_rule_is_changed_but_not_where_somebody_else_was_first(
-    service: ControlService, fleet: Fleet, page: Page
+    service: ControlService, page: Page
 ) -> None:
     needed()
-    del fleet
     body = {"name": "night", "kind": "certificate", "limit_s": 864_000, "beam": BEAM}
     made = service.call("POST", "/v1/alert-rules", {**body, "keep_firing_for_s": 5})
     path = f"/v1/alert-rules/{made['id']}"
-    sign_in(page, service)
-    go(page, "alerts")
+    sign_in(page, service, at="alerts")
     change = page.get_by_role("button", name="Change the rule night")
     change.click(timeout=PATIENCE_MS)
     form = page.get_by_role("form", name="Change the rule night")
@@ -131,11 +125,9 @@ def test_a_rule_is_changed_but_not_where_somebody_else_was_first(
 
 
 def test_a_webhook_is_refused_in_words_and_its_secret_shown_once(
-    service: ControlService, fleet: Fleet, page: Page
+    service: ControlService, page: Page
 ) -> None:
-    del fleet
-    sign_in(page, service)
-    go(page, "alerts")
+    sign_in(page, service, at="alerts")
     form = page.get_by_role("form", name="Have a webhook or an address told")
     form.get_by_label("Name").fill("chat")
     form.get_by_label("URL").fill("http://127.0.0.1/hook")
@@ -161,11 +153,9 @@ def test_a_webhook_is_refused_in_words_and_its_secret_shown_once(
 
 
 def test_a_viewer_sees_alerts_and_neither_rules_nor_webhooks(
-    service: ControlService, fleet: Fleet, page: Page
+    service: ControlService, page: Page
 ) -> None:
-    del fleet
-    sign_in(page, service, service.viewer)
-    go(page, "alerts")
+    sign_in(page, service, service.viewer, at="alerts")
     expect(page.get_by_role("heading", name="Alerts")).to_be_visible(timeout=PATIENCE_MS)
     assert service.call("POST", "/v1/alert-rules", {"name": "x", "kind": "debt", "limit_s": 1})
     expect(page.get_by_role("form")).to_have_count(0)

@@ -8,12 +8,12 @@ import pytest
 from playwright.sync_api import Page, Position, Route, expect
 
 from tests.console.axe import needed, no_violations, violations
-from tests.console.fleet import BEAM, Fleet
-from tests.console.pages import PATIENCE_MS, go, sign_in
+from tests.console.fleet import BEAM
+from tests.console.pages import PATIENCE_MS, sign_in
 from tests.console.service import ControlService
 from tests.console.test_settings import choose
 
-pytestmark = pytest.mark.console
+pytestmark = [pytest.mark.console, pytest.mark.usefixtures("fleet")]
 
 NASTY = "<img src=x onerror=alert(1)>"
 # Around the fleet's island, and far beyond what the map shows of it.
@@ -21,11 +21,9 @@ WIDE = [[-60.0, 0.0], [0.0, 0.0], [0.0, 60.0], [-60.0, 60.0], [-60.0, 0.0]]
 
 
 def test_a_page_that_is_shown_before_it_is_known_who_asks_goes_on_once_it_is(
-    service: ControlService, fleet: Fleet, page: Page
+    service: ControlService, page: Page
 ) -> None:
-    del fleet
-    sign_in(page, service)
-    go(page, "settings/beams")
+    sign_in(page, service, at="settings/beams")
     waiting: list[Route] = []
     page.route("**/v1/session", lambda route: waiting.append(route))
     page.route("**/v1/beams?*", lambda route: route.abort())
@@ -39,13 +37,9 @@ def test_a_page_that_is_shown_before_it_is_known_who_asks_goes_on_once_it_is(
     expect(table).to_contain_text("East", timeout=PATIENCE_MS)
 
 
-def test_a_beam_is_made_changed_and_removed(
-    service: ControlService, fleet: Fleet, page: Page
-) -> None:
-    del fleet
+def test_a_beam_is_made_changed_and_removed(service: ControlService, page: Page) -> None:
     needed()
-    sign_in(page, service)
-    go(page, "settings/beams")
+    sign_in(page, service, at="settings/beams")
     form = page.get_by_role("form", name="Make a beam")
     form.get_by_label("Id").fill("west")
     form.get_by_label("Name").fill(NASTY)
@@ -108,9 +102,8 @@ def test_a_beam_is_made_changed_and_removed(
 
 
 def test_a_footprint_is_on_the_map_and_leads_to_its_beam(
-    service: ControlService, fleet: Fleet, page: Page
+    service: ControlService, page: Page
 ) -> None:
-    del fleet
     needed()
     beam = service.call("GET", f"/v1/beams/{BEAM}")
     area = {"type": "Polygon", "coordinates": [WIDE]}
@@ -136,10 +129,8 @@ def test_a_footprint_is_on_the_map_and_leads_to_its_beam(
     service.call("PUT", f"/v1/beams/{BEAM}", without_id(beam))
 
 
-def test_a_viewer_sees_beams_and_no_form(service: ControlService, fleet: Fleet, page: Page) -> None:
-    del fleet
-    sign_in(page, service, service.viewer)
-    go(page, "settings/beams")
+def test_a_viewer_sees_beams_and_no_form(service: ControlService, page: Page) -> None:
+    sign_in(page, service, service.viewer, at="settings/beams")
     expect(page.get_by_role("region", name="All beams")).to_contain_text(
         "East", timeout=PATIENCE_MS
     )

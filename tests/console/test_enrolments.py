@@ -46,8 +46,7 @@ def test_who_may_not_enrol_is_told_who_may(service: ControlService, page: Page) 
 
 def test_a_service_without_an_authority_says_so(service: ControlService, page: Page) -> None:
     needed()
-    sign_in(page, service)
-    go(page, "settings/enrolments")
+    sign_in(page, service, at="settings/enrolments")
     form = page.get_by_role("form", name="Let a node be enrolled")
     form.get_by_label("Node", exact=True).fill("4001")
     configuration = form.get_by_label("Configuration, TOML")
@@ -75,8 +74,7 @@ def test_a_token_is_shown_once_with_its_command_and_withdrawn(
     program, authority = programs.built("underpass"), tmp_path / "authority"
     subprocess.run([program, "pki", "init", "--dir", str(authority)], check=True)
     service.restart(UNDERPASS_AUTHORITY=str(authority), UNDERPASS_PROGRAM=program)
-    sign_in(page, service)
-    go(page, "settings/enrolments")
+    sign_in(page, service, at="settings/enrolments")
     form = page.get_by_role("form", name="Let a node be enrolled")
     # It is a number, however it is typed.
     form.get_by_label("Node", exact=True).fill("04001")
@@ -121,8 +119,7 @@ def test_tenants_are_made_renamed_and_removed_by_administrators(
     service: ControlService, page: Page
 ) -> None:
     needed()
-    sign_in(page, service, service.token("administrator"))
-    go(page, "access/tenants")
+    sign_in(page, service, service.token("administrator"), at="access/tenants")
     form = page.get_by_role("form", name="Make a tenant")
     for tenant, name in (("west", NASTY), ("west", "again")):
         form.get_by_label("Id", exact=True).fill(tenant)
@@ -163,8 +160,12 @@ def test_a_tenants_administrator_sees_the_own_tenant_alone(
     for tenant in ("mine", "theirs"):
         service.call("PUT", f"/v1/tenants/{tenant}", {"name": f"of {tenant}"}, token=admin)
     body = {"name": "mine", "role": "administrator", "tenant": "mine"}
-    sign_in(page, service, service.call("POST", "/v1/tokens", body, token=admin)["token"])
-    go(page, "access/tenants")
+    sign_in(
+        page,
+        service,
+        service.call("POST", "/v1/tokens", body, token=admin)["token"],
+        at="access/tenants",
+    )
     expect(page.get_by_role("row", name="of mine")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_text("by administrators of the whole")).to_be_visible()
     expect(page.get_by_role("row", name="of theirs")).to_have_count(0)

@@ -8,11 +8,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.axe import needed, violations
-from tests.console.fleet import BEAM, DRIVER, Fleet
+from tests.console.fleet import BEAM, DRIVER
 from tests.console.pages import PATIENCE_MS, go, sign_in
 from tests.console.service import ControlService
 
-pytestmark = pytest.mark.console
+pytestmark = [pytest.mark.console, pytest.mark.usefixtures("fleet")]
 
 
 def listed(service: ControlService) -> list[dict[str, Any]]:
@@ -21,11 +21,9 @@ def listed(service: ControlService) -> list[dict[str, Any]]:
 
 
 def test_a_rate_is_set_told_to_others_changed_and_released(
-    service: ControlService, fleet: Fleet, page: Page
+    service: ControlService, page: Page
 ) -> None:
-    del fleet
-    sign_in(page, service)
-    go(page, f"beams/{BEAM}")
+    sign_in(page, service, at=f"beams/{BEAM}")
     card = page.locator("section", has=page.get_by_role("heading", name="Set by operators"))
     form = card.get_by_role("form", name="Set something for a time")
     form.get_by_label("What").select_option("rate")
@@ -61,12 +59,8 @@ def test_a_rate_is_set_told_to_others_changed_and_released(
     assert listed(service) == []
 
 
-def test_a_foreseen_blockage_is_withdrawn_and_released(
-    service: ControlService, fleet: Fleet, page: Page
-) -> None:
-    del fleet
-    sign_in(page, service)
-    go(page, f"terminals/{DRIVER}")
+def test_a_foreseen_blockage_is_withdrawn_and_released(service: ControlService, page: Page) -> None:
+    sign_in(page, service, at=f"terminals/{DRIVER}")
     page.get_by_role("button", name="Withdraw the blockage").first.click(timeout=PATIENCE_MS)
     expect(page.get_by_text("not predicted again for this passage")).to_be_visible()
     go(page, f"beams/{BEAM}")
@@ -77,24 +71,18 @@ def test_a_foreseen_blockage_is_withdrawn_and_released(
     expect(card).to_contain_text("the planner decides alone", timeout=PATIENCE_MS)
 
 
-def test_a_viewer_sees_what_is_set_and_no_form(
-    service: ControlService, fleet: Fleet, page: Page
-) -> None:
-    del fleet
-    sign_in(page, service, service.viewer)
-    go(page, f"beams/{BEAM}")
+def test_a_viewer_sees_what_is_set_and_no_form(service: ControlService, page: Page) -> None:
+    sign_in(page, service, service.viewer, at=f"beams/{BEAM}")
     expect(page.get_by_role("heading", name="Set by operators")).to_be_visible()
     expect(page.get_by_text("the planner decides alone")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_role("form", name="Set something for a time")).to_have_count(0)
 
 
 def test_a_terminal_is_drained_from_its_page_and_put_back_in_service(
-    service: ControlService, fleet: Fleet, page: Page
+    service: ControlService, page: Page
 ) -> None:
-    del fleet
     needed()
-    sign_in(page, service)
-    go(page, "terminals/13")
+    sign_in(page, service, at="terminals/13")
     card = page.locator("section", has=page.get_by_role("heading", name="Drain"))
     expect(card).to_contain_text("It is in service.", timeout=PATIENCE_MS)
     form = card.get_by_role("form", name="Drain the terminal")

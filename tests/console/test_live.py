@@ -31,8 +31,7 @@ def seconds_of_day(text: str) -> int:
 def test_terminals_and_what_they_carry_are_shown_as_it_changes(
     service: ControlService, page: Page
 ) -> None:
-    sign_in(page, service)
-    go(page, "terminals")
+    sign_in(page, service, at="terminals")
     row = page.get_by_role("row", name="Bus 12")
     expect(row).to_contain_text("bit/s", timeout=PATIENCE_MS)
     expect(row.locator(".badge")).to_have_text("up")
@@ -74,8 +73,7 @@ def test_a_stream_that_is_cut_is_resumed_where_it_was(service: ControlService, p
     with CuttingProxy(service.port) as proxy:
         asked: list[Request] = []
         page.on("request", lambda request: asked.append(request))
-        sign_in(page, service, url=proxy.url)
-        go(page, "terminals")
+        sign_in(page, service, url=proxy.url, at="terminals")
         expect(page.get_by_role("row", name="Bus 12")).to_contain_text("bit/s", timeout=PATIENCE_MS)
         del asked[:]
         proxy.cut()
@@ -90,8 +88,7 @@ def test_a_stream_that_is_cut_is_resumed_where_it_was(service: ControlService, p
 def test_a_service_that_was_killed_is_found_again_and_read_anew(
     service: ControlService, page: Page, fleet: Fleet
 ) -> None:
-    sign_in(page, service)
-    go(page, "terminals")
+    sign_in(page, service, at="terminals")
     expect(page.get_by_role("link", name=NAMES[12])).to_be_visible(timeout=PATIENCE_MS)
     service.process.kill()
     status = page.locator(".connection").get_by_role("status")

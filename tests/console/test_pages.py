@@ -138,8 +138,7 @@ def test_a_history_of_many_fixes_is_read_whole_once_and_then_what_is_new(
         service.call("POST", "/v1/positions", {"positions": fixes}, service.gateway)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    sign_in(page, service)
-    go(page, "map/17")
+    sign_in(page, service, at="map/17")
 
     def read() -> list[bool]:
         return ["cursor=" in url for url in asked if "/terminals/17/positions" in url]
@@ -153,8 +152,7 @@ def test_a_long_history_is_thinned_by_the_service(
 ) -> None:
     axe.needed()
     del fleet
-    sign_in(page, service)
-    go(page, "map/11")
+    sign_in(page, service, at="map/11")
     card = page.get_by_label("Selected vehicle")
     spans = {"12 h": "apart_s=15&", "24 h": "apart_s=29&", "all that is kept": "[?]limit=1$"}
     for span, asked in spans.items():
@@ -373,8 +371,7 @@ def test_events_have_the_blockages_of_before_the_console_was_opened(
     reports = [{"node": 16, "age_ms": 0, "report": said}]
     post = {"version": 1, "node": 1, "sent_ms": now, "reports": reports}
     service.call("POST", "/v1/reports", post, service.gateway)
-    sign_in(page, service)
-    go(page, "events")
+    sign_in(page, service, at="events")
     page.get_by_label("With").fill("van 16")
     rows = page.get_by_role("region", name="List of events").get_by_role("row")
     expect(rows.nth(1)).to_contain_text("free again after 12.0 s", timeout=PATIENCE_MS)

@@ -8,21 +8,17 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.axe import needed, no_violations
-from tests.console.fleet import BEAM, DRIVER, Fleet
-from tests.console.pages import PATIENCE_MS, go, sign_in
+from tests.console.fleet import BEAM, DRIVER
+from tests.console.pages import PATIENCE_MS, sign_in
 from tests.console.service import ControlService
 from tests.console.test_settings import NASTY, choose
 
-pytestmark = pytest.mark.console
+pytestmark = [pytest.mark.console, pytest.mark.usefixtures("fleet")]
 
 
-def test_a_change_of_a_class_is_rolled_out_in_stages(
-    service: ControlService, fleet: Fleet, page: Page
-) -> None:
-    del fleet
+def test_a_change_of_a_class_is_rolled_out_in_stages(service: ControlService, page: Page) -> None:
     needed()
-    sign_in(page, service)
-    go(page, "settings/rollouts")
+    sign_in(page, service, at="settings/rollouts")
     form = page.get_by_role("form", name="Begin a rollout")
     form.get_by_label("Name").fill(NASTY)
     form.get_by_role("textbox", name="Class").fill("bulk")
@@ -57,16 +53,12 @@ def test_a_change_of_a_class_is_rolled_out_in_stages(
     expect(page.get_by_role("region", name="second", exact=True)).to_be_visible(timeout=PATIENCE_MS)
 
 
-def test_the_settings_of_a_file_are_rolled_out(
-    service: ControlService, fleet: Fleet, page: Page
-) -> None:
-    del fleet
+def test_the_settings_of_a_file_are_rolled_out(service: ControlService, page: Page) -> None:
     beam = {**service.call("GET", f"/v1/beams/{BEAM}"), "name": "Coaches"}
     del beam["id"]
     service.call("PUT", "/v1/beams/coaches", beam)
     service.call("PUT", "/v1/terminals/931", {"beam": "coaches", "name": "Coach"})
-    sign_in(page, service)
-    go(page, "settings/rollouts")
+    sign_in(page, service, at="settings/rollouts")
     form = page.get_by_role("form", name="Begin a rollout")
     form.get_by_label("Name").fill("from a file")
     form.get_by_label("Which terminals").select_option(label="those with the numbers")
@@ -86,9 +78,7 @@ def test_the_settings_of_a_file_are_rolled_out(
     assert (made["name"], made["settings"]) == ("from a file", settings)
 
 
-def test_a_viewer_begins_no_rollout(service: ControlService, fleet: Fleet, page: Page) -> None:
-    del fleet
-    sign_in(page, service, service.viewer)
-    go(page, "settings/rollouts")
+def test_a_viewer_begins_no_rollout(service: ControlService, page: Page) -> None:
+    sign_in(page, service, service.viewer, at="settings/rollouts")
     expect(page.get_by_text("One change for many terminals")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_role("form")).to_have_count(0)

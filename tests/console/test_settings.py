@@ -68,8 +68,7 @@ def test_terminals_are_tagged_and_found_by_their_tags(
 ) -> None:
     del fleet
     needed()
-    sign_in(page, service)
-    go(page, f"terminals/{DRIVER}")
+    sign_in(page, service, at=f"terminals/{DRIVER}")
     tags = page.get_by_role("region", name="Tags")
     tags.get_by_label("Tags, with").fill(f"north; {NASTY}")
     tags.get_by_role("button", name="Set").click()
@@ -99,8 +98,7 @@ def test_tags_that_another_operator_has_set_meanwhile_are_not_overwritten(
     del fleet
     path = f"/v1/terminals/{DRIVER}"
     service.call("PUT", path + "/tags", {"tags": ["day"]})
-    sign_in(page, service)
-    go(page, f"terminals/{DRIVER}")
+    sign_in(page, service, at=f"terminals/{DRIVER}")
     tags = page.get_by_role("region", name="Tags")
     expect(tags.get_by_role("link", name="day")).to_be_visible(timeout=PATIENCE_MS)
     field = tags.get_by_label("Tags, with")
@@ -138,8 +136,7 @@ def geojson(*names: str) -> str:
 def test_a_map_is_replaced_and_removed(service: ControlService, page: Page) -> None:
     needed()
     page.on("dialog", lambda asked: asked.accept())
-    sign_in(page, service)
-    go(page, "settings/maps")
+    sign_in(page, service, at="settings/maps")
     form = page.get_by_role("form", name="Replace a map")
     for names, said in ((("a", "b"), "0 of the former"), (("b",), "1 of the former")):
         form.get_by_label("Name").fill(NASTY)
@@ -160,8 +157,7 @@ def test_a_viewer_downloads_and_sees_and_is_offered_nothing_else(
     service: ControlService, page: Page
 ) -> None:
     needed()
-    sign_in(page, service, service.viewer)
-    go(page, "settings")
+    sign_in(page, service, service.viewer, at="settings")
     expect(page.get_by_role("button", name="Download all terminals")).to_be_visible(
         timeout=PATIENCE_MS
     )
@@ -183,8 +179,7 @@ def test_a_rollout_is_seen_paused_resumed_and_aborted(
     change = {"classes": [{"name": "bulk", "weight": 5}]}
     rollout = {"name": NASTY, "beam": BEAM, "settings": change, "stages": [1]}
     made = service.call("POST", "/v1/rollouts", rollout)
-    sign_in(page, service)
-    go(page, "settings/rollouts")
+    sign_in(page, service, at="settings/rollouts")
     section = page.get_by_role("region", name=NASTY, exact=True)
     expect(section).to_contain_text("running", timeout=PATIENCE_MS)
     # The service sends it to the first one within seconds.
@@ -212,8 +207,7 @@ def test_a_viewer_sees_rollouts_and_changes_none(
     change = {"classes": [{"name": "bulk", "weight": 5}]}
     rollout = {"name": "heavier", "terminals": [DRIVER], "settings": change}
     service.call("POST", "/v1/rollouts", rollout)
-    sign_in(page, service, service.viewer)
-    go(page, "settings/rollouts")
+    sign_in(page, service, service.viewer, at="settings/rollouts")
     section = page.get_by_role("region", name="heavier", exact=True)
     expect(section).to_contain_text("running", timeout=PATIENCE_MS)
     expect(section.get_by_role("button", name="Pause")).to_have_count(0)
@@ -232,8 +226,7 @@ def test_a_tenants_operator_pauses_the_rollouts_of_the_tenant(
     change = {"classes": [{"name": "bulk", "weight": 5}]}
     rollout = {"name": "coaches", "terminals": [930], "settings": change}
     service.call("POST", "/v1/rollouts", rollout, token=token)
-    sign_in(page, service, token)
-    go(page, "settings/rollouts")
+    sign_in(page, service, token, at="settings/rollouts")
     section = page.get_by_role("region", name="coaches", exact=True)
     section.get_by_role("button", name="Pause coaches").click(timeout=PATIENCE_MS)
     expect(section).to_contain_text("paused", timeout=PATIENCE_MS)

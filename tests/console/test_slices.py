@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.axe import needed, no_violations
-from tests.console.pages import PATIENCE_MS, go, sign_in
+from tests.console.pages import PATIENCE_MS, sign_in
 from tests.console.service import ControlService
 
 pytestmark = pytest.mark.console
@@ -52,8 +52,7 @@ def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(
     service: ControlService, page: Page, tmp_path: Path
 ) -> None:
     needed()
-    sign_in(page, service)
-    go(page, "settings/slices")
+    sign_in(page, service, at="settings/slices")
     expect(page.get_by_text("There are none.")).to_be_visible(timeout=PATIENCE_MS)
     set_file(page, "ground", "{")
     expect(page.get_by_role("alert")).to_have_text("The file is no JSON.", timeout=PATIENCE_MS)
@@ -127,8 +126,7 @@ def test_a_viewer_sees_slices_and_a_tenants_operator_its_own(
         service.call("PUT", f"/v1/tenants/{tenant}", body, token=administrator)
         slice_ = json.loads(_GROUND.read_text()) | {"tenant": tenant}
         service.call("PUT", f"/v1/slices/of-{tenant}", slice_)
-    sign_in(page, service, service.viewer)
-    go(page, "settings/slices")
+    sign_in(page, service, service.viewer, at="settings/slices")
     expect(page.get_by_role("heading", name="of-north")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_role("heading", name="of-south")).to_be_visible()
     expect(page.get_by_role("button", name="Heal")).to_have_count(0)
@@ -144,8 +142,7 @@ def test_a_viewer_sees_slices_and_a_tenants_operator_its_own(
         {"name": "north's", "role": "operator", "tenant": "north"},
         token=administrator,
     )
-    sign_in(page, service, made["token"])
-    go(page, "settings/slices")
+    sign_in(page, service, made["token"], at="settings/slices")
     expect(page.get_by_role("heading", name="of-north")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_role("heading", name="of-south")).to_have_count(0)
     page.get_by_role("button", name="Heal nat").click()
