@@ -21,7 +21,6 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.counter(
         "bpsec_bundles",
         "Bundles that were secured, verified or refused by the rules of [bpsec]",
-        None,
         rows,
     )
 }

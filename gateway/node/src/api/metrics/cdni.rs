@@ -15,20 +15,17 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.gauge(
         "cdni_documents",
         "Documents of CDNI metadata that are kept",
-        None,
         [(vec![], figures.documents as u64)],
     )?;
     families.gauge(
-        "cdni_documents",
+        ("cdni_documents", Unit::Bytes),
         "What they take of memory",
-        Some(&Unit::Bytes),
         [(vec![], figures.bytes as u64)],
     )?;
     let outcome = |name: &str| vec![("outcome", name.to_owned())];
     families.counter(
         "cdni_requests",
         "Requests by what the metadata say of their object's size",
-        None,
         [
             (outcome("known"), figures.known),
             (outcome("untold"), figures.untold),
@@ -38,7 +35,6 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.counter(
         "cdni_fetches",
         "Documents by what became of them: failed are those that were refused, too",
-        None,
         [
             (outcome("fetched"), figures.fetched),
             (outcome("failed"), figures.failed),

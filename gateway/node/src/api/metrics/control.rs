@@ -16,14 +16,12 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.gauge(
         "control_up",
         "Whether the control service answers: to posts of reports, and by its stream of plans",
-        None,
         contacts.map(|(what, contact)| (of(what), u64::from(contact.state == "well"))),
     )?;
     let ages = contacts.into_iter();
     families.gauge(
-        "control_contact_age",
+        ("control_contact_age", Unit::Seconds),
         "Since it was last seen to",
-        Some(&Unit::Seconds),
         ages.filter_map(|(what, contact)| Some((of(what), contact.well_s?))),
     )?;
     let places = [
@@ -33,13 +31,11 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.gauge(
         "control_reports_waiting",
         "Reports that wait for the control service",
-        None,
         places.map(|(place, count)| (vec![("place", place.to_owned())], count)),
     )?;
     families.gauge(
-        "control_reports_waiting",
+        ("control_reports_waiting", Unit::Bytes),
         "Their size",
-        Some(&Unit::Bytes),
         [(vec![], control.waiting_bytes)],
     )?;
     let outcomes = [
@@ -50,13 +46,11 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.counter(
         "control_reports",
         "Reports by what became of them: dropped are those given up for want of room",
-        None,
         outcomes.map(|(outcome, count)| (vec![("outcome", outcome.to_owned())], count)),
     )?;
     families.counter(
         "control_events_passed_over",
         "Plans and settings from the control service that were too large to be taken",
-        None,
         [(vec![], control.events_passed_over)],
     )
 }

@@ -16,25 +16,21 @@ pub(super) fn encode(figures: &Figures, families: &mut Families<'_>) -> fmt::Res
     families.gauge(
         "deferred_requests",
         "Requests of this node's clients that are kept for later",
-        None,
         by_state,
     )?;
     families.gauge(
         "deferred_dispatching",
         "Requests of peers that this node sends to origins or remembers",
-        None,
         [(vec![], figures.dispatching)],
     )?;
     families.gauge(
-        "deferred_stored",
+        ("deferred_stored", Unit::Bytes),
         "Requests and responses kept",
-        Some(&Unit::Bytes),
         [(vec![], figures.bytes)],
     )?;
     families.gauge(
-        "deferred_quota",
+        ("deferred_quota", Unit::Bytes),
         "Requests and responses that may be kept",
-        Some(&Unit::Bytes),
         [(vec![], figures.quota_bytes)],
     )
 }

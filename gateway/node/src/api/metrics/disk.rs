@@ -32,18 +32,16 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         ),
     ];
     for (name, help, bytes) in sizes {
-        families.gauge(name, help, Some(&Unit::Bytes), [(vec![], bytes)])?;
+        families.gauge((name, Unit::Bytes), help, [(vec![], bytes)])?;
     }
     families.gauge(
         "disk_stalled",
         "Whether nothing can be written",
-        None,
         [(vec![], u64::from(figures.stalled.is_some()))],
     )?;
     families.counter(
-        "disk_committed",
+        ("disk_committed", Unit::Bytes),
         "Bundles written to the custody store",
-        Some(&Unit::Bytes),
         [(vec![], figures.committed_bytes)],
     )?;
     let counts: [Row; 7] = [
@@ -84,7 +82,7 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         ),
     ];
     for (name, help, count) in counts {
-        families.counter(name, help, None, [(vec![], count)])?;
+        families.counter(name, help, [(vec![], count)])?;
     }
     Ok(())
 }
@@ -97,13 +95,11 @@ pub fn encode_payloads(state: &ApiState, families: &mut Families<'_>) -> fmt::Re
     families.gauge(
         "long_payloads",
         "Payloads on the disk, those that are coming in included",
-        None,
         [(vec![], payloads.count as u64)],
     )?;
     families.gauge(
-        "long_payload",
+        ("long_payload", Unit::Bytes),
         "Room that payloads on the disk have, those that are coming in included",
-        Some(&Unit::Bytes),
         [(vec![], payloads.bytes)],
     )
 }

@@ -10,7 +10,7 @@ use underpass_engine::{Engine, HopId, HopSnapshot, HopTraffic, MoveReason, Need,
 use super::super::ApiState;
 use super::super::migrations::MigrationView;
 use super::super::view::{PathView, SessionView};
-use super::families::{Families, Labels};
+use super::families::{Families, Labels, Name, per_second};
 use super::ltp;
 use crate::shell::TransportTotals;
 
@@ -40,22 +40,25 @@ fn of_path(path: &PathView) -> Labels {
     ]
 }
 
+/// A row for each path that has a figure.
+fn of_paths<V>(
+    paths: &[PathView],
+    figure: impl Fn(&PathView) -> Option<V>,
+) -> impl Iterator<Item = (Labels, V)> {
+    let row = move |path: &PathView| Some((of_path(path), figure(path)?));
+    paths.iter().filter_map(row)
+}
+
 fn states(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
     families.gauge(
         "path_up",
         "Whether any session of the path is up",
-        None,
-        paths
-            .iter()
-            .map(|path| (of_path(path), u64::from(path.hop.up))),
+        of_paths(paths, |path| Some(u64::from(path.hop.up))),
     )?;
     families.gauge(
         "path_blocked",
         "Whether sending on the path is held",
-        None,
-        paths
-            .iter()
-            .map(|path| (of_path(path), u64::from(path.hop.blocked))),
+        of_paths(paths, |path| Some(u64::from(path.hop.blocked))),
     )
 }
 
@@ -70,7 +73,6 @@ fn migrations(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.gauge(
         "class_path",
         "The path by which a class goes that moves between paths",
-        None,
         views.iter().map(|view| {
             let mut labels = of(view);
             labels.push(("path", view.path.clone()));
@@ -88,7 +90,6 @@ fn migrations(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.counter(
         "class_migrations",
         "Moves of a class to another path, by their reason",
-        None,
         moves,
     )
 }
@@ -102,7 +103,6 @@ fn holds(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.gauge(
         "holds",
         "What operators have set and not released",
-        None,
         counts.into_iter().map(|((what, in_force), count)| {
             let in_force = in_force.to_string();
             (
@@ -117,16 +117,14 @@ fn blockages(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let hops = state.shell.hops();
     let of = |hop: &HopSnapshot| vec![("path", hop.name.clone())];
     families.gauge(
-        "path_silence",
+        ("path_silence", Unit::Seconds),
         "Since the peer was last heard; absent if it never was",
-        Some(&Unit::Seconds),
         hops.iter()
             .filter_map(|hop| Some((of(hop), hop.link.heard?.elapsed().as_secs_f64()))),
     )?;
     families.gauge(
         "path_plan_contradicted",
         "Whether the peer is heard in the planned blockage in force",
-        None,
         hops.iter()
             .map(|hop| (of(hop), u64::from(hop.link.plan_contradicted))),
     )?;
@@ -141,23 +139,16 @@ fn blockages(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
             (labels, count)
         })
     });
+    families.counter("path_blockages", "Blockages, by who said so first", begun)?;
     families.counter(
-        "path_blockages",
-        "Blockages, by who said so first",
-        None,
-        begun,
-    )?;
-    families.counter(
-        "path_blocked",
+        ("path_blocked", Unit::Seconds),
         "Time of the blockages that are over",
-        Some(&Unit::Seconds),
         hops.iter()
             .map(|hop| (of(hop), total(hop).blocked.as_secs_f64())),
     )?;
     families.counter(
         "path_plans_contradicted",
         "Planned blockages in which the peer was heard",
-        None,
         hops.iter()
             .map(|hop| (of(hop), total(hop).plans_contradicted)),
     )
@@ -184,27 +175,20 @@ fn beacons(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.counter(
         "beacons",
         "Beacons sent, and datagrams received by what they were; socket is a path or listener",
-        None,
         rows,
     )
 }
 
 fn budgets(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
     families.gauge(
-        "path_spent",
+        ("path_spent", Unit::Bytes),
         "IP bytes in both directions in the present period of a metered path",
-        Some(&Unit::Bytes),
-        paths
-            .iter()
-            .filter_map(|path| Some((of_path(path), path.hop.meter.as_ref()?.spent_bytes))),
+        of_paths(paths, |path| Some(path.hop.meter.as_ref()?.spent_bytes)),
     )?;
     families.gauge(
-        "path_budget",
+        ("path_budget", Unit::Bytes),
         "What may be spent in the present period of a metered path; absent without a budget",
-        Some(&Unit::Bytes),
-        paths
-            .iter()
-            .filter_map(|path| Some((of_path(path), path.hop.meter.as_ref()?.budget_bytes?))),
+        of_paths(paths, |path| path.hop.meter.as_ref()?.budget_bytes),
     )
 }
 
@@ -215,9 +199,8 @@ fn on_demand(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
         own.filter(|(_, of)| of.dials)
     };
     families.counter(
-        "path_up",
+        ("path_up", Unit::Seconds),
         "How long a path on demand was up",
-        Some(&Unit::Seconds),
         own().map(|(path, of)| (of_path(path), of.up_s)),
     )?;
     let times = own().flat_map(|(path, of)| {
@@ -231,50 +214,35 @@ fn on_demand(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
     families.counter(
         "path_brought_up",
         "How often a path on demand was brought up, by what needed it",
-        None,
         times,
     )
 }
 
 fn rates(state: &ApiState, paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
-    let per_second = Unit::Other("bytes_per_second".to_owned());
     families.gauge(
-        "path_rate",
+        ("path_rate", per_second()),
         "Rate of the path from this node, as IP bytes; absent if unlimited",
-        Some(&per_second),
-        paths
-            .iter()
-            .filter_map(|path| Some((of_path(path), octets(path.hop.rate_bps?)))),
+        of_paths(paths, |path| path.hop.rate_bps.map(octets)),
     )?;
     families.gauge(
-        "path_subtracted",
+        ("path_subtracted", per_second()),
         "Part of the rate that ACKs and plain IP take",
-        Some(&per_second),
-        paths
-            .iter()
-            .map(|path| (of_path(path), octets(path.hop.subtracted_bps))),
+        of_paths(paths, |path| Some(octets(path.hop.subtracted_bps))),
     )?;
     families.gauge(
-        "path_capacity",
+        ("path_capacity", per_second()),
         "What the link was measured to carry, as IP bytes; absent if all that is set",
-        Some(&per_second),
-        paths
-            .iter()
-            .filter_map(|path| Some((of_path(path), octets(path.hop.measured.capacity_bps?)))),
+        of_paths(paths, |path| path.hop.measured.capacity_bps.map(octets)),
     )?;
     families.gauge(
-        "path_queue",
+        ("path_queue", Unit::Seconds),
         "How long the link's queue holds packets up",
-        Some(&Unit::Seconds),
-        paths
-            .iter()
-            .map(|path| (of_path(path), path.hop.measured.queue_ms / 1e3)),
+        of_paths(paths, |path| Some(path.hop.measured.queue_ms / 1e3)),
     )?;
     let beam = state.shell.read_any(Engine::beam_rate_bps);
     families.gauge(
-        "beam_rate",
+        ("beam_rate", per_second()),
         "Rate that all paths share, as IP bytes; absent if unlimited",
-        Some(&per_second),
         beam.map(|bps| (vec![], octets(bps))),
     )
 }
@@ -353,10 +321,10 @@ fn bundles(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         })
     };
     for (name, help, count) in BUNDLE_COUNTS {
-        families.counter(name, help, None, rows(count))?;
+        families.counter(name, help, rows(count))?;
     }
     for (name, help, count) in BUNDLE_BYTES {
-        families.counter(name, help, Some(&Unit::Bytes), rows(count))?;
+        families.counter((name, Unit::Bytes), help, rows(count))?;
     }
     Ok(())
 }
@@ -409,15 +377,16 @@ fn transports(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let hops = state.shell.hops();
     let names: BTreeMap<HopId, String> = hops.into_iter().map(|hop| (hop.id, hop.name)).collect();
     let totals = state.shell.transport_totals();
-    let bytes = TRANSPORT_SUMS.map(|sum| (sum, Some(&Unit::Bytes)));
-    let symbols = CODED_SUMS.map(|sum| (sum, None));
-    for ((name, help, sum), unit) in bytes.into_iter().chain(symbols) {
+    let bytes =
+        TRANSPORT_SUMS.map(|(name, help, sum)| (Name::from((name, Unit::Bytes)), help, sum));
+    let symbols = CODED_SUMS.map(|(name, help, sum)| (Name::from(name), help, sum));
+    for (name, help, sum) in bytes.into_iter().chain(symbols) {
         let rows = totals.iter().map(|((hop, class), totals)| {
             let path = names.get(hop).cloned().unwrap_or_default();
             let class = class.map_or(ALL_CLASSES.to_owned(), |class| state.class_name(class));
             (vec![("path", path), ("class", class)], sum(totals))
         });
-        families.counter(name, help, unit, rows)?;
+        families.counter(name, help, rows)?;
     }
     ltp::counts(&names, &totals, families)
 }
@@ -427,13 +396,11 @@ fn mptcp(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
     families.gauge(
         "path_subflows",
         "Subflows of the path's sessions over MPTCP",
-        None,
         of_all().map(|(path, of)| (of_path(path), of.subflows)),
     )?;
     families.gauge(
         "path_mptcp_sessions",
         "Sessions of the path that were to be over MPTCP, and what carries them",
-        None,
         of_all().flat_map(|(path, of)| {
             let carried = [("mptcp", of.sessions), ("tcp", of.fallback_sessions)];
             carried.map(|(transport, count)| {
@@ -469,7 +436,7 @@ fn sessions(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
         row.push(("algorithm", view.congestion_control.clone()));
         controls.insert(row);
     }
-    families.gauge("sessions", "Sessions that are up", None, counts)?;
+    families.gauge("sessions", "Sessions that are up", counts)?;
     families.info(
         "congestion_control",
         "Congestion control in use by the sessions",
@@ -487,7 +454,6 @@ fn sessions(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
 type OfSession = (&'static str, &'static str, Unit, fn(&SessionView) -> f64);
 
 fn figures(carrying: &[(Labels, &SessionView)], families: &mut Families<'_>) -> fmt::Result {
-    let per_second = Unit::Other("bytes_per_second".to_owned());
     let rows: [OfSession; 5] = [
         (
             "session_rtt",
@@ -504,7 +470,7 @@ fn figures(carrying: &[(Labels, &SessionView)], families: &mut Families<'_>) -> 
         (
             "session_delivery_rate",
             "Payload delivered, as the transport last measured it",
-            per_second,
+            per_second(),
             |view| octets(view.delivery_rate_bps),
         ),
         (
@@ -524,7 +490,7 @@ fn figures(carrying: &[(Labels, &SessionView)], families: &mut Families<'_>) -> 
         let rows = carrying
             .iter()
             .map(|(labels, view)| (labels.clone(), figure(view)));
-        families.gauge(name, help, Some(&unit), rows)?;
+        families.gauge((name, unit), help, rows)?;
     }
     Ok(())
 }

@@ -45,13 +45,11 @@ pub fn counts(
     families.counter(
         "ltp_cancelled_blocks",
         "Blocks of LTP that either side has given up",
-        None,
         rows("direction", &CANCELLED),
     )?;
     families.counter(
         "ltp_refused_segments",
         "Segments of LTP that were not taken from the neighbour",
-        None,
         rows("reason", &REFUSED),
     )
 }
@@ -75,11 +73,10 @@ pub fn present(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
             (labels, count)
         })
     });
-    families.gauge("ltp_blocks", "Blocks of LTP under way", None, blocks)?;
+    families.gauge("ltp_blocks", "Blocks of LTP under way", blocks)?;
     families.gauge(
-        "ltp_receiving",
+        ("ltp_receiving", Unit::Bytes),
         "Memory for blocks of LTP from the neighbour that are not taken yet",
-        Some(&Unit::Bytes),
         all().map(|(path, ltp)| (vec![("path", path)], ltp.receiving_bytes)),
     )
 }

@@ -105,46 +105,39 @@ fn process(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let end = state.security.not_after();
     let end = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok());
     families.gauge(
-        "certificate_expiry_timestamp",
+        ("certificate_expiry_timestamp", Unit::Seconds),
         "When this node's certificate ends, since the Unix epoch",
-        Some(&Unit::Seconds),
         end.map(|end| (vec![], end.as_secs())),
     )?;
     families.gauge(
         "incarnation",
         "Count of the node's starts",
-        None,
         [(vec![], state.incarnation)],
     )?;
     families.gauge(
-        "uptime",
+        ("uptime", Unit::Seconds),
         "Since the start of the process",
-        Some(&Unit::Seconds),
         [(vec![], state.started.elapsed().as_secs_f64())],
     )?;
     families.gauge(
         "edge_connections",
         "Connections of clients that are open",
-        None,
         [(vec![], state.edge.open_connections())],
     )?;
     families.histogram(
-        "edge_answered",
+        ("edge_answered", Unit::Seconds),
         "From a forwarded request to the head of its response",
-        Some(&Unit::Seconds),
         state.accounts.answered(),
     )?;
     families.histogram(
-        "edge_took",
+        ("edge_took", Unit::Seconds),
         "From the beginning of a client's connection or exchange to its end",
-        Some(&Unit::Seconds),
         state.accounts.took(),
     )?;
     let lost = state.accounts.lines_lost();
     families.counter(
         "access_log_lost_lines",
         "Lines of the access log that could not be written",
-        None,
         lost.map(|lost| (vec![], lost)),
     )?;
     let spans = state.tracer.as_ref().map(|tracer| {
@@ -158,7 +151,6 @@ fn process(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.counter(
         "trace_spans",
         "Spans of traced exchanges: those made, those that the collector has taken and those that it has not",
-        None,
         spans.into_iter().flatten().map(|(outcome, count)| {
             let labels = vec![("outcome", outcome.to_owned())];
             (labels, count.load(Ordering::Relaxed))
@@ -168,7 +160,6 @@ fn process(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.counter(
         "edge_rule_matches",
         "Connections and flows that a rule has given their class",
-        None,
         rules.map(|rule| {
             let labels = vec![("rule", rule.name), ("class", rule.class)];
             (labels, rule.matched)
@@ -179,16 +170,14 @@ fn process(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     };
     let plain = interceptor.plain_ip_bytes();
     families.counter(
-        "plain_ip",
+        ("plain_ip", Unit::Bytes),
         "Clients' bytes routed as plain IP, beside the streams",
-        Some(&Unit::Bytes),
         [("up", plain.up), ("down", plain.down)]
             .map(|(direction, bytes)| (vec![("direction", direction.to_owned())], bytes)),
     )?;
     families.gauge(
         "interception_enabled",
         "Whether connections are taken in transparently",
-        None,
         [(vec![], u64::from(interceptor.switch().enabled))],
     )
 }

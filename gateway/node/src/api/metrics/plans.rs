@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use super::super::ApiState;
 use super::super::plans::PlanView;
-use super::families::{Families, Labels};
+use super::families::{Families, Labels, per_second};
 
 pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let view = state.plans_view();
@@ -22,21 +22,18 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.gauge(
         "plan_version",
         "Version of the newest plan that has begun",
-        None,
         plans().map(|plan| (of(plan), plan.version)),
     )?;
     let now = view.control_time;
     let age = |issued: OffsetDateTime| now.map(|now| (now - issued).as_seconds_f64());
     families.gauge(
-        "plan_age",
+        ("plan_age", Unit::Seconds),
         "Since that plan was issued, by the control service's clock",
-        Some(&Unit::Seconds),
         plans().filter_map(|plan| Some((of(plan), age(plan.issued)?))),
     )?;
     families.gauge(
         "plan_stale",
         "Whether that plan is over",
-        None,
         plans().map(|plan| (of(plan), u64::from(plan.state == "stale"))),
     )?;
     let rows = plans().flat_map(|plan| {
@@ -47,15 +44,13 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         })
     });
     families.gauge(
-        "plan_rate",
+        ("plan_rate", per_second()),
         "What the plan in force gives a terminal, as IP bytes; in a blockage of an own link what is guaranteed",
-        Some(&Unit::Other("bytes_per_second".to_owned())),
         rows,
     )?;
     families.gauge(
-        "clock_offset",
+        ("clock_offset", Unit::Seconds),
         "This node's clock minus the control service's; absent if unknown",
-        Some(&Unit::Seconds),
         view.clock_offset_ms.map(|ms| (vec![], ms as f64 / 1e3)),
     )
 }

@@ -13,25 +13,21 @@ pub fn encode(positions: &Positions, families: &mut Families<'_>) -> fmt::Result
     families.gauge(
         "position_source_up",
         "Whether the receiver is reached",
-        None,
         [(vec![], u64::from(state != SourceState::Connecting))],
     )?;
     families.gauge(
         "position_fixed",
         "Whether the receiver knows where it is",
-        None,
         [(vec![], u64::from(state == SourceState::Fix))],
     )?;
     families.gauge(
-        "position_age",
+        ("position_age", Unit::Seconds),
         "Since the latest fix; absent before the first",
-        Some(&Unit::Seconds),
         view.fix.as_ref().map(|fix| (vec![], fix.age_s)),
     )?;
     families.gauge(
-        "position_clock_difference",
+        ("position_clock_difference", Unit::Seconds),
         "GNSS time of the latest fix minus the node's clock when it came; absent without either",
-        Some(&Unit::Seconds),
         view.fix.as_ref().and_then(|fix| {
             let (gnss, node) = (fix.position.gnss_time_ms?, fix.position.node_time_ms?);
             Some((vec![], (gnss as f64 - node as f64) / 1e3))
@@ -52,7 +48,7 @@ pub fn encode(positions: &Positions, families: &mut Families<'_>) -> fmt::Result
             figures.lost,
         ),
     ] {
-        families.counter(name, help, None, [(vec![], count)])?;
+        families.counter(name, help, [(vec![], count)])?;
     }
     let refused = [
         ("spoilt", counts.spoilt),
@@ -63,7 +59,6 @@ pub fn encode(positions: &Positions, families: &mut Families<'_>) -> fmt::Result
     families.counter(
         "position_refused",
         "What of the receiver made no fix: lines that are no sentence, sentences or fixes that cannot be, epochs without a fix, datagrams of others",
-        None,
         refused.map(|(reason, count)| (vec![("reason", reason.to_owned())], count)),
     )
 }

@@ -12,13 +12,11 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         families.gauge(
             "reports_waiting",
             "Reports that wait to be sent",
-            None,
             [(vec![], sent.waiting())],
         )?;
         families.counter(
             "reports_dropped",
             "Reports given up for want of room",
-            None,
             [(vec![], sent.dropped())],
         )?;
     }
@@ -26,7 +24,6 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         families.counter(
             "reports_refused",
             "What was to be reported and had no room or sense",
-            None,
             [(vec![], sender.refused())],
         )?;
     }
@@ -39,9 +36,8 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         Some((labels, heard.status.as_ref()?.at.elapsed().as_secs_f64()))
     });
     families.gauge(
-        "report_age",
+        ("report_age", Unit::Seconds),
         "Since a terminal's latest report was made",
-        Some(&Unit::Seconds),
         ages,
     )
 }

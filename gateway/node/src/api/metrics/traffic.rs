@@ -34,27 +34,24 @@ fn streams(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
             (labels, count)
         })
     });
-    families.gauge("streams", "Streams by state", None, states)?;
+    families.gauge("streams", "Streams by state", states)?;
     let rows = |figure: fn(&StreamTotals) -> u64| {
         let rows = streams.iter();
         rows.map(move |(class, view)| (of_class(class), figure(view)))
     };
     families.counter(
-        "streams_sent",
+        ("streams_sent", Unit::Bytes),
         "Bytes of streams that were sealed into bundles",
-        Some(&Unit::Bytes),
         rows(|view| view.sent_bytes),
     )?;
     families.counter(
-        "streams_received",
+        ("streams_received", Unit::Bytes),
         "Bytes of streams that arrived for the first time",
-        Some(&Unit::Bytes),
         rows(|view| view.received_bytes),
     )?;
     families.gauge(
-        "streams_backlog",
+        ("streams_backlog", Unit::Bytes),
         "Bytes of streams that wait for the link",
-        Some(&Unit::Bytes),
         rows(|view| view.backlog_bytes),
     )?;
     let events = state.shell.stream_events();
@@ -71,7 +68,6 @@ fn streams(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.counter(
         "stream_events",
         "What became of streams",
-        None,
         events.map(|(event, count)| (vec![("event", event.to_owned())], count)),
     )
 }
@@ -110,30 +106,27 @@ fn custody(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         rows.map(move |(class, view)| (of_class(class), figure(view)))
     };
     for (name, help, figure) in counts {
-        families.gauge(name, help, None, rows(figure))?;
+        families.gauge(name, help, rows(figure))?;
     }
     for (name, help, figure) in sizes {
-        families.gauge(name, help, Some(&Unit::Bytes), rows(figure))?;
+        families.gauge((name, Unit::Bytes), help, rows(figure))?;
     }
     let ages = classes
         .iter()
         .map(|(class, view)| (of_class(class), view.oldest_s));
     families.gauge(
-        "held_oldest_age",
+        ("held_oldest_age", Unit::Seconds),
         "For how long the oldest bundle has been held",
-        Some(&Unit::Seconds),
         ages,
     )?;
     families.gauge(
-        "store_used",
+        ("store_used", Unit::Bytes),
         "Bytes of the store in use, as the quota counts them",
-        Some(&Unit::Bytes),
         [(vec![], custody.used_bytes)],
     )?;
     families.gauge(
-        "store_quota",
+        ("store_quota", Unit::Bytes),
         "Bytes that the store may use",
-        Some(&Unit::Bytes),
         [(vec![], custody.quota_bytes)],
     )?;
     let rows = |figure: fn(&CustodyNeighbourView) -> u64| {
@@ -146,19 +139,16 @@ fn custody(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.gauge(
         "store_neighbour_bundles",
         "Bundles that wait for a neighbour",
-        None,
         rows(|view| view.bundles),
     )?;
     families.gauge(
-        "store_neighbour_used",
+        ("store_neighbour_used", Unit::Bytes),
         "Bytes of the store in use for a neighbour, as the quota counts them",
-        Some(&Unit::Bytes),
         rows(|view| view.used_bytes),
     )?;
     families.gauge(
-        "store_neighbour_guaranteed",
+        ("store_neighbour_guaranteed", Unit::Bytes),
         "Bytes of the store that are guaranteed to a neighbour",
-        Some(&Unit::Bytes),
         rows(|view| view.guaranteed_bytes),
     )
 }
@@ -168,25 +158,21 @@ fn losses(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     families.counter(
         "deleted_bundles",
         "Bundles deleted without having been delivered or handed on",
-        None,
         [(vec![], counts.deleted_bundles)],
     )?;
     families.counter(
         "refused_bundles",
         "Bundles that arrived and were refused",
-        None,
         [(vec![], counts.refused_bundles)],
     )?;
     families.counter(
         "forged_bundles",
         "Bundles refused because they say what their neighbour may not say",
-        None,
         [(vec![], counts.forged_bundles)],
     )?;
     families.counter(
         "bad_payloads",
         "Payloads that broke the stream protocol",
-        None,
         [(vec![], counts.bad_payloads)],
     )
 }
