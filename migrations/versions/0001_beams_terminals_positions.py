@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "beam",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -102,7 +99,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     with op.batch_alter_table("position_report", schema=None) as batch_op:
         batch_op.drop_index("ix_position_report_time_ms")
 

@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "announcement",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
@@ -176,7 +173,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     # Not in a batch: that would copy the table, and its end would take all that refers to it along.
     op.drop_column("position_report", "accuracy_m")
     op.drop_column("terminal", "heard_by")

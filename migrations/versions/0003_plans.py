@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "capacity_step",
         sa.Column("beam_id", sa.String(length=64), nullable=False),
@@ -73,7 +70,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_table("acknowledgement")
     with op.batch_alter_table("plan", schema=None) as batch_op:
         batch_op.drop_index("ix_plan_end_ms")

@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "ledger_entry",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
@@ -87,7 +84,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     with op.batch_alter_table("settled_usage", schema=None) as batch_op:
         batch_op.drop_index("ix_settled_usage_start_ms")
 

@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     # Not in batches, as 0002 says.
     op.add_column("beam", sa.Column("opensand", sa.String(length=200), nullable=True))
     op.add_column("terminal", sa.Column("opensand_id", sa.BigInteger(), nullable=True))
@@ -20,7 +17,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_index("ix_terminal_opensand_id", table_name="terminal")
     op.drop_column("terminal", "opensand_id")
     op.drop_column("beam", "opensand")

@@ -7,18 +7,14 @@ from alembic import op
 
 revision = "0006"
 down_revision = "0005"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     # Not in batches, as 0002 says.
     op.add_column("terminal", sa.Column("former_gateway", sa.BigInteger(), nullable=True))
     op.add_column("terminal", sa.Column("moved_ms", sa.BigInteger(), nullable=True))
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_column("terminal", "moved_ms")
     op.drop_column("terminal", "former_gateway")

@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0007"
 down_revision = "0006"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "ledger_opening",
         sa.Column("beam_id", sa.String(64), nullable=False),

@@ -7,14 +7,11 @@ from alembic import op
 
 revision = "0008"
 down_revision = "0007"
-branch_labels = None
-depends_on = None
 
 _TABLES = ("link_state", "link_usage")
 
 
 def upgrade() -> None:
-    """Apply it."""
     # Not in batches, as 0002 says.
     op.add_column(
         "beam", sa.Column("fair_share", sa.String(8), nullable=False, server_default="symbols")
@@ -34,7 +31,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     for table in reversed(_TABLES):
         op.drop_column(table, "capacity_reason")
         op.drop_column(table, "capacity_bps")

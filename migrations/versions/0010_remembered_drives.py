@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0010"
 down_revision = "0009"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "remembered_drive",
         sa.Column("terminal", sa.BigInteger(), nullable=False),
@@ -32,5 +29,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_table("remembered_drive")

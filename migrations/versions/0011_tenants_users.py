@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0011"
 down_revision = "0010"
-branch_labels = None
-depends_on = None
 
 _ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _ROLES_BEFORE = "role IN ('viewer', 'operator', 'gateway', 'terminal')"
@@ -16,7 +14,6 @@ _ROLES = "role IN ('viewer', 'operator', 'gateway', 'terminal', 'administrator')
 
 
 def upgrade() -> None:
-    """Apply it."""
     tenant = op.create_table(
         "tenant",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -92,7 +89,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_table("audit_entry")
     op.drop_table("user_session")
     op.drop_table("user_account")

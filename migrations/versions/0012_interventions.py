@@ -7,14 +7,11 @@ from alembic import op
 
 revision = "0012"
 down_revision = "0011"
-branch_labels = None
-depends_on = None
 
 _ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "intervention",
         sa.Column("id", _ROW_ID, nullable=False),
@@ -51,5 +48,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_table("intervention")

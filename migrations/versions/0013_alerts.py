@@ -7,14 +7,11 @@ from alembic import op
 
 revision = "0013"
 down_revision = "0012"
-branch_labels = None
-depends_on = None
 
 _ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "alert_rule",
         sa.Column("id", _ROW_ID, nullable=False),
@@ -94,6 +91,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     for table in ("alert_message", "alert_target", "alert", "alert_rule"):
         op.drop_table(table)

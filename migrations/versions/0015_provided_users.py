@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0015"
 down_revision = "0014"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     # Not in a batch: on SQLite, users would be made anew, and their sessions would end.
     op.add_column("user_account", sa.Column("issuer", sa.String(length=255), nullable=True))
     op.add_column("user_account", sa.Column("subject", sa.String(length=255), nullable=True))
@@ -20,7 +17,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     # Without the provider they cannot sign in, and must not have sessions that they could not end.
     op.execute("DELETE FROM user_account WHERE issuer IS NOT NULL")
     op.drop_index("ix_user_account_subject", table_name="user_account")

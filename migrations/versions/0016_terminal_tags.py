@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0016"
 down_revision = "0015"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "terminal_tag",
         sa.Column("terminal", sa.BigInteger(), nullable=False),
@@ -26,5 +23,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_table("terminal_tag")

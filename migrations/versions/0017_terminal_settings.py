@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0017"
 down_revision = "0016"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "terminal_settings",
         sa.Column("terminal", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -34,5 +31,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_table("terminal_settings")

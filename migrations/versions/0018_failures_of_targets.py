@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0018"
 down_revision = "0017"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.add_column(
         "alert_target", sa.Column("failures", sa.BigInteger(), nullable=False, server_default="0")
     )
@@ -21,7 +18,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_index("ix_enrolment_expires_ms", "enrolment")
     op.drop_column("alert_target", "failures")
     _forget_mails()

@@ -7,14 +7,11 @@ from alembic import op
 
 revision = "0019"
 down_revision = "0018"
-branch_labels = None
-depends_on = None
 
 _ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.add_column(
         "terminal_settings", sa.Column("reported_state", sa.String(length=16), nullable=True)
     )
@@ -90,7 +87,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_table("rollout_terminal")
     op.drop_table("rollout")
     op.drop_column("terminal_settings", "reported_state")

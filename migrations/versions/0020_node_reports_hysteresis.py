@@ -7,14 +7,11 @@ from alembic import op
 
 revision = "0020"
 down_revision = "0019"
-branch_labels = None
-depends_on = None
 
 _ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "node_report",
         sa.Column("node", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -53,7 +50,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_table("alert_pending")
     # Before there were these kinds, a rule of one is no rule.
     rule = sa.table("alert_rule", sa.column("kind"))

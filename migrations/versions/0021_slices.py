@@ -7,15 +7,12 @@ from alembic import op
 
 revision = "0021"
 down_revision = "0020"
-branch_labels = None
-depends_on = None
 
 _ROLES = "role IN ('viewer', 'operator', 'gateway', 'terminal', 'administrator', 'agent')"
 _ROLES_BEFORE = "role IN ('viewer', 'operator', 'gateway', 'terminal', 'administrator')"
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "slice",
         sa.Column("name", sa.String(length=31), nullable=False),
@@ -43,7 +40,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.execute("DELETE FROM token WHERE role = 'agent'")
     _allow(_ROLES_BEFORE)
     op.drop_table("slice")

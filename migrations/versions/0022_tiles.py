@@ -7,15 +7,12 @@ from alembic import op
 
 revision = "0022"
 down_revision = "0021"
-branch_labels = None
-depends_on = None
 
 _CURRENT = sa.text("state = 'current'")
 _ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "tileset",
         sa.Column("id", _ROW_ID, nullable=False),
@@ -54,6 +51,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_table("map_tile")
     op.drop_table("tileset")

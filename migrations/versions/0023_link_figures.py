@@ -7,16 +7,12 @@ from alembic import op
 
 revision = "0023"
 down_revision = "0022"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.add_column("link_state", sa.Column("figures", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
-    """Take it back."""
     with op.batch_alter_table("link_state") as table:
         table.drop_column("figures")

@@ -7,12 +7,9 @@ from alembic import op
 
 revision = "0024"
 down_revision = "0023"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.create_table(
         "gateway_settings",
         sa.Column("gateway", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -29,5 +26,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_table("gateway_settings")

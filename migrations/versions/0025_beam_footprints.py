@@ -7,15 +7,11 @@ from alembic import op
 
 revision = "0025"
 down_revision = "0024"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.add_column("beam", sa.Column("footprint", sa.JSON(), nullable=True))
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_column("beam", "footprint")

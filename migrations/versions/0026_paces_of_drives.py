@@ -7,17 +7,13 @@ from alembic import op
 
 revision = "0026"
 down_revision = "0025"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.add_column(
         "remembered_drive", sa.Column("paces", sa.JSON(), nullable=False, server_default="[]")
     )
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_column("remembered_drive", "paces")

@@ -7,17 +7,13 @@ from alembic import op
 
 revision = "0027"
 down_revision = "0026"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.add_column(
         "user_account", sa.Column("revision", sa.BigInteger(), nullable=False, server_default="1")
     )
 
 
 def downgrade() -> None:
-    """Take it back."""
     op.drop_column("user_account", "revision")

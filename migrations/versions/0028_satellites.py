@@ -11,8 +11,6 @@ from alembic import op
 
 revision = "0028"
 down_revision = "0027"
-branch_labels = None
-depends_on = None
 
 # An imported shadow's id is `sky:SATELLITE:…`. One that was set over REST may have any id: where
 # that says no name that a satellite may have, it goes on counting for all of them.
@@ -26,13 +24,11 @@ Properties = dict[str, Any]
 
 
 def upgrade() -> None:
-    """Apply it."""
     op.add_column("beam", sa.Column("satellite", sa.String(length=32), nullable=True))
     _rewrite(_OBSTRUCTION.c.id.startswith("sky:"), _with_satellite)
 
 
 def downgrade() -> None:
-    """Take it back."""
     text = sa.cast(_OBSTRUCTION.c.properties, sa.Text())
     _rewrite(text.contains('"satellite"'), _without_satellite)
     op.drop_column("beam", "satellite")
