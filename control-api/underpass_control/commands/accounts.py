@@ -13,7 +13,7 @@ import typer
 
 from underpass_control.commands.console import JsonOption, fail, print_json, tell
 from underpass_control.commands.database import DEFAULT_DATABASE, DatabaseOption, with_database
-from underpass_control.commands.tables import Column, print_table
+from underpass_control.commands.tables import named, print_table
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.roles import Role
 
@@ -304,7 +304,7 @@ def _show_table(found: list[dict[str, object]], columns: tuple[str, ...], *, as_
     if as_json:
         print_json(found)
         return
-    print_table([Column(name, name) for name in columns], found)
+    print_table(named(*columns), found)
 
 
 def _shown(row: object, columns: tuple[str, ...]) -> dict[str, object]:

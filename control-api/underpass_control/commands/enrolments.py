@@ -15,21 +15,14 @@ import typer
 
 from underpass_control.client import Client, LostError, RefusedError, path_of
 from underpass_control.commands.console import bars, fail, print_json, tell, with_client
-from underpass_control.commands.tables import Column, Service, asking
+from underpass_control.commands.tables import Service, asking, named
 from underpass_control.enrolment.configuration import ConfigurationError, filled
 
 enrolments = typer.Typer(
     help="Enrolments: bare nodes become nodes of the fleet.", no_args_is_help=True
 )
 
-ENROLMENT = (
-    Column("id", "id"),
-    Column("node", "node"),
-    Column("created", "created"),
-    Column("expires", "expires"),
-    Column("revoked", "revoked"),
-    Column("used", "used"),
-)
+ENROLMENT = named("id", "node", "created", "expires", "revoked", "used")
 _MOST_ROWS = 10_000
 
 Template = Annotated[

@@ -17,15 +17,13 @@ from underpass_control.commands.console import (
 )
 from underpass_control.commands.ledger import Beam, Link, mbit
 from underpass_control.commands.positions import Moment
-from underpass_control.commands.tables import Column, Service, millions, print_table
+from underpass_control.commands.tables import Column, Service, millions, named, print_table
 from underpass_control.instants import rfc3339
 
 _MS_PER_S = 1000
 
 PART = (
-    Column("link", "link"),
-    Column("terminal", "terminal"),
-    Column("weight", "weight"),
+    *named("link", "terminal", "weight"),
     Column("Mbit/s", "throughput_bps", millions),
     Column("sent Mbit", "sent_bits", mbit),
     Column("plan gave", "planned_bits", mbit),

@@ -18,7 +18,7 @@ from underpass_control.commands.console import (
     print_json,
     until_told,
 )
-from underpass_control.commands.tables import Column, Service, asking
+from underpass_control.commands.tables import Column, Service, asking, named
 
 if TYPE_CHECKING:
     from underpass_control.functions.agent import Agent
@@ -30,13 +30,7 @@ slices = typer.Typer(help="Slices: chains of functions in containers.", no_args_
 # the longest pause that it may ask for.
 _REFUSED_S = 30.0
 
-SLICE = (
-    Column("name", "name"),
-    Column("tenant", "tenant"),
-    Column("site", "site"),
-    Column("state", "state"),
-    Column("detail", "detail"),
-)
+SLICE = named("name", "tenant", "site", "state", "detail")
 CONTAINER = (Column("container", "name"), Column("state", "state"), Column("health", "health"))
 
 Slice = Annotated[str, typer.Argument(help="Its name.")]

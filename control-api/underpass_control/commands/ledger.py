@@ -11,7 +11,7 @@ from underpass_control.client import path_of
 from underpass_control.commands.console import JsonOption, bars, fail, print_json
 from underpass_control.commands.database import DEFAULT_DATABASE, DatabaseOption, with_database
 from underpass_control.commands.positions import Moment, instant
-from underpass_control.commands.tables import Column, Service, asking, print_table
+from underpass_control.commands.tables import Column, Service, asking, named, print_table
 
 if TYPE_CHECKING:
     from underpass_control.settlement.check import Audit
@@ -39,13 +39,10 @@ def _named(postings: Any) -> str:
 
 
 ENTRY = (
-    Column("id", "id"),
-    Column("link", "link"),
+    *named("id", "link"),
     Column("from", "start"),
     Column("to", "end"),
-    Column("kind", "kind"),
-    Column("rule", "rule"),
-    Column("reason", "reason"),
+    *named("kind", "rule", "reason"),
     Column("by", "made_by"),
     Column("is owed more, Mbit", "postings", _named),
 )
@@ -58,10 +55,7 @@ BALANCE = (
     Column("since", "since"),
 )
 AUDIT = (
-    Column("beam", "beam"),
-    Column("link", "link"),
-    Column("entries", "entries"),
-    Column("postings", "postings"),
+    *named("beam", "link", "entries", "postings"),
     Column("terminals with a balance", "balances", lambda balances: str(len(balances))),
     Column("faults", "faults", lambda faults: "; ".join(faults) or "none"),
 )

@@ -16,6 +16,7 @@ from underpass_control.commands.tables import (
     Service,
     asking,
     millions,
+    named,
     percent,
     print_table,
     seconds,
@@ -29,22 +30,17 @@ streams = typer.Typer(
 blockages = typer.Typer(help="Blockages expected and observed.", no_args_is_help=True)
 
 NODE = (
-    Column("node", "node"),
-    Column("role", "role"),
-    Column("version", "version"),
+    *named("node", "role", "version"),
     Column("certificate ends", "certificate_end"),
     Column("said", "reported"),
 )
 LINK = (
-    Column("terminal", "terminal"),
-    Column("link", "link"),
-    Column("state", "state"),
+    *named("terminal", "link", "state"),
     Column("Mbit/s", "rate_bps", millions),
     Column("plan", "plan"),
     Column("sent MB", "sent_bytes", millions),
     Column("waiting MB", "backlogged_bytes", millions),
-    Column("streams", "streams"),
-    Column("efficiency", "efficiency"),
+    *named("streams", "efficiency"),
     Column("told", "efficiency_told"),
     Column("measured Mbit/s", "capacity_bps", millions),
     Column("by", "capacity_reason"),
@@ -53,8 +49,7 @@ LINK = (
     Column("said", "time"),
 )
 CARRIED = (
-    Column("time", "time"),
-    Column("link", "link"),
+    *named("time", "link"),
     Column("measured Mbit/s", "capacity_bps", millions),
     Column("by", "capacity_reason"),
     Column("told efficiency", "efficiency"),
@@ -62,26 +57,18 @@ CARRIED = (
 )
 STREAM = (
     Column("to", "target"),
-    Column("class", "class"),
-    Column("paths", "paths"),
-    Column("state", "state"),
+    *named("class", "paths", "state"),
     Column("forward MB", "forward_bytes", millions),
     Column("return MB", "return_bytes", millions),
     Column("waiting MB", "waiting_bytes", millions),
     Column("unread MB", "unread_bytes", millions),
     Column("open for s", "age_ms", seconds),
-    Column("id", "id"),
-    Column("epoch", "epoch"),
+    *named("id", "epoch"),
 )
 BLOCKAGE = (
-    Column("terminal", "terminal"),
-    Column("state", "state"),
-    Column("entry", "entry"),
-    Column("exit", "exit"),
-    Column("source", "source"),
+    *named("terminal", "state", "entry", "exit", "source"),
     Column("sure", "confidence", percent),
-    Column("obstruction", "obstruction"),
-    Column("link", "link"),
+    *named("obstruction", "link"),
     Column("entry late ms", "entry_error_ms"),
     Column("exit late ms", "exit_error_ms"),
 )

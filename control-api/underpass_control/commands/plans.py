@@ -21,6 +21,7 @@ from underpass_control.commands.tables import (
     Service,
     asking,
     millions,
+    named,
     print_entry,
     print_table,
 )
@@ -40,8 +41,7 @@ Link = Annotated[LinkName, typer.Argument(help="forward (hub to terminal) or ret
 Terminal = Annotated[int | None, typer.Option(min=1, help="Of one terminal, with all amounts.")]
 
 HEAD = (
-    Column("plan", "plan"),
-    Column("issued", "issued"),
+    *named("plan", "issued"),
     Column("from", "start"),
     Column("until", "end"),
     Column("why", "reason"),

@@ -8,15 +8,13 @@ from typing import Annotated
 import typer
 
 from underpass_control.client import path_of
-from underpass_control.commands.tables import Column, Service, asking
+from underpass_control.commands.tables import Column, Service, asking, named
 from underpass_control.instants import rfc3339
 
 positions = typer.Typer(help="Where terminals are, and were.", no_args_is_help=True)
 
 POSITION = (
-    Column("time", "time"),
-    Column("longitude", "longitude"),
-    Column("latitude", "latitude"),
+    *named("time", "longitude", "latitude"),
     Column("m/s", "speed_mps"),
     Column("heading", "heading_deg"),
     Column("altitude m", "altitude_m"),

@@ -10,14 +10,13 @@ import typer
 
 from underpass_control.client import path_of
 from underpass_control.commands.console import fail, tell
-from underpass_control.commands.tables import Column, Service, asking, millions
+from underpass_control.commands.tables import Column, Service, asking, millions, named
 
 beams = typer.Typer(help="Beams: pools of capacity.", no_args_is_help=True)
 terminals = typer.Typer(help="Terminals, by their ipn node numbers.", no_args_is_help=True)
 
 BEAM = (
-    Column("id", "id"),
-    Column("name", "name"),
+    *named("id", "name"),
     Column("forward Mbit/s", "forward_capacity_bps", millions),
     Column("return Mbit/s", "return_capacity_bps", millions),
     Column("one-way delay ms", "one_way_delay_ms"),
@@ -26,16 +25,12 @@ BEAM = (
     Column("satellite", "satellite"),
 )
 TERMINAL = (
-    Column("node", "node"),
-    Column("beam", "beam"),
-    Column("name", "name"),
-    Column("weight", "weight"),
+    *named("node", "beam", "name", "weight"),
     Column("forward min Mbit/s", "forward_minimum_bps", millions),
     Column("max", "forward_maximum_bps", millions),
     Column("return min Mbit/s", "return_minimum_bps", millions),
     Column("max", "return_maximum_bps", millions),
-    Column("tenant", "tenant"),
-    Column("gateway", "gateway"),
+    *named("tenant", "gateway"),
     Column("heard by", "heard_by"),
     Column("id at the NCC", "opensand_id"),
 )

@@ -12,36 +12,23 @@ from underpass_control.commands.console import (
     fail,
 )
 from underpass_control.commands.settings import read_settings
-from underpass_control.commands.tables import Column, Service, asking
+from underpass_control.commands.tables import Column, Service, asking, named
 
 rollouts = typer.Typer(
     help="Rollouts: one change of settings for many terminals, in stages.", no_args_is_help=True
 )
 
 ROLLOUT = (
-    Column("id", "id"),
-    Column("name", "name"),
-    Column("state", "state"),
-    Column("stage", "stage"),
-    Column("stages", "stages"),
+    *named("id", "name", "state", "stage", "stages"),
     Column("pending", "counts.pending"),
     Column("sent", "counts.sent"),
     Column("on trial", "counts.trial"),
     Column("confirmed", "counts.confirmed"),
     Column("refused", "counts.refused"),
     Column("rolled back", "counts.rolled_back"),
-    Column("reason", "reason"),
-    Column("changed", "changed"),
+    *named("reason", "changed"),
 )
-TERMINAL = (
-    Column("terminal", "terminal"),
-    Column("progress", "progress"),
-    Column("late", "late"),
-    Column("stage", "stage"),
-    Column("sent", "sent"),
-    Column("confirmed", "confirmed"),
-    Column("reason", "reason"),
-)
+TERMINAL = named("terminal", "progress", "late", "stage", "sent", "confirmed", "reason")
 
 Number = Annotated[int, typer.Argument(help="Its id in the list.")]
 

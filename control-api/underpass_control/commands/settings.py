@@ -12,18 +12,14 @@ from underpass_control.client import path_of
 from underpass_control.commands.console import (
     fail,
 )
-from underpass_control.commands.tables import Column, Service, asking
+from underpass_control.commands.tables import Column, Service, asking, named
 
 node_settings = typer.Typer(
     help="What is set from afar of one terminal, or of a gateway itself.", no_args_is_help=True
 )
 
 SETTINGS = (
-    Column("terminal", "terminal"),
-    Column("gateway", "gateway"),
-    Column("version", "version"),
-    Column("set", "set"),
-    Column("state", "state"),
+    *named("terminal", "gateway", "version", "set", "state"),
     Column("reason", "reported.reason"),
     Column("classes", "classes", json.dumps),
     Column("paths", "paths", json.dumps),

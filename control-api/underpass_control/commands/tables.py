@@ -71,6 +71,11 @@ class Column:
         return self.show(value)
 
 
+def named(*members: str) -> list[Column]:
+    """Return columns that are headed as their members are called, and shown as they are."""
+    return [Column(member, member) for member in members]
+
+
 def print_table(columns: Sequence[Column], entries: Iterable[Mapping[str, Any]]) -> None:
     """Print entries, a row each; columns in which nobody has anything are left out."""
     rows = [[column.of(entry) for column in columns] for entry in entries]
