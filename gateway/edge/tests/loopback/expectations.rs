@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::forward::{body, field, head};
-use crate::world::{edge, origin, read_until};
+use crate::world::{connected, origin, read_until};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const CREATED: &[u8] = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
@@ -30,8 +29,7 @@ async fn the_client_may_continue_when_the_origin_says_so_and_not_before() {
     let origin = origin(move |mut socket| {
         let agreed = agreed.clone();
         async move {
-            let head = read_until(&mut socket, b"\r\n\r\n").await;
-            let head = String::from_utf8(head).unwrap();
+            let head = head(&mut socket).await;
             assert_eq!(field(&head, "expect").as_deref(), Some("100-continue"));
             assert_eq!(field(&head, "content-length"), Some(LENGTH.to_string()));
             agreed.notified().await;
@@ -43,8 +41,7 @@ async fn the_client_may_continue_when_the_origin_says_so_and_not_before() {
         }
     })
     .await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let (mut client, _edge) = connected("http", "").await;
     client
         .write_all(put(origin, LENGTH).as_bytes())
         .await
@@ -85,8 +82,7 @@ async fn an_origin_that_declines_gets_no_body_and_the_client_gets_its_answer() {
         "HTTP/1.1 204 No Content\r\n\r\n",
     ] {
         let (origin, mut rest) = declining(answer).await;
-        let (_edge, proxy) = edge("http", "");
-        let mut client = TcpStream::connect(proxy).await.unwrap();
+        let (mut client, _edge) = connected("http", "").await;
         client.write_all(put(origin, 5).as_bytes()).await.unwrap();
         let mut whole = String::new();
         client.read_to_string(&mut whole).await.unwrap();
@@ -105,8 +101,7 @@ async fn an_origin_that_knows_no_expectations_gets_the_body_all_the_same() {
         socket.write_all(CREATED).await.unwrap();
     })
     .await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let (mut client, _edge) = connected("http", "").await;
     // It does not wait either.
     let request = put(origin, 4) + "body";
     client.write_all(request.as_bytes()).await.unwrap();
@@ -125,8 +120,7 @@ async fn hints_reach_clients_of_http_1_1_between_whole_responses() {
         }
     })
     .await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let (mut client, _edge) = connected("http", "").await;
     for _ in 0..3 {
         let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
         client.write_all(request.as_bytes()).await.unwrap();
@@ -144,8 +138,7 @@ async fn hints_reach_clients_of_http_1_1_between_whole_responses() {
 #[tokio::test]
 async fn a_client_of_http_1_0_gets_no_interim_response_and_has_no_expectation() {
     let origin = origin(|mut socket| async move {
-        let head = read_until(&mut socket, b"\r\n\r\n").await;
-        let head = String::from_utf8(head).unwrap();
+        let head = head(&mut socket).await;
         assert_eq!(field(&head, "expect"), None);
         assert_eq!(read_until(&mut socket, b"body").await, b"body");
         socket
@@ -155,8 +148,7 @@ async fn a_client_of_http_1_0_gets_no_interim_response_and_has_no_expectation() 
         socket.write_all(CREATED).await.unwrap();
     })
     .await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let (mut client, _edge) = connected("http", "").await;
     let request = put(origin, 4).replace("HTTP/1.1", "HTTP/1.0") + "body";
     client.write_all(request.as_bytes()).await.unwrap();
     let answer = head(&mut client).await;

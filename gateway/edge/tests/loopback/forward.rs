@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::world::{closed_port, edge, origin, read_until};
+use crate::world::{ask, closed_port, connected, edge, origin, read_until};
 
 /// An origin whose answer to each request is the head it has received.
 async fn mirror(connections: Arc<AtomicUsize>) -> SocketAddr {
@@ -57,8 +57,7 @@ pub async fn body(client: &mut TcpStream, head: &str) -> String {
 async fn both_legs_keep_their_connection() {
     let connections = Arc::new(AtomicUsize::new(0));
     let origin = mirror(connections.clone()).await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let (mut client, _edge) = connected("http", "").await;
     for _ in 0..5 {
         let request = format!("GET http://{origin}/a?b=c HTTP/1.1\r\nHost: {origin}\r\n\r\n");
         client.write_all(request.as_bytes()).await.unwrap();
@@ -75,13 +74,10 @@ async fn both_legs_keep_their_connection() {
 #[tokio::test]
 async fn fields_of_a_hop_end_at_the_proxy() {
     let origin = mirror(Arc::default()).await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
-    let request = format!(
-        "GET http://{origin}/ HTTP/1.1\r\nHost: elsewhere.example\r\nProxy-Connection: keep-alive\r\n\
-         Connection: X-Secret\r\nX-Secret: 1\r\nTE: gzip\r\nX-Stays: Yes\r\nVia: 1.1 fred\r\n\r\n"
-    );
-    client.write_all(request.as_bytes()).await.unwrap();
+    let request = "GET http://{origin}/ HTTP/1.1\r\nHost: elsewhere.example\r\n\
+         Proxy-Connection: keep-alive\r\nConnection: X-Secret\r\nX-Secret: 1\r\nTE: gzip\r\n\
+         X-Stays: Yes\r\nVia: 1.1 fred\r\n\r\n";
+    let (mut client, _edge) = ask(origin, request).await;
     let answer = head(&mut client).await;
     let seen = body(&mut client, &answer).await;
     assert_eq!(field(&seen, "host"), Some(origin.to_string()));
@@ -99,8 +95,7 @@ async fn fields_of_a_hop_end_at_the_proxy() {
 #[tokio::test]
 async fn chunked_bodies_stream_both_ways() {
     let origin = origin(|mut socket| async move {
-        let head = read_until(&mut socket, b"\r\n\r\n").await;
-        let head = String::from_utf8(head).unwrap();
+        let head = head(&mut socket).await;
         assert_eq!(
             field(&head, "transfer-encoding").as_deref(),
             Some("chunked")
@@ -115,11 +110,11 @@ async fn chunked_bodies_stream_both_ways() {
         socket.write_all(b"0\r\n\r\n").await.unwrap();
     })
     .await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
-    let request =
-        format!("POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
-    client.write_all(request.as_bytes()).await.unwrap();
+    let (mut client, _edge) = ask(
+        origin,
+        "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+    )
+    .await;
     client.write_all(b"4\r\nping\r\n").await.unwrap();
     assert!(head(&mut client).await.starts_with("HTTP/1.1 200"));
     // Each chunk returns before the next one leaves: nothing waits for the end.
@@ -166,10 +161,7 @@ async fn a_body_that_breaks_off_is_a_reset_for_a_client_that_sees_no_length() {
         // Closed in the middle of the chunked body.
     })
     .await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
-    let request = format!("GET http://{origin}/ HTTP/1.0\r\n\r\n");
-    client.write_all(request.as_bytes()).await.unwrap();
+    let (mut client, _edge) = ask(origin, "GET http://{origin}/ HTTP/1.0\r\n\r\n").await;
     let mut answer = Vec::new();
     let error = client.read_to_end(&mut answer).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -190,8 +182,7 @@ async fn a_kept_connection_that_the_origin_has_closed_is_replaced() {
         }
     })
     .await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let (mut client, _edge) = connected("http", "").await;
     for _ in 0..3 {
         let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
         client.write_all(request.as_bytes()).await.unwrap();
@@ -204,8 +195,7 @@ async fn a_kept_connection_that_the_origin_has_closed_is_replaced() {
 #[tokio::test]
 async fn an_upgraded_connection_is_a_tunnel() {
     let origin = origin(|mut socket| async move {
-        let head = read_until(&mut socket, b"\r\n\r\n").await;
-        let head = String::from_utf8(head).unwrap();
+        let head = head(&mut socket).await;
         assert_eq!(field(&head, "upgrade").as_deref(), Some("websocket"));
         assert_eq!(field(&head, "connection").as_deref(), Some("upgrade"));
         let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
@@ -216,12 +206,9 @@ async fn an_upgraded_connection_is_a_tunnel() {
         to.shutdown().await.unwrap();
     })
     .await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
-    let request = format!(
-        "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    );
-    client.write_all(request.as_bytes()).await.unwrap();
+    let request = "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\
+         Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let (mut client, _edge) = ask(origin, request).await;
     let head = head(&mut client).await;
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
     client.write_all(b" and second").await.unwrap();

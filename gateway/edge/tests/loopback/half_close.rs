@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use crate::world::{edge, origin, read_until, socks};
+use crate::world::{ask, edge, origin, read_until, socks};
 
 #[tokio::test]
 async fn the_origin_may_end_first_and_still_gets_the_rest() {
@@ -111,10 +110,7 @@ async fn an_http_client_that_resets_while_it_waits_for_its_answer_is_noticed() {
         }
     })
     .await;
-    let (edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
-    let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
-    client.write_all(request.as_bytes()).await.unwrap();
+    let (client, edge) = ask(origin, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert_eq!(words.recv().await, Some("asked"));
     client.set_zero_linger().unwrap();
     drop(client);
@@ -135,10 +131,7 @@ async fn an_http_client_that_has_half_closed_gets_a_late_answer() {
         let _ = socket.read_u8().await;
     })
     .await;
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
-    let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
-    client.write_all(request.as_bytes()).await.unwrap();
+    let (mut client, _edge) = ask(origin, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").await;
     client.shutdown().await.unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::world::{echo, edge, origin, read_until, socks};
+use crate::world::{connected, echo, edge, origin, read_until, socks};
 
 async fn status(proxy: std::net::SocketAddr, request: &[u8]) -> String {
     let mut client = TcpStream::connect(proxy).await.unwrap();
@@ -71,8 +71,7 @@ async fn endless_heads_are_refused() {
 
 #[tokio::test]
 async fn a_slow_head_is_cut_off() {
-    let (_edge, proxy) = edge("http", "handshake_timeout_s = 0.05");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let (mut client, _edge) = connected("http", "handshake_timeout_s = 0.05").await;
     client.write_all(b"GET http://a").await.unwrap();
     let mut answer = Vec::new();
     let _ = client.read_to_end(&mut answer).await;
@@ -116,8 +115,7 @@ async fn a_request_with_two_lengths_reaches_the_origin_with_one() {
 
 #[tokio::test]
 async fn a_client_that_is_refused_while_it_sends_is_not_reset() {
-    let (_edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let (mut client, _edge) = connected("http", "").await;
     let head = b"POST https://a.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: 6000000\r\n\r\n";
     client.write_all(head).await.unwrap();
     for _ in 0..2 {
@@ -135,8 +133,7 @@ async fn a_client_that_is_refused_while_it_sends_is_not_reset() {
 async fn a_node_that_stops_does_not_wait_for_clients_that_have_been_answered() {
     // Other programs may hold this one up, so it is enough not to wait one time.
     for _ in 0..20 {
-        let (edge, proxy) = edge("http", "");
-        let mut client = TcpStream::connect(proxy).await.unwrap();
+        let (mut client, edge) = connected("http", "").await;
         let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         client.write_all(request).await.unwrap();
         let mut answer = String::new();

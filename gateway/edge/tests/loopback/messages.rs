@@ -1,6 +1,5 @@
 //! Requests and responses in the less usual forms that HTTP/1.1 allows.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,22 +7,12 @@ use tokio::net::TcpStream;
 use underpass_edge::{Accounts, Ended};
 
 use crate::forward::{body, field, head};
-use crate::world::{edge, origin, read_until};
-
-/// Sends `request` through a proxy; `{origin}` in it is the origin's address.
-async fn ask(origin: SocketAddr, request: &str) -> (TcpStream, underpass_edge::Edge) {
-    let (edge, proxy) = edge("http", "");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
-    let request = request.replace("{origin}", &origin.to_string());
-    client.write_all(request.as_bytes()).await.unwrap();
-    (client, edge)
-}
+use crate::world::{ask, edge, origin, read_until};
 
 #[tokio::test]
 async fn a_get_keeps_its_chunked_body_and_trailers_pass_both_ways() {
     let origin = origin(|mut socket| async move {
-        let head = read_until(&mut socket, b"\r\n\r\n").await;
-        let head = String::from_utf8(head).unwrap();
+        let head = head(&mut socket).await;
         assert_eq!(field(&head, "te").as_deref(), Some("trailers"));
         assert_eq!(field(&head, "connection").as_deref(), Some("te"));
         let rest = read_until(&mut socket, b"\r\n\r\n").await;
@@ -76,8 +65,7 @@ async fn a_response_with_a_length_and_a_coding_is_passed_on_whole() {
 #[tokio::test]
 async fn a_request_whose_connection_names_host_still_has_one() {
     let origin = origin(|mut socket| async move {
-        let head = read_until(&mut socket, b"\r\n\r\n").await;
-        let head = String::from_utf8(head).unwrap();
+        let head = head(&mut socket).await;
         let host = field(&head, "host").unwrap_or_default();
         let answer = format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{host}",

@@ -3,7 +3,7 @@ use std::io::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::world::{closed_port, echo, edge, edge_of, read_until, socks};
+use crate::world::{closed_port, connected, echo, edge, edge_of, read_until, socks};
 
 #[tokio::test]
 async fn bytes_pass_both_ways() {
@@ -68,8 +68,7 @@ async fn strangers_are_closed_at_once() {
 
 #[tokio::test]
 async fn a_silent_client_is_closed_when_its_time_is_over() {
-    let (_edge, proxy) = edge("socks5", "handshake_timeout_s = 0.05");
-    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let (mut client, _edge) = connected("socks5", "handshake_timeout_s = 0.05").await;
     client.write_all(b"\x05").await.unwrap();
     let read = client.read_u8().await;
     assert!(read.is_err());

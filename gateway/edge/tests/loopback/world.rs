@@ -24,6 +24,20 @@ pub fn edge(protocol: &str, extra: &str) -> (Edge, SocketAddr) {
     ))
 }
 
+/// The same, and a client that has connected to it.
+pub async fn connected(protocol: &str, extra: &str) -> (TcpStream, Edge) {
+    let (edge, proxy) = edge(protocol, extra);
+    (TcpStream::connect(proxy).await.unwrap(), edge)
+}
+
+/// Sends `request` through an HTTP proxy; `{origin}` in it is the origin's address.
+pub async fn ask(origin: SocketAddr, request: &str) -> (TcpStream, Edge) {
+    let (mut client, edge) = connected("http", "").await;
+    let request = request.replace("{origin}", &origin.to_string());
+    client.write_all(request.as_bytes()).await.unwrap();
+    (client, edge)
+}
+
 /// An edge by its TOML.
 pub fn edge_of(config: &str) -> (Edge, SocketAddr) {
     let config: EdgeConfig = toml::from_str(config).unwrap();
