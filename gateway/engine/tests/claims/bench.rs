@@ -166,6 +166,13 @@ impl Node {
         self.engine.write(self.now, key, data).expect("it is taken");
     }
 
+    /// Writes so much to a stream of its own.
+    pub fn send(&mut self, peer: u64, class: Class, bytes: usize) -> StreamKey {
+        let key = self.open(peer, class);
+        self.write(key, bytes);
+        key
+    }
+
     /// Writes as much as the stream takes.
     pub fn fill(&mut self, key: StreamKey) {
         let room = self.engine.send_capacity(key);
@@ -333,5 +340,15 @@ pub fn pair_of(terminal: EngineConfig, hub: EngineConfig) -> (Node, Node) {
     hub.up(0, 100);
     live(&mut terminal, &mut hub, Duration::from_millis(500));
     assert!(terminal.destinations().is_empty() && hub.destinations().is_empty());
+    (terminal, hub)
+}
+
+/// The same with two hops, whose sessions are numbered from 100 and from 200.
+pub fn pair_by_two(terminal: EngineConfig, hub: EngineConfig) -> (Node, Node) {
+    let (mut terminal, mut hub) = pair_of(terminal, hub);
+    for node in [&mut terminal, &mut hub] {
+        node.up(1, 200);
+    }
+    live(&mut terminal, &mut hub, Duration::from_millis(500));
     (terminal, hub)
 }

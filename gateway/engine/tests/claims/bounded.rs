@@ -52,8 +52,7 @@ impl World {
         world.one.up(HOP, 10 * HOP);
         for number in numbers {
             for _ in 0..STREAMS_OF_EACH {
-                let key = world.hub.open(number, BULK);
-                world.hub.write(key, 100);
+                let key = world.hub.send(number, BULK, 100);
                 if number == ONE {
                     world.keys.push(key);
                 }
@@ -134,8 +133,7 @@ fn bundles_of_streams() {
     bounded(
         "a bundle that opens a stream",
         |world| {
-            let key = world.one.open(1, BULK);
-            world.one.write(key, 3_000);
+            world.one.send(1, BULK, 3_000);
             world.bundle_of_one()
         },
         |world, (session, raw)| {
@@ -328,8 +326,7 @@ fn a_delivery_beside_what_a_former_run_has_left() {
         live(&mut next, &mut hub, 5_000 * MS);
         let left = next.engine.custody(next.now).bundles;
         assert!(left >= streams, "{left} bundles of {streams} streams");
-        let key = hub.open(10, URGENT);
-        hub.write(key, 1_000);
+        hub.send(10, URGENT, 1_000);
         let (session, transfer) = hub.offers().remove(0);
         let raw = Bytes::from(transfer.chunks.concat());
         of(|| assert_eq!(next.receive(session, raw), Ok(())))

@@ -25,8 +25,7 @@ fn a_relay_forwards_with_and_without_custody() {
             [terminal, relay, hub].map(|config| Node::new(now, config));
         terminal.up(0, 100);
         relay.up(1, 100);
-        let key = terminal.open(1, BULK);
-        terminal.write(key, 5_000);
+        terminal.send(1, BULK, 5_000);
         live(&mut terminal, &mut relay, Duration::from_millis(300));
         // Without custody the terminal keeps its bundles until the hub signals.
         assert_eq!(terminal.destinations().is_empty(), custody);
@@ -72,8 +71,7 @@ fn edge_nodes_behind_one_neighbour_take_turns() {
     hub.session(0, 1, Some(BULK), 8_192);
     hub.engine.session_down(hub.now, SessionId(1));
     for peer in [10, 11, 12] {
-        let key = hub.open(peer, BULK);
-        hub.write(key, 60_000);
+        hub.send(peer, BULK, 60_000);
     }
     hub.session(0, 2, Some(BULK), 8_192);
     for _ in 0..8 {
@@ -112,15 +110,13 @@ fn a_bundle_that_expires_resets_its_streams_and_no_others() {
     let mut brief = config(10, &[1]);
     brief.lifetime = Duration::from_secs(5);
     let (mut terminal, mut hub) = pair_of(brief, config(1, &[10]));
-    let lost = terminal.open(1, BULK);
-    terminal.write(lost, 100);
+    let lost = terminal.send(1, BULK, 100);
     let (session, transfer) = terminal.offers().remove(0);
     terminal.finish(transfer.key, Outcome::Broken { acknowledged: 0 });
     terminal.engine.session_down(terminal.now, session);
     terminal.pass(terminal.now + Duration::from_secs(4));
     hub.pass(terminal.now);
-    let other = terminal.open(1, Class(1));
-    terminal.write(other, 100);
+    let other = terminal.send(1, Class(1), 100);
     live(&mut terminal, &mut hub, Duration::from_secs(2));
     let expired = |event: &Event| match event {
         Event::Reset { id, code, .. } => *code == ResetCode::Expired && *id == lost.id,
@@ -135,8 +131,7 @@ fn a_bundle_that_expires_resets_its_streams_and_no_others() {
 fn a_standby_takes_over_and_what_was_in_flight_goes_again() {
     let (mut terminal, _hub) = pair();
     terminal.session(0, 200, Some(BULK), MRU);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 10_000);
+    terminal.send(1, BULK, 10_000);
     let (session, transfer) = terminal.offers().remove(0);
     assert_eq!(session, SessionId(102));
     terminal.finish(
@@ -160,10 +155,8 @@ fn two_full_stores_still_take_in_what_is_for_them() {
         config
     };
     let (mut terminal, mut hub) = pair_of(small(10, 1), small(1, 10));
-    let up = terminal.open(1, BULK);
-    terminal.write(up, 200_000);
-    let down = hub.open(10, BULK);
-    hub.write(down, 200_000);
+    terminal.send(1, BULK, 200_000);
+    hub.send(10, BULK, 200_000);
     for node in [&mut terminal, &mut hub] {
         assert_eq!(node.destinations().len(), 1);
         assert!(node.engine.custody(node.now).used_bytes > 90_000);
@@ -179,8 +172,7 @@ fn two_full_stores_still_take_in_what_is_for_them() {
 #[test]
 fn a_malformed_bundle_hurts_nobody() {
     let (mut terminal, mut hub) = pair();
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 1_000);
+    terminal.send(1, BULK, 1_000);
     let (session, transfer) = terminal.offers().remove(0);
     let good = transfer.chunks.concat();
     let used = hub.engine.custody(hub.now).used_bytes;
@@ -207,8 +199,7 @@ fn a_node_speaks_in_no_name_but_its_own() {
     // Node 11's bundle arrives from node 10.
     let mut impostor = Node::new(now, config(11, &[1]));
     impostor.up(0, 100);
-    let key = impostor.open(1, BULK);
-    impostor.write(key, 100);
+    impostor.send(1, BULK, 100);
     for (session, transfer) in impostor.offers() {
         let raw = Bytes::from(transfer.chunks.concat());
         let outcome = hub.receive(session, raw);
@@ -227,8 +218,7 @@ fn a_stream_in_a_class_that_is_not_known_here_is_answered_in_the_default_class()
     let (mut terminal, mut hub) = pair_of(rich, config(1, &[10]));
     terminal.session(0, 109, Some(Class(9)), MRU);
     hub.session(0, 109, Some(Class(9)), MRU);
-    let key = terminal.open(1, Class(9));
-    terminal.write(key, 100);
+    let key = terminal.send(1, Class(9), 100);
     exchange(&mut terminal, &mut hub);
     assert!(hub.has(|event| matches!(event, Event::Readable(_))));
     let answer = underpass_engine::StreamKey { peer: 10, ..key };

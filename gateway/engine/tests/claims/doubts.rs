@@ -26,8 +26,7 @@ fn sent_by_near() -> (Node, Node) {
     for hop in [NEAR, FAR] {
         hear(&mut terminal, hop);
     }
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
     (terminal, hub)
 }
@@ -44,8 +43,7 @@ fn what_is_late_goes_by_another_hop_too_and_sessions_stay() {
     assert_eq!(offered_in(&mut terminal, 125 * MS), [0, 0]);
     assert_eq!(offered_in(&mut terminal, 20 * MS), [0, 1]);
     // What is new goes there, though it would be there sooner by the near hop.
-    let urgent = terminal.open(1, URGENT);
-    terminal.write(urgent, 500);
+    let urgent = terminal.send(1, URGENT, 500);
     assert_eq!(offered_in(&mut terminal, 40 * MS), [0, 1]);
     assert_eq!(terminal.changes, []);
     assert_eq!(terminal.aborted, []);
@@ -119,8 +117,7 @@ fn a_bundle_too_long_to_be_copied_leaves_the_room_to_those_behind_it() {
         .send_message(terminal.now, message, 60 * SECOND);
     sent.expect("there is room");
     assert_eq!(by_hop(&terminal.offers()), [0, 1]);
-    let urgent = terminal.open(1, URGENT);
-    terminal.write(urgent, 500);
+    terminal.send(1, URGENT, 500);
     let is_by = |node: &mut Node, session| {
         let offers = node.offers();
         offers.iter().any(|(of, _)| *of == SessionId(session))
@@ -221,8 +218,7 @@ fn a_hop_of_which_the_peer_hears_nothing_is_in_doubt_though_it_carries_copies_al
             hear(node, hop);
         }
     }
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    let key = terminal.send(1, BULK, 5_000);
     assert_eq!(offered_in(&mut terminal, 20 * MS), [1, 1]);
     hub.pass(terminal.now);
     hub.engine.misses(hub.now, FAR, 150 * MS);
@@ -258,8 +254,7 @@ fn sent_by_near_and_heard() -> (Node, Node, u64) {
             hear(node, hop);
         }
     }
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     let sent = terminal.offers();
     assert_eq!(by_hop(&sent), [1, 0]);
     (terminal, hub, sent[0].1.key)
@@ -290,8 +285,7 @@ fn goes_behind_beacons(terminal: &mut Node, time: Duration) -> [usize; 2] {
     for session in [102, 202] {
         terminal.ready(SessionId(session));
     }
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     by_hop(&terminal.offers())
 }
 
@@ -338,8 +332,7 @@ fn the_first_session_after_none_shows_that_a_neighbour_hears() {
     }
     terminal.pass(terminal.now + 60 * MS);
     terminal.up(0, 100);
-    let urgent = terminal.open(1, URGENT);
-    terminal.write(urgent, 500);
+    terminal.send(1, URGENT, 500);
     let offers = terminal.offers();
     assert!(offers.iter().any(|(of, _)| *of == SessionId(101)));
 }
@@ -383,8 +376,7 @@ fn two_nodes_that_missed_each_other_do_not_wait_for_each_other() {
         for hop in [NEAR, FAR] {
             hear(node, hop);
         }
-        let key = node.open(peer, BULK);
-        node.write(key, 5_000);
+        node.send(peer, BULK, 5_000);
         assert_eq!(by_hop(&node.offers()), [1, 0]);
         node.pass(node.now + 145 * MS);
         node.engine.misses(node.now, NEAR, 145 * MS);
@@ -399,8 +391,7 @@ fn two_nodes_that_missed_each_other_do_not_wait_for_each_other() {
     }
     for (node, peer) in [(&mut terminal, 1), (&mut hub, 10)] {
         node.ready(SessionId(102));
-        let key = node.open(peer, BULK);
-        node.write(key, 5_000);
+        node.send(peer, BULK, 5_000);
         assert_eq!(by_hop(&node.offers()), [1, 0]);
         assert_eq!(node.changes, []);
     }

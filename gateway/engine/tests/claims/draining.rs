@@ -38,8 +38,7 @@ fn bundles_until_finished(terminal: &mut Node, hub: &mut Node, key: StreamKey) -
 }
 
 fn new_exchange(terminal: &mut Node, bytes: usize) -> StreamKey {
-    let key = terminal.open(1, BULK);
-    terminal.write(key, bytes);
+    let key = terminal.send(1, BULK, bytes);
     let finished = terminal.engine.finish(terminal.now, key);
     finished.expect("it is open");
     terminal.pass(terminal.now + Duration::from_millis(10));
@@ -133,8 +132,7 @@ fn a_new_exchange_takes_turns_with_bundles_that_go_again() {
     for (_, transfer) in in_flight {
         terminal.finish(transfer.key, Outcome::Broken { acknowledged: 0 });
     }
-    let new = terminal.open(1, BULK);
-    terminal.write(new, 500);
+    terminal.send(1, BULK, 500);
     terminal.pass(terminal.now + Duration::from_millis(10));
     let mut sizes = Vec::new();
     for _ in 0..4 {

@@ -44,8 +44,7 @@ fn next_run(disk: &Arc<Mutex<Kept>>) -> Node {
         config.window_bytes = Some(8 << 20);
         config.send_buffer_bytes = Some(1 << 20);
     });
-    let key = before.open(1, BULK);
-    before.write(key, 1_000);
+    let key = before.send(1, BULK, 1_000);
     live(&mut before, &mut peer, SECOND);
     for _ in 0..LEFT {
         before.write(key, LEFT_BYTES);
@@ -58,8 +57,7 @@ fn next_run(disk: &Arc<Mutex<Kept>>) -> Node {
 }
 
 fn begin(node: &mut Node) -> StreamKey {
-    let key = node.open(1, BULK);
-    node.write(key, BEGUN_BYTES);
+    let key = node.send(1, BULK, BEGUN_BYTES);
     node.pass(node.now + Duration::from_millis(5));
     key
 }

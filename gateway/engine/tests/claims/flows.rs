@@ -9,7 +9,7 @@ use underpass_engine::{
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, Node, config, live, pair_of};
+use crate::bench::{BULK, Node, config, pair_by_two};
 use crate::lines::Lines;
 use crate::paths::{FAR, MS, NEAR, both_lines, by_hop, drain, two_hops};
 
@@ -30,12 +30,7 @@ fn configured(node: u64, neighbour: u64, estimate: Estimate) -> EngineConfig {
 /// 10 Mbit/s and 15 ms, and 40 Mbit/s and 265 ms: alone, flows of up to 417 kB
 /// are complete first by the near hop.
 fn nodes(estimate: Estimate) -> (Node, Node) {
-    let (mut terminal, mut hub) = pair_of(configured(10, 1, estimate), configured(1, 10, estimate));
-    for node in [&mut terminal, &mut hub] {
-        node.up(1, 200);
-    }
-    live(&mut terminal, &mut hub, Duration::from_millis(500));
-    (terminal, hub)
+    pair_by_two(configured(10, 1, estimate), configured(1, 10, estimate))
 }
 
 fn begin(node: &mut Node, key: StreamKey, size_bytes: u64, written: usize) {
@@ -109,8 +104,7 @@ fn flows_choose_among_the_hops_of_their_policy_wherever_these_stand() {
 #[test]
 fn a_request_goes_by_the_hop_of_least_delay() {
     let (mut terminal, _hub) = nodes(Estimate::OpenSession);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 500);
+    terminal.send(1, BULK, 500);
     assert_eq!(by_hop(&drain(&mut terminal, 50 * MS)), [1, 0]);
 }
 
@@ -376,11 +370,7 @@ fn of_other_policies_it_is_said_which_paths_they_leave() {
         ..Policy::default()
     };
     config.policies.insert(BULK, failover);
-    let (mut terminal, mut hub) = pair_of(config, two_hops(1, 10));
-    for node in [&mut terminal, &mut hub] {
-        node.up(1, 200);
-    }
-    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    let (mut terminal, _hub) = pair_by_two(config, two_hops(1, 10));
     let mut why = |class| {
         let key = terminal.open(1, class);
         let told = terminal.engine.begin_flow(terminal.now, key, 5_000, true);
@@ -402,11 +392,7 @@ fn untold() -> Lines {
         }
         config
     };
-    let (mut terminal, mut hub) = pair_of(configured(10, 1), configured(1, 10));
-    for node in [&mut terminal, &mut hub] {
-        node.up(1, 200);
-    }
-    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    let (terminal, hub) = pair_by_two(configured(10, 1), configured(1, 10));
     both_lines(terminal, hub)
 }
 

@@ -30,8 +30,7 @@ fn an_end_and_its_answer_wait_no_longer_than_the_blockage() {
         let (mut terminal, mut hub) = reading_on::pair(|_| {});
         block(&mut terminal, true);
         block(&mut hub, true);
-        let key = terminal.open(1, BULK);
-        terminal.write(key, 1000);
+        let key = terminal.send(1, BULK, 1000);
         if sealed_apart {
             terminal.pass(terminal.now + SECOND);
         }

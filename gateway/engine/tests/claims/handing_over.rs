@@ -88,8 +88,7 @@ fn busy() -> (Node, Node, Vec<StreamKey>) {
     hub.engine
         .reset(hub.now, there(keys[3]), ResetCode::Cancelled, "enough")
         .unwrap();
-    let own = hub.open(10, URGENT);
-    hub.write(own, 100);
+    hub.send(10, URGENT, 100);
     hub.pass(hub.now + Duration::from_millis(5));
     (terminal, hub, keys)
 }

@@ -8,7 +8,7 @@ use underpass_cla::{Outcome, Refusal, SessionId, SessionInfo};
 use underpass_engine::{HopId, LinkChange, Message, ON_DEMAND_SERVICE, SILENCE, Sign, Source};
 use underpass_streams::{Event, ResetCode};
 
-use crate::bench::{BULK, MRU, Node, URGENT, config, exchange, live, pair, pair_of};
+use crate::bench::{BULK, MRU, Node, URGENT, config, exchange, pair, pair_by_two, pair_of};
 use crate::paths::two_hops;
 
 const HOP: HopId = HopId(0);
@@ -33,8 +33,7 @@ fn a_silent_link_gets_nothing_and_takes_streams_in() {
     assert_eq!(blocked(&terminal), None);
     terminal.pass(terminal.now + MS);
     assert_eq!(blocked(&terminal), Some(Source::Probing));
-    let key = terminal.open(1, URGENT);
-    terminal.write(key, 5_000);
+    terminal.send(1, URGENT, 5_000);
     terminal.pass(terminal.now + Duration::from_secs(60));
     assert!(terminal.offers().is_empty());
 
@@ -58,8 +57,7 @@ fn at_a_planned_end_bundles_leave_without_a_sign_of_the_peer() {
     terminal.expect_blockage(HOP, 100, 30_000);
     terminal.pass(now + 100 * MS);
     assert_eq!(blocked(&terminal), Some(Source::Plan));
-    let key = terminal.open(1, URGENT);
-    terminal.write(key, 5_000);
+    terminal.send(1, URGENT, 5_000);
     terminal.pass(now + 29_999 * MS);
     assert!(terminal.offers().is_empty());
     terminal.pass(now + 30_000 * MS);
@@ -73,8 +71,7 @@ fn a_bundle_that_arrives_is_a_sign_that_the_link_is_there() {
     terminal.pass(terminal.now + Duration::from_secs(5));
     assert_eq!(blocked(&terminal), Some(Source::Probing));
     hub.pass(terminal.now);
-    let key = hub.open(10, URGENT);
-    hub.write(key, 100);
+    hub.send(10, URGENT, 100);
     let offered = hub.offers().remove(0);
     hub.carry(offered, &mut terminal);
     assert_eq!(blocked(&terminal), None);
@@ -85,19 +82,14 @@ fn a_bundle_that_arrives_is_a_sign_that_the_link_is_there() {
 fn a_peer_that_acknowledges_what_was_sent_since_it_was_deaf_hears() {
     let deaf = |node: &mut Node| node.engine.heard(node.now, HOP, node.now, Sign::Deaf);
     for sent_since in [true, false] {
-        let (mut terminal, mut hub) = pair_of(two_hops(10, 1), two_hops(1, 10));
-        for node in [&mut terminal, &mut hub] {
-            node.up(1, 200);
-        }
-        live(&mut terminal, &mut hub, 500 * MS);
+        let (mut terminal, _hub) = pair_by_two(two_hops(10, 1), two_hops(1, 10));
         hear(&mut terminal);
         let began = terminal.now;
         if sent_since {
             deaf(&mut terminal);
             terminal.pass(began + 10 * MS);
         }
-        let key = terminal.open(1, BULK);
-        terminal.write(key, 5_000);
+        terminal.send(1, BULK, 5_000);
         let (session, transfer) = terminal.offers().remove(0);
         assert!(session.0 < 200, "{session:?}");
         terminal.pass(began + 20 * MS);
@@ -157,8 +149,7 @@ fn connections_are_held_for_the_configured_time_of_a_blockage_and_no_longer() {
 #[test]
 fn after_a_blockage_the_higher_class_goes_first_and_then_the_older_bundle() {
     let (mut terminal, _) = pair();
-    let bulk = terminal.open(1, BULK);
-    terminal.write(bulk, 30_000);
+    terminal.send(1, BULK, 30_000);
     let in_flight = terminal.offers();
     assert_eq!(in_flight.len(), 1);
     let now = terminal.now;
@@ -170,10 +161,8 @@ fn after_a_blockage_the_higher_class_goes_first_and_then_the_older_bundle() {
         terminal.engine.session_down(now, session);
     }
     terminal.session(0, 202, Some(BULK), MRU);
-    let fresh = terminal.open(1, BULK);
-    terminal.write(fresh, 40_000);
-    let urgent = terminal.open(1, URGENT);
-    terminal.write(urgent, 300);
+    terminal.send(1, BULK, 40_000);
+    terminal.send(1, URGENT, 300);
     terminal.pass(now + Duration::from_secs(20));
     assert!(terminal.offers().is_empty());
 
@@ -204,8 +193,7 @@ fn a_neighbour_that_only_sends_is_heard_and_not_reached() {
     sensor.session(0, 100, None, MRU);
     // It says that it is ready, which it never does.
     node.session_with(0, 100, None, only_receives);
-    let key = node.open(1, URGENT);
-    node.write(key, 500);
+    node.send(1, URGENT, 500);
     node.pass(node.now + Duration::from_secs(1));
     let hop = node.engine.hops().remove(0);
     assert!(!hop.up);
@@ -216,8 +204,7 @@ fn a_neighbour_that_only_sends_is_heard_and_not_reached() {
     assert!(session.receives_only && !session.carrying);
 
     // What it sends is taken.
-    let there = sensor.open(10, URGENT);
-    sensor.write(there, 500);
+    sensor.send(10, URGENT, 500);
     for offered in sensor.offers() {
         sensor.carry(offered, &mut node);
     }
@@ -276,8 +263,7 @@ fn a_long_bundle_without_room_is_refused_only_to_one_that_hears_of_it() {
     // As over UDP, where both send.
     hub.session_with(0, 400, None, |info| info.hears_refusals = false);
     sensor.session(0, 100, None, MRU);
-    let key = sensor.open(1, URGENT);
-    sensor.write(key, 500);
+    sensor.send(1, URGENT, 500);
     let (_, transfer) = sensor.offers().remove(0);
     let mut decoder = hub.engine.decoder().long().expect("nothing is secured");
     let raw = Bytes::from(transfer.chunks.concat());

@@ -7,7 +7,7 @@ use underpass_capacity::FirstFlight;
 use underpass_cla::SessionId;
 use underpass_engine::{Action, EngineConfig, HopId, MeasuredLink, SILENCE, Sign};
 
-use crate::bench::{BULK, CONTROL, Node, URGENT, config, live, pair, pair_of};
+use crate::bench::{BULK, CONTROL, Node, URGENT, config, pair, pair_by_two};
 use crate::paths::{FAR, NEAR, drain, two_hops};
 
 const HOP: HopId = HopId(0);
@@ -149,11 +149,7 @@ fn what_waits_behind_the_first_flight_of_a_near_hop_goes_by_the_far_one() {
         }
         config
     };
-    let (mut terminal, mut hub) = pair_of(untold(two_hops(10, 1)), untold(two_hops(1, 10)));
-    for node in [&mut terminal, &mut hub] {
-        node.up(1, 200);
-    }
-    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    let (mut terminal, _hub) = pair_by_two(untold(two_hops(10, 1)), untold(two_hops(1, 10)));
     let near = MeasuredLink {
         first: Some(FLIGHT),
         ..measured(None)
@@ -163,8 +159,7 @@ fn what_waits_behind_the_first_flight_of_a_near_hop_goes_by_the_far_one() {
     terminal
         .engine
         .measured(now, FAR, measured(Some(20_000_000)), 0);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 1_000_000);
+    terminal.send(1, BULK, 1_000_000);
     let mut sent = [0, 0];
     for (session, transfer) in drain(&mut terminal, Duration::from_millis(300)) {
         sent[usize::from(session.0 >= 200)] += transfer.len();
@@ -178,8 +173,7 @@ fn what_waits_behind_the_first_flight_of_a_near_hop_goes_by_the_far_one() {
 fn a_beam_sends_to_all_no_more_than_it_was_measured_to_carry() {
     let (_terminal, mut hub) = pair();
     hub.engine.set_beam_rate(hub.now, Some(8_000_000));
-    let key = hub.open(10, BULK);
-    hub.write(key, 4_000_000);
+    hub.send(10, BULK, 4_000_000);
     let rates = |node: &Node| (node.engine.beam_rate_bps(), node.engine.beam_allowed_bps());
     hub.bytes_in(Duration::from_millis(500));
     hub.engine.measured_beam(hub.now, Some(1_000_000));

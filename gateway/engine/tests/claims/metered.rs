@@ -10,7 +10,7 @@ use underpass_engine::{
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, CONTROL, Node, Offered, URGENT, exchange, live, pair_of};
+use crate::bench::{BULK, CONTROL, Node, Offered, URGENT, exchange, live, pair_by_two};
 use crate::paths::{FAR, MS, NEAR, by_hop, drain, two_hops};
 
 /// 2026-01-01T00:00:00Z.
@@ -40,11 +40,7 @@ fn metered(
         config.policies.insert(BULK, policy);
         config
     };
-    let (mut terminal, mut hub) = pair_of(with(two_hops(10, 1)), with(two_hops(1, 10)));
-    for node in [&mut terminal, &mut hub] {
-        node.up(1, 200);
-    }
-    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    let (mut terminal, hub) = pair_by_two(with(two_hops(10, 1)), with(two_hops(1, 10)));
     let mut config = with(two_hops(10, 1));
     config.hops[0].meter = Some(MeterConfig {
         budget_bytes,
@@ -67,8 +63,7 @@ fn meter(node: &Node) -> MeterSnapshot {
 fn a_metered_hop_carries_only_while_no_other_can_whatever_the_policy() {
     for uses in USES {
         let (mut terminal, _hub) = metered(None, &[], uses, MeteredUse::Last);
-        let key = terminal.open(1, BULK);
-        terminal.write(key, 5_000);
+        terminal.send(1, BULK, 5_000);
         assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [0, 1], "{uses:?}");
         terminal.engine.block(terminal.now, FAR, true);
         let [near, far] = by_hop(&drain(&mut terminal, 60 * MS));
@@ -81,15 +76,13 @@ fn a_class_that_never_pays_waits_and_one_that_pays_freely_takes_what_is_near() {
     for uses in USES {
         let (mut terminal, _hub) = metered(None, &[], uses, MeteredUse::Never);
         terminal.engine.block(terminal.now, FAR, true);
-        let key = terminal.open(1, BULK);
-        terminal.write(key, 5_000);
+        terminal.send(1, BULK, 5_000);
         let sent = drain(&mut terminal, 500 * MS);
         let bulk = |id: u64| id < 200 && id % 100 == u64::from(BULK.0);
         let paid = sent.iter().filter(|(id, _)| bulk(id.0));
         assert_eq!(paid.count(), 0, "{uses:?}");
         let (mut terminal, _hub) = metered(None, &[], uses, MeteredUse::Freely);
-        let key = terminal.open(1, BULK);
-        terminal.write(key, 5_000);
+        terminal.send(1, BULK, 5_000);
         assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0], "{uses:?}");
     }
 }
@@ -130,11 +123,9 @@ fn alone_a_spent_hop_keeps_what_is_not_named_until_an_operator_adds_to_its_budge
     };
     terminal.engine.restore_spent(terminal.now, NEAR, spent);
     assert!(meter(&terminal).exhausted);
-    let bulk = terminal.open(1, BULK);
-    terminal.write(bulk, 5_000);
+    terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&drain(&mut terminal, 500 * MS)), [0, 0]);
-    let urgent = terminal.open(1, URGENT);
-    terminal.write(urgent, 500);
+    terminal.send(1, URGENT, 500);
     let offers = drain(&mut terminal, 60 * MS);
     assert_eq!(by_hop(&offers), [1, 0]);
     terminal.put_back(offers);
@@ -154,15 +145,13 @@ fn what_is_sent_and_what_is_received_are_spent() {
         node.engine.block(node.now, FAR, true);
     }
     let before = meter(&terminal).spent.spent_bytes;
-    let key = hub.open(10, BULK);
-    hub.write(key, 50_000);
+    hub.send(10, BULK, 50_000);
     exchange(&mut terminal, &mut hub);
     live(&mut terminal, &mut hub, Duration::from_secs(1));
     let received = meter(&terminal).spent.spent_bytes - before;
     assert!((50_000..60_000).contains(&received), "{received}");
     let before = meter(&terminal).spent.spent_bytes;
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     drain(&mut terminal, 60 * MS);
     let sent = meter(&terminal).spent.spent_bytes - before;
     assert!((5_000..6_000).contains(&sent), "{sent}");
@@ -182,8 +171,7 @@ fn a_new_day_renews_the_budget_and_what_waited_goes() {
     };
     terminal.engine.restore_spent(now, NEAR, spent);
     terminal.engine.block(now, FAR, true);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     terminal.engine.renew_budgets(terminal.now);
     assert_eq!(by_hop(&drain(&mut terminal, 500 * MS)), [0, 0]);
     let now = terminal.now;
@@ -257,8 +245,7 @@ fn a_class_that_an_operator_keeps_on_a_hop_returns_there_with_the_next_budget() 
 fn copies_that_wait_do_not_go_by_a_hop_whose_budget_is_spent_meanwhile() {
     let (uses, when) = (PathUse::Duplicated, MeteredUse::Freely);
     let (mut terminal, _hub) = metered(Some(300_000), &[], uses, when);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    let key = terminal.send(1, BULK, 5_000);
     let first = drain_far(&mut terminal);
     assert_eq!(by_hop(&first)[0], 1, "the near hop takes one, and no more");
     // The far hop takes this one, and the near one is to have its copy.
@@ -295,8 +282,7 @@ fn what_goes_beside_bundles_is_paid_for_too() {
     assert_eq!(spent(&terminal), (before + 1_700, false));
     terminal.engine.spend_beside(now, NEAR, 1_000_000, (0, 42));
     assert!(spent(&terminal).1);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [0, 1]);
 }
 
@@ -335,8 +321,7 @@ fn a_metered_hop_may_rest_once_nothing_moves_on_it_until_the_next_bundle() {
     assert_eq!(look_for_rest(&mut terminal), [(NEAR, true)]);
     terminal.pass(start + 20_000 * MS);
     assert!(look_for_rest(&mut terminal).is_empty());
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
     assert_eq!(std::mem::take(&mut terminal.rests), [(NEAR, false)]);
     // It is in flight for as long as nobody acknowledges it.
@@ -393,8 +378,7 @@ fn missed_after(rests: bool) -> Duration {
 /// Gives the near hop a bundle, and lets time pass until that is missed; how long that takes.
 fn until_missed(terminal: &mut Node) -> Duration {
     let given = terminal.now;
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
     while terminal.changes.is_empty() {
         terminal.pass(terminal.now + MS);

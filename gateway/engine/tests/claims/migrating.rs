@@ -49,8 +49,7 @@ fn what_waits_of_a_class_that_moves_is_told() {
     for hop in [NEAR, FAR] {
         terminal.engine.block(terminal.now, hop, true);
     }
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     let [tunnel] = &terminal.engine.tunnels()[..] else {
         panic!("one class moves");
     };
@@ -99,8 +98,7 @@ fn what_an_operator_kept_before_a_restart_is_kept_before_any_session_is_up() {
     engine.block(now, FAR, true);
     assert_eq!(engine.keep_class(now, BULK, FAR), Ok(()));
     assert_eq!(engine.kept_on(BULK, 1), Some(FAR));
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    let key = terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
     terminal.engine.block(terminal.now, FAR, false);
     terminal.write(key, 5_000);
@@ -116,8 +114,7 @@ fn what_an_operator_kept_before_a_restart_is_kept_before_any_session_is_up() {
 #[test]
 fn a_class_leaves_a_path_that_dies_at_once_and_one_that_flaps_once() {
     let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    let key = terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
     for flap in 0..20 {
         terminal.engine.block(terminal.now, NEAR, true);

@@ -233,8 +233,7 @@ fn what_begins_behind_the_other_paths_first_flight_does_not_bring_it_up() {
         ..MeasuredLink::default()
     };
     terminal.engine.measured(now, NEAR, unknown, 0);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 200_000);
+    let key = terminal.send(1, BULK, 200_000);
     world.live(300 * MS, |_| ());
     let now = world.lines.now();
     let engine = &mut world.lines.nodes[0].engine;
@@ -260,8 +259,7 @@ fn a_class_that_is_pinned_to_it_brings_it_up_and_arrives() {
 #[test]
 fn when_the_other_path_dies_it_is_brought_up_and_streams_go_on() {
     let mut world = World::new(&[]);
-    let key = world.lines.nodes[0].open(1, URGENT);
-    world.lines.nodes[0].write(key, 1_000);
+    world.lines.nodes[0].send(1, URGENT, 1_000);
     world.live(SECOND, |_| ());
     for node in &mut world.lines.nodes {
         let now = node.now;

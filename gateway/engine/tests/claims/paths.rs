@@ -10,7 +10,9 @@ use underpass_engine::{
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, CONTROL, MRU, Node, Offered, URGENT, config, exchange, live, pair_of};
+use crate::bench::{
+    BULK, CONTROL, MRU, Node, Offered, URGENT, config, exchange, live, pair_by_two, pair_of,
+};
 use crate::lines::{Line, Lines};
 
 /// Terrestrial, and by satellite.
@@ -44,12 +46,7 @@ pub fn two_paths(policies: &[(Class, PathUse, &[&str])]) -> (Node, Node) {
         }
         config
     };
-    let (mut terminal, mut hub) = pair_of(with(two_hops(10, 1)), with(two_hops(1, 10)));
-    for node in [&mut terminal, &mut hub] {
-        node.up(1, 200);
-    }
-    live(&mut terminal, &mut hub, Duration::from_millis(500));
-    (terminal, hub)
+    pair_by_two(with(two_hops(10, 1)), with(two_hops(1, 10)))
 }
 
 /// How many of these are of sessions of each hop.
@@ -81,8 +78,7 @@ pub fn drain(node: &mut Node, time: Duration) -> Vec<Offered> {
 #[test]
 fn what_is_short_goes_by_the_hop_of_least_delay_and_much_by_both() {
     let (mut terminal, _) = two_paths(&[]);
-    let key = terminal.open(1, URGENT);
-    terminal.write(key, 5_000);
+    terminal.send(1, URGENT, 5_000);
     assert_eq!(by_hop(&drain(&mut terminal, 50 * MS)), [1, 0]);
 
     let bulk = terminal.open(1, BULK);
@@ -126,12 +122,8 @@ fn enough_waits_for_a_far_hop_that_was_only_measured_to_be_far() {
         }
         config
     };
-    let (mut terminal, mut hub) =
-        pair_of(untold(config(10, &[1, 1])), untold(config(1, &[10, 10])));
-    for node in [&mut terminal, &mut hub] {
-        node.up(1, 200);
-    }
-    live(&mut terminal, &mut hub, 500 * MS);
+    let (mut terminal, _hub) =
+        pair_by_two(untold(config(10, &[1, 1])), untold(config(1, &[10, 10])));
     for (hop, mbps, rtt) in [(NEAR, 40, 70 * MS), (FAR, 20, 640 * MS)] {
         let link = MeasuredLink {
             rate_bps: Some(mbps * 1_000_000),
@@ -157,8 +149,7 @@ fn enough_waits_for_a_far_hop_that_was_only_measured_to_be_far() {
 #[test]
 fn signalling_goes_by_the_hop_of_least_delay_and_by_another_when_that_is_blocked() {
     let (mut terminal, mut hub) = two_paths(&[]);
-    let key = terminal.open(1, URGENT);
-    terminal.write(key, 100);
+    terminal.send(1, URGENT, 100);
     let offered = drain(&mut terminal, 50 * MS);
     hub.pass(terminal.now);
     for offered in offered {
@@ -178,8 +169,7 @@ fn signalling_goes_by_the_hop_of_least_delay_and_by_another_when_that_is_blocked
 #[test]
 fn what_a_blocked_hop_has_in_flight_goes_by_the_other_at_once() {
     let (mut terminal, mut hub) = two_paths(&[]);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     let lost = terminal.offers();
     assert_eq!(by_hop(&lost), [1, 0]);
     terminal.engine.block(terminal.now, NEAR, true);
@@ -201,8 +191,7 @@ fn silence_tells_sooner_where_another_hop_can_carry_what_is_in_flight() {
     terminal.pass(heard + 300 * MS);
     assert_eq!(terminal.changes, []);
     hear(&mut terminal);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
     let sent = terminal.now;
     terminal.pass(sent + 229 * MS);
@@ -224,8 +213,7 @@ fn silence_tells_no_sooner_where_the_other_hop_only_receives() {
     let taken = terminal.engine.reconfigure(now, config);
     taken.expect("it is valid");
     hear(&mut terminal);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
     let patient = 30 * MS + SILENCE;
     terminal.pass(now + patient - MS);
@@ -241,8 +229,7 @@ fn bundles_move_before_a_blockage_that_is_known() {
     let (mut terminal, _) = two_paths(&[]);
     hear(&mut terminal);
     terminal.expect_blockage(NEAR, 100, 30_000);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [0, 1]);
 }
 
@@ -250,8 +237,7 @@ fn bundles_move_before_a_blockage_that_is_known() {
 fn a_class_that_is_pinned_waits_for_its_hop() {
     let (mut terminal, mut hub) = two_paths(&[(BULK, PathUse::Pinned, &["hop1"])]);
     terminal.engine.block(terminal.now, FAR, true);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 5_000);
+    terminal.send(1, BULK, 5_000);
     assert!(drain(&mut terminal, Duration::from_secs(5)).is_empty());
     terminal.engine.block(terminal.now, FAR, false);
     let offers = drain(&mut terminal, 60 * MS);
@@ -296,8 +282,7 @@ fn failover_takes_the_first_that_is_there_and_another_order_at_once() {
 #[test]
 fn a_duplicated_bundle_goes_by_two_hops_and_arrives_once() {
     let (mut terminal, mut hub) = two_paths(&[(URGENT, PathUse::Duplicated, &[])]);
-    let key = terminal.open(1, URGENT);
-    terminal.write(key, 500);
+    terminal.send(1, URGENT, 500);
     let offers = drain(&mut terminal, 60 * MS);
     assert_eq!(by_hop(&offers), [1, 1]);
     hub.pass(terminal.now);
@@ -389,8 +374,7 @@ fn what_may_not_go_by_a_hop_is_no_backlog_of_its() {
         terminal.engine.block(terminal.now, hop, true);
     }
     for (class, bytes) in [(BULK, 5_000), (URGENT, 300)] {
-        let key = terminal.open(1, class);
-        terminal.write(key, bytes);
+        terminal.send(1, class, bytes);
     }
     let [near, far] = [NEAR, FAR].map(|hop| terminal.engine.demand(hop));
     assert_eq!((near.backlogged_bytes, far.backlogged_bytes), (5_300, 300));

@@ -35,16 +35,14 @@ fn reconfigure(node: &mut Node, config: EngineConfig) {
 #[test]
 fn a_new_neighbour_is_served_and_no_session_is_cut() {
     let (mut terminal, mut hub) = pair();
-    let key = hub.open(10, BULK);
-    hub.write(key, 50_000);
+    let key = hub.send(10, BULK, 50_000);
     exchange(&mut hub, &mut terminal);
 
     reconfigure(&mut hub, config(1, &[10, 11]));
     let mut newcomer = Node::new(hub.now, config(11, &[1]));
     hub.up(1, 200);
     newcomer.up(0, 200);
-    let opened = newcomer.open(1, BULK);
-    newcomer.write(opened, 1_000);
+    newcomer.send(1, BULK, 1_000);
     live(&mut newcomer, &mut hub, Duration::from_millis(300));
     assert!(
         hub.events
@@ -121,8 +119,7 @@ fn a_removed_neighbour_loses_sessions_streams_and_custody_and_no_other_does() {
 #[test]
 fn a_neighbour_that_comes_back_has_new_streams() {
     let (mut hub, _, mut two) = three();
-    let before = hub.open(11, BULK);
-    hub.write(before, 1_000);
+    let before = hub.send(11, BULK, 1_000);
     live(&mut hub, &mut two, Duration::from_millis(300));
     assert!(two.has(|event| matches!(event, Event::Readable(_))));
     for class in 0..3 {
@@ -156,8 +153,7 @@ fn bundles_follow_a_route_that_changes() {
     let mut terminal = Node::new(now, by(5));
     terminal.up(0, 100);
     terminal.up(1, 200);
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 1_000);
+    let key = terminal.send(1, BULK, 1_000);
     terminal.pass(now + Duration::from_millis(20));
     let first: Vec<u64> = terminal.offers().iter().map(|(id, _)| id.0).collect();
     assert!(first.contains(&102), "{first:?}");

@@ -55,8 +55,7 @@ pub fn payloads(offers: &[Offered]) -> Vec<(Header, Vec<Frame>)> {
 
 /// A node seals and sends much for the present run of its peer, which is heard.
 fn leave_much_for(peer: &mut Node, node: &mut Node) {
-    let key = node.open(1, BULK);
-    node.write(key, 1000);
+    let key = node.send(1, BULK, 1000);
     live(node, peer, SECOND);
     node.write(key, 200_000);
     let sent = offered_in(node, Duration::from_millis(50));
@@ -108,8 +107,7 @@ fn what_a_former_run_left_for_a_former_run_of_the_peer_is_not_sent_either() {
 fn what_was_sealed_before_the_peer_was_heard_goes_to_whichever_run_comes() {
     let mut alone = Node::new(Instant::now(), config(10, &[1]));
     alone.up(0, 100);
-    let first = alone.open(1, BULK);
-    alone.write(first, 1000);
+    alone.send(1, BULK, 1000);
     let sent = offered_in(&mut alone, Duration::from_millis(50));
     assert!(
         payloads(&sent)
@@ -131,8 +129,7 @@ fn what_was_sealed_before_the_peer_was_heard_goes_to_whichever_run_comes() {
 #[test]
 fn a_client_whose_request_never_left_is_told_as_soon_as_the_next_run_is_there() {
     let (mut terminal, _) = reading_on::pair(|_| {});
-    let heard = terminal.open(1, BULK);
-    terminal.write(heard, 1000);
+    let heard = terminal.send(1, BULK, 1000);
     assert!(!offered_in(&mut terminal, Duration::from_millis(50)).is_empty());
     block(&mut terminal, true);
     let begun = terminal.open(1, BULK);
@@ -164,8 +161,7 @@ fn requests_read_on_while_blocked_go_on_with_the_next_run() {
     block(&mut terminal, true);
     let kept = terminal.engine.custody(terminal.now).bundles;
     let begin = |terminal: &mut Node, finish| {
-        let key = terminal.open(1, BULK);
-        terminal.write(key, 1000);
+        let key = terminal.send(1, BULK, 1000);
         terminal.pass(terminal.now + SECOND);
         terminal.write(key, 500);
         if finish {
@@ -226,13 +222,11 @@ fn requests_read_on_while_blocked_go_on_with_the_next_run() {
 #[test]
 fn a_stream_that_begins_while_the_hub_is_down_goes_on_with_its_next_run() {
     let (mut terminal, hub) = pair();
-    let sealed = terminal.open(1, BULK);
-    terminal.write(sealed, 1000);
+    terminal.send(1, BULK, 1000);
     terminal.pass(terminal.now + Duration::from_millis(10));
     assert!(!terminal.offers().is_empty());
     lose_sessions(&mut terminal);
-    let begun = terminal.open(1, BULK);
-    terminal.write(begun, 1000);
+    let begun = terminal.send(1, BULK, 1000);
     terminal.engine.finish(terminal.now, begun).unwrap();
     terminal.pass(terminal.now + Duration::from_secs(2));
 
@@ -283,8 +277,7 @@ fn ask_the_dead(says: fn(Instant, Instant) -> Option<Instant>) -> (usize, usize,
     let (mut terminal, hub) = pair();
     terminal.pass(terminal.now + SECOND);
     let before = terminal.now;
-    let begun = terminal.open(1, BULK);
-    terminal.write(begun, 1000);
+    let begun = terminal.send(1, BULK, 1000);
     terminal.engine.finish(terminal.now, begun).unwrap();
     let sent = payloads(&offered_in(&mut terminal, Duration::from_millis(250)));
     let opens = |frame: &Frame| matches!(frame, Frame::Open { .. });
@@ -335,8 +328,7 @@ fn what_begins_without_a_session_is_not_sealed_for_a_run_that_may_be_over() {
     lose_sessions(&mut terminal);
     block(&mut terminal, true);
     let before = terminal.engine.custody(terminal.now).bundles;
-    let begun = terminal.open(1, BULK);
-    terminal.write(begun, 1000);
+    terminal.send(1, BULK, 1000);
     terminal.pass(terminal.now + 20 * SECOND);
     let bundles = terminal.engine.custody(terminal.now).bundles;
     assert_eq!(bundles, before);

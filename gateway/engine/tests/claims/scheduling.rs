@@ -29,8 +29,7 @@ fn an_open_leaves_within_5_ms_without_data() {
 #[test]
 fn an_open_leaves_at_once_with_the_first_data() {
     let (mut terminal, mut hub) = pair();
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 100);
+    terminal.send(1, BULK, 100);
     let offers = terminal.offers();
     assert_eq!(offers.len(), 1);
     for offered in offers {
@@ -44,15 +43,13 @@ fn an_open_leaves_at_once_with_the_first_data() {
 fn a_higher_class_waits_for_one_bundle_of_bulk_at_most() {
     let (mut terminal, _hub) = pair();
     terminal.engine.set_rate(terminal.now, HOP, Some(1_000_000));
-    let bulk = terminal.open(1, BULK);
-    terminal.write(bulk, 60_000);
+    terminal.send(1, BULK, 60_000);
     // Until what was saved up in silence is used.
     while let Some((session, _)) = terminal.offers().first() {
         assert_eq!(*session, BULK_SESSION);
         terminal.ready(BULK_SESSION);
     }
-    let urgent = terminal.open(1, URGENT);
-    terminal.write(urgent, 64);
+    terminal.send(1, URGENT, 64);
     assert!(terminal.offers().is_empty());
     // A bundle is 60 ms of line time.
     terminal.pass(terminal.now + Duration::from_millis(65));
@@ -104,8 +101,7 @@ fn what_is_unsent_counts_once_and_only_after_a_much_lower_rate() {
 fn a_step_down_of_the_rate_holds_up_bulk_alone() {
     let (mut terminal, _hub) = pair();
     terminal.engine.set_rate(terminal.now, HOP, Some(8_000_000));
-    let bulk = terminal.open(1, BULK);
-    terminal.write(bulk, 4_000_000);
+    terminal.send(1, BULK, 4_000_000);
     terminal.bytes_in(Duration::from_millis(500));
     let now = terminal.now;
     terminal.engine.set_rate(now, HOP, Some(400_000));
@@ -136,8 +132,7 @@ fn a_blocked_hop_sends_nothing_and_resumes_at_once() {
 #[test]
 fn nothing_is_sealed_for_a_neighbour_without_room_but_signalling() {
     let (mut terminal, mut hub) = pair();
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 1_000);
+    let key = terminal.send(1, BULK, 1_000);
     let (session, transfer) = terminal.offers().remove(0);
     terminal.ready(session);
     terminal.finish(transfer.key, Outcome::Refused(Refusal::NoResources));
@@ -146,8 +141,7 @@ fn nothing_is_sealed_for_a_neighbour_without_room_but_signalling() {
     }
     assert!(terminal.offers().is_empty());
     assert_eq!(terminal.destinations().len(), 1);
-    let reset = terminal.open(1, CONTROL);
-    terminal.write(reset, 10);
+    terminal.send(1, CONTROL, 10);
     assert_eq!(terminal.offers()[0].0, SessionId(100));
     // When the pause is over, all of it goes.
     live(&mut terminal, &mut hub, Duration::from_secs(2));
@@ -158,8 +152,7 @@ fn nothing_is_sealed_for_a_neighbour_without_room_but_signalling() {
 #[test]
 fn no_peer_has_its_streams_answered_in_the_class_of_signalling() {
     let (mut terminal, mut hub) = pair();
-    let key = terminal.open(1, CONTROL);
-    terminal.write(key, 10);
+    let key = terminal.send(1, CONTROL, 10);
     exchange(&mut terminal, &mut hub);
     let there = hub.engine.key(10, key.id);
     let own = |event: &Event| matches!(event, Event::Opened { open, .. } if open.class == BULK);
@@ -207,8 +200,7 @@ fn what_is_sealed_fits_the_smallest_mru() {
         let (mut terminal, _hub) = pair();
         terminal.engine.session_down(terminal.now, BULK_SESSION);
         terminal.session(0, 900, Some(BULK), mru);
-        let key = terminal.open(1, BULK);
-        terminal.write(key, 200_000);
+        terminal.send(1, BULK, 200_000);
         let offers = terminal.offers();
         assert_eq!(offers.len(), 1, "an MRU of {mru}");
         assert!(offers[0].1.len() <= mru);
@@ -236,8 +228,7 @@ fn windows_rise_with_a_rate_above_the_ceiling_and_buffers_follow_the_present_one
         config
     };
     let (mut terminal, mut hub) = pair_of(of_2_mbps(config(10, &[1])), of_2_mbps(config(1, &[10])));
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 100);
+    let key = terminal.send(1, BULK, 100);
     let least = terminal.engine.send_capacity(key);
     terminal.engine.set_rate(terminal.now, HOP, Some(1_000_000));
     terminal.engine.set_rate(terminal.now, HOP, Some(2_000_000));
@@ -283,14 +274,12 @@ fn a_terminal_that_comes_by_ipv6_is_scheduled_with_its_headers() {
 #[test]
 fn what_begins_is_not_held_up_by_what_bulk_has_in_flight() {
     let (mut terminal, mut hub) = pair();
-    let bulk = terminal.open(1, BULK);
-    terminal.write(bulk, 200_000);
+    terminal.send(1, BULK, 200_000);
     let in_flight = terminal.offers();
     assert_eq!(in_flight[0].0, BULK_SESSION);
     // Its session could take another one, but a segment of it may be lost.
     terminal.ready(BULK_SESSION);
-    let small = terminal.open(1, BULK);
-    terminal.write(small, 900);
+    let small = terminal.send(1, BULK, 900);
     terminal.pass(terminal.now + Duration::from_millis(5));
     let first = terminal.offers().remove(0);
     assert_eq!(first.0, URGENT_SESSION);
@@ -298,8 +287,7 @@ fn what_begins_is_not_held_up_by_what_bulk_has_in_flight() {
     let read = hub.engine.streams(10).into_iter();
     let arrived: Vec<_> = read.map(|(.., info)| (info.id, info.class)).collect();
     assert_eq!(arrived, [(small.id, BULK)], "in its own class");
-    let large = terminal.open(1, BULK);
-    terminal.write(large, 60_000);
+    terminal.send(1, BULK, 60_000);
     terminal.pass(terminal.now + Duration::from_millis(5));
     terminal.ready(BULK_SESSION);
     terminal.ready(URGENT_SESSION);
@@ -310,8 +298,7 @@ fn what_begins_is_not_held_up_by_what_bulk_has_in_flight() {
 #[test]
 fn what_begins_at_the_same_instant_shares_the_free_session() {
     let (mut terminal, _hub) = pair();
-    let bulk = terminal.open(1, BULK);
-    terminal.write(bulk, 200_000);
+    terminal.send(1, BULK, 200_000);
     terminal.offers();
     terminal.ready(BULK_SESSION);
     let small: Vec<_> = (0..40).map(|_| terminal.open(1, BULK)).collect();
@@ -337,8 +324,7 @@ fn the_signalling_session_carries_all_until_another_is_up() {
     terminal.offers();
     let carrier_of_new = |terminal: &mut Node| {
         terminal.ready(SessionId(7));
-        let bulk = terminal.open(1, BULK);
-        terminal.write(bulk, 1_000);
+        terminal.send(1, BULK, 1_000);
         terminal.pass(terminal.now + Duration::from_millis(10));
         terminal.offers().last().map(|(session, _)| *session)
     };
@@ -359,15 +345,13 @@ fn what_begins_is_spread_over_the_sessions_without_long_bundles() {
     });
     let (mut terminal, _hub) = pair_of(four, config(1, &[10]));
     terminal.session(0, BACKGROUND_SESSION.0, Some(BACKGROUND), 1 << 20);
-    let bulk = terminal.open(1, BULK);
-    terminal.write(bulk, 200_000);
+    terminal.send(1, BULK, 200_000);
     terminal.offers();
     let mut begin = || {
         for session in [BULK_SESSION, URGENT_SESSION, BACKGROUND_SESSION] {
             terminal.ready(session);
         }
-        let small = terminal.open(1, BULK);
-        terminal.write(small, 900);
+        terminal.send(1, BULK, 900);
         terminal.pass(terminal.now + Duration::from_millis(5));
         terminal.offers().remove(0).0
     };

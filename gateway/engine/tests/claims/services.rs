@@ -72,8 +72,7 @@ fn a_stream_that_begins_does_not_wait_for_all_messages_of_its_class() {
         let sent = terminal.engine.send_message(now, message(1, 10_000), HOUR);
         assert!(sent.is_ok());
     }
-    let key = terminal.open(1, URGENT);
-    terminal.write(key, 100);
+    terminal.send(1, URGENT, 100);
     // Two messages' time of 4 s.
     live(&mut terminal, &mut hub, Duration::from_millis(400));
     assert!(hub.has(|event| matches!(event, Event::Opened { .. })));

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use underpass_cla::{Outcome, SessionId};
 use underpass_engine::{Message, ON_DEMAND_SERVICE, PathUse, Policy, Sign};
 
-use crate::bench::{BULK, MRU, Node, URGENT, live, pair_of};
+use crate::bench::{BULK, MRU, Node, URGENT, pair_by_two};
 use crate::paths::{FAR, MS, NEAR, by_hop, two_hops};
 
 /// What the near hop's sessions were given and kept, and what the far one's were given.
@@ -22,12 +22,7 @@ struct Seen {
 fn nodes(bulk: Policy) -> (Node, Node) {
     let mut config = two_hops(10, 1);
     config.policies.insert(BULK, bulk);
-    let (mut terminal, mut hub) = pair_of(config, two_hops(1, 10));
-    for node in [&mut terminal, &mut hub] {
-        node.up(1, 200);
-    }
-    live(&mut terminal, &mut hub, Duration::from_millis(500));
-    (terminal, hub)
+    pair_by_two(config, two_hops(1, 10))
 }
 
 /// Has the terminal send for so long. Beacons come by both hops, and bundles by the far one

@@ -30,8 +30,7 @@ fn whole(offered: &Offered) -> Bytes {
 /// A bundle in flight on the active session, of which so many bytes are
 /// acknowledged, when the link is lost.
 fn lost(node: &mut Node, peer: u64, acknowledged: u64) -> Offered {
-    let key = node.open(peer, BULK);
-    node.write(key, 20_000);
+    node.send(peer, BULK, 20_000);
     let offered = node.offers().remove(0);
     assert_eq!(offered.0, ACTIVE);
     node.engine.transfer_progress(offered.1.key, acknowledged);
@@ -94,8 +93,7 @@ fn silence_of_a_short_hop_tells_sooner_where_a_standby_can_go_on() {
         };
         node.engine.heard(node.now, HOP, node.now, Sign::Beacon);
         node.engine.measured(node.now, HOP, link, 0);
-        let key = node.open(1, BULK);
-        node.write(key, 5_000);
+        node.send(1, BULK, 5_000);
         assert_eq!(node.offers().len(), 1);
         node.now
     };
@@ -129,8 +127,7 @@ fn silence_of_a_short_hop_tells_sooner_where_a_standby_can_go_on() {
 fn what_was_in_flight_goes_before_what_waits() {
     let (mut terminal, _hub) = with_standby();
     let before = lost(&mut terminal, 1, 0);
-    let later = terminal.open(1, BULK);
-    terminal.write(later, 5_000);
+    terminal.send(1, BULK, 5_000);
     unblock(&mut terminal);
     let first = terminal.offers().remove(0);
     assert_eq!(first.0, STANDBY);
@@ -152,8 +149,7 @@ fn what_a_terminal_sent_before_it_last_heard_the_hub_goes_last() {
     );
     for (node, peer) in [(&mut terminal, 1), (&mut hub, 10)] {
         node.up(0, 200);
-        let key = node.open(peer, BULK);
-        node.write(key, 20_000);
+        let key = node.send(peer, BULK, 20_000);
         let before = node.offers().remove(0);
         node.ready(before.0);
         node.pass(node.now + Duration::from_millis(20));
@@ -184,8 +180,7 @@ fn sessions_with_nothing_in_flight_stay() {
     assert_eq!(terminal.aborted, [ACTIVE]);
     unblock(&mut terminal);
     terminal.engine.block(terminal.now, HOP, true);
-    let urgent = terminal.open(1, URGENT);
-    terminal.write(urgent, 100);
+    terminal.send(1, URGENT, 100);
     unblock(&mut terminal);
     assert!(terminal.offers().iter().any(|(s, _)| *s == SessionId(101)));
     assert_eq!(terminal.aborted, [ACTIVE]);
@@ -194,8 +189,7 @@ fn sessions_with_nothing_in_flight_stay() {
 #[test]
 fn a_peer_that_begins_on_a_younger_session_has_given_up_the_older() {
     let (mut terminal, _hub) = with_standby();
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 100);
+    terminal.send(1, BULK, 100);
     let before = terminal.offers().remove(0);
     let admitted = terminal.engine.admit(terminal.now, STANDBY, Some(100));
     assert_eq!(admitted, Ok(()));
@@ -238,8 +232,7 @@ fn up_from(node: &mut Node, id: u64, address: u8) {
 fn sessions_from_an_address_that_the_peer_has_left_are_given_up_unless_they_move() {
     for moves in [false, true] {
         let (_terminal, mut hub) = with_standby();
-        let key = hub.open(10, BULK);
-        hub.write(key, 20_000);
+        hub.send(10, BULK, 20_000);
         let before = hub.offers().remove(0);
         assert_eq!(before.0, ACTIVE);
         up_from(&mut hub, 302, 2);
@@ -262,8 +255,7 @@ fn sessions_from_an_address_that_the_peer_has_left_are_given_up_unless_they_move
 #[test]
 fn what_a_session_going_down_was_offered_unseen_goes_to_the_next() {
     let (mut terminal, _hub) = pair();
-    let key = terminal.open(1, BULK);
-    terminal.write(key, 20_000);
+    terminal.send(1, BULK, 20_000);
     let before = terminal.offers().remove(0);
     terminal.engine.transfer_progress(before.1.key, 1_000);
     terminal.engine.session_down(terminal.now, ACTIVE);
@@ -306,8 +298,7 @@ fn what_a_session_keeps_no_part_of_goes_whole_to_one_that_resumes() {
         let (mut terminal, _hub) = pair();
         terminal.engine.session_down(terminal.now, ACTIVE);
         terminal.session_with(0, other.0, Some(BULK), |info| info.resumes = false);
-        let key = terminal.open(1, BULK);
-        terminal.write(key, 20_000);
+        terminal.send(1, BULK, 20_000);
         let mut offers = terminal.offers().into_iter();
         let before = offers.find(|(session, _)| *session == other);
         let key = before.expect("it is offered").1.key;

@@ -108,8 +108,7 @@ impl Bench {
 
     /// Has a bundle leave.
     fn write(&mut self) {
-        let key = self.terminal.open(1, BULK);
-        self.terminal.write(key, 20_000);
+        self.terminal.send(1, BULK, 20_000);
     }
 
     /// The next session of bulk comes up.
