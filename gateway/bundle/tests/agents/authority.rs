@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::net::{BULK, Net, SERVICE, bundle, node, payload, primary};
+use crate::net::{BULK, Net, SERVICE, bundle, node, payload, primary, route};
 use bytes::Bytes;
 use underpass_bundle::wire::{Eid, Extension, block_type, ipn};
 use underpass_bundle::{
@@ -20,11 +20,7 @@ const SECOND: u64 = 11;
 /// The hub of two terminals.
 fn hub() -> Config {
     let mut config = node(HUB);
-    let direct = |number| Route {
-        nodes: number..=number,
-        neighbour: NeighbourId(number),
-        take_custody: true,
-    };
+    let direct = |number| route(number, number);
     config.routes = vec![direct(FIRST), direct(SECOND)];
     config.relaying = Relaying::Pairs(BTreeSet::new());
     config

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::net::{BULK, LIFETIME, Net, SERVICE, bundle, node, payload, primary, read};
+use crate::net::{BULK, LIFETIME, Net, SERVICE, bundle, node, payload, primary, read, route};
 use bytes::Bytes;
 use skipped::recorded::{bytes_of, folder};
 use underpass_bundle::wire::{
@@ -164,11 +164,7 @@ fn a_recorded_bpdu_is_opened_forwarded_and_answered_as_ion_answers() {
     let recorded = |name: &str| Bytes::from(bytes_of(&folder.join("ion").join(name)));
     for (number, size) in [("1", "20"), ("2", "2000")] {
         let mut config = node(3);
-        config.routes = vec![Route {
-            nodes: 4..=4,
-            neighbour: NeighbourId(4),
-            take_custody: true,
-        }];
+        config.routes = vec![route(4, 4)];
         let mut agent = Agent::new(config);
         let now = Instant::now();
         let outer = recorded(&format!("bundle-bibe-bpdu-{size}.hex"));

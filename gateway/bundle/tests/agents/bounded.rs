@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::net::{BULK, SERVICE, node, payload, record_bundle};
+use crate::net::{BULK, SERVICE, node, payload, record_bundle, route};
 use bytes::Bytes;
 use underpass_bundle::wire::{
     CodePoints, CustodyDialect, DecodeLimits, Disposition, REFUSED, Sequence, SequenceName, decode,
     encode_signal, ipn,
 };
-use underpass_bundle::{Agent, BundleId, Event, NeighbourId, Relaying, Route, Send};
+use underpass_bundle::{Agent, BundleId, Event, NeighbourId, Relaying, Send};
 use underpass_cla::{Class, Outcome};
 
 /// The neighbour whose messages are counted.
@@ -30,11 +30,7 @@ impl Hub {
     /// [`ONE`].
     fn new(neighbours: u64, each: usize) -> Hub {
         let mut config = node(1);
-        let direct = |number| Route {
-            nodes: number..=number,
-            neighbour: NeighbourId(number),
-            take_custody: true,
-        };
+        let direct = |number| route(number, number);
         // The neighbour in question is the last of the routes.
         config.routes = (0..neighbours).rev().map(|n| direct(ONE + n)).collect();
         config.relaying = Relaying::Pairs(BTreeSet::new());
@@ -126,11 +122,7 @@ fn what_expires_together_is_given_up_some_at_a_time() {
 /// A bundle of the neighbour, under custody.
 fn bundle_from_one(count: usize) -> Vec<Bytes> {
     let mut config = node(ONE);
-    config.routes = vec![Route {
-        nodes: 1..=1,
-        neighbour: NeighbourId(1),
-        take_custody: true,
-    }];
+    config.routes = vec![route(1, 1)];
     let mut agent = Agent::new(config);
     let now = Instant::now();
     let mut bundles = Vec::new();

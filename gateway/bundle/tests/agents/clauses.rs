@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::net::{BULK, SERVICE, bundle, next, node, primary, read};
+use crate::net::{BULK, SERVICE, bundle, next, node, primary, read, route};
 use bp7::administrative_record::{DELETED_BUNDLE, RECEIVED_BUNDLE, StatusReport};
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use underpass_bundle::wire::{
     CodePoints, DecodeLimits, Eid, Extension, Malformed, Record, block_type, decode, decode_record,
     ipn,
 };
-use underpass_bundle::{Agent, Event, NeighbourId, Reject, Route};
+use underpass_bundle::{Agent, Event, NeighbourId, Reject};
 
 const SOURCE: u64 = 1;
 const RELAY: u64 = 2;
@@ -27,11 +27,7 @@ const CONTENT: &[u8] = b"content";
 fn relay() -> (Agent, Instant) {
     let mut config = node(RELAY);
     config.status_reports_per_s = 100;
-    config.routes = vec![Route {
-        nodes: DESTINATION..=DESTINATION,
-        neighbour: NeighbourId(DESTINATION),
-        take_custody: true,
-    }];
+    config.routes = vec![route(DESTINATION, DESTINATION)];
     let (mut agent, now) = (Agent::new(config), Instant::now());
     agent.set_clock(now, 848_523_100_000);
     for neighbour in [SOURCE, DESTINATION] {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::net::{BULK, Net, SERVICE, bundle, node, payload, primary};
+use crate::net::{BULK, Net, SERVICE, bundle, node, payload, primary, route};
 use bytes::Bytes;
 use underpass_bundle::wire::{BYTES, CodePoints, CustodyDialect, ipn, write_head};
 use underpass_bundle::{
@@ -149,12 +149,7 @@ fn a_neighbour_that_was_removed_and_is_there_again_gets_signals() {
     net.carry(0, 1);
     // The signal's time comes, and nobody takes it.
     net.pass(Duration::from_millis(100));
-    let route = Route {
-        nodes: 1..=1,
-        neighbour: NeighbourId(1),
-        take_custody: true,
-    };
-    for routes in [vec![], vec![route]] {
+    for routes in [vec![], vec![route(1, 1)]] {
         let now = net.now;
         net.agents[1].set_routes(now, routes, Relaying::All);
     }
@@ -317,11 +312,7 @@ fn a_relay_without_custody_passes_the_custodian_on() {
         }];
         let mut ends = [node(1), node(3)];
         for (end, other) in ends.iter_mut().zip([3, 1]) {
-            end.routes = vec![Route {
-                nodes: other..=other,
-                neighbour: NeighbourId(2),
-                take_custody: true,
-            }];
+            end.routes = vec![route(other, 2)];
         }
         let [one, three] = ends;
         Net::of([one, relay, three])
@@ -384,11 +375,6 @@ fn a_store_full_of_own_bundles_still_takes_deliveries() {
 #[test]
 fn a_routing_loop_never_makes_the_last_custodian_forget() {
     // Node 2 sends what is for node 3 back to node 1 by way of node 4.
-    let route = |node, via| Route {
-        nodes: node..=node,
-        neighbour: NeighbourId(via),
-        take_custody: true,
-    };
     let mut ring = [node(1), node(2), node(3), node(4)];
     ring[0].routes = vec![route(3, 2)];
     ring[1].routes = vec![route(3, 4)];
@@ -527,11 +513,6 @@ fn a_store_with_a_full_neighbour_is_woken_when_the_pause_ends() {
 #[test]
 fn for_a_neighbour_without_custody_this_node_has_it() {
     // Nodes 1 and 4 know nothing of custody; 2 and 3 serve them.
-    let route = |to, via| Route {
-        nodes: to..=to,
-        neighbour: NeighbourId(via),
-        take_custody: true,
-    };
     let [mut one, mut two, mut three, mut four] = [node(1), node(2), node(3), node(4)];
     one.routes = vec![route(4, 2)];
     two.routes = vec![route(4, 3)];
@@ -574,11 +555,7 @@ fn a_record_under_custody_is_signalled_and_not_sent_again() {
         // Node 1 knows nothing of custody; 2 serves it.
         let [one, mut two, mut three] = [node(1), node(2), node(3)];
         two.served = [NeighbourId(1)].into();
-        three.routes = vec![Route {
-            nodes: 1..=1,
-            neighbour: NeighbourId(2),
-            take_custody: true,
-        }];
+        three.routes = vec![route(1, 2)];
         let mut net = Net::of([one, two, three]);
         let record = bundle(&primary(ADMINISTRATIVE, 1, ipn(3, 0)), &[], &content);
         let taken = net.agents[1].receive(net.now, NeighbourId(1), BULK, record);

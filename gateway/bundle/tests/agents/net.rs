@@ -12,7 +12,7 @@ use underpass_bundle::wire::{
     ipn,
 };
 use underpass_bundle::{
-    Agent, BundleId, Config, Delivery, Event, NeighbourId, Offer, Reject, Send, SendError,
+    Agent, BundleId, Config, Delivery, Event, NeighbourId, Offer, Reject, Route, Send, SendError,
 };
 use underpass_cla::{Class, Outcome};
 
@@ -25,6 +25,15 @@ pub fn node(number: u64) -> Config {
     let mut config = Config::new(number, number << 40 | 0x1234);
     config.services.insert(SERVICE);
     config
+}
+
+/// A route to a node by a neighbour, with custody.
+pub fn route(node: u64, via: u64) -> Route {
+    Route {
+        nodes: node..=node,
+        neighbour: NeighbourId(via),
+        take_custody: true,
+    }
 }
 
 pub fn payload(bytes: &[u8]) -> Bytes {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::net::{BULK, Net, SERVICE, node, payload};
+use crate::net::{BULK, Net, SERVICE, node, payload, route};
 use underpass_bundle::wire::ipn;
 use underpass_bundle::{
     Agent, Amount, Applications, Config, DeleteReason, Event, NeighbourId, PlanChanged,
@@ -29,11 +29,7 @@ fn applications() -> Arc<Applications> {
 }
 
 fn direct(node: u64) -> Route {
-    Route {
-        nodes: node..=node,
-        neighbour: NeighbourId(node),
-        take_custody: true,
-    }
+    route(node, node)
 }
 
 /// The source has sessions with both relays, but none with the end.

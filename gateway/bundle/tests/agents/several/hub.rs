@@ -11,7 +11,7 @@ use underpass_bundle::{
 use underpass_cla::{Class, Outcome};
 
 use super::disk::Disk;
-use crate::net::{BULK, SERVICE, payload};
+use crate::net::{BULK, SERVICE, payload, route};
 
 pub struct Hub {
     pub agents: Vec<Agent>,
@@ -237,11 +237,7 @@ pub fn direct(neighbours: &[u64]) -> Vec<Route> {
 }
 
 pub fn by(node: u64, neighbour: u64) -> Route {
-    Route {
-        nodes: node..=node,
-        neighbour: NeighbourId(neighbour),
-        take_custody: true,
-    }
+    route(node, neighbour)
 }
 
 /// Bytes to send to a node, under custody.
