@@ -6,206 +6,168 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+# All names begin with it.
+_NAMESPACE = "underpass_control"
+
 
 class Metrics:
     """What is counted."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        counter = partial(Counter, registry=self.registry)
-        gauge = partial(Gauge, registry=self.registry)
-        histogram = partial(Histogram, registry=self.registry)
+        counter = partial(Counter, namespace=_NAMESPACE, registry=self.registry)
+        gauge = partial(Gauge, namespace=_NAMESPACE, registry=self.registry)
+        histogram = partial(Histogram, namespace=_NAMESPACE, registry=self.registry)
         self.requests = counter(
-            "underpass_control_http_requests",
+            "http_requests",
             "Requests answered, by endpoint and status",
             ("method", "endpoint", "status"),
         )
         self.request_seconds = histogram(
-            "underpass_control_http_request_seconds",
+            "http_request_seconds",
             "Time from a request's head to its answer's, streams left out",
             ("method", "endpoint"),
             buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
         )
         self.positions = counter(
-            "underpass_control_position_reports",
-            "Position reports taken in, those that came again included",
+            "position_reports", "Position reports taken in, those that came again included"
         )
         self.positions_waiting = gauge(
-            "underpass_control_position_reports_waiting",
-            "Position reports that wait to be stored",
+            "position_reports_waiting", "Position reports that wait to be stored"
         )
         self.positions_pruned = counter(
-            "underpass_control_position_reports_pruned",
-            "Position reports deleted for their age",
+            "position_reports_pruned", "Position reports deleted for their age"
         )
         self.audit_pruned = counter(
-            "underpass_control_audit_entries_pruned",
-            "Entries of the log of changes deleted for their age",
+            "audit_entries_pruned", "Entries of the log of changes deleted for their age"
         )
         self.tiles_pruned = counter(
-            "underpass_control_map_tiles_pruned",
-            "Vector tiles deleted that no map has any more",
+            "map_tiles_pruned", "Vector tiles deleted that no map has any more"
         )
-        self.alerts_firing = gauge(
-            "underpass_control_alerts_firing",
-            "Alerts that fire, as of the last look",
-        )
+        self.alerts_firing = gauge("alerts_firing", "Alerts that fire, as of the last look")
         self.alerts_fired = counter(
-            "underpass_control_alerts_fired",
-            "Alerts that this process was the first to find",
+            "alerts_fired", "Alerts that this process was the first to find"
         )
         self.alert_messages = counter(
-            "underpass_control_alert_messages",
+            "alert_messages",
             "Messages of alerts: sent, failed for now, given up, or without room",
             ("outcome",),
         )
         self.alerts_pruned = counter(
-            "underpass_control_alerts_pruned",
-            "Alerts deleted some time after they were resolved",
+            "alerts_pruned", "Alerts deleted some time after they were resolved"
         )
         self.rollouts_stopped = counter(
-            "underpass_control_rollouts_stopped",
+            "rollouts_stopped",
             "Rollouts that have stopped by themselves, since terminals did not take the change",
         )
         self.rollouts_pruned = counter(
-            "underpass_control_rollouts_pruned",
-            "Rollouts deleted some time after their end",
+            "rollouts_pruned", "Rollouts deleted some time after their end"
         )
         self.enrolments_pruned = counter(
-            "underpass_control_enrolments_pruned",
-            "Enrolments deleted some time after they expired",
+            "enrolments_pruned", "Enrolments deleted some time after they expired"
         )
         self.interventions_pruned = counter(
-            "underpass_control_interventions_pruned",
-            "Interventions of operators deleted some time after their end",
+            "interventions_pruned", "Interventions of operators deleted some time after their end"
         )
         self.sessions_pruned = counter(
-            "underpass_control_sessions_pruned",
-            "Sessions of users deleted after their end",
+            "sessions_pruned", "Sessions of users deleted after their end"
         )
         self.certificate_expiry = gauge(
-            "underpass_control_certificate_expiry_timestamp_seconds",
+            "certificate_expiry_timestamp_seconds",
             "When a certificate that the service goes by ends, since the Unix epoch",
             ("certificate",),
         )
         self.sign_ins = counter(
-            "underpass_control_sign_ins",
+            "sign_ins",
             "Tries to sign in, by password or provider: accepted, failed, or refused as too many",
             ("outcome",),
         )
         self.reports = counter(
-            "underpass_control_reports",
+            "reports",
             "Reports that gateways have posted, those that came again included",
             ("kind",),
         )
         self.reports_refused = counter(
-            "underpass_control_reports_refused",
-            "Reports that were refused, each for a reason that was told",
+            "reports_refused", "Reports that were refused, each for a reason that was told"
         )
         self.reports_of_strangers = counter(
-            "underpass_control_reports_of_strangers",
+            "reports_of_strangers",
             "Links that gateways have reported to terminals that are not known",
         )
         self.reports_elsewhere = counter(
-            "underpass_control_reports_elsewhere",
+            "reports_elsewhere",
             "Links that gateways have reported to terminals that are at other gateways",
         )
         self.capacities_passed_over = counter(
-            "underpass_control_capacities_passed_over",
-            "Measured capacities in reports that no beam can have",
+            "capacities_passed_over", "Measured capacities in reports that no beam can have"
         )
         self.blockages = counter(
-            "underpass_control_blockages",
+            "blockages",
             "Observed blockages that are over, by whether they had been predicted",
             ("link", "predicted"),
         )
         self.blockages_pruned = counter(
-            "underpass_control_blockages_pruned",
-            "Blockages and announcements deleted for their age",
+            "blockages_pruned", "Blockages and announcements deleted for their age"
         )
-        self.drives_pruned = counter(
-            "underpass_control_drives_pruned",
-            "Remembered drives deleted for their age",
-        )
+        self.drives_pruned = counter("drives_pruned", "Remembered drives deleted for their age")
         # The target is a median of 2 s, 30 s ahead.
         errors_s = (0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120)
         self.entry_error = histogram(
-            "underpass_control_blockage_entry_error_seconds",
+            "blockage_entry_error_seconds",
             "How far predicted entries were from observed ones",
             buckets=errors_s,
         )
         self.exit_error = histogram(
-            "underpass_control_blockage_exit_error_seconds",
+            "blockage_exit_error_seconds",
             "How far predicted exits were from observed ones",
             buckets=errors_s,
         )
-        self.followers = gauge("underpass_control_event_followers", "Open event streams")
-        self.followers_cut = counter(
-            "underpass_control_event_followers_cut",
-            "Event streams that were ended here",
-        )
+        self.followers = gauge("event_followers", "Open event streams")
+        self.followers_cut = counter("event_followers_cut", "Event streams that were ended here")
         of_link = ("beam", "link")
         self.terminals_faded = gauge(
-            "underpass_control_terminals_faded",
+            "terminals_faded",
             "Terminals that are planned for with an efficiency below 1 that their nodes measured",
             of_link,
         )
         self.least_efficiency = gauge(
-            "underpass_control_least_efficiency",
-            "The least of these efficiencies; 1 where there is none",
-            of_link,
+            "least_efficiency", "The least of these efficiencies; 1 where there is none", of_link
         )
         self.settled_until = gauge(
-            "underpass_control_settled_until_timestamp_seconds",
+            "settled_until_timestamp_seconds",
             "Up to when a link is settled, since the Unix epoch",
             of_link,
         )
-        self.settlement_lag = gauge(
-            "underpass_control_settlement_lag_seconds",
-            "How long ago that is",
-            of_link,
-        )
+        self.settlement_lag = gauge("settlement_lag_seconds", "How long ago that is", of_link)
         self.settlement_presumed = counter(
-            "underpass_control_settlement_presumed",
+            "settlement_presumed",
             "Terminals' periods settled without the report that was waited for",
             of_link,
         )
         self.ledger_owed = gauge(
-            "underpass_control_ledger_owed_bytes",
-            "What terminals are owed together, in capacity",
-            of_link,
+            "ledger_owed_bytes", "What terminals are owed together, in capacity", of_link
         )
         self.ledger_imbalance = gauge(
-            "underpass_control_ledger_imbalance_bytes",
-            "The sum of all balances: anything but 0 is a fault",
-            of_link,
+            "ledger_imbalance_bytes", "The sum of all balances: anything but 0 is a fault", of_link
         )
         self.ledger_entries = counter(
-            "underpass_control_ledger_entries",
+            "ledger_entries",
             "Entries made while settling: settled, or the rule by which they forgive",
             (*of_link, "rule"),
         )
         self.ledger_faults = counter(
-            "underpass_control_ledger_faults",
+            "ledger_faults",
             "Times that the ledger could not be used: run `underpass-control ledger check`",
             of_link,
         )
-        self.usage_pruned = counter(
-            "underpass_control_usage_pruned",
-            "Rows of usage deleted for their age",
-        )
+        self.usage_pruned = counter("usage_pruned", "Rows of usage deleted for their age")
         self.clock_offset = gauge(
-            "underpass_control_clock_offset_seconds",
+            "clock_offset_seconds",
             "How far the database's clock, which plans and leases go by, is ahead of the host's",
         )
-        self.plan_streams = gauge(
-            "underpass_control_plan_streams",
-            "Open streams of plans to gateways",
-        )
+        self.plan_streams = gauge("plan_streams", "Open streams of plans to gateways")
         self.plans = counter(
-            "underpass_control_plans",
-            "Plans stored by this process, by link and why",
-            ("link", "reason"),
+            "plans", "Plans stored by this process, by link and why", ("link", "reason")
         )
         self.plans_late = counter(
             "underpass_control_plans_late",
@@ -213,77 +175,67 @@ class Metrics:
             ("link",),
         )
         self.acknowledgements_pruned = counter(
-            "underpass_control_acknowledgements_pruned",
-            "Acknowledgements of old plans deleted",
+            "acknowledgements_pruned", "Acknowledgements of old plans deleted"
         )
-        self.plans_pruned = counter(
-            "underpass_control_plans_pruned",
-            "Plans deleted for their age",
-        )
+        self.plans_pruned = counter("plans_pruned", "Plans deleted for their age")
         self.ledger_pruned = counter(
-            "underpass_control_ledger_pruned",
-            "Rows of the ledger deleted for their age; balances are unchanged",
+            "ledger_pruned", "Rows of the ledger deleted for their age; balances are unchanged"
         )
         self.planning_seconds = histogram(
-            "underpass_control_planning_seconds",
+            "planning_seconds",
             "Time to work out a plan, without storing it",
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
         )
         self.report_to_plan_seconds = histogram(
-            "underpass_control_report_to_plan_seconds",
+            "report_to_plan_seconds",
             "Time from a report that makes a plan due to the plan being stored",
             buckets=(0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5),
         )
         self.positions_to_predictions_seconds = histogram(
-            "underpass_control_positions_to_predictions_seconds",
+            "positions_to_predictions_seconds",
             "Time from stored positions, or other news, to what is predicted by them",
             buckets=(0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10, 20),
         )
         self.positions_passed_over = counter(
-            "underpass_control_positions_passed_over",
+            "positions_passed_over",
             "Positions that were stored and not predicted with: late, and others were newer",
         )
         self.planning_failures = counter(
-            "underpass_control_planning_failures",
+            "planning_failures",
             "Plans that could not be made, stored, or sent to a gateway, by why",
             ("why",),
         )
         self.plan_version = gauge(
-            "underpass_control_plan_version",
+            "plan_version",
             "Version of the newest plan of each link that this process plans",
             ("beam", "link"),
         )
         self.plan_ends = gauge(
-            "underpass_control_plan_end_timestamp_seconds",
+            "plan_end_timestamp_seconds",
             "When the newest plan of each link that this process plans ends, Unix time",
             ("beam", "link"),
         )
         self.plan_tolerance = gauge(
-            "underpass_control_plan_tolerance",
+            "plan_tolerance",
             "By which part rates of the newest plan may be lower, for it to fit into a document",
             ("beam", "link"),
         )
         self.opensand_connected = gauge(
-            "underpass_control_opensand_connected",
+            "opensand_connected",
             "Whether the NCC of a beam that this process plans can be told",
             ("beam",),
         )
         self.opensand_requests = counter(
-            "underpass_control_opensand_requests",
-            "Requests to the NCC, those told again included",
-            ("beam",),
+            "opensand_requests", "Requests to the NCC, those told again included", ("beam",)
         )
         self.opensand_rounding_bps = gauge(
-            "underpass_control_opensand_rounding_bps",
+            "opensand_rounding_bps",
             "What the terminals are given beyond the plan for whole kbit/s, in all, bit/s",
             ("beam",),
         )
-        self.leases = gauge(
-            "underpass_control_leases_held",
-            "Beams that this process plans",
-        )
+        self.leases = gauge("leases_held", "Beams that this process plans")
         self.signalling_delay_seconds = gauge(
-            "underpass_control_signalling_delay_seconds",
+            "signalling_delay_seconds",
             "How far ahead plans start: what making them and their way to the nodes take",
             ("beam", "link"),
         )
