@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
+from tests.testbed import addresses
+from tests.testbed.client.transfer import Transfer
 from tests.testbed.node import Options, Pair
 from tests.testbed.profile import Link, Profile, symmetric
 from tests.testbed.topology import Testbed
@@ -15,6 +20,30 @@ from tests.testbed.topology import Testbed
 NEAR = symmetric("near", Link(rate_bps=50_000_000, delay_ms=50.0, queue_ms=500.0))
 
 StartPair = Callable[..., Pair[Testbed]]
+
+
+def whole(done: Transfer) -> float:
+    """Make sure that every byte of a transfer came; return when the last one did, s."""
+    assert done.error is None
+    assert done.last_byte_s is not None
+    return done.last_byte_s
+
+
+@contextmanager
+def amid(
+    pair: Pair[Testbed],
+    transfer: Callable[..., Transfer],
+    size: int,
+    after_s: float = 1.0,
+    **options: Any,
+) -> Iterator[Future[Transfer]]:
+    """Begin a transfer by SOCKS5, and be amid it."""
+    with ThreadPoolExecutor(1) as pool:
+        options["route"] = pair.socks5()
+        running = pool.submit(transfer, pair.client, addresses.ORIGIN, size, **options)
+        time.sleep(after_s)
+        assert not running.done()
+        yield running
 
 
 @pytest.fixture(scope="module")

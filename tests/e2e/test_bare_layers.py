@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.e2e.conftest import NEAR, StartPair
+from tests.e2e.conftest import NEAR, StartPair, whole
 from tests.testbed import addresses, bare_paths
 from tests.testbed.bare_paths import BareLayer
 from tests.testbed.client.transfer import download, upload
@@ -35,9 +35,7 @@ def test_transfers_go_both_ways_and_status_names_the_layer(
 ) -> None:
     pair = start_pair(options=_options(layer))
     for transfer in (download, upload):
-        done = transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-        assert done.error is None
-        assert done.complete
+        whole(transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()))
     for node in (pair.hub, pair.terminal):
         (path,) = node.status()["paths"]
         # Over TCP each side sends by the connection that it has made.
@@ -100,6 +98,4 @@ def test_a_blockage_amid_a_transfer_over_ltp_costs_its_time_and_no_byte(
 ) -> None:
     pair = start_pair(options=_options("ltp"))
     pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=2.0)
-    done = download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-    assert done.error is None
-    assert done.complete
+    whole(download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()))

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from underpass_control.toml_text import toml_text
 
-from tests.e2e.conftest import NEAR, StartPair
+from tests.e2e.conftest import NEAR, StartPair, whole
 from tests.testbed import addresses
 from tests.testbed.client.transfer import download, upload
 from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
@@ -143,9 +143,7 @@ def test_a_host_at_the_neighbours_address_gets_nothing_past_the_keys(
     # Whole bundles that were there already change nothing either.
     _spoof(pair, heard)
     for transfer in (download, upload):
-        done = transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-        assert done.error is None
-        assert done.complete
+        whole(transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()))
     metric = 'underpass_bpsec_bundles_total{operation="integrity",outcome="failed"}'
     assert pair.hub.api.metrics()[metric] == 10
     assert _counts(pair.terminal)["failed"] == 0
@@ -182,9 +180,7 @@ def test_streams_are_authenticated_and_encrypted_while_keys_are_replaced(
             config["bpsec"] = {"keys_dir": str(tmp_path), "rule": [rule]}
             _reread(node, config)
         for transfer in (download, upload):
-            done = transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-            assert done.error is None
-            assert done.complete
+            whole(transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()))
     for node in (pair.hub, pair.terminal):
         for operation in ("integrity", "confidentiality"):
             counts = _counts(node, operation)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import StartPair
+from tests.e2e.conftest import StartPair, amid, whole
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.namespace import Namespace
@@ -103,9 +103,7 @@ def test_both_hops_carry_subflows_of_a_transfer(
     _wait_for_subflows(pair)
     hub = pair.testbed.hub
     before = [_moved_bytes(hub, device) for device in ("sat", "terr")]
-    done = transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-    assert done.error is None
-    assert done.complete
+    whole(transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()))
     after = [_moved_bytes(hub, device) for device in ("sat", "terr")]
     moved = [late - early for early, late in zip(before, after, strict=True)]
     assert min(moved) > _SIZE / 20, moved
@@ -131,14 +129,10 @@ def test_a_transfer_goes_on_when_the_hop_of_one_subflow_dies(
     _wait_for_subflows(pair)
     hop = pair.testbed.terrestrial if cut == "terrestrial" else pair.testbed.satlink
     assert hop is not None
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(transfer, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-        time.sleep(1.0)
-        assert not running.done()
+    with amid(pair, transfer, _SIZE) as running:
         hop.block(pair.testbed.terminal.name)
         done = running.result(90)
-    assert done.error is None
-    assert done.complete
+    whole(done)
 
 
 @pytest.mark.parametrize("without", ["hub", "terminal"])
@@ -210,8 +204,7 @@ def test_an_upgrade_in_place_keeps_the_mptcp_listener_and_its_endpoints(
             node.upgrade()
             node.process.wait_until(partial(node.carries, 1))
         done = running.result(60)
-    assert done.error is None
-    assert done.complete
+    whole(done)
     assert _endpoints(pair.testbed.hub) == [addresses.HUB_SAT]
     for node in (pair.hub, pair.terminal):
         assert node.status()["mptcp"]["problems"] == []

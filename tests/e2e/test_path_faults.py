@@ -3,15 +3,13 @@ connections are forgotten, the terminal's address changes. No stream breaks."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Literal
 
 import pytest
 
-from tests.e2e.conftest import StartPair
+from tests.e2e.conftest import StartPair, amid, whole
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.node import Node, Options, Pair
@@ -45,21 +43,10 @@ def _through(
     pair: Pair[Testbed], transfer: Callable[..., Transfer], fault: Callable[[], None]
 ) -> Transfer:
     """Have a fault happen amid a transfer."""
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(
-            transfer,
-            pair.client,
-            addresses.ORIGIN,
-            _SIZE,
-            route=pair.socks5(),
-            deadline_s=_PATIENCE_S,
-        )
-        time.sleep(1.0)
-        assert not running.done()
+    with amid(pair, transfer, _SIZE, deadline_s=_PATIENCE_S) as running:
         fault()
         done = running.result(2 * _PATIENCE_S)
-    assert done.error is None
-    assert done.complete
+    whole(done)
     return done
 
 

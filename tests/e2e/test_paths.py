@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import StartPair
+from tests.e2e.conftest import StartPair, amid, whole
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.node import ApiError, Node, Options, Pair, PathName
@@ -105,14 +105,10 @@ def test_what_a_path_had_goes_by_the_other_when_it_dies(
 ) -> None:
     pair = _start(start_pair)
     hop = _terrestrial(pair) if path == "terrestrial" else pair.testbed.satlink
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(transfer, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-        time.sleep(1.0)
-        assert not running.done()
+    with amid(pair, transfer, _SIZE) as running:
         hop.block(pair.testbed.terminal.name)
         done = running.result(60)
-    assert done.error is None
-    assert done.complete
+    whole(done)
 
 
 def test_a_path_that_flaps_breaks_no_stream(start_pair: StartPair) -> None:
@@ -126,9 +122,7 @@ def test_a_path_that_flaps_breaks_no_stream(start_pair: StartPair) -> None:
         flapping = pool.submit(flap)
         try:
             for transfer in (download, upload):
-                done = transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-                assert done.error is None
-                assert done.complete
+                whole(transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()))
         finally:
             over.set()
             flapping.result(10)
@@ -212,9 +206,7 @@ def test_a_class_moves_by_command_while_its_stream_lives_on(
 ) -> None:
     pair = _start(start_pair, _MIGRATE)
     sender = pair.hub if transfer is download else pair.terminal
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(transfer, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-        time.sleep(1.0)
+    with amid(pair, transfer, _SIZE) as running:
         for node in (pair.terminal, pair.hub):
             at_node = node.status()["paths"]
             names = {path["name"] for path in at_node}
@@ -223,8 +215,7 @@ def test_a_class_moves_by_command_while_its_stream_lives_on(
         assert not running.done()
         moved = _goes_by(sender)
         done = running.result(60)
-    assert done.error is None
-    assert done.complete
+    whole(done)
     assert (moved["reason"], moved["held"]) == ("operator", True)
     name = "satellite" if sender is pair.terminal else pair.hub_path("satellite")
     assert _sent_bytes(sender, name) > _SIZE / 2

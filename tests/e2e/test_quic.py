@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.e2e.conftest import StartPair
+from tests.e2e.conftest import StartPair, amid, whole
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.node import ApiError, Node, Options
@@ -25,9 +24,7 @@ _LOSSY = symmetric("lossy", Link(rate_bps=50_000_000, delay_ms=50.0, queue_ms=50
 def test_transfers_go_both_ways_and_status_names_the_layer(start_pair: StartPair) -> None:
     pair = start_pair(options=_QUIC)
     for transfer in (download, upload):
-        done = transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-        assert done.error is None
-        assert done.complete
+        whole(transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()))
     for node in (pair.hub, pair.terminal):
         (path,) = node.status()["paths"]
         sessions = path["sessions"]
@@ -41,18 +38,11 @@ def test_a_blockage_amid_a_transfer_costs_its_time_and_no_byte(
     start_pair: StartPair, transfer: Callable[..., Transfer]
 ) -> None:
     pair = start_pair(options=_QUIC)
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(transfer, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
-        time.sleep(0.6)
-        assert not running.done()
+    with amid(pair, transfer, _SIZE, after_s=0.6) as running:
         pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=_BLOCKED_S)
         done = running.result(60)
-    assert done.error is None
-    assert done.complete
-    assert done.last_byte_s is not None
-    assert done.last_byte_s > _BLOCKED_S
     # What is left takes a second or so at the link's rate, on a machine with nothing else to do.
-    assert done.last_byte_s < _BLOCKED_S + 30.0
+    assert _BLOCKED_S < whole(done) < _BLOCKED_S + 30.0
 
 
 def test_a_node_with_quic_refuses_an_upgrade_in_place(start_pair: StartPair) -> None:
@@ -78,8 +68,7 @@ def test_sessions_come_again_when_the_hub_was_killed(start_pair: StartPair) -> N
 def test_losses_cost_no_byte_and_do_not_stop_the_rate(start_pair: StartPair) -> None:
     pair = start_pair(_LOSSY, _QUIC)
     done = download(pair.client, addresses.ORIGIN, 4 * _SIZE, route=pair.socks5())
-    assert done.error is None
-    assert done.complete
+    whole(done)
     assert done.last_byte_s is not None
     # At the link's rate 5.2 s; a control that halves at each loss takes minutes.
     assert done.last_byte_s < 60.0

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from tests.e2e.conftest import StartPair
+from tests.e2e.conftest import StartPair, whole
 from tests.e2e.leftovers import nothing_left
 from tests.testbed import addresses
 from tests.testbed.client.route import DIRECT
@@ -51,8 +51,7 @@ def test_clients_of_all_listeners_outlive_upgrades(start_pair: StartPair, durabi
             node.process.wait_until(partial(node.carries, 1))
         transfers = [one.result(timeout=60) for one in running]
     for transfer in transfers:
-        assert transfer.error is None
-        assert transfer.complete
+        whole(transfer)
     # New clients by the sockets that were there before; then nothing is left.
     for route in (pair.socks5(0), pair.http_connect(0), pair.http_forward(0)):
         assert download(pair.client, addresses.ORIGIN, 300_000, route=route).complete
