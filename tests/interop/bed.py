@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,11 @@ class LoopbackBed:
                 **applications(self.dir, "underpass"),
             },
         )
+
+
+def content(size: int) -> bytes:
+    """Return a payload, the same for the same size."""
+    return random.Random(size).randbytes(size)
 
 
 def paths(node: Node) -> list[dict[str, Any]]:

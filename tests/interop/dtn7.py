@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 from tests.testbed.namespace import Namespace
@@ -16,6 +17,8 @@ NODE = 20
 SERVICE = 5
 TCPCL_PORT = 4557
 _WEB_PORT = 3000
+# How a status report begins: the daemon asks for one on each delivery.
+_REPORT = b"\x82\x01\x84"
 
 
 def program(name: str) -> Path | None:
@@ -82,6 +85,18 @@ class Dtn7:
         path.unlink(missing_ok=True)
         self._tool("dtnrecv", "--endpoint", str(SERVICE), "--outfile", str(path))
         return path.read_bytes() if path.exists() else None
+
+    def arrived(self, count: int, timeout_s: float = 40.0, *, reports: bool = True) -> list[bytes]:
+        """Return so many payloads that have come, with reports or not; fewer if no more come."""
+        payloads: list[bytes] = []
+        deadline = time.monotonic() + timeout_s
+        while len(payloads) < count and time.monotonic() < deadline:
+            payload = self.receive()
+            if payload is None:
+                time.sleep(0.1)
+            elif reports or not payload.startswith(_REPORT):
+                payloads.append(payload)
+        return payloads
 
     def _tool(self, name: str, *args: str, stdin: bytes = b"") -> bytes:
         argv = self._namespace.argv(str(program(name)), "--port", str(self._web_port), *args)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Self
@@ -11,7 +9,7 @@ from typing import Self
 import pytest
 
 from tests.interop import dtn7
-from tests.interop.bed import LoopbackBed, sessions, wait_until_released
+from tests.interop.bed import LoopbackBed, content, sessions, wait_until_released
 from tests.testbed.applications import applications, bp
 from tests.testbed.node import Node
 
@@ -30,8 +28,6 @@ _BETWEEN = "127.0.0.1:4561"
 # `dtnsend` gives the daemon no more than 2 MB: its HTTP takes no more.
 _SIZES = (1, 100, 10_000, 60_000, 1_000_000, 1_900_000)
 _LONG_BYTES = 40_000_000
-# How a status report begins: the daemon asks for one on each delivery.
-_REPORT = b"\x82\x01\x84"
 
 
 def _has_session(node: Node) -> bool:
@@ -91,17 +87,9 @@ class World(LoopbackBed):
             },
         )
 
-    def arrived(self, at: int, count: int, timeout_s: float = 60.0) -> list[bytes]:
+    def arrived(self, at: int, count: int) -> list[bytes]:
         """Return so many payloads that have come to a daemon, sorted; fewer if no more come."""
-        payloads: list[bytes] = []
-        deadline = time.monotonic() + timeout_s
-        while len(payloads) < count and time.monotonic() < deadline:
-            payload = self.daemons[at].receive()
-            if payload is None:
-                time.sleep(0.1)
-            elif not payload.startswith(_REPORT):
-                payloads.append(payload)
-        return sorted(payloads)
+        return sorted(self.daemons[at].arrived(count, 60.0, reports=False))
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +98,9 @@ def world() -> Iterator[World]:
         yield world
 
 
-def _payload(size: int) -> bytes:
-    return random.Random(size).randbytes(size)
-
-
 @pytest.mark.parametrize("source", [0, 1])
 def test_bundles_of_a_daemon_reach_the_other_one(world: World, source: int) -> None:
-    sent = sorted(_payload(size) for size in _SIZES)
+    sent = sorted(content(size) for size in _SIZES)
     for payload in sent:
         world.daemons[source].send(f"ipn:{_DAEMONS[1 - source]}.{dtn7.SERVICE}", payload)
     assert world.arrived(1 - source, len(sent)) == sent
@@ -125,7 +109,7 @@ def test_bundles_of_a_daemon_reach_the_other_one(world: World, source: int) -> N
 
 
 def test_a_long_bundle_of_an_application_of_ours_reaches_a_daemon(world: World) -> None:
-    sent = _payload(_LONG_BYTES)
+    sent = content(_LONG_BYTES)
     path = world.dir / "long"
     path.write_bytes(sent)
     bp(world.nodes[1], "send", f"ipn:{_DAEMONS[0]}.{dtn7.SERVICE}", str(path), timeout_s=300)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator
 from typing import Any, Self
@@ -15,6 +14,7 @@ from tests.interop.bed import (
     NODE,
     LoopbackBed,
     assert_streams_pass,
+    content,
     paths,
     payloads,
     received,
@@ -75,27 +75,11 @@ class World(LoopbackBed):
             )
         )
 
-    def arrived(self, count: int, timeout_s: float = 40.0) -> list[bytes]:
-        """Return so many payloads that have come to the daemon."""
-        payloads: list[bytes] = []
-        deadline = time.monotonic() + timeout_s
-        while len(payloads) < count and time.monotonic() < deadline:
-            payload = self.daemon.receive()
-            if payload is None:
-                time.sleep(0.1)
-            else:
-                payloads.append(payload)
-        return payloads
-
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     with World() as world:
         yield world
-
-
-def _payload(size: int) -> bytes:
-    return random.Random(size).randbytes(size)
 
 
 def test_it_is_dialled_again_without_extension_items(world: World) -> None:
@@ -106,11 +90,11 @@ def test_it_is_dialled_again_without_extension_items(world: World) -> None:
 
 
 def test_bundles_arrive_both_ways(world: World) -> None:
-    sent = [_payload(size) for size in _SIZES]
+    sent = [content(size) for size in _SIZES]
     for payload in sent:
         bp(world.node, "send", _DTN7, stdin=payload)
-    assert sorted(world.arrived(len(sent))) == sorted(sent)
-    sent.append(_payload(_MOST_SENT_BYTES))
+    assert sorted(world.daemon.arrived(len(sent))) == sorted(sent)
+    sent.append(content(_MOST_SENT_BYTES))
     for payload in sent:
         world.daemon.send(f"ipn:{NODE}.40", payload)
     bundles = received(world.node, 40, len(sent))
@@ -119,13 +103,13 @@ def test_bundles_arrive_both_ways(world: World) -> None:
 
 
 def test_a_hundred_megabytes_arrive_at_the_daemon(world: World) -> None:
-    sent = _payload(_LONG_BYTES)
+    sent = content(_LONG_BYTES)
     path = world.dir / "long"
     path.write_bytes(sent)
     bp(world.node, "send", _DTN7, str(path), timeout_s=300)
     # Reports on what it has sent before may come first.
     deadline = time.monotonic() + 300
-    while sent not in (arrived := world.arrived(1)):
+    while sent not in (arrived := world.daemon.arrived(1)):
         assert time.monotonic() < deadline, [len(each) for each in arrived]
 
 
@@ -134,7 +118,7 @@ def test_what_is_sent_while_the_daemon_is_down_arrives_when_it_is_back(world: Wo
     world.node.process.wait_until(lambda: not world.sessions())
     bp(world.node, "send", _DTN7, stdin=b"meanwhile")
     world.daemon.start()
-    assert world.arrived(1) == [b"meanwhile"]
+    assert world.daemon.arrived(1) == [b"meanwhile"]
 
 
 def test_streams_of_clients_pass_the_daemon_with_custody_from_end_to_end() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -15,6 +14,7 @@ from tests.interop.bed import (
     NODE,
     LoopbackBed,
     assert_streams_pass,
+    content,
     paths,
     payloads,
     received,
@@ -98,10 +98,6 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield world
 
 
-def _payload(size: int) -> bytes:
-    return random.Random(size).randbytes(size)
-
-
 def test_one_session_carries_all_classes_with_tls_as_configured(world: World) -> None:
     (session,) = sessions(world.node)
     assert (session["class"], session["tls"]) == (None, world.tls)
@@ -111,14 +107,14 @@ def test_one_session_carries_all_classes_with_tls_as_configured(world: World) ->
 
 def test_bundles_of_all_sizes_arrive_at_hardy(world: World) -> None:
     world.hardy.forget()
-    sent = [_payload(size) for size in _SIZES]
+    sent = [content(size) for size in _SIZES]
     for payload in sent:
         world.send(payload)
     assert sorted(world.hardy.received(len(sent))) == sorted(sent)
 
 
 def test_bundles_of_all_sizes_arrive_from_hardy(world: World) -> None:
-    sent = [_payload(size) for size in _SIZES]
+    sent = [content(size) for size in _SIZES]
     for payload in sent:
         world.hardy.send(f"ipn:{NODE}.{_RECEIVING}", payload)
     assert world.delivered(len(sent)) == sorted(sent)
@@ -152,7 +148,7 @@ def test_hardy_reports_reception_and_delivery(world: World) -> None:
 
 
 def test_a_restart_amid_a_transfer_costs_no_byte() -> None:
-    payload = _payload(_SLOW_BYTES)
+    payload = content(_SLOW_BYTES)
     with World(tls=False, rate_bps=_SLOW_BPS) as world:
         world.send(payload)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import time
 from collections.abc import Iterator
 from typing import Self
@@ -15,6 +14,7 @@ from tests.interop import ion
 from tests.interop.bed import (
     LoopbackBed,
     assert_streams_pass,
+    content,
     paths,
     payloads,
     received,
@@ -159,10 +159,6 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield world
 
 
-def _payload(size: int) -> bytes:
-    return random.Random(size).randbytes(size)
-
-
 def _bpsendfile(world: World, payloads: list[bytes], destination: str) -> None:
     for number, payload in enumerate(payloads):
         file = world.ion.dir / f"sent-{number}"
@@ -171,13 +167,13 @@ def _bpsendfile(world: World, payloads: list[bytes], destination: str) -> None:
 
 
 def test_bundles_of_all_sizes_arrive_from_bpsendfile(world: World) -> None:
-    sent = [_payload(size) for size in _SIZES[world.layer]]
+    sent = [content(size) for size in _SIZES[world.layer]]
     _bpsendfile(world, sent, f"ipn:{_NODE}.{_RECEIVING}")
     assert payloads(received(world.node, _RECEIVING, len(sent))) == sorted(sent)
 
 
 def test_bundles_of_all_sizes_arrive_at_bprecvfile(world: World) -> None:
-    sent = [_payload(size) for size in _SIZES[world.layer]]
+    sent = [content(size) for size in _SIZES[world.layer]]
     for payload in sent:
         bp(world.node, "send", world.ion.endpoint(2), stdin=payload)
     world.ion.tool("bprecvfile", world.ion.endpoint(2), str(len(sent)))
@@ -212,7 +208,7 @@ def test_bptrace_is_told_of_reception_and_delivery(world: World) -> None:
 
 
 def test_bundles_that_ion_gathers_in_one_block_all_arrive() -> None:
-    sent = [_payload(size) for size in (1, 500, 1_000, 2_000, 5_000)]
+    sent = [content(size) for size in (1, 500, 1_000, 2_000, 5_000)]
     with World("ltp", aggregate_bytes=100_000) as world:
         _bpsendfile(world, sent, f"ipn:{_NODE}.{_RECEIVING}")
         assert payloads(received(world.node, _RECEIVING, len(sent))) == sorted(sent)
@@ -221,7 +217,7 @@ def test_bundles_that_ion_gathers_in_one_block_all_arrive() -> None:
 @pytest.mark.parametrize("far", ["stcp", "ltp"])
 def test_ion_relays_between_two_of_our_nodes_with_custody_from_end_to_end(far: Layer) -> None:
     near: Layer = "ltp" if far == "stcp" else "stcp"
-    sent = [_payload(size) for size in (1, 1_000, 100_000)]
+    sent = [content(size) for size in (1, 1_000, 100_000)]
     with World(near, far=far) as world:
         for source, destination, number in (
             (world.node, world.far, _FAR_NODE),
@@ -246,7 +242,7 @@ def test_a_bundle_sent_while_ion_is_down_arrives_when_it_is_back() -> None:
 
 
 def test_custody_with_ion_is_by_bibe_both_ways() -> None:
-    sent = [_payload(size) for size in (1, 1_000, 100_000)]
+    sent = [content(size) for size in (1, 1_000, 100_000)]
     with World("stcp", bibe=True) as world:
         # From our nodes: ION's signals release what is in custody.
         for source in (world.node, world.far):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import random
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
@@ -29,7 +28,7 @@ from pyd3tn.bundle7 import (
 from pyd3tn.helpers import DTN_EPOCH
 
 from tests.interop import pyd3tn_peer as peer
-from tests.interop.bed import NODE, LoopbackBed, payloads, received
+from tests.interop.bed import NODE, LoopbackBed, content, payloads, received
 from tests.testbed.applications import bp
 from tests.testbed.programs import built
 
@@ -79,14 +78,10 @@ def world() -> Iterator[World]:
         yield world
 
 
-def _payload(size: int) -> bytes:
-    return random.Random(size).randbytes(size)
-
-
 @pytest.mark.node
 @pytest.mark.parametrize("size", [0, 1, 23, 24, 255, 256, 65_535, 65_536, 300_000])
 def test_what_we_send_is_read_and_written_back_byte_for_byte(world: World, size: int) -> None:
-    bp(world.node, "send", "--lifetime", "600", _THERE, stdin=_payload(size))
+    bp(world.node, "send", "--lifetime", "600", _THERE, stdin=content(size))
     raw = world.peer.received()
     # Writes its own encoding of what it has read, with CRCs that it computes.
     read = peer.parsed(raw)
@@ -96,7 +91,7 @@ def test_what_we_send_is_read_and_written_back_byte_for_byte(world: World, size:
     assert str(primary.source).startswith(f"ipn:{NODE}.")
     assert primary.lifetime == 600_000
     assert primary.crc_type != CRCType.NONE
-    assert read.payload_block.data == _payload(size)
+    assert read.payload_block.data == content(size)
     assert peer.content(read, BlockType.PREVIOUS_NODE) == [2, [NODE, 0]]
     assert peer.content(read, BlockType.BUNDLE_AGE) < 60_000
     numbers = [block.block_number for block in read]
@@ -105,7 +100,7 @@ def test_what_we_send_is_read_and_written_back_byte_for_byte(world: World, size:
 
 @pytest.mark.node
 def test_what_pyd3tn_sends_is_delivered(world: World) -> None:
-    sent = [_payload(size) for size in (0, 1, 255, 65_536, 1_000_000)]
+    sent = [content(size) for size in (0, 1, 255, 65_536, 1_000_000)]
     bundles = [
         peer.bundle(
             _HERE,
@@ -123,7 +118,7 @@ def test_what_pyd3tn_sends_is_delivered(world: World) -> None:
 
 @pytest.mark.node
 def test_a_hundred_megabytes_go_both_ways(world: World) -> None:
-    sent = _payload(100_000_000)
+    sent = content(100_000_000)
     path = world.dir / "long"
     path.write_bytes(sent)
     bp(world.node, "send", _THERE, str(path), timeout_s=300)
@@ -145,7 +140,7 @@ def test_a_changed_bit_costs_that_bundle_alone(world: World) -> None:
 
 @pytest.mark.node
 def test_fragments_in_any_order_come_together(world: World) -> None:
-    whole = _payload(30_000)
+    whole = content(30_000)
     time = CreationTimestamp(None, 7)
     # Each byte is in two of them.
     ranges = [(15_000, 30_000), (0, 10_000), (5_000, 20_000), (0, 5_000), (20_000, 30_000)]
