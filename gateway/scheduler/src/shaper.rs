@@ -215,15 +215,15 @@ mod tests {
         })
     }
 
-    /// At 1 MB/s, with no credit.
-    fn shaper(now: Instant) -> Shaper {
-        Shaper::new(now, 8_000_000)
+    /// At 1 MB/s, with no credit, and when it began.
+    fn shaper() -> (Instant, Shaper) {
+        let now = Instant::now();
+        (now, Shaper::new(now, 8_000_000))
     }
 
     #[test]
     fn a_bundle_that_suits_the_rate_holds_up_every_level() {
-        let now = Instant::now();
-        let mut shaper = shaper(now);
+        let (now, mut shaper) = shaper();
         // Headers are a part of it.
         shaper.charge(now, LOW, 70_000);
         assert_eq!(waits(&shaper, now), [70, 70, 70]);
@@ -231,8 +231,7 @@ mod tests {
 
     #[test]
     fn a_longer_bundle_holds_up_the_levels_above_for_one_that_suits() {
-        let now = Instant::now();
-        let mut shaper = shaper(now);
+        let (now, mut shaper) = shaper();
         shaper.charge(now, LOW, 1_000_000);
         assert_eq!(waits(&shaper, now), [75, 75, 1000]);
         let later = now + Duration::from_millis(75);
@@ -243,8 +242,7 @@ mod tests {
 
     #[test]
     fn a_lower_rate_makes_nobody_wait_longer_but_who_made_the_debt() {
-        let now = Instant::now();
-        let mut shaper = shaper(now);
+        let (now, mut shaper) = shaper();
         shaper.charge(now, MIDDLE, 60_000);
         let cut = now + Duration::from_millis(10);
         shaper.set_rate(cut, 800_000);
@@ -260,8 +258,7 @@ mod tests {
 
     #[test]
     fn no_rate_at_all_holds_up_everybody_and_keeps_the_debt() {
-        let now = Instant::now();
-        let mut shaper = shaper(now);
+        let (now, mut shaper) = shaper();
         shaper.charge(now, LOW, 60_000);
         shaper.set_rate(now, 0);
         assert_eq!(shaper.ready_at(HIGH), None);
@@ -273,8 +270,7 @@ mod tests {
 
     #[test]
     fn what_goes_ahead_of_a_debt_is_paid_by_who_carries_it() {
-        let now = Instant::now();
-        let mut shaper = shaper(now);
+        let (now, mut shaper) = shaper();
         shaper.owe(now, LOW, 500_000);
         assert_eq!(waits(&shaper, now), [0, 0, 500]);
         shaper.charge(now, HIGH, 30_000);
@@ -289,8 +285,7 @@ mod tests {
 
     #[test]
     fn no_level_saves_up_while_another_carries_a_debt() {
-        let now = Instant::now();
-        let mut shaper = shaper(now);
+        let (now, mut shaper) = shaper();
         shaper.owe(now, LOW, 500_000);
         let later = now + Duration::from_millis(400);
         shaper.charge(later, HIGH, 10_000);
@@ -299,8 +294,7 @@ mod tests {
 
     #[test]
     fn who_has_carried_a_debt_is_forgotten_when_it_is_paid() {
-        let now = Instant::now();
-        let mut shaper = shaper(now);
+        let (now, mut shaper) = shaper();
         shaper.owe(now, LOW, 500_000);
         shaper.fill(now + Duration::from_millis(499));
         assert!(shaper.carries(LOW) && !shaper.carries(MIDDLE));
@@ -310,8 +304,7 @@ mod tests {
 
     #[test]
     fn a_level_waits_for_what_is_unsent_of_its_own_and_those_above() {
-        let now = Instant::now();
-        let mut shaper = shaper(now);
+        let (now, mut shaper) = shaper();
         shaper.charge(now, LOW, 60_000);
         // Of each, the credit of a bundle may cover a part.
         shaper.wait_for(now, &[0, 100_000, 200_000]);
@@ -328,8 +321,7 @@ mod tests {
 
     #[test]
     fn a_first_burst_leaves_whatever_was_owed() {
-        let now = Instant::now();
-        let mut shaper = shaper(now);
+        let (now, mut shaper) = shaper();
         shaper.owe(now, LOW, 500_000);
         shaper.set_burst(now, 100_000);
         shaper.charge(now, LOW, 100_000);
@@ -340,8 +332,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_goes_up_and_down_lets_each_level_go_ahead_once() {
-        let now = Instant::now();
-        let mut shaper = shaper(now);
+        let (now, mut shaper) = shaper();
         let mut sent = 0;
         for _ in 0..100 {
             for level in [LOW, MIDDLE, HIGH] {

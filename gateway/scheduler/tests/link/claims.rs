@@ -21,8 +21,7 @@ fn assert_rate(bytes: u64, bps: u64, seconds: u64, max_bytes: u64) {
 fn beam_without_a_plan_is_shared_by_weight() {
     let mut line = Line::new(Some(100 * MBIT));
     for (id, weight) in [(1, 1), (2, 1), (3, 2)] {
-        line.terminal(id, weight, None);
-        line.ready(id, 4, true);
+        line.busy(id, weight, None, &[4]);
     }
     line.run(10 * SECOND);
     for (id, bps) in [(1, 25), (2, 25), (3, 50)] {
@@ -71,8 +70,7 @@ fn what_a_shaped_terminal_leaves_goes_to_the_unshaped() {
 #[test]
 fn link_without_any_rate_never_waits() {
     let mut line = Line::new(None);
-    line.terminal(1, 1, None);
-    line.ready(1, 2, true);
+    line.busy(1, 1, None, &[2]);
     for _ in 0..1_000 {
         assert_eq!(
             line.next(),
@@ -105,9 +103,7 @@ fn same_question_has_the_same_answer_until_something_changes() {
 #[test]
 fn lower_class_goes_only_when_no_higher_is_ready() {
     let mut line = Line::new(Some(10 * MBIT));
-    line.terminal(1, 1, None);
-    line.ready(1, 1, true);
-    line.ready(1, 4, true);
+    line.busy(1, 1, None, &[1, 4]);
     line.run(SECOND);
     assert_eq!(line.bytes(|sent| sent.leaf.class == Class(4)), 0);
     line.ready(1, 1, false);
@@ -118,8 +114,7 @@ fn lower_class_goes_only_when_no_higher_is_ready() {
 #[test]
 fn higher_class_waits_for_at_most_one_bundle() {
     let mut line = Line::new(None);
-    line.terminal(1, 1, Some(40 * MBIT));
-    line.ready(1, 4, true);
+    line.busy(1, 1, Some(40 * MBIT), &[4]);
     for pause in 1..200 {
         line.run(Duration::from_micros(pause * 777));
         let asked = line.elapsed();
@@ -133,9 +128,7 @@ fn higher_class_waits_for_at_most_one_bundle() {
 #[test]
 fn classes_of_one_priority_share_by_weight() {
     let mut line = Line::new(Some(20 * MBIT));
-    line.terminal(1, 1, None);
-    line.ready(1, 2, true);
-    line.ready(1, 3, true);
+    line.busy(1, 1, None, &[2, 3]);
     line.run(10 * SECOND);
     assert_rate(
         line.bytes(|sent| sent.leaf.class == Class(2)),
@@ -155,8 +148,7 @@ fn classes_of_one_priority_share_by_weight() {
 fn signalling_goes_before_every_other_class_of_the_beam() {
     let mut line = Line::new(Some(100 * MBIT));
     for id in 0..1_000 {
-        line.terminal(id, 1, None);
-        line.ready(id, 1, true);
+        line.busy(id, 1, None, &[1]);
     }
     line.run(SECOND);
     line.ready(777, 0, true);
@@ -185,8 +177,7 @@ fn signalling_counts_against_its_terminals_share() {
 #[test]
 fn rate_change_takes_effect_at_once() {
     let mut line = Line::new(None);
-    line.terminal(1, 1, Some(MBIT));
-    line.ready(1, 4, true);
+    line.busy(1, 1, Some(MBIT), &[4]);
     line.run(10 * SECOND);
     let slow = line.bytes_of(1);
     assert_rate(slow, MBIT, 10, 6_250);
@@ -204,8 +195,7 @@ fn rate_change_takes_effect_at_once() {
 #[test]
 fn beams_rate_changes_at_once_too() {
     let mut line = Line::new(Some(MBIT));
-    line.terminal(1, 1, None);
-    line.ready(1, 4, true);
+    line.busy(1, 1, None, &[4]);
     line.run(SECOND);
     let now = line.now();
     line.link.set_root_rate(now, Some(100 * MBIT));
@@ -234,8 +224,7 @@ fn blocked_terminal_sends_nothing_and_harms_nobody() {
 #[test]
 fn unblocked_terminal_resumes_at_once_with_one_small_burst() {
     let mut line = Line::new(None);
-    line.terminal(1, 1, Some(8 * MBIT));
-    line.ready(1, 4, true);
+    line.busy(1, 1, Some(8 * MBIT), &[4]);
     line.run(SECOND);
     line.blocked(1, true);
     assert_eq!(line.next(), Decision::Idle);
@@ -271,8 +260,7 @@ fn other_traffic_is_subtracted_from_path_and_beam() {
 #[test]
 fn other_traffic_never_takes_the_last_tenth() {
     let mut line = Line::new(None);
-    line.terminal(1, 1, Some(2 * MBIT));
-    line.ready(1, 0, true);
+    line.busy(1, 1, Some(2 * MBIT), &[0]);
     let now = line.now();
     line.link.subtract(now, TerminalId(1), u64::MAX);
     line.run(100 * SECOND);
@@ -282,8 +270,7 @@ fn other_traffic_never_takes_the_last_tenth() {
 #[test]
 fn a_lower_rate_first_pays_for_what_was_granted_at_the_higher() {
     let mut line = Line::new(None);
-    line.terminal(1, 1, Some(20 * MBIT));
-    line.ready(1, 4, true);
+    line.busy(1, 1, Some(20 * MBIT), &[4]);
     line.run(SECOND);
     let (now, granted) = (line.now(), line.bytes_of(1));
     line.link.set_rate(now, TerminalId(1), Some(MBIT));
@@ -303,8 +290,7 @@ fn a_lower_rate_first_pays_for_what_was_granted_at_the_higher() {
 #[test]
 fn retransmissions_are_paid_from_the_same_rate() {
     let mut line = Line::new(None);
-    line.terminal(1, 1, Some(8 * MBIT));
-    line.ready(1, 4, true);
+    line.busy(1, 1, Some(8 * MBIT), &[4]);
     for _ in 0..100 {
         line.run(SECOND / 10);
         line.send(leaf(1, 4), 10_000);
@@ -323,8 +309,7 @@ fn bundles_take_sixty_milliseconds_of_the_line() {
     assert_eq!(size(&line, 2), 300_000);
     assert_eq!(size(&line, 3), 4_096);
     assert_eq!(size(&line, 9), 4_096);
-    line.terminal(4, 6, None);
-    line.ready(4, 2, true);
+    line.busy(4, 6, None, &[2]);
     assert_eq!(size(&line, 1), 150_000, "a seventh of the beam");
     line.rate(2, None);
     line.link.set_root_rate(line.now(), None);
@@ -335,8 +320,7 @@ fn bundles_take_sixty_milliseconds_of_the_line() {
 fn shared_beam(terminals: u64, bps: u64) -> Line {
     let mut line = Line::new(Some(bps));
     for id in 0..terminals {
-        line.terminal(id, 1, None);
-        line.ready(id, 4, true);
+        line.busy(id, 1, None, &[4]);
     }
     line
 }
@@ -405,8 +389,7 @@ fn sparse_bundles_are_of_their_terminals_share() {
 #[test]
 fn late_timers_cost_no_rate() {
     let mut line = Line::new(None);
-    line.terminal(1, 1, Some(40 * MBIT));
-    line.ready(1, 4, true);
+    line.busy(1, 1, Some(40 * MBIT), &[4]);
     for _ in 0..3_000 {
         if let Decision::Wait(until) = line.next() {
             line.pass(until - line.now() + Duration::from_millis(3));
@@ -474,26 +457,21 @@ fn unknown_leaves_are_named_and_harmless() {
 fn removed_terminal_is_gone_and_its_place_can_be_taken() {
     let mut line = Line::new(Some(MBIT));
     for (id, rate) in [(1, Some(MBIT)), (2, None)] {
-        line.terminal(id, 1, rate);
-        line.ready(id, 0, true);
-        line.ready(id, 4, true);
+        line.busy(id, 1, rate, &[0, 4]);
         line.send(leaf(id, 4), 100_000);
         let now = line.now();
         line.link.remove_terminal(now, TerminalId(id));
         line.run(10 * SECOND);
         assert_eq!(line.next(), Decision::Idle);
     }
-    line.terminal(3, 1, None);
-    line.ready(3, 4, true);
+    line.busy(3, 1, None, &[4]);
     assert!(matches!(line.next(), Decision::Send { leaf: granted, .. } if granted == leaf(3, 4)));
 }
 
 #[test]
 fn weights_of_classes_change_while_they_wait() {
     let mut line = Line::new(Some(20 * MBIT));
-    line.terminal(1, 1, None);
-    line.ready(1, 2, true);
-    line.ready(1, 3, true);
+    line.busy(1, 1, None, &[2, 3]);
     line.run(SECOND);
     let mut classes = config().classes;
     for class in &mut classes {

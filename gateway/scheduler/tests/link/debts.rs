@@ -19,8 +19,7 @@ const BUNDLE: Duration = Duration::from_millis(75);
 /// the last bundle has 20 ms left.
 fn backlogged(class: u8, bps: u64) -> Line {
     let mut line = Line::new(None);
-    line.terminal(1, 1, Some(bps));
-    line.ready(1, class, true);
+    line.busy(1, 1, Some(bps), &[class]);
     line.run(SECOND);
     line
 }

@@ -80,6 +80,14 @@ impl Line {
             .add_terminal(self.now, TerminalId(id), weight, rate_bps);
     }
 
+    /// A terminal that has something to send in these classes.
+    pub fn busy(&mut self, id: u64, weight: u64, rate_bps: Option<u64>, classes: &[u8]) {
+        self.terminal(id, weight, rate_bps);
+        for class in classes {
+            self.ready(id, *class, true);
+        }
+    }
+
     pub fn rate(&mut self, id: u64, rate_bps: Option<u64>) {
         self.link.set_rate(self.now, TerminalId(id), rate_bps);
     }
