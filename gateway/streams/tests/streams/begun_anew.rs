@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use underpass_streams::{Config, Event, Flow, Open, Peer, ResetCode, Sealed, Side, StreamId, lane};
 
-use crate::pair::{self, CLASS, Pair, events, open, payloads};
-use crate::restarts::{ask, deliver, read, withhold};
+use crate::pair::{self, CLASS, Pair, deliver, events, open, payloads, write};
+use crate::restarts::{ask, read, withhold};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -44,23 +44,19 @@ fn what_left_when_the_run_was_over_begins_anew_with_the_next_one() {
     leave(&mut pair.terminal, over);
     let whole = ask(&mut pair.terminal, pair.now, "whole").1;
     let (epoch, id) = pair.terminal.open(pair.now, open()).unwrap();
-    let mux = pair.terminal.current();
-    mux.write(id, "one, ".into()).unwrap();
+    write(&mut pair.terminal, id, "one, ");
     let ahead = pair.terminal.open(pair.now, open()).unwrap().1;
     for piece in ["some ", "more"] {
-        let mux = pair.terminal.current();
-        mux.write(ahead, piece.into()).unwrap();
+        write(&mut pair.terminal, ahead, piece);
         assert_eq!(withhold(&mut pair.terminal, ahead), 1);
     }
     let mut left = leave(&mut pair.terminal, over + TICK);
     left.sort_unstable();
     assert_eq!(left, [whole, id, ahead, ahead]);
     // What is left of it is sealed ahead, or not at all.
-    let mux = pair.terminal.current();
-    mux.write(id, "two, ".into()).unwrap();
+    write(&mut pair.terminal, id, "two, ");
     assert_eq!(withhold(&mut pair.terminal, id), 1);
-    let mux = pair.terminal.current();
-    mux.write(id, "three".into()).unwrap();
+    write(&mut pair.terminal, id, "three");
 
     let later = over + Duration::from_secs(1);
     pair.terminal.peer_announced(later, 201, Some(over));
@@ -108,8 +104,7 @@ fn a_stream_that_began_to_leave_too_early_does_not_begin_anew_for_what_left_late
     let over = pair.now + TICK;
     let id = pair.terminal.open(pair.now, open()).unwrap().1;
     for left in [over, over + TICK] {
-        let mux = pair.terminal.current();
-        mux.write(id, "more".into()).unwrap();
+        write(&mut pair.terminal, id, "more");
         assert_eq!(leave(&mut pair.terminal, left), [id]);
     }
     pair.terminal.peer_announced(over + TICK, 201, Some(over));
@@ -139,7 +134,7 @@ fn what_somebody_has_does_not_begin_anew() {
     let Some(Sealed::Payload { parts, .. }) = sealed else {
         panic!("an OPEN waits");
     };
-    deliver(&mut pair.hub, pair.now, &vec![(CLASS, pair::joined(parts))]);
+    deliver(&mut pair.hub, pair.now, &[(CLASS, pair::joined(parts))]);
     pair.hub.current().connected(id).unwrap();
     let answer = payloads(&mut pair.hub, 4096);
     deliver(&mut pair.terminal, pair.now, &answer);
@@ -213,8 +208,7 @@ fn copies_of_what_has_left_are_bounded_and_end_with_its_acknowledgement() {
     let epoch = pair.terminal.epoch();
     let send = |pair: &mut Pair, bytes: usize| {
         let id = pair.terminal.open(pair.now, open()).unwrap().1;
-        let mux = pair.terminal.current();
-        mux.write(id, Bytes::from(vec![1; bytes])).unwrap();
+        write(&mut pair.terminal, id, Bytes::from(vec![1; bytes]));
         let left = leave(&mut pair.terminal, over + TICK);
         (id, left, pair.terminal.current().send_capacity(id))
     };

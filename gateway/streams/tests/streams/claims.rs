@@ -1,6 +1,8 @@
 //! What the protocol promises when something goes wrong or gets tight.
 
-use crate::pair::{CLASS, Pair, codes, events, joined, open, payloads, read_all, windows};
+use crate::pair::{
+    CLASS, Pair, codes, deliver, events, joined, open, payloads, read_all, windows, write,
+};
 use bytes::Bytes;
 use underpass_streams::{
     Announcement, Config, Event, Frame, Open, OpenError, Peer, ResetCode, Sealed, Side,
@@ -18,8 +20,7 @@ fn forged(mux: &Peer, sender: u64, frames: &[u8]) -> Bytes {
 
 #[test]
 fn data_before_its_open_is_kept() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     let first = payloads(&mut pair.terminal, 1 << 20);
     pair.terminal.current().write(id, "early".into()).unwrap();
     let second = payloads(&mut pair.terminal, 1 << 20);
@@ -35,21 +36,14 @@ fn data_before_its_open_is_kept() {
 
 #[test]
 fn a_repeated_open_of_a_closed_stream_opens_nothing() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     pair.terminal.current().finish(id).unwrap();
     let sealed = payloads(&mut pair.terminal, 1 << 20);
-    for (class, payload) in &sealed {
-        pair.hub
-            .handle_payload(pair.now, *class, payload.clone())
-            .unwrap();
-    }
+    deliver(&mut pair.hub, pair.now, &sealed);
     pair.hub.current().finish(id).unwrap();
     pair.exchange();
     events(&mut pair.hub);
-    for (class, payload) in sealed {
-        pair.hub.handle_payload(pair.now, class, payload).unwrap();
-    }
+    deliver(&mut pair.hub, pair.now, &sealed);
     assert_eq!(events(&mut pair.hub), []);
     assert_eq!(pair.hub.streams().count(), 0);
 }
@@ -59,10 +53,7 @@ fn only_the_floor_may_be_sent_before_the_peer_is_known() {
     let mut pair = Pair::new(Config::default());
     let id = pair.terminal.open(pair.now, open()).unwrap().1;
     assert_eq!(pair.terminal.current().send_capacity(id), 64 * 1024);
-    pair.terminal
-        .current()
-        .write(id, vec![0; 64 * 1024].into())
-        .unwrap();
+    write(&mut pair.terminal, id, vec![0; 64 * 1024]);
     assert_eq!(pair.terminal.current().send_capacity(id), 0);
     pair.exchange();
     assert!(events(&mut pair.terminal).contains(&Event::Writable(id)));
@@ -75,10 +66,7 @@ fn one_stalled_reader_takes_at_most_half_of_the_peer_window() {
     let mut sent = Vec::new();
     for _ in 0..3 {
         let id = pair.terminal.open(pair.now, open()).unwrap().1;
-        pair.terminal
-            .current()
-            .write(id, vec![0; 4 << 20].into())
-            .unwrap();
+        write(&mut pair.terminal, id, vec![0; 4 << 20]);
         pair.exchange();
         sent.push(pair.hub.current().stream(id).unwrap().unread_bytes - 64 * 1024);
     }
@@ -91,19 +79,13 @@ fn a_new_stream_has_its_floor_however_many_readers_stall() {
     let mut pair = Pair::acquainted(windows(1 << 20));
     for _ in 0..40 {
         let id = pair.terminal.open(pair.now, open()).unwrap().1;
-        pair.terminal
-            .current()
-            .write(id, vec![0; 2 << 20].into())
-            .unwrap();
+        write(&mut pair.terminal, id, vec![0; 2 << 20]);
         pair.exchange();
     }
     let id = pair.terminal.open(pair.now, open()).unwrap().1;
     assert!(pair.terminal.current().send_capacity(id) >= 64 * 1024);
     // And it goes on having it as its reader reads.
-    pair.terminal
-        .current()
-        .write(id, vec![7; 1 << 20].into())
-        .unwrap();
+    write(&mut pair.terminal, id, vec![7; 1 << 20]);
     let mut read = 0;
     while pair.exchange() > 0 {
         read += read_all(&mut pair.hub, id).len();
@@ -203,8 +185,7 @@ fn a_malformed_payload_has_no_effect_at_all() {
 
 #[test]
 fn a_reset_behind_is_seen_after_all_that_was_written() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     pair.exchange();
     let written = vec![7; 300_000];
     let mux = pair.terminal.current();
@@ -233,14 +214,10 @@ fn a_reset_behind_is_seen_after_all_that_was_written() {
 
 #[test]
 fn a_reset_is_seen_behind_the_bytes_sealed_before_it() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     pair.exchange();
     events(&mut pair.hub);
-    pair.hub
-        .current()
-        .write(id, "the whole answer".into())
-        .unwrap();
+    write(&mut pair.hub, id, "the whole answer");
     let data = payloads(&mut pair.hub, 4096);
     pair.hub
         .current()
@@ -274,8 +251,7 @@ fn a_reset_is_seen_behind_the_bytes_sealed_before_it() {
 
 #[test]
 fn a_failed_dial_comes_back_as_its_code_and_reason() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     pair.exchange();
     let reason = "name does not resolve";
     pair.hub
@@ -341,16 +317,12 @@ fn a_traced_stream_takes_its_trace_along_and_tells_when_its_open_was_sealed_and_
 
 #[test]
 fn stop_ends_one_direction_only() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     pair.terminal.current().write(id, "upload".into()).unwrap();
     pair.exchange();
     events(&mut pair.hub);
     pair.hub.current().stop(id, ResetCode::Cancelled).unwrap();
-    pair.hub
-        .current()
-        .write(id, "no more, thanks".into())
-        .unwrap();
+    write(&mut pair.hub, id, "no more, thanks");
     pair.hub.current().finish(id).unwrap();
     pair.exchange();
     let code = ResetCode::Cancelled;
@@ -401,9 +373,7 @@ fn a_restarted_peer_resets_its_streams_and_old_payloads_touch_no_new_one() {
     let seen = events(&mut pair.hub);
     assert_eq!(codes(&seen), [(old, ResetCode::Restarted)]);
     assert!(seen.contains(&Event::PeerRestarted { incarnation: 101 }));
-    for (class, payload) in late {
-        pair.hub.handle_payload(pair.now, class, payload).unwrap();
-    }
+    deliver(&mut pair.hub, pair.now, &late);
     assert_eq!(read_all(&mut pair.hub, new), b"");
 }
 

@@ -5,8 +5,7 @@ use underpass_streams::{Config, Event, Frame, decode_frames};
 
 #[test]
 fn request_and_answer_cross_and_both_ends_close() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     pair.terminal.current().write(id, "GET /".into()).unwrap();
     pair.terminal.current().finish(id).unwrap();
     pair.exchange();
@@ -32,8 +31,7 @@ fn request_and_answer_cross_and_both_ends_close() {
 
 #[test]
 fn open_and_first_data_share_a_payload() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     pair.terminal.current().write(id, "hello".into()).unwrap();
     assert!(pair.terminal.backlog(CLASS).has_control);
     let sealed = payloads(&mut pair.terminal, 4096);

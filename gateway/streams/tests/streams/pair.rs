@@ -57,6 +57,13 @@ impl Pair {
         pair
     }
 
+    /// The same, and the terminal has opened a stream.
+    pub fn opened(config: Config) -> (Self, StreamId) {
+        let mut pair = Self::acquainted(config);
+        let id = pair.terminal.open(pair.now, open()).unwrap().1;
+        (pair, id)
+    }
+
     /// As [`Pair::exchange`], but SETTLED is left to be sealed later: custody
     /// has older bundles.
     pub fn exchange_without_settling(&mut self) {
@@ -73,23 +80,25 @@ impl Pair {
         let mut count = 0;
         loop {
             let up = payloads(&mut self.terminal, 1 << 20);
-            for (class, payload) in &up {
-                self.hub
-                    .handle_payload(self.now, *class, payload.clone())
-                    .unwrap();
-            }
+            deliver(&mut self.hub, self.now, &up);
             let down = payloads(&mut self.hub, 1 << 20);
-            for (class, payload) in &down {
-                self.terminal
-                    .handle_payload(self.now, *class, payload.clone())
-                    .unwrap();
-            }
+            deliver(&mut self.terminal, self.now, &down);
             count += up.len() + down.len();
             if up.is_empty() && down.is_empty() {
                 return count;
             }
         }
     }
+}
+
+pub fn deliver(peer: &mut Peer, now: Instant, sealed: &[(Class, Bytes)]) {
+    for (class, payload) in sealed {
+        peer.handle_payload(now, *class, payload.clone()).unwrap();
+    }
+}
+
+pub fn write(peer: &mut Peer, id: StreamId, data: impl Into<Bytes>) {
+    peer.current().write(id, data.into()).unwrap();
 }
 
 pub fn joined(chunks: Vec<Bytes>) -> Bytes {

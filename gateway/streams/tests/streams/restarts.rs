@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::pair::{self, CLASS, CONTROL, Pair, events, open, payloads, sealed};
+use crate::pair::{self, CLASS, CONTROL, Pair, deliver, events, open, payloads, sealed, write};
 use bytes::Bytes;
 use underpass_cla::Class;
 use underpass_streams::{
@@ -27,12 +27,6 @@ fn killed_hub(pair: &mut Pair, answer: &'static str, finished: bool) -> (Custody
     assert_eq!(pair.terminal.peer_incarnation(), Some(201));
     events(&mut pair.terminal);
     (custody, id)
-}
-
-pub fn deliver(peer: &mut Peer, now: Instant, sealed: &Custody) {
-    for (class, payload) in sealed {
-        peer.handle_payload(now, *class, payload.clone()).unwrap();
-    }
 }
 
 pub fn read(peer: &mut Peer, epoch: Epoch, id: StreamId) -> Vec<u8> {
@@ -75,8 +69,7 @@ fn what_a_killed_node_had_in_custody_arrives_and_then_the_stream_is_reset() {
 
 #[test]
 fn an_end_that_was_in_custody_ends_the_stream_in_order() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     pair.terminal.current().finish(id).unwrap();
     pair.exchange();
     events(&mut pair.hub);
@@ -323,7 +316,7 @@ fn no_payload_without_an_addressee_opens_a_stream_that_was_given_up() {
     deliver(
         &mut pair.hub,
         pair.now,
-        &vec![(CLASS, pair::joined(unaddressed))],
+        &[(CLASS, pair::joined(unaddressed))],
     );
     assert_eq!(events(&mut pair.hub), [], "it is void");
     assert_eq!(pair::read_all(&mut pair.hub, later), b"whole");
@@ -340,8 +333,7 @@ fn a_stream_of_which_all_is_withheld_begins_anew_with_the_next_run() {
     let mut pair = Pair::acquainted(Config::default());
     let (epoch, id) = pair.terminal.open(pair.now, open()).unwrap();
     for piece in ["one, ", "two, "] {
-        let mux = pair.terminal.current();
-        mux.write(id, piece.into()).unwrap();
+        write(&mut pair.terminal, id, piece);
         assert_eq!(withhold(&mut pair.terminal, id), 1);
     }
     let mux = pair.terminal.current();
@@ -354,8 +346,7 @@ fn a_stream_of_which_all_is_withheld_begins_anew_with_the_next_run() {
     assert_eq!(events(&mut pair.terminal), [Event::Closed(ended)]);
     let large = pair.terminal.open(pair.now, open()).unwrap().1;
     for _ in 0..3 {
-        let mux = pair.terminal.current();
-        mux.write(large, Bytes::from(vec![1; 30_000])).unwrap();
+        write(&mut pair.terminal, large, Bytes::from(vec![1; 30_000]));
         assert!(withhold(&mut pair.terminal, large) > 0);
     }
 
@@ -387,11 +378,9 @@ fn a_stream_of_which_all_is_withheld_begins_anew_with_the_next_run() {
 
 #[test]
 fn a_stream_that_has_begun_to_leave_does_not_begin_anew() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     for piece in ["one", "two"] {
-        let mux = pair.terminal.current();
-        mux.write(id, piece.into()).unwrap();
+        write(&mut pair.terminal, id, piece);
         assert_eq!(withhold(&mut pair.terminal, id), 1);
     }
     let leaves = pair.terminal.poll_payload(pair.now, CLASS, 4096);

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use crate::pair::{CLASS, CONTROL, Pair, codes, events, joined, open, read_all, sealed, windows};
+use crate::pair::{
+    CLASS, CONTROL, Pair, codes, events, joined, open, read_all, sealed, windows, write,
+};
 use bytes::Bytes;
 use underpass_cla::Class;
 use underpass_streams::{Config, Event, Peer, ResetCode, Sealed, StreamId};
@@ -13,10 +15,7 @@ fn streams_of_a_class_take_turns() {
     let ids: Vec<_> = (0..4)
         .map(|_| {
             let id = pair.terminal.open(pair.now, open()).unwrap().1;
-            pair.terminal
-                .current()
-                .write(id, vec![0; 1 << 20].into())
-                .unwrap();
+            write(&mut pair.terminal, id, vec![0; 1 << 20]);
             id
         })
         .collect();
@@ -85,8 +84,7 @@ fn what_is_short_leaves_in_a_short_bundle_beside_what_begins_with_much() {
 
 #[test]
 fn bytes_after_set_class_leave_in_the_other_class() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     pair.exchange();
     pair.terminal.current().write(id, "bulk".into()).unwrap();
     pair.terminal.current().set_class(id, Class(3)).unwrap();
@@ -98,8 +96,7 @@ fn bytes_after_set_class_leave_in_the_other_class() {
 
 #[test]
 fn large_writes_pass_through_without_a_copy() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     let data = Bytes::from(vec![1; 64 * 1024]);
     pair.terminal.current().write(id, data.clone()).unwrap();
     let chunks = sealed(&mut pair.terminal, CLASS, 1 << 20).unwrap();
@@ -124,8 +121,7 @@ fn writable(mux: &mut Peer) -> Vec<StreamId> {
 
 #[test]
 fn no_more_waits_than_suits_the_present_rate() {
-    let mut pair = Pair::acquainted(windows(8 << 20));
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(windows(8 << 20));
     let mux = pair.terminal.current();
     let told = mux.send_capacity(id);
     assert!(told >= 4 << 20, "{told}");
@@ -160,8 +156,7 @@ fn a_stream_with_more_than_suits_the_rate_holds_up_no_other() {
     let [long, short, third] = [(); 3].map(|()| pair.terminal.open(pair.now, open()).unwrap().1);
     // The one that has the most on its way is told last.
     for _ in 0..2 {
-        let mux = pair.terminal.current();
-        mux.write(short, vec![0; total].into()).unwrap();
+        write(&mut pair.terminal, short, vec![0; total]);
         while sealed(&mut pair.terminal, CLASS, total).is_some() {}
     }
     let mux = pair.terminal.current();
@@ -190,14 +185,13 @@ fn a_stream_whose_copy_takes_its_room_holds_up_no_other() {
     let [short, third] = [(); 2].map(|()| pair.terminal.open(pair.now, open()).unwrap().1);
     // The one that has the most on its way is told last.
     for _ in 0..2 {
-        let mux = pair.terminal.current();
-        mux.write(short, vec![0; total].into()).unwrap();
+        write(&mut pair.terminal, short, vec![0; total]);
         while sealed(&mut pair.terminal, CLASS, total).is_some() {}
     }
     // All of this one is withheld, and copied.
     let copied = pair.terminal.open(pair.now, open()).unwrap().1;
+    write(&mut pair.terminal, copied, vec![0; 50_000]);
     let mux = pair.terminal.current();
-    mux.write(copied, vec![0; 50_000].into()).unwrap();
     while mux.seal_ahead(copied, 100_000).is_some() {}
     for (id, bytes) in [(copied, total - 51_000), (short, 40_000), (third, 10_000)] {
         mux.write(id, vec![0; bytes].into()).unwrap();
@@ -253,8 +247,7 @@ fn unacknowledged(peer: &mut Peer) -> Vec<(Class, Bytes, Vec<StreamId>)> {
 
 #[test]
 fn single_bytes_are_gathered_behind_many_payloads() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     let written = 20_000;
     let mut under_way = single_bytes(&mut pair, &[id], written);
     let gathered = written - 8192;
@@ -277,8 +270,7 @@ fn single_bytes_are_gathered_behind_many_payloads() {
 
 #[test]
 fn an_end_does_not_wait_behind_many_payloads() {
-    let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let (mut pair, id) = Pair::opened(Config::default());
     single_bytes(&mut pair, &[id], 9000);
     assert_eq!(unacknowledged(&mut pair.terminal).len(), 0);
     pair.terminal.current().finish(id).unwrap();
