@@ -122,6 +122,7 @@ impl Hop {
             standing: _,
             // The same.
             replacing: _,
+            lags: _,
             slowest_answer: _,
             woken_by_peer: _,
             trial: _,

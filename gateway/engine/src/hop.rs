@@ -13,6 +13,7 @@ use crate::budget::Meter;
 use crate::choosing::Copies;
 use crate::config::HopConfig;
 use crate::doubt::Doubt;
+use crate::lag::Lags;
 use crate::link::LinkState;
 use crate::measured::MeasuredLink;
 use crate::on_demand::Presence;
@@ -145,6 +146,8 @@ pub(crate) struct Hop {
     pub replacing: Replacing,
     /// How long answers on its sessions have taken of late, at most.
     pub slowest_answer: SlowestAnswer,
+    /// How much later than by its rate bundles leave it.
+    pub lags: Lags,
     /// When the peer woke its link, until what it has to send is seen or missed.
     pub woken_by_peer: Option<Instant>,
     /// When flows try it again, where its estimate has fallen.
@@ -195,6 +198,7 @@ impl Hop {
             standing: Standing::default(),
             replacing: Replacing::default(),
             slowest_answer: SlowestAnswer::default(),
+            lags: Lags::default(),
             woken_by_peer: None,
             trial: Trial::new(now),
         };

@@ -28,6 +28,7 @@ mod footprint;
 mod handover;
 mod hop;
 mod ingress;
+mod lag;
 mod lanes;
 mod leaves;
 mod link;

@@ -122,8 +122,9 @@ impl Engine {
     pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
         let session = self.sessions.offer_of(key).map(|(id, _)| id);
         let taken = session.filter(|_| outcome == Outcome::Acknowledged);
-        if taken.is_some() {
+        if let Some(session) = taken {
             self.peer_has_heard(key);
+            self.learn_lag(now, session, key);
         }
         let kept = session.and_then(|id| self.sessions.get(id));
         let kept = kept.is_some_and(|session| session.info.resumes);
@@ -173,12 +174,15 @@ impl Engine {
     ///
     /// A blockage is at the terminal's antenna. What left it before it last heard
     /// the hub has come through; only the answers, a round trip later, have not.
-    /// So behind a blockage that goes last: the hub is waiting for what follows.
+    /// So behind a blockage that goes last: the hub is waiting for what follows. What
+    /// a session held back for longer than it usually does is sent for nothing.
     pub(crate) fn requeue_transfers(&mut self, now: Instant, id: SessionId) {
-        let hop = self.sessions.get(id).map(|session| session.hop);
-        let hop = hop.and_then(|hop| self.hops.get(&hop));
-        let terminal = hop.filter(|hop| hop.follows(Direction::Return).is_some());
-        let through = terminal.and_then(|hop| hop.heard_before_blockage);
+        let through = self.sessions.get(id).and_then(|session| {
+            let hop = self.hops.get(&session.hop)?;
+            hop.follows(Direction::Return)?;
+            let lag = hop.lags.most(session.info.class);
+            hop.heard_before_blockage?.checked_sub(lag)
+        });
         for (key, transfer) in self.sessions.give_back(id) {
             let InFlight {
                 left_by,

@@ -211,6 +211,11 @@ impl Sessions {
         Some(self.transfers.get(oldest)?.left_by)
     }
 
+    /// When a transfer has left its hop, at that one's rate.
+    pub fn left_by(&self, key: u64) -> Option<Instant> {
+        Some(self.transfers.get(&key)?.left_by)
+    }
+
     /// The transfers on a session, by their keys, that have not left its hop before
     /// `from`.
     fn leaving(

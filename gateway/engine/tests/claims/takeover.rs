@@ -171,6 +171,60 @@ fn what_a_terminal_sent_before_it_last_heard_the_hub_goes_last() {
     }
 }
 
+/// Else nobody would send for a round trip what the hub is waiting for.
+#[test]
+fn what_a_session_may_have_held_back_is_not_taken_for_arrived() {
+    const ROUND_TRIP: Duration = Duration::from_millis(500);
+    for late in [Duration::ZERO, Duration::from_millis(200)] {
+        let mut lined = config(10, &[1]);
+        lined.hops[0].rtt = ROUND_TRIP;
+        let (link, terminal) = (Direction::Return, 10);
+        lined.hops[0].line = Some(PlanLine { link, terminal });
+        let (mut terminal, _hub) = pair_of(lined, config(1, &[10]));
+        terminal.up(0, 200);
+        let key = terminal.open(1, BULK);
+        let hear = |terminal: &mut Node, time: Duration| {
+            terminal.pass(terminal.now + time);
+            let now = terminal.now;
+            terminal.engine.heard(now, HOP, now, Sign::Beacon);
+        };
+        let send = |terminal: &mut Node, bytes: usize| {
+            terminal.write(key, bytes);
+            let mut offers = terminal.offers().into_iter();
+            let long = offers.find(|(_, transfer)| transfer.len() > bytes as u64);
+            long.expect("it is offered")
+        };
+        let (session, transfer) = send(&mut terminal, 1_000);
+        hear(&mut terminal, ROUND_TRIP);
+        hear(&mut terminal, late);
+        terminal.finish(transfer.key, Outcome::Acknowledged);
+        terminal.ready(session);
+        for bytes in [40_000, 30_000, 20_000] {
+            hear(&mut terminal, Duration::from_millis(20));
+            terminal.pass(terminal.now + Duration::from_millis(20));
+            let (session, _) = send(&mut terminal, bytes);
+            terminal.ready(session);
+        }
+        terminal.pass(terminal.now + Duration::from_secs(3));
+        assert!(terminal.engine.hops()[0].blocked);
+        hear(&mut terminal, Duration::ZERO);
+        let mut again = Vec::new();
+        for _ in 0..10 {
+            for (session, transfer) in terminal.offers() {
+                terminal.ready(session);
+                again.extend(Some(transfer.len() / 5_000).filter(|size| *size > 1));
+            }
+        }
+        let as_sent = [8, 6, 4];
+        let what_left_late_first = [4, 8, 6];
+        let expected = match late.is_zero() {
+            true => what_left_late_first,
+            false => as_sent,
+        };
+        assert_eq!(again, expected);
+    }
+}
+
 #[test]
 fn sessions_with_nothing_in_flight_stay() {
     let (mut terminal, _hub) = with_standby();
