@@ -170,7 +170,7 @@ class Metrics:
             "plans", "Plans stored by this process, by link and why", ("link", "reason")
         )
         self.plans_late = counter(
-            "underpass_control_plans_late",
+            "plans_late",
             "How often a plan took longer than expected, and was given a later start, or up",
             ("link",),
         )
