@@ -136,7 +136,9 @@ def _one(on: Bench, subject: Underpass, access: Access, seed: int, _: float) -> 
     began, asked = time.monotonic(), loads(seed, subject.name)
     by_socks = dataclasses.replace(access, route=subject.pair.socks5())
     by_itself = Access(on.testbed.terminal.node, DIRECT, addresses.HUB_TERRESTRIAL, _FOREIGN_PORT)
-    with ThreadPoolExecutor(1) as watch, ThreadPoolExecutor(700) as pool:
+    # A page that waits for a worker would begin late, and with others.
+    workers = sum(map(len, asked))
+    with ThreadPoolExecutor(1) as watch, ThreadPoolExecutor(workers) as pool:
         moves = watch.submit(_watch, subject, began, _ends_s(subject.name))
         pages = [
             [pool.submit(_page, by, began, at) for at in starts]
