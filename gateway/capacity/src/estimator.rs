@@ -94,6 +94,9 @@ pub struct Estimator {
     /// be before the first of them, bit/s.
     unmoved: u32,
     before: f64,
+    /// What the capacity was thought to be before it fell, if the present drain began so,
+    /// bit/s.
+    fallen_from: Option<f64>,
     /// Since when there has been a backlog.
     backlogged: Option<Instant>,
     /// The same, and when last: a short pause does not end it.
@@ -137,6 +140,7 @@ impl Estimator {
             drain: None,
             unmoved: 0,
             before: 0.0,
+            fallen_from: None,
             backlogged: None,
             flight: None,
             drain_bits: 0.0,
@@ -180,6 +184,7 @@ impl Estimator {
     /// What has been begun is of another estimate.
     fn go_on_as_told(&mut self) {
         self.drain = None;
+        self.fallen_from = None;
         self.drain_bits = 0.0;
         self.probing = Probing::new();
     }
@@ -251,6 +256,7 @@ impl Estimator {
     pub fn interrupt(&mut self) {
         self.history.clear();
         self.drain = None;
+        self.fallen_from = None;
         self.drain_bits = 0.0;
         self.backlogged = None;
         self.flight = None;
@@ -273,7 +279,8 @@ impl Estimator {
         let measured = reading.rtt;
         let base = self.base.get().unwrap_or_default();
         let horizon = 3 * (base + self.access) + LOSS_WINDOW + LONGEST_WINDOW + self.probing.span();
-        let steady = self.told.is_steady(now, base, way_back);
+        let each = reading.way_there.map(|told| told.each);
+        let steady = self.told.is_steady(now, base, way_back, each);
         // What is known of another moment can be more than there is at this one.
         let own = |rtt: Duration| rtt.saturating_sub(shared + way_back).max(base.min(rtt));
         reading.rtt = measured.map(own);
@@ -569,7 +576,15 @@ impl Estimator {
             let trip = Trip {
                 rtt: view.base,
                 queue,
-                told_later: view.told.map(|told| 2 * told.each + view.way_back),
+                told_later: view.told.map(|told| {
+                    // One is enough where it is older than what it tells of a round trip ago.
+                    let beacons = if told::is_older(told.each, view.base) {
+                        1
+                    } else {
+                        2
+                    };
+                    beacons * told.each + view.way_back
+                }),
             };
             let recent = now.checked_sub(Duration::from_secs(1)).unwrap_or(now);
             let bunch = self

@@ -27,6 +27,11 @@ pub(crate) fn is_overtaken(base: Duration, told: WayThere, reading: &Reading) ->
         .is_some_and(|rtt| rtt > base + told.late + since)
 }
 
+/// Whether what the peer tells, `each` so long apart, is older than some round trips.
+pub(crate) fn is_older(each: Duration, base: Duration) -> bool {
+    base < each / 2
+}
+
 /// What the peer has told so far, held against round trips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
@@ -41,8 +46,21 @@ pub(crate) struct Told {
 impl Told {
     /// Whether the way back has had no queue for a round trip, so that round trips show
     /// this direction's.
-    pub fn is_steady(&mut self, now: Instant, base: Duration, way_back: Duration) -> bool {
-        if way_back >= LEAST_WAY_BACK {
+    ///
+    /// What the peer tells, `each` so long apart, is older than many a round trip of a short
+    /// way: beside less on the way back than is noticed, those tell more.
+    pub fn is_steady(
+        &mut self,
+        now: Instant,
+        base: Duration,
+        way_back: Duration,
+        each: Option<Duration>,
+    ) -> bool {
+        let least = match each.is_some_and(|each| is_older(each, base)) {
+            true => noticed(base),
+            false => LEAST_WAY_BACK,
+        };
+        if way_back >= least {
             self.way_back_at = Some(now);
         }
         let recent = |at: Instant| now < at + base + way_back;

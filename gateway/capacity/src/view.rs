@@ -21,6 +21,8 @@ pub(crate) const SLACK: Duration = Duration::from_millis(5);
 
 /// And so many bits at any rate.
 pub(crate) const SOME_PACKETS: f64 = 4.0 * 12_000.0;
+/// And on a short way, where they are a queue, so many.
+const LEAST_PACKETS: f64 = 2.0 * 12_000.0;
 
 /// After a drain, an estimate that is too high by this part of it shows.
 pub(crate) const TOO_MUCH: f64 = 0.05;
@@ -82,6 +84,15 @@ pub(crate) fn noticed(base: Duration) -> Duration {
     (base / NOTICED_PART).clamp(LEAST_NOTICED, MOST_NOTICED)
 }
 
+/// A way with a shorter round trip is a terrestrial one or to a low orbit. A queue of others
+/// is over there within some of its round trips, and little is lost by looking for that.
+const SHORT: Duration = Duration::from_millis(150);
+
+/// Whether a way is as short as that.
+pub(crate) fn is_short(base: Duration) -> bool {
+    base < SHORT
+}
+
 /// What is on its way beyond what the link itself holds, bits.
 pub(crate) fn excess(capacity: Option<f64>, view: &View, reading: &Reading) -> f64 {
     let Some(capacity) = capacity else {
@@ -89,6 +100,13 @@ pub(crate) fn excess(capacity: Option<f64>, view: &View, reading: &Reading) -> f
     };
     let of_data = (capacity - view.other).max(LEAST_CAPACITY);
     let way_back = view.told.map_or(Duration::ZERO, |_| view.way_back);
-    let held = of_data * (view.base + way_back + SLACK).as_secs_f64() + SOME_PACKETS;
+    let mut some = SOME_PACKETS;
+    let mut slack = SLACK;
+    if is_short(view.base) {
+        // What is left is less than what still counts as a queue.
+        slack = slack.min(view.noticed / 4);
+        some = some.min(of_data * slack.as_secs_f64()).max(LEAST_PACKETS);
+    }
+    let held = of_data * (view.base + way_back + slack).as_secs_f64() + some;
     (reading.in_flight_bits as f64 - held).max(0.0)
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Drain, Estimator, MOST_FRAMES};
 use crate::Reason;
 use crate::history::SENT_BITS;
-use crate::view::{TOO_MUCH, View};
+use crate::view::{TOO_MUCH, View, is_short};
 
 /// More is sent than the link carries if the round trip grows by this part of
 /// the time, and the queue is above a bound.
@@ -19,6 +19,9 @@ const ECHO_STEPS: u32 = 16;
 /// So many drains in a row that leave half of a queue at all times show that
 /// there is none of ours in it.
 const UNMOVED: u32 = 2;
+/// Behind a fall by more than this part on a short way, what was there before is looked for
+/// at once: pages of others take as much and are soon over.
+const FALLEN: f64 = 0.25;
 /// What is kept of it each time that the estimate was too high.
 const LOSS_KEPT: f64 = 0.9;
 
@@ -61,6 +64,7 @@ impl Estimator {
         let before = self.capacity.unwrap_or(f64::INFINITY);
         if self.drain.is_none() {
             self.before = before;
+            self.fallen_from = Some(before);
         }
         // Losses of before may be over, and then what is carried is less.
         self.loss *= LOSS_KEPT;
@@ -199,6 +203,11 @@ impl Estimator {
         self.unmoved = 0;
         self.drain = None;
         self.drain_bits = 0.0;
-        self.probing.pause(now, view.base);
+        match self.fallen_from.take().zip(self.capacity) {
+            Some((from, capacity)) if is_short(view.base) && capacity < from * (1.0 - FALLEN) => {
+                self.probing.look_for(now, from / capacity - 1.0);
+            }
+            _ => self.probing.pause(now, view.base),
+        }
     }
 }

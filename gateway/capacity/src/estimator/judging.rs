@@ -90,6 +90,7 @@ impl Estimator {
             self.probing.found_less(now, view.base, more);
             if view.latest > view.base + probe.queue + view.noticed / 4 {
                 self.before = probe.capacity;
+                self.fallen_from = None;
                 self.begin_drain(now, view.latest);
             }
         }

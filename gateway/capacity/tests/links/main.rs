@@ -7,6 +7,7 @@ mod demand;
 mod intermittent;
 mod model;
 mod on_demand;
+mod pages;
 mod random;
 mod start;
 mod tcp;
