@@ -13,6 +13,10 @@ use super::{Shell, timer};
 
 /// The rest of a bundle that has not come for so long is not waited for.
 const MISSED_FOR: Duration = Duration::from_secs(2);
+/// A session on which something came no longer than this before the last sign of a path
+/// fell silent together with it: packets of a slow one are not as far apart, and beacons
+/// alone are further.
+const FELL_SILENT_TOGETHER: Duration = Duration::from_millis(100);
 
 /// The endpoints by the names of their paths and listeners.
 #[derive(Default)]
@@ -203,18 +207,17 @@ impl Inner {
                 self.engine.nothing_unanswered(now, hop);
             }
         }
-        if figures.iter().any(|figures| figures.receiving) {
-            self.tell_of_silence(now, hop);
-        }
+        self.tell_of_silence(now, hop, figures);
         self.signs(hop)
     }
 
-    /// The rest of a bundle is to come by a hop: tells the engine how long nothing has.
-    /// Where there is another path, the peer learns of it by that.
-    fn tell_of_silence(&mut self, now: Instant, hop: HopId) {
+    /// Where the rest of a bundle is to come by a hop, tells the engine how long nothing
+    /// has. Where there is another path, the peer learns of it by that.
+    fn tell_of_silence(&mut self, now: Instant, hop: HopId, figures: &[PathFigures]) {
         let heard = self.engine.last_heard(hop);
         let silent = heard.map(|at| now.saturating_duration_since(at));
-        if let Some(silent) = silent.filter(|silent| *silent < MISSED_FOR) {
+        let tells = |silent: &Duration| *silent < MISSED_FOR && is_cut_off(figures, *silent);
+        if let Some(silent) = silent.filter(tells) {
             self.engine.misses(now, hop, silent);
         }
     }
@@ -292,5 +295,42 @@ impl Shell {
         for session in self.sessions_of(hop) {
             session.abort("the peer does not know this session any more");
         }
+    }
+}
+
+/// Whether a bundle was cut off on a session when a path fell silent so long ago. Where its
+/// rest was missing while the path was heard, the peer may go on with another session,
+/// whose reset of this one was lost in a blockage. The path is then heard by beacons alone,
+/// and each pause between two would be a silence.
+fn is_cut_off(figures: &[PathFigures], silent: Duration) -> bool {
+    let together = |ago: Duration| ago <= silent + FELL_SILENT_TOGETHER;
+    figures
+        .iter()
+        .any(|figures| figures.receiving && figures.heard_ago.is_none_or(together))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(receiving: bool, heard_ago_ms: u64) -> PathFigures {
+        PathFigures {
+            receiving,
+            heard_ago: Some(Duration::from_millis(heard_ago_ms)),
+            ..PathFigures::default()
+        }
+    }
+
+    #[test]
+    fn a_bundle_whose_rest_was_missing_before_tells_of_no_silence() {
+        let silent = Duration::from_millis(140);
+        let cut_off = |sessions: &[PathFigures]| is_cut_off(sessions, silent);
+        // Of which one came the last, the kernel tells to some milliseconds.
+        assert!(cut_off(&[session(true, 136)]) && cut_off(&[session(true, 144)]));
+        // Beacons have come since, 150 ms apart.
+        let left = session(true, 290);
+        assert!(!cut_off(&[left]));
+        assert!(!cut_off(&[left, session(false, 140)]));
+        assert!(cut_off(&[left, session(true, 140)]));
     }
 }
