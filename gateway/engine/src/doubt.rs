@@ -16,9 +16,9 @@
 //! beacon comes that would say by then that the peer hears nothing, or until the hop has a
 //! session again after it had none.
 //!
-//! Each false alarm makes the next one later, and behind a doubt by the peer's word that
-//! was in vain its word does not count for a while: repeated, it would keep the hop in doubt
-//! for ever.
+//! Each false alarm makes the next one later, until the hop was silent for so long that it
+//! was blocked; and behind a doubt by the peer's word that was in vain its word does not
+//! count for a while: repeated, it would keep the hop in doubt for ever.
 
 use std::time::{Duration, Instant};
 
@@ -31,13 +31,13 @@ use crate::budget::Meter;
 use crate::choosing::{CopiedBundle, length};
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId};
-use crate::link::{SAME_SIGN, Sign};
+use crate::link::{SAME_SIGN, Sign, Source};
 use crate::policy::{MeteredUse, PathUse};
 use crate::services::Message;
 use crate::transfers::Kept;
 
 /// An answer is late when it has been due for this, and for twice as long after each
-/// false alarm; what is longer ago does not count.
+/// false alarm; what is longer ago does not count, nor what was before a blockage by silence.
 const PATIENCE: Duration = Duration::from_millis(100);
 const MOST_DOUBLINGS: u32 = 2;
 const FORGOTTEN: Duration = Duration::from_secs(60);
@@ -231,6 +231,10 @@ impl Engine {
         let sign = hop.link.counted();
         hop.doubt.due = missed;
         hop.doubt.rest_due = hop.doubt.rest_due.filter(|due| *due > now);
+        if let Some((Source::Probing, _)) = hop.link.blocked() {
+            // It falls silent for long, too: the next time, waiting costs more than copies.
+            hop.doubt.alarms = 0;
+        }
         let is_heard = hop.doubt.ends_behind.is_some_and(|behind| sign > behind);
         // It learns that at once, though it may not hear itself: its own doubt may wait for it.
         let word = hop.doubt.word.take_if(|_| is_heard);

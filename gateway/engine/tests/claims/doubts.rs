@@ -10,7 +10,7 @@ use underpass_engine::{
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, CONTROL, Node, Offered, URGENT, pair};
+use crate::bench::{BULK, CONTROL, MRU, Node, Offered, URGENT, pair};
 use crate::lines::Lines;
 use crate::paths::{FAR, MS, NEAR, both_lines, by_hop, longest_gap, two_hops, two_paths};
 
@@ -65,6 +65,22 @@ fn a_false_alarm_makes_the_next_doubt_later() {
         }
     }
     assert_eq!(terminal.changes, []);
+}
+
+#[test]
+fn a_blockage_behind_a_false_alarm_makes_the_next_doubt_as_soon_as_the_first() {
+    let (mut terminal, _hub) = sent_by_near();
+    assert_eq!(offered_in(&mut terminal, 145 * MS), [0, 1]);
+    hear(&mut terminal, NEAR);
+    // A doubt, 200 ms behind, and a blockage; the far hop takes nothing more.
+    assert_eq!(offered_in(&mut terminal, 250 * MS), [0, 0]);
+    assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
+    hear(&mut terminal, NEAR);
+    terminal.session(0, 112, Some(BULK), MRU);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    terminal.ready(SessionId(202));
+    assert_eq!(offered_in(&mut terminal, 125 * MS), [0, 0]);
+    assert_eq!(offered_in(&mut terminal, 20 * MS), [0, 1]);
 }
 
 /// A terminal with a bundle by each hop, the near one in doubt: the far one is to have a
