@@ -203,13 +203,10 @@ impl Body<'_> {
         let target = match self.array::<1>()?[0] {
             0 => Target::Name {
                 port: u16::from_be_bytes(self.array()?),
-                host: self.text(MAX_HOST_BYTES, "host name")?,
+                host: self.text(MAX_HOST_BYTES)?,
             },
             family => Target::Address(self.address(family)?),
         };
-        if matches!(&target, Target::Name { host, .. } if host.is_empty()) {
-            return Err(self.invalid("host name"));
-        }
         let client = match self.array::<1>()?[0] {
             0 => None,
             family => Some(self.address(family)?),
@@ -243,7 +240,7 @@ impl Body<'_> {
             code: ResetCode::from_number(self.number()?),
             final_offset: self.number()?,
             at_once: self.number()? & 1 != 0,
-            reason: self.text(MAX_REASON_BYTES, "reason")?,
+            reason: self.text(MAX_REASON_BYTES)?,
         })
     }
 
@@ -257,18 +254,16 @@ impl Body<'_> {
         Ok(SocketAddr::new(ip, port))
     }
 
-    fn text(&mut self, limit: usize, what: &'static str) -> Result<String, WireError> {
-        let length = self.number()?;
-        if length > limit as u64 {
-            return Err(self.invalid(what));
-        }
-        let (text, rest) = self
-            .rest
-            .split_at_checked(length as usize)
-            .ok_or(WireError::Truncated(self.kind))?;
+    /// Reads text that is too long, or not UTF-8, as empty: a bad host name or reason costs
+    /// its own stream, and nothing of the others in the payload.
+    fn text(&mut self, limit: usize) -> Result<String, WireError> {
+        let cut_short = WireError::Truncated(self.kind);
+        let length = usize::try_from(self.number()?).map_err(|_| cut_short)?;
+        let (text, rest) = self.rest.split_at_checked(length).ok_or(cut_short)?;
         self.rest = rest;
-        let text = std::str::from_utf8(text).map_err(|_| self.invalid(what))?;
-        Ok(text.to_owned())
+        let text = Some(text).filter(|text| text.len() <= limit);
+        let text = text.and_then(|text| std::str::from_utf8(text).ok());
+        Ok(text.unwrap_or_default().to_owned())
     }
 
     fn id(&mut self) -> Result<StreamId, WireError> {

@@ -40,13 +40,13 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether it is an address, or a name of what host names consist of: letters, digits,
+    /// Whether it is an address, or a name with at least one character, all of letters, digits,
     /// hyphens, underscores and dots. Other letters travel as A-labels (RFC 5890).
     pub fn is_dialable(&self) -> bool {
         let of_hosts = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         match self {
             Self::Address(_) => true,
-            Self::Name { host, .. } => host.bytes().all(of_hosts),
+            Self::Name { host, .. } => !host.is_empty() && host.bytes().all(of_hosts),
         }
     }
 }

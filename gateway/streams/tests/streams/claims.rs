@@ -174,6 +174,35 @@ fn opened(event: &Event) -> Option<StreamId> {
 }
 
 #[test]
+fn an_open_without_a_readable_name_resets_its_stream_alone() {
+    for name in [&b""[..], b"\xff", &[b'a'; 256]] {
+        let (mut pair, good) = Pair::opened(Config::default());
+        pair.exchange();
+        events(&mut pair.hub);
+        let mut open = vec![2, 2, 0, 0, 0, 80];
+        open.extend((name.len() as u16 | 0x4000).to_be_bytes());
+        open.extend(name);
+        open.push(0);
+        let mut frames = vec![0x02];
+        frames.extend((open.len() as u16 | 0x4000).to_be_bytes());
+        frames.extend(open);
+        frames.extend([0x08, 3, good.0 as u8, 0, b'x']);
+        let payload = forged(&pair.hub, 100, &frames);
+        pair.hub.handle_payload(pair.now, CLASS, payload).unwrap();
+        assert_eq!(events(&mut pair.hub), [Event::Readable(good)]);
+        let (_, answer) = decode_frames(&payloads(&mut pair.hub, 4096)[0].1).unwrap();
+        assert!(matches!(
+            answer[..],
+            [Frame::Reset {
+                id: StreamId(2),
+                code: ResetCode::Protocol,
+                ..
+            }]
+        ));
+    }
+}
+
+#[test]
 fn a_malformed_payload_has_no_effect_at_all() {
     let mut pair = Pair::acquainted(Config::default());
     // A sound DATA with FIN, then a CREDIT that is cut short.
