@@ -12,7 +12,6 @@ use super::config::NeighbourId;
 use super::event::BundleId;
 use super::neighbour::Size;
 use super::passing::Message;
-use super::storage::Removed;
 use super::stored::Phase;
 use crate::wire::{ACCEPTED, CodePoints, CustodyDialect, Disposition, REFUSED, SequenceName};
 
@@ -107,7 +106,7 @@ impl Agent {
     /// The next custodian has the bundle: nothing keeps it here.
     fn custody_accepted(&mut self, now: Instant, id: BundleId) {
         self.taken_beyond(id);
-        let Some(Removed { stored, .. }) = self.remove(now, id) else {
+        let Some(stored) = self.remove(now, id) else {
             return;
         };
         // As Karn's rule for round-trip times: only a bundle sent once tells

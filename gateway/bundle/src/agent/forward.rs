@@ -14,7 +14,6 @@ use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event, Offer};
 use super::neighbour::Size;
 use super::originate::Draft;
-use super::storage::Removed;
 use super::stored::{BlockNumbers, Phase, Sent, StoredBundle};
 use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
 
@@ -500,7 +499,7 @@ impl Agent {
     /// A bundle without custody is at the next hop: nothing keeps it here.
     fn forwarded(&mut self, now: Instant, id: BundleId) {
         self.taken_beyond(id);
-        if let Some(Removed { stored, .. }) = self.remove(now, id) {
+        if let Some(stored) = self.remove(now, id) {
             self.report_on(now, &stored, FORWARDED_BUNDLE, 0);
             self.tell_released(id, &stored);
         }

@@ -22,7 +22,6 @@ use super::config::NeighbourId;
 use super::event::BundleId;
 use super::fixed::FixedParts;
 use super::forward::{LOOK_AHEAD, REWRITTEN_BYTES};
-use super::storage::Removed;
 use super::stored::{Phase, StoredBundle};
 use crate::wire::{
     decode_primary_again, is_null, is_replicated, is_security, seal_fragment, seal_payload,
@@ -115,7 +114,7 @@ impl Agent {
     }
 
     fn fragment(&mut self, now: Instant, id: BundleId, payload: &[Bytes], most: u64) {
-        let Some(Removed { stored: whole, .. }) = self.remove(now, id) else {
+        let Some(whole) = self.remove(now, id) else {
             return;
         };
         self.tell_released(id, &whole);

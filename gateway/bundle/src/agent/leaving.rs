@@ -13,7 +13,6 @@ use super::Agent;
 use super::event::{BundleId, DeleteReason};
 use super::passing::{Message, Outcome, Owed, Party};
 use super::relay::Onward;
-use super::storage::Removed;
 use super::stored::Phase;
 use crate::store::Payload;
 use crate::wire::ipn_parts;
@@ -147,7 +146,7 @@ impl Agent {
             return;
         }
         if outcome.is_ok() {
-            if let Some(Removed { stored, .. }) = self.remove(now, id) {
+            if let Some(stored) = self.remove(now, id) {
                 self.tell_released(id, &stored);
             }
             return;

@@ -13,7 +13,6 @@ use super::deliver::counted_node;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
 use super::fixed::FixedParts;
 use super::quota::Reservation;
-use super::storage::Removed;
 use super::stored::{BlockNumbers, Note, Phase, StoredBundle};
 use super::{Agent, ReportRequest};
 use crate::wire::{
@@ -206,7 +205,7 @@ impl Agent {
     /// Forgets a bundle that its service has no use for: its source, and when it
     /// was created, as [`Agent::created`] has it.
     pub fn discard(&mut self, now: Instant, id: BundleId) -> Option<(Eid, (u64, u64))> {
-        let Removed { primary, .. } = self.remove(now, id)?;
+        let primary = self.remove(now, id)?.primary();
         let timestamp = primary.creation_timestamp;
         Some((primary.source, (timestamp.dtntime(), timestamp.seqno())))
     }

@@ -215,7 +215,7 @@ impl Agent {
     /// Stores and queues a bundle; who waits for that is told once it is as
     /// safe as the store makes it.
     pub(super) fn take(&mut self, now: Instant, onward: Onward) -> BundleId {
-        let name = onward.name();
+        let name = onward.owed.is_some().then(|| onward.name());
         let Onward {
             stored,
             payload,
@@ -234,7 +234,7 @@ impl Agent {
         let Some(owed) = owed.filter(|_| custody || kept || by_bibe) else {
             return id;
         };
-        if let Party::Custodian(way, cteb) = &owed.to {
+        if let (Party::Custodian(way, cteb), Some(name)) = (&owed.to, name) {
             self.seen.insert(now, way.from, name.group, name.sequence);
             let sequence = (cteb.custodian.clone(), cteb.sequence);
             self.taken.insert(now, way.from, sequence, cteb.number);

@@ -33,12 +33,6 @@ const READ_AHEAD_BYTES: u64 = 4 << 20;
 const READ_AHEAD_FEW: usize = 16;
 const READ_AHEAD_PART: u64 = 64;
 
-/// A bundle that was stored.
-pub(super) struct Removed {
-    pub stored: Box<StoredBundle>,
-    pub primary: PrimaryBlock,
-}
-
 impl Agent {
     /// Stores a bundle and queues it.
     pub(super) fn store_bundle(
@@ -67,17 +61,28 @@ impl Agent {
         self.usage.keep(stored.neighbour, room);
         self.expiries.insert(stored.since, stored.expires, id);
         self.tally.add(id, &stored);
-        let (custody, withheld) = (stored.custody, stored.phase == Phase::Withheld);
-        let primary = stored.primary();
-        let name = custody.then(|| WireName::of(&primary, stored.bytes));
+        let withheld = stored.phase == Phase::Withheld;
+        let (custody, bytes) = (stored.custody, stored.bytes);
+        let primary = self.primary_to_note(&stored);
         self.bundles.insert(id, Box::new(stored));
-        if let Some(name) = name {
-            self.by_name.insert(&self.bundles, &name, id);
+        let mut waits = false;
+        if let Some(primary) = primary {
+            if custody {
+                let name = WireName::of(&primary, bytes);
+                self.by_name.insert(&self.bundles, &name, id);
+            }
+            self.note_planned(id, &primary);
+            waits = self.await_earlier(id, &primary);
         }
-        self.note_planned(id, &primary);
-        if !self.await_earlier(id, &primary) && !withheld {
+        if !waits && !withheld {
             self.enqueue(id);
         }
+    }
+
+    /// The primary block of a bundle that is noted by what it says: one in custody, or any
+    /// while there is a contact plan. That of others is not decoded again for nothing.
+    fn primary_to_note(&self, stored: &StoredBundle) -> Option<PrimaryBlock> {
+        (stored.custody || self.planned.is_some()).then(|| stored.primary())
     }
 
     /// Takes up the custody that an earlier run of this node has left in the
@@ -307,9 +312,10 @@ impl Agent {
     }
 
     fn end(&mut self, now: Instant, id: BundleId, reason: DeleteReason, payload: Vec<Bytes>) {
-        let Some(Removed { stored, primary }) = self.remove(now, id) else {
+        let Some(stored) = self.remove(now, id) else {
             return;
         };
+        let primary = stored.primary();
         self.report_on(now, &stored, DELETED_BUNDLE, reason.code());
         self.events.push_back(match stored.own {
             true => Event::GivenUp {
@@ -371,16 +377,19 @@ impl Agent {
     }
 
     /// Forgets a stored bundle altogether.
-    pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Removed> {
+    pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Box<StoredBundle>> {
         self.halt(id);
         let stored = self.bundles.remove(id)?;
         self.free(stored.neighbour, stored.counted_bytes());
         self.tally.remove(id, &stored);
         self.unseal(stored.neighbour, stored.class, id);
-        let primary = stored.primary();
-        self.forget_planned(id, &primary);
-        if stored.custody {
-            let name = WireName::of(&primary, stored.bytes);
+        let primary = self.primary_to_note(&stored);
+        if let Some(primary) = &primary {
+            self.forget_planned(id, primary);
+        }
+        let in_custody = primary.filter(|_| stored.custody);
+        if let Some(primary) = &in_custody {
+            let name = WireName::of(primary, stored.bytes);
             self.by_name.remove(&name, id);
         }
         if let Some(number) = stored.number {
@@ -390,9 +399,9 @@ impl Agent {
         }
         self.signal_owed(now, id);
         self.store.remove(now, id);
-        if stored.custody {
-            self.unblock_next(id, &primary);
+        if let Some(primary) = &in_custody {
+            self.unblock_next(id, primary);
         }
-        Some(Removed { stored, primary })
+        Some(stored)
     }
 }
