@@ -52,9 +52,9 @@ pub async fn watch(
             _ = ticks.tick() => {}
             () = tokio::time::sleep(MEASURED_EACH), if measures => {
                 let pause = measure_moving(&shell, &mut watched).await;
-                let meters = watched.iter().filter(|(_, of_hop)| of_hop.rest.is_none());
-                let meters = meters.map(|(hop, of_hop)| (hop, &of_hop.meter));
-                beam.look(&shell, meters, &shared_queue(&watched), pause);
+                if beam.is_due(pause) {
+                    beam.look(&shell, moving_meters(&watched), &shared_queue(&watched));
+                }
                 continue;
             }
         }
@@ -112,8 +112,13 @@ async fn measure_moving(shell: &Shell, watched: &mut HashMap<HopId, Watched>) ->
 }
 
 fn shared_queue(watched: &HashMap<HopId, Watched>) -> SharedQueue {
+    SharedQueue::of(moving_meters(watched))
+}
+
+/// The meters of the hops on which anything moved when they were last looked at.
+fn moving_meters(watched: &HashMap<HopId, Watched>) -> impl Iterator<Item = (&HopId, &LinkMeter)> {
     let moving = watched.iter().filter(|(_, of_hop)| of_hop.rest.is_none());
-    SharedQueue::of(moving.map(|(hop, of_hop)| (hop, &of_hop.meter)))
+    moving.map(|(hop, of_hop)| (hop, &of_hop.meter))
 }
 
 /// What passes on a hop that the scheduler does not send.

@@ -112,20 +112,20 @@ impl BeamMeter {
         }
     }
 
-    /// Takes what was last read of the hops that move, if that was not done just
-    /// now. With fewer than two there is no telling a beam's queue from a
-    /// terminal's.
+    /// Whether it is time to look again, where hops are looked at so far apart.
+    pub fn is_due(&self, pause: Duration) -> bool {
+        timer::now() >= self.looked_at + pause
+    }
+
+    /// Takes what was last read of the hops that move. With fewer than two there is no
+    /// telling a beam's queue from a terminal's.
     pub fn look<'a>(
         &mut self,
         shell: &Shell,
         meters: impl Iterator<Item = (&'a HopId, &'a LinkMeter)>,
         beam: &SharedQueue,
-        pause: Duration,
     ) {
         let now = timer::now();
-        if now < self.looked_at + pause {
-            return;
-        }
         self.looked_at = now;
         let ceiling_bps = shell.read_any(Engine::beam_allowed_bps);
         let ([Some((queue, _)), Some(_)], Some(_)) = (beam.0, ceiling_bps) else {
