@@ -243,9 +243,13 @@ impl<T: Transport> Driver<T> {
             progress |= self.poll_taking(cx);
             progress |= self.poll_reading(cx);
             progress |= self.dispatch();
-            self.output.fetch(&mut self.core, now());
-            self.gather(cx);
-            match self.write(cx).and_then(|wrote| Ok(wrote | self.read(cx)?)) {
+            let moved = match self.read(cx) {
+                Ok(true) => Ok(true),
+                // Nothing more is there, or this turn has had its part: all that was read is
+                // answered by one write, also where the peer has closed behind it.
+                read => self.send(cx).and_then(|sent| Ok(sent | read?)),
+            };
+            match moved {
                 Ok(moved) => progress |= moved,
                 Err(error) => self.core.connection_lost(&error.to_string()),
             }
@@ -406,6 +410,13 @@ impl<T: Transport> Driver<T> {
             let taken = self.core.handle_input(now(), unread);
             self.input.take(taken);
         }
+    }
+
+    /// Writes what the session and the node have to say.
+    fn send(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        self.output.fetch(&mut self.core, now());
+        self.gather(cx);
+        self.write(cx)
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {

@@ -1,5 +1,6 @@
-//! Sessions over real sockets on the loopback interface.
+//! Sessions over real sockets on the loopback interface, and over streams in memory.
 
+mod answers;
 mod dialling;
 mod holding;
 mod mptcp;
