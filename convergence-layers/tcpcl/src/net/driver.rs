@@ -236,6 +236,13 @@ impl<T: Transport> Driver<T> {
     /// ready when the session is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.read_in_turn = 0;
+        // What the last turn has left goes first: reading may take all that the runtime lets
+        // a task do in a turn, again and again.
+        if !self.output.is_drained()
+            && let Err(error) = self.write(cx)
+        {
+            self.core.connection_lost(&error.to_string());
+        }
         loop {
             let mut progress = self.take_commands(cx);
             progress |= self.poll_in_use(cx);

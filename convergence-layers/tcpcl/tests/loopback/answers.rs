@@ -3,10 +3,8 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::SeqCst;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
@@ -25,10 +23,15 @@ const END: u8 = 1;
 const START: u8 = 2;
 const ACK_BYTES: usize = 18;
 
-/// An end of a stream in memory, which counts what is written to it.
+/// For each write, the bytes that were read before it.
+type Writes = Arc<Mutex<Vec<usize>>>;
+
+/// An end of a stream in memory, of which a read gives a piece at most.
 struct Counted {
     stream: DuplexStream,
-    writes: Arc<AtomicUsize>,
+    piece: usize,
+    read: usize,
+    writes: Writes,
 }
 
 impl AsyncRead for Counted {
@@ -37,7 +40,12 @@ impl AsyncRead for Counted {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, into)
+        let mut bytes = vec![0; self.piece.min(into.remaining())];
+        let mut piece = ReadBuf::new(&mut bytes);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
+        into.put_slice(piece.filled());
+        self.read += piece.filled().len();
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -55,8 +63,12 @@ impl AsyncWrite for Counted {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.writes.fetch_add(1, SeqCst);
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        if written.is_ready() {
+            let mut writes = self.writes.lock().expect("no test panics with it");
+            writes.push(self.read);
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -101,15 +113,17 @@ impl Socket for NoSocket {
     }
 }
 
-/// A session that is up, and reads nothing until it is used; its peer, and how often
-/// the session has written.
-async fn session() -> (TestNode, DuplexStream, Arc<AtomicUsize>) {
+/// A session that is up, and reads nothing until it is used, then a piece at once at most;
+/// its peer, and what it writes from now on.
+async fn session(piece: usize) -> (TestNode, DuplexStream, Writes) {
     let mut at_hub = TestNode::new();
     at_hub.uses_sessions(false);
     let (stream, mut peer) = duplex(1 << 20);
-    let writes = Arc::new(AtomicUsize::new(0));
+    let writes = Writes::default();
     let transport = Counted {
         stream,
+        piece,
+        read: 0,
         writes: writes.clone(),
     };
     let node = at_hub.node.clone();
@@ -121,6 +135,7 @@ async fn session() -> (TestNode, DuplexStream, Arc<AtomicUsize>) {
     at_hub.up().await;
     let count = peer.read(&mut [0; 1024]).await.expect("its contact");
     assert!(count > 0);
+    writes.lock().expect("no test panics with it").clear();
     (at_hub, peer, writes)
 }
 
@@ -147,25 +162,47 @@ fn ack(flags: u8, bytes: usize) -> Vec<u8> {
 #[tokio::test]
 async fn segments_that_are_there_are_acknowledged_by_one_write() {
     const BYTES: usize = 150_000;
-    let (mut at_hub, mut peer, writes) = session().await;
+    let (mut at_hub, mut peer, writes) = session(usize::MAX).await;
     for flags in [START, 0, END] {
         peer.write_all(&segment(flags, BYTES))
             .await
             .expect("room for it");
     }
-    let before = writes.load(SeqCst);
     at_hub.uses_sessions(true);
     assert_eq!(at_hub.received().await.1.len(), 3 * BYTES);
     let mut acks = [0; 3 * ACK_BYTES];
     peer.read_exact(&mut acks).await.expect("acknowledgements");
     let expected = [ack(START, BYTES), ack(0, 2 * BYTES), ack(END, 3 * BYTES)];
     assert_eq!(acks[..], expected.concat());
-    assert_eq!(writes.load(SeqCst) - before, 1);
+    let writes = writes.lock().expect("no test panics with it");
+    assert_eq!(writes.len(), 1);
+}
+
+/// Of so small pieces the runtime lets a task read 128 KiB in a turn, and then write nothing.
+#[tokio::test]
+async fn a_peer_that_sends_without_a_pause_is_answered_before_it_makes_one() {
+    const BYTES: usize = 150_000;
+    let (mut at_hub, mut peer, writes) = session(1024).await;
+    for flags in [START, 0, 0, 0, END] {
+        peer.write_all(&segment(flags, BYTES))
+            .await
+            .expect("room for it");
+    }
+    at_hub.uses_sessions(true);
+    assert_eq!(at_hub.received().await.1.len(), 5 * BYTES);
+    let mut acks = [0; 5 * ACK_BYTES];
+    peer.read_exact(&mut acks).await.expect("acknowledgements");
+    let writes = writes.lock().expect("no test panics with it");
+    let before = writes.first().expect("a write");
+    assert!(
+        *before < 2 * BYTES,
+        "{before} bytes before the first answer"
+    );
 }
 
 #[tokio::test]
 async fn what_came_before_the_peers_end_is_acknowledged() {
-    let (mut at_hub, mut peer, _) = session().await;
+    let (mut at_hub, mut peer, _) = session(usize::MAX).await;
     peer.write_all(&segment(START | END, 1000))
         .await
         .expect("room for it");
