@@ -10,8 +10,9 @@ use crate::wire::{ExtensionList, RefuseReason, SegmentHeader, TRANSFER_LENGTH, s
 /// The most that is taken at once for a transfer of unknown length.
 const GROWTH_BYTES: u64 = 256 << 10;
 
-/// Behind a segment with so much data, the next one is taken to be as long.
-const LONG_SEGMENT_BYTES: u64 = 128 << 10;
+/// Behind a segment with so much data, the next one is taken to be as long: to copy so much
+/// takes the processor longer than to read a head by itself.
+const LONG_SEGMENT_BYTES: u64 = 64 << 10;
 
 /// A bundle that is taken apart is handed on in pieces of about so many bytes.
 const PIECE_BYTES: usize = 256 << 10;

@@ -260,8 +260,9 @@ fn little_is_read_before_the_data_of_long_segments() {
     let (_, room) = session.core.direct_buffer().expect("its data is to come");
     assert!(room > 0);
     let mut session = with_long_segments();
-    session.hear(&segment(WHOLE, 3, &[], 200_000));
-    session.hear(&segment(WHOLE, 4, &[], 100_000));
+    session.hear(&segment(WHOLE, 3, &[], 64 << 10));
+    assert_eq!(session.core.most_to_read(), HEADS);
+    session.hear(&segment(WHOLE, 4, &[], 50_000));
     assert_eq!(session.core.most_to_read(), usize::MAX);
 }
 
