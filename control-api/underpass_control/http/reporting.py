@@ -14,10 +14,8 @@ from underpass_control.http.problem import Problem
 from underpass_control.roles import Role
 from underpass_control.storage import attachments
 from underpass_control.storage.database import Database
+from underpass_control.storage.membership import portions_of
 from underpass_control.storage.models import Terminal
-
-# Terminals that one query looks for.
-_AT_ONCE = 1_000
 
 
 def admit(buckets: Buckets, caller: Caller, count: int = 1) -> None:
@@ -63,9 +61,7 @@ async def _check_own(database: Database, terminals: Collection[int]) -> None:
     """Make sure that terminals are those of the tenant to which the database is restricted."""
     missing = set(terminals)
     async with database.reading() as connection:
-        asked = list(terminals)
-        for start in range(0, len(asked), _AT_ONCE):
-            some = asked[start : start + _AT_ONCE]
+        for some in portions_of(terminals):
             query = select(Terminal.node).where(Terminal.node.in_(some))
             missing -= set(await connection.scalars(query))
     if missing:

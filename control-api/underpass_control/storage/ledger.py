@@ -23,6 +23,7 @@ from dama.planner import Link
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Publish
+from underpass_control.storage.membership import portions_of
 from underpass_control.storage.models import (
     Beam,
     LedgerEntry,
@@ -267,8 +268,9 @@ async def _replace_lots(
     lots: Mapping[str, Sequence[Lot]],
 ) -> None:
     names = list(accounts)
-    of_accounts = LedgerLot.terminal.in_([int(name) for name in names])
-    await connection.execute(delete(LedgerLot).where(_of(LedgerLot, beam, link), of_accounts))
+    for some in portions_of(names):
+        of_some = LedgerLot.terminal.in_([int(name) for name in some])
+        await connection.execute(delete(LedgerLot).where(_of(LedgerLot, beam, link), of_some))
     rows = [
         (beam, link.value, int(name), lot.since_ms, lot.bits)
         for name in names

@@ -1,21 +1,32 @@
-"""Which terminals of a beam something is read of: all, or some of them."""
+"""Which terminals a statement is about: all of a beam, or some that it names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement
 
 from underpass_control.storage.models import Terminal
 
-# A statement has so many parameters at most; of more terminals, all of the beam are read.
+# What a statement names at most. It has a parameter for each, and SQLite takes 32,766 of them,
+# asyncpg 32,767.
 _MOST_NAMED = 1_000
+
+T = TypeVar("T")
+
+
+def portions_of(many: Collection[T]) -> Iterator[Sequence[T]]:
+    """Yield some at a time, as many as a statement may name; nothing where there are none."""
+    ordered = list(many)
+    for start in range(0, len(ordered), _MOST_NAMED):
+        yield ordered[start : start + _MOST_NAMED]
 
 
 def among(beam: str, terminals: Collection[int] | None) -> ColumnElement[bool]:
     """Return the condition that a terminal is in a beam and, if they are few, one of `terminals`.
 
-    None: any of the beam.
+    None, or more than a statement may name: any of the beam.
     """
     in_beam = Terminal.beam_id == beam
     if terminals is None or len(terminals) > _MOST_NAMED:

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction.places import Line
 from underpass_control.storage.changes import RevisionError
-from underpass_control.storage.membership import among
+from underpass_control.storage.membership import among, portions_of
 from underpass_control.storage.models import Route, Terminal
 
 
@@ -74,10 +74,13 @@ async def of_beam(
 
 async def of_terminals(connection: AsyncConnection, terminals: Collection[int]) -> dict[int, Line]:
     """Return the routes of some terminals, as far as there are any."""
-    rows = await connection.execute(
-        select(Route.terminal, Route.geometry).where(Route.terminal.in_(terminals))
-    )
-    return {row.terminal: line_of(row.geometry) for row in rows}
+    lines: dict[int, Line] = {}
+    for some in portions_of(terminals):
+        rows = await connection.execute(
+            select(Route.terminal, Route.geometry).where(Route.terminal.in_(some))
+        )
+        lines |= {row.terminal: line_of(row.geometry) for row in rows}
+    return lines
 
 
 def line_of(geometry: dict[str, Any]) -> Line:
