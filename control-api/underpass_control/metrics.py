@@ -200,6 +200,10 @@ class Metrics:
             "positions_passed_over",
             "Positions that were stored and not predicted with: late, and others were newer",
         )
+        self.terminals_double = counter(
+            "terminals_double",
+            "How often two vehicles seemed to report under the number of one terminal",
+        )
         self.planning_failures = counter(
             "planning_failures",
             "Plans that could not be made, stored, or sent to a gateway, by why",

@@ -348,6 +348,40 @@ def test_two_vehicles_under_one_number_are_told_once_and_a_leap_is_not() -> None
     assert made.take_leaping() == set()
 
 
+@pytest.mark.parametrize("behind", [3, 90, 3_600])
+def test_a_second_vehicle_whose_clock_is_behind_is_told_once_and_spoils_nothing(
+    behind: int,
+) -> None:
+    made, alone = Predictions(MAP), Predictions(MAP)
+    told = 0
+    for second in range(400):
+        one = fix(second, -1_500.0 + 20.0 * second, 0.0, 20.0)
+        made.feed(VAN, one)
+        alone.feed(VAN, one)
+        assert not made.feed(VAN, fix(second - behind, 20.0 * second, 50_000.0, 20.0))
+        assert made.blockages_of(VAN, ms(second)) == alone.blockages_of(VAN, ms(second))
+        told += made.take_leaping() == {VAN}
+    assert told == 1
+
+
+def test_what_has_waited_in_blockages_is_late_and_of_no_second_vehicle() -> None:
+    made = Predictions(MAP)
+    for begin in range(0, 1_200, 40):
+        # The newest first, then those that have waited in order of time.
+        for second in (*range(begin, begin + 20), begin + 40, *range(begin + 20, begin + 40)):
+            made.feed(VAN, fix(second, 20.0 * second, 5_000.0, 20.0))
+    assert made.take_leaping() == set()
+
+
+def test_hours_of_positions_that_come_beside_the_newest_are_of_no_second_vehicle() -> None:
+    made = Predictions(MAP)
+    for second in range(700):
+        made.feed(VAN, fix(14_000 + second, 20.0 * second, 5_000.0, 20.0))
+        for waited in range(20 * second, 20 * second + 20):
+            made.feed(VAN, fix(waited, 0.0, 5_000.0, 0.0))
+    assert made.take_leaping() == set()
+
+
 def parked(made: Predictions) -> int:
     """Drive through the tunnel and past it, switch off, and say when that drive is over."""
     for one in eastwards(1_500.0, 20.0, seconds=150):

@@ -350,6 +350,12 @@ class BeamController:
     async def _feed(self, apart_ms: int) -> None:
         passed_over = await self._knowledge.feed(apart_ms)
         self._tools.metrics.positions_passed_over.inc(passed_over)
+        for terminal in sorted(self._knowledge.predictions.take_leaping()):
+            self._tools.metrics.terminals_double.inc()
+            _LOG.warning(
+                "positions leap, or always come late: do two vehicles report under one number?",
+                terminal=terminal,
+            )
 
     async def _plan(
         self, link: Link, reason: Reason, heard: float | None, causes: list[SpanContext]

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
@@ -24,7 +23,6 @@ from underpass_control.storage.positions import Position
 from underpass_control.takeover import fix_of, recall
 from underpass_control.taking_turns import Turns
 
-_LOG = structlog.get_logger()
 # What is ahead of terminals without news is looked at again after this time.
 _LOOK_AGAIN_MS = 500
 
@@ -159,10 +157,6 @@ class Knowledge:
                     self._note(terminal, self.predictions.feed(terminal, fix))
                 # A thousand terminals at once must not hold up everybody else.
                 await turns.pause()
-        for terminal in sorted(self.predictions.take_leaping()):
-            _LOG.warning(
-                "positions leap: do two vehicles report under one number?", terminal=terminal
-            )
         return passed_over
 
     async def tell_blockages(self, planner: BeamPlanner, now_ms: int) -> None:

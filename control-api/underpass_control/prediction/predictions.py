@@ -74,7 +74,7 @@ class Predictions:
         # Terminals whose habits are not stored.
         self._unstored: set[int] = set()
         self._looked_ms = 0
-        # Terminals whose positions leap, and nobody was told yet.
+        # Terminals whose positions contradict each other, and nobody was told yet.
         self._leaping: set[int] = set()
 
     def set_map(
@@ -123,6 +123,9 @@ class Predictions:
         habits, last = ahead.predictor.habits, ahead.predictor.track.last
         ahead.predictor.most_roads = self._most_roads()
         if not ahead.predictor.feed(fix):
+            # Nothing is predicted with a late one, but it may be another vehicle's.
+            if last and fix.time_ms < last.time_ms and ahead.leaps.came_late(last, fix):
+                self._leaping.add(terminal)
             return False
         # A track that has leapt begins anew.
         is_new = len(ahead.predictor.track.trail) == 1
