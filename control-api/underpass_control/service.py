@@ -69,8 +69,6 @@ from underpass_control.storage.database import Database
 from underpass_control.storage.positions import PositionWriter
 from underpass_control.tracing import Traces
 
-_LARGEST_BODY_BYTES = 8 << 20
-
 
 class Service:
     """The HTTP application, and what it needs while it runs."""
@@ -156,10 +154,7 @@ class Service:
 
     def application(self) -> web.Application:
         """Return the application, which closes the database at its end."""
-        application = web.Application(
-            middlewares=[sent, observed(self._metrics), problems],
-            client_max_size=_LARGEST_BODY_BYTES,
-        )
+        application = web.Application(middlewares=[sent, observed(self._metrics), problems])
         application.add_routes(
             route(one, self._callers, self._database, self._traces) for one in self.endpoints
         )

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.planner import CapacityStep, Link
 from underpass_control.access.audit import Changed
 from underpass_control.http import plan_models as models
-from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
+from underpass_control.http.endpoint import MIDDLE, OPERATORS, READERS, Call, Endpoint
 from underpass_control.http.plans import known_beam
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
@@ -50,6 +50,7 @@ class CapacityOfBeam:
                 self._put,
                 OPERATORS,
                 body=models.CapacityBody,
+                most=MIDDLE,
                 answers=models.Capacity,
             ),
         ]

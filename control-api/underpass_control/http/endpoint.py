@@ -38,15 +38,35 @@ GATEWAYS = OPERATORS | {Role.GATEWAY}
 READERS = GATEWAYS | {Role.VIEWER}
 REPORTERS = GATEWAYS | {Role.TERMINAL}
 
-# The most errors that one answer names.
+# The most errors that one answer names, and that are looked at.
 _MOST_ERRORS = 20
+_MOST_FOUND = 20_000
 # A client that sends its body more slowly than this is refused.
 _BODY_WITHIN_S = 30.0
-# Who needs no token has nothing larger to say; meanwhile, all of it is in memory.
-_MOST_OF_STRANGERS = 1 << 16
 _JSON = ("application/json", "application/geo+json")
+# In JSON, each value but the first of all follows one of these.
+_BEFORE_VALUES = (b",", b"[", b"{")
 
 M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Most:
+    """What a body may have: bytes, which are in memory meanwhile, and values, if it is JSON.
+
+    Reading JSON holds the event loop, in a thread of its own, too: pydantic does not let go of the
+    interpreter. A wrong value costs a microsecond or more, once for each member that is missing
+    beside it, so what has two bytes for each would take seconds.
+    """
+
+    size_bytes: int
+    values: int
+
+
+SMALL = Most(1 << 16, 1 << 14)
+MIDDLE = Most(1 << 20, 1 << 17)
+LARGE = Most(4 << 20, 1 << 19)
+LARGEST = Most(8 << 20, 1 << 21)
 
 
 @dataclass
@@ -146,6 +166,8 @@ class Endpoint:
     # be large, the request's stream.
     takes: str | None = None
     is_large: bool = False
+    # What is not read as a stream has no more.
+    most: Most = SMALL
     # Headers that it reads, beside those of every endpoint.
     headers: Iterable[str] = ()
     answers: type[BaseModel] | None = None
@@ -188,14 +210,11 @@ def route(endpoint: Endpoint, callers: Callers, database: Database, traces: Trac
         call._query = _query(call.request, endpoint.query)
         if call.caller is not None:
             await check_vehicle(database, call.caller, endpoint.tenancy, _terminal_of(call))
-        request = call.request
-        if endpoint.roles is None:
-            request = request.clone(client_max_size=_MOST_OF_STRANGERS)
-        call._body = await _body(request, endpoint.body)
+        call._body = await _body(call.request, endpoint.body, endpoint.most)
         if endpoint.takes is not None and endpoint.is_large:
             _check_kind(call.request, [endpoint.takes])
         elif endpoint.takes is not None:
-            call.content = await _content(call.request, [endpoint.takes])
+            call.content = await _content(call.request, [endpoint.takes], endpoint.most)
         response = _response(await endpoint.handle(call), endpoint)
         assert call.is_recorded or not endpoint.is_recorded, "a change is written down"
         return response
@@ -255,25 +274,27 @@ def _query(request: web.Request, model: type[BaseModel] | None) -> BaseModel | N
         raise _invalid("the query", HTTPStatus.BAD_REQUEST, error) from error
 
 
-async def _body(request: web.Request, model: type[BaseModel] | None) -> BaseModel | None:
+async def _body(
+    request: web.Request, model: type[BaseModel] | None, most: Most
+) -> BaseModel | None:
     if model is None:
         return None
-    text = await _content(request, _JSON)
+    text = await _content(request, _JSON, most)
+    if sum(map(text.count, _BEFORE_VALUES)) > most.values:
+        kind = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        raise Problem(kind, f"the body has more than {most.values} values")
     try:
         return model.model_validate_json(text, strict=True)
     except ValidationError as error:
-        kind = HTTPStatus.UNPROCESSABLE_ENTITY
-        if any(one["type"] == "json_invalid" for one in error.errors(include_context=False)):
-            kind = HTTPStatus.BAD_REQUEST
-        raise _invalid("the body", kind, error) from error
+        raise _invalid("the body", HTTPStatus.UNPROCESSABLE_ENTITY, error) from error
 
 
-async def _content(request: web.Request, kinds: Sequence[str]) -> bytes:
+async def _content(request: web.Request, kinds: Sequence[str], most: Most) -> bytes:
     """Return the body, which has to be of one of some media types."""
     _check_kind(request, kinds)
     try:
         async with asyncio.timeout(_BODY_WITHIN_S):
-            return await request.read()
+            return await request.clone(client_max_size=most.size_bytes).read()
     except TimeoutError as error:
         detail = f"the body did not come within {_BODY_WITHIN_S:.0f} s"
         raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail) from error
@@ -286,11 +307,16 @@ def _check_kind(request: web.Request, kinds: Sequence[str]) -> None:
 
 
 def _invalid(what: str, status: HTTPStatus, error: ValidationError) -> Problem:
+    if error.error_count() > _MOST_FOUND:
+        # Naming them takes longer than finding them.
+        return Problem(status, f"{what} is not as it should be, in {error.error_count()} places")
     found = error.errors(include_url=False, include_context=False, include_input=False)
     errors: list[dict[str, object]] = [
         {"pointer": "/" + "/".join(map(str, one["loc"])), "detail": one["msg"]}
         for one in found[:_MOST_ERRORS]
     ]
+    if found[0]["type"] == "json_invalid":
+        status = HTTPStatus.BAD_REQUEST
     return Problem(status, f"{what} is not as it should be", errors=errors)
 
 

@@ -23,7 +23,7 @@ from underpass_control.enrolment.authority import (
 from underpass_control.http import enrolment_models as models
 from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.cursor import next_page, number_after
-from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import GATEWAYS, MIDDLE, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.limits import Buckets, admit
 from underpass_control.http.models import MOST_NODE
 from underpass_control.http.problem import Problem
@@ -76,6 +76,7 @@ class Enrolments:
                 self._create,
                 OPERATORS,
                 body=models.EnrolmentBody,
+                most=MIDDLE,
                 answers=models.NewEnrolment,
                 status=HTTPStatus.CREATED,
                 problems=[HTTPStatus.CONFLICT],

@@ -19,7 +19,7 @@ from underpass_control.access.audit import Changed
 from underpass_control.http import models
 from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.cursor import next_page, text_after
-from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import EVERYBODY, LARGEST, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import learned, obstructions
@@ -95,6 +95,7 @@ class Obstructions:
                 self._set,
                 OPERATORS,
                 body=ObstructionCollection,
+                most=LARGEST,
                 answers=models.Accepted,
             ),
             Endpoint(

@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from dama.prediction.fix import CLOCK_TOLERANCE_MS
 from underpass_control.http import models
 from underpass_control.http.cursor import next_page, number_after
-from underpass_control.http.endpoint import EVERYBODY, READERS, REPORTERS, Call, Endpoint
+from underpass_control.http.endpoint import EVERYBODY, READERS, REPORTERS, Call, Endpoint, Most
 from underpass_control.http.limits import Buckets
 from underpass_control.http.problem import Problem
 from underpass_control.http.reporting import admit, check_may_report
@@ -24,6 +24,8 @@ from underpass_control.storage.models import Terminal
 # Positions of one terminal, by its own token: some hours at once, and so many a second.
 _PER_S = 20.0
 _BURST = 2 * models.MOST_BATCH
+# A position has ten members, each behind a comma or a bracket.
+_MOST_OF_BATCH = Most(4 << 20, 16 * models.MOST_BATCH)
 
 
 class Positions:
@@ -58,6 +60,7 @@ class Positions:
                 REPORTERS,
                 tenancy=Tenancy.ROWS,
                 body=models.PositionBatch,
+                most=_MOST_OF_BATCH,
                 answers=models.Accepted,
                 status=HTTPStatus.ACCEPTED,
                 problems=[HTTPStatus.CONFLICT, busy],

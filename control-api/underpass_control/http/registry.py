@@ -18,7 +18,15 @@ from underpass_control.access.users import get_tenant
 from underpass_control.http import models
 from underpass_control.http.conditions import etag, is_known, replaced
 from underpass_control.http.cursor import next_page, number_after, text_after
-from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import (
+    EVERYBODY,
+    MIDDLE,
+    OPERATORS,
+    READERS,
+    Answer,
+    Call,
+    Endpoint,
+)
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import attachments, registry, tags
@@ -72,6 +80,7 @@ class Registry:
                 OPERATORS,
                 headers=["If-Match"],
                 body=models.BeamBody,
+                most=MIDDLE,
                 answers=models.Beam,
                 others=[HTTPStatus.CREATED],
             ),

@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from underpass_control.clock import Clock
 from underpass_control.http import models
-from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Call, Endpoint
+from underpass_control.http.endpoint import GATEWAYS, LARGE, OPERATORS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.reports.intake import Intake, TooManyError
 from underpass_control.reports.messages import ReportPost
@@ -49,6 +49,7 @@ class Reports:
                 self._post,
                 GATEWAYS,
                 body=ReportPost,
+                most=LARGE,
                 answers=Receipt,
                 problems=[HTTPStatus.SERVICE_UNAVAILABLE],
             )

@@ -19,7 +19,7 @@ from underpass_control.access.audit import Changed
 from underpass_control.http import rollout_models as models
 from underpass_control.http.conditions import etag, replaced
 from underpass_control.http.cursor import next_page, number_after
-from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import MIDDLE, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.models import Page
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
@@ -67,6 +67,7 @@ class Rollouts:
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
                 body=models.RolloutBody,
+                most=MIDDLE,
                 answers=models.Rollout,
                 status=HTTPStatus.CREATED,
                 problems=[conflict],

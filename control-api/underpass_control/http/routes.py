@@ -13,7 +13,7 @@ from dama.prediction.places import is_on_earth, without_repeats
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
 from underpass_control.http.conditions import etag, is_known, replaced
-from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import EVERYBODY, MIDDLE, REPORTERS, Answer, Call, Endpoint
 from underpass_control.http.limits import Buckets
 from underpass_control.http.problem import Problem
 from underpass_control.http.reporting import admit, check_may_report
@@ -62,6 +62,7 @@ class Routes:
                 tenancy=Tenancy.VEHICLE,
                 headers=["If-Match"],
                 body=models.Route,
+                most=MIDDLE,
                 answers=models.Route,
                 media_type=media_type,
             ),

@@ -16,7 +16,15 @@ from underpass_control.access.audit import Changed
 from underpass_control.http import setting_models as models
 from underpass_control.http.conditions import etag, replaced
 from underpass_control.http.cursor import next_page, number_after
-from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import (
+    EVERYBODY,
+    MIDDLE,
+    OPERATORS,
+    READERS,
+    Answer,
+    Call,
+    Endpoint,
+)
 from underpass_control.http.models import MOST_NODE, Page
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
@@ -67,6 +75,7 @@ class NodeSettings:
                 tenancy=Tenancy.VEHICLE,
                 headers=["If-Match"],
                 body=models.SettingsBody,
+                most=MIDDLE,
                 answers=models.Settings,
             ),
             Endpoint(
@@ -86,6 +95,7 @@ class NodeSettings:
                 OPERATORS,
                 headers=["If-Match"],
                 body=models.GatewaySettingsBody,
+                most=MIDDLE,
                 answers=models.GatewaySettings,
             ),
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from underpass_control.http import slice_models as models
-from underpass_control.http.endpoint import AGENTS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import AGENTS, LARGE, Answer, Call, Endpoint
 from underpass_control.storage import slices
 from underpass_control.storage.database import Database
 
@@ -35,6 +35,7 @@ class SliceAgents:
                 self._report,
                 AGENTS,
                 body=models.SliceReports,
+                most=LARGE,
                 status=HTTPStatus.ACCEPTED,
             ),
         ]

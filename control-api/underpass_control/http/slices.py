@@ -31,7 +31,7 @@ from underpass_control.http import slice_models as models
 from underpass_control.http.administration import tenant_for
 from underpass_control.http.conditions import etag, replaced
 from underpass_control.http.cursor import next_page, text_after
-from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import MIDDLE, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.models import Page
 from underpass_control.http.problem import Problem, changed_since
 from underpass_control.http.tenancy import Tenancy
@@ -93,6 +93,7 @@ class Slices:
                 tenancy=Tenancy.ROWS,
                 headers=["If-Match"],
                 body=models.SlicePut,
+                most=MIDDLE,
                 answers=models.SliceShown,
                 others=[HTTPStatus.CREATED],
                 problems=[conflict],

@@ -15,7 +15,7 @@ from underpass_control.fleet.change import Fleet, TerminalChange, outcome_of
 from underpass_control.fleet.text import FileError, Flaws, Line, read, written
 from underpass_control.http import models
 from underpass_control.http.at_once import AtOnce
-from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
+from underpass_control.http.endpoint import LARGEST, OPERATORS, READERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.registry import terminal_state
 from underpass_control.http.tenancy import Tenancy
@@ -103,6 +103,7 @@ class TerminalFiles:
                 OPERATORS,
                 recorded=False,
                 takes=_MEDIA_TYPE,
+                most=LARGEST,
                 answers=FilePreview,
             ),
             Endpoint(
@@ -113,6 +114,7 @@ class TerminalFiles:
                 OPERATORS,
                 query=FileQuery,
                 takes=_MEDIA_TYPE,
+                most=LARGEST,
                 answers=FileTaken,
                 problems=[HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED],
             ),

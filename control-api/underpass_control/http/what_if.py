@@ -11,7 +11,7 @@ from aiohttp import web
 
 from dama.planner import Blockage, CapacityStep, Link, PlanError, Request, plan
 from underpass_control.http import plan_models as models
-from underpass_control.http.endpoint import READERS, Call, Endpoint
+from underpass_control.http.endpoint import LARGE, READERS, Call, Endpoint
 from underpass_control.http.plans import known_beam
 from underpass_control.http.problem import Problem
 from underpass_control.instants import milliseconds
@@ -47,6 +47,7 @@ class WhatIf:
                 self._ask,
                 READERS,
                 body=models.WhatIfBody,
+                most=LARGE,
                 answers=models.WhatIf,
                 problems=[HTTPStatus.UNPROCESSABLE_ENTITY],
             )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of
+from underpass_control.http.endpoint import _BEFORE_VALUES
+from underpass_control.http.positions import _MOST_OF_BATCH
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.positions import BusyError, Position, PositionWriter, track
 from underpass_control.storage.scope import within
@@ -46,6 +50,36 @@ def test_a_report_comes_back_as_it_was_given(api: Api) -> None:
     received = newest.pop("received")
     assert newest == {**position(at, **given_members), "clocks_differ": True}
     assert moment(at) <= received <= moment(now_ms())
+
+
+def test_the_largest_batch_is_within_the_bounds_of_its_body() -> None:
+    at, number = moment(now_ms()), -100.0 / 3
+    members = dict.fromkeys(models.PositionOfTerminal.model_fields, number)
+    members |= dict.fromkeys(("time", "gnss_time", "node_time"), at)
+    text = json.dumps({"positions": [members] * models.MOST_BATCH}).encode()
+    assert len(text) <= _MOST_OF_BATCH.size_bytes
+    assert sum(map(text.count, _BEFORE_VALUES)) <= _MOST_OF_BATCH.values
+
+
+@pytest.mark.parametrize(
+    ("path", "caller"),
+    [("/v1/positions", "first"), (TRACK, "first"), ("/v1/reports", "gateway")],
+)
+@pytest.mark.parametrize("value", ["0", "[]", "{}"])
+def test_a_body_of_very_many_values_is_refused_before_it_is_read(
+    unchanged: Api, path: str, caller: str, value: str
+) -> None:
+    body = f'{{"more":[{f"{value}," * 600_000}0]}}'
+    refused = unchanged.call("POST", path, body, caller=caller)
+    assert refused.status == 413
+    assert refused.problem
+
+
+def test_very_many_errors_are_counted_and_not_named(unchanged: Api) -> None:
+    body = {str(number): 0 for number in range(30_000)}
+    refused = unchanged.call("POST", "/v1/positions", body)
+    assert (refused.status, "errors" in refused.json) == (422, False)
+    assert "30001 places" in refused.problem
 
 
 def test_a_report_that_comes_again_changes_nothing(api: Api) -> None:

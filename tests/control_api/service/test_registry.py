@@ -217,6 +217,7 @@ def test_a_wrong_member_is_named(unchanged: Api, change: dict[str, object], poin
         (b"\xff\xfe", "application/json", 400),
         ('{"name": "\\ud800"}', "application/json", 400),
         (b" " * (9 << 20), "application/json", 413),
+        ("[" + "0," * 200_000 + "0]", "application/json", 413),
     ],
 )
 def test_what_is_no_beam_is_refused(
