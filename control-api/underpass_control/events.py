@@ -16,8 +16,12 @@ from typing import Any, Protocol
 
 from underpass_control.questions import ANSWER, QUESTION
 
-# An event has 8,000 bytes at most, and as much again if it is split by terminal.
-_RING = 1024
+# An event has 8,000 bytes at most, and as much again if it is split by terminal. So many are there
+# in any case. More are while they are small: a file changes thousands of terminals at once, and
+# nobody who follows could have read the first of those events before the last one is there.
+_RING = 1_024
+_RING_BYTES = _RING * 8_000
+_MOST_SMALL = 16_384
 # Kinds of changes that list many terminals, under a name equal to the kind.
 _LISTS = frozenset({"positions", "links", "blockages", "announcements", "alerts"})
 # Kinds of changes that concern one terminal, or none.
@@ -141,6 +145,8 @@ class Events:
 
     def __init__(self) -> None:
         self._ring: deque[_Event] = deque()
+        # Of all frames in the ring.
+        self._bytes = 0
         # By the id of each event in the ring: the place of a follower that has it as its last.
         self._places: dict[str, int] = {}
         self._listeners: list[Listener] = []
@@ -167,13 +173,17 @@ class Events:
 
     def _keep(self, kind: str, data: dict[str, Any], event_id: str) -> None:
         """Put a change into the ring, and wake those who follow."""
-        if len(self._ring) == _RING:
-            del self._places[self._ring.popleft().id]
         left = self._learn_tenant(data) if kind == "terminal" else None
         tenants = self._tenants_of(kind, data)
-        self._ring.append(_Event(event_id, kind, data, frame(kind, data, event_id), tenants, left))
+        event = _Event(event_id, kind, data, frame(kind, data, event_id), tenants, left)
+        self._ring.append(event)
+        self._bytes += len(event.frame)
         self._count += 1
         self._places[event_id] = self._count
+        while len(self._ring) > (_RING if self._bytes > _RING_BYTES else _MOST_SMALL):
+            oldest = self._ring.popleft()
+            self._bytes -= len(oldest.frame)
+            del self._places[oldest.id]
         self._wake()
 
     def _tenants_of(self, kind: str, data: Mapping[str, Any]) -> dict[int, str]:
@@ -224,6 +234,7 @@ class Events:
         # It counts as an event, so that even followers that are up to date are behind it.
         self._count += 1
         self._ring.clear()
+        self._bytes = 0
         self._places.clear()
         self._whole_since = self._count
         self._tenants = None

@@ -175,10 +175,17 @@ def test_a_long_list_is_told_in_as_many_changes_as_it_needs(
         assert len(json.dumps(both, separators=(",", ":"))) > MOST_BYTES - 100
 
 
+def told(number: int, event_id: str, kind: str = "beam", size: int = 8_000) -> str:
+    """Return a change as it is announced, of about a size in bytes."""
+    return json.dumps(
+        {"kind": kind, kind: str(number), "event_id": event_id, "padding": "x" * size}
+    )
+
+
 def test_ids_leave_the_ring_with_their_events() -> None:
     events = Events()
     for n in range(2000):
-        events.tell(json.dumps({"kind": "beam", "beam": str(n), "event_id": f"{n:x}"}))
+        events.tell(told(n, f"{n:x}"))
     with pytest.raises(Cut, match="no longer here"):
         events.follow(Filter(), f"{500:x}")
     assert b'"1999"' in events.follow(Filter(), f"{1998:x}").pending(16_384)
@@ -269,10 +276,36 @@ def test_who_is_too_slow_is_cut_and_the_others_are_not() -> None:
     events = Events()
     slow, fast = events.follow(Filter()), events.follow(Filter())
     for n in range(2000):
-        events.tell(json.dumps({"kind": "beam", "beam": str(n), "event_id": str(n)}))
+        events.tell(told(n, str(n)))
         assert f'"{n}"'.encode() in fast.pending(16_384)
     with pytest.raises(Cut, match="too slow"):
         slow.pending(16_384)
+
+
+def test_thousands_of_small_changes_at_once_cut_nobody() -> None:
+    events = Events()
+    follower = events.follow(Filter())
+    for n in range(10_000):
+        events.tell(told(n, f"{n:x}", size=500))
+    heard = 0
+    while pending := follower.pending(16_384):
+        heard += pending.count(b"event: beam")
+    assert heard == 10_000
+
+
+def test_many_small_events_make_room_for_large_ones() -> None:
+    events = Events()
+    for n in range(40_000):
+        events.tell(told(n, f"{n:x}", size=1))
+    for number in (23_616, 39_999):
+        assert events.follow(Filter(), f"{number:x}")
+    with pytest.raises(Cut):
+        events.follow(Filter(), f"{23_615:x}")
+    for n in range(40_000, 42_000):
+        events.tell(told(n, f"{n:x}"))
+    with pytest.raises(Cut):
+        events.follow(Filter(), f"{40_000:x}")
+    assert events.follow(Filter(), f"{41_000:x}")
 
 
 def test_a_thousand_followers_who_read_nothing_cost_what_one_does() -> None:

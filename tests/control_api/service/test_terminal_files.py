@@ -9,6 +9,7 @@ import pytest
 from underpass_control.roles import Role
 
 from tests.control_api.service.api import FIRST, SECOND, Api, Reply
+from tests.control_api.service.test_events import following
 from tests.control_api.service.two_tenants import NORTH, NORTHERN, settle
 
 FILE = "/v1/terminals.csv"
@@ -64,6 +65,19 @@ def test_a_file_is_looked_at_taken_and_downloaded_again(api: Api) -> None:
     assert done["/v1/terminals/31"]["after"]["name"] == 'Coach, "31"'
     assert done[f"/v1/terminals/{FIRST}"]["before"]["weight"] == 1
     assert done[FILE]["after"]["unchanged"] == 3
+
+
+def test_who_follows_hears_of_every_terminal_that_a_file_changes(api: Api) -> None:
+    nodes = range(1_000, 2_500)
+
+    async def run() -> list[int]:
+        async with following(api, "kinds=terminal") as stream:
+            content = csv(*(f"{node},ku-1,coach {node}" for node in nodes))
+            taken = await api.ask("PUT", FILE, content, content_type="text/csv")
+            assert taken.status == 200, taken.text
+            return [(await stream.next())[1]["terminal"] for _ in nodes]
+
+    assert sorted(api.run(run())) == list(nodes)
 
 
 def test_columns_that_are_not_there_stay_and_empty_cells_are_defaults(api: Api) -> None:
