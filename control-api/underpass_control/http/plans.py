@@ -163,6 +163,11 @@ class Plans:
         return models.Lease(beam=beam, holder=held.holder, fence=held.fence, left_ms=held.left_ms)
 
     async def _answer(self, call: Call, plan: StoredPlan, terminal: int | None) -> web.Response:
+        if call.known_caller.tenant is not None and terminal is not None:
+            async with self._database.reading() as connection:
+                since_ms = await registry.own_since_ms(connection, terminal)
+            if since_ms is None or plan.end_ms <= since_ms:
+                raise _not_in_plan(terminal)
         tag = etag(plan.version)
         if is_known(call, tag):
             return web.Response(status=HTTPStatus.NOT_MODIFIED.value, headers={"ETag": tag})
@@ -170,8 +175,7 @@ class Plans:
             async with self._working:
                 text = await asyncio.to_thread(_text, plan, terminal)
         except KeyError as error:
-            detail = f"the plan has no terminal {terminal}"
-            raise Problem(HTTPStatus.NOT_FOUND, detail) from error
+            raise _not_in_plan(terminal) from error
         return web.Response(text=text, content_type="application/json", headers={"ETag": tag})
 
 
@@ -191,6 +195,10 @@ async def _plan(connection: AsyncConnection, call: Call) -> StoredPlan:
         detail = f"beam {beam} has no {link.value} plan {version}, or no longer"
         raise Problem(HTTPStatus.NOT_FOUND, detail)
     return plan
+
+
+def _not_in_plan(terminal: int | None) -> Problem:
+    return Problem(HTTPStatus.NOT_FOUND, f"the plan has no terminal {terminal}")
 
 
 def _link(call: Call) -> Link:

@@ -265,6 +265,7 @@ class Registry:
         model_of: Callable[[Row[Any]], models.Model],
         call: Call,
     ) -> Answer:
+        beside: dict[str, Any] = {}
         try:
             async with self._changes.transaction() as (connection, publish):
                 if table is tables.Terminal:
@@ -273,10 +274,12 @@ class Registry:
                         raise Problem(HTTPStatus.CONFLICT, detail)
                     now_ms = self._database.clock.now_ms()
                     await attachments.assign(connection, [int(key)], values["gateway"], now_ms)
+                    since = registry.tenant_since(values["tenant_id"], now_ms)
+                    beside["tenant_since_ms"] = since
                 before = await registry.get(connection, table, key)
                 expected = replaced(call, None if before is None else before.revision)
                 revision, new = await registry.put(
-                    connection, table, key, values, revision=expected
+                    connection, table, key, values, replaced=beside, revision=expected
                 )
                 row = await registry.get(connection, table, key)
                 assert row is not None

@@ -89,6 +89,10 @@ async def put_changes(
         await connection.execute(
             update(Terminal).where(Terminal.node.in_(some)).values(opensand_id=None)
         )
+    for some in _portions([one.node for one in ordered if _changes_hands(one)]):
+        await connection.execute(
+            update(Terminal).where(Terminal.node.in_(some)).values(tenant_since_ms=now_ms)
+        )
     new = [{"node": one.node, **_columns(one.after)} for one in ordered if one.before is None]
     old = [{"of": one.node, **_columns(one.after)} for one in ordered if one.before is not None]
     for rows in _portions(new):
@@ -121,6 +125,10 @@ async def _assign(
 
 def _renumbered(one: TerminalChange) -> bool:
     return one.before is not None and one.before["opensand_id"] is not None
+
+
+def _changes_hands(one: TerminalChange) -> bool:
+    return one.before is not None and one.before["tenant"] != one.after["tenant"]
 
 
 def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, select, update
+from sqlalchemy import BigInteger, ColumnElement, Select, case, delete, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -33,9 +33,12 @@ async def put(
     key: str | int,
     values: Mapping[str, Any],
     *,
+    replaced: Mapping[str, Any] | None = None,
     revision: int | None = None,
 ) -> tuple[int, bool]:
     """Set a row's columns; return its revision, and whether it is new.
+
+    `replaced` are columns that are set beside, by the row that is there, if it is not new.
 
     Raises:
         RevisionError: `revision` is given and is not the row's.
@@ -44,7 +47,7 @@ async def put(
     change = update(table).where(name == key).returning(table.revision)
     if revision is not None:
         change = change.where(table.revision == revision)
-    change = change.values({**values, "revision": table.revision + 1})
+    change = change.values({**values, **(replaced or {}), "revision": table.revision + 1})
     while True:
         changed = (await connection.execute(change)).scalar_one_or_none()
         if changed is not None:
@@ -137,6 +140,18 @@ async def satellites(connection: AsyncConnection) -> Sequence[str]:
     """Return the satellites that beams use."""
     query = select(Beam.satellite).where(Beam.satellite.is_not(None)).distinct()
     return [name for name in await connection.scalars(query) if name is not None]
+
+
+def tenant_since(tenant: str, now_ms: int) -> ColumnElement[int]:
+    """Return since when a terminal belongs to a tenant that it is given now."""
+    stays = Terminal.tenant_id == tenant
+    return case((stays, Terminal.tenant_since_ms), else_=literal(now_ms, BigInteger))
+
+
+async def own_since_ms(connection: AsyncConnection, node: int) -> int | None:
+    """Return since when a terminal belongs to its tenant, None if there is none."""
+    query = select(Terminal.tenant_since_ms).where(Terminal.node == node)
+    return (await connection.execute(query)).scalar_one_or_none()
 
 
 async def has_terminals(connection: AsyncConnection, beam: str) -> bool:

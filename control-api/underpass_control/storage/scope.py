@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Table, select
+from sqlalchemy import ColumnElement, Connection, FromClause, Table, func, select
 from sqlalchemy.sql import Delete, Executable, Select, Subquery, TextClause, Update
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.selectable import CTE, Alias, Join
@@ -51,6 +51,18 @@ OF_TERMINAL = {
     "terminal_settings": "terminal",
     "terminal_tag": "terminal",
 }
+# The column that says until when something of a terminal was so; NULL: it is so still. What was
+# over when the terminal came to its tenant is not for that one. What else there is of a terminal is
+# as it is now, and goes with it.
+RECORDED_UNTIL = {
+    "alert": "resolved_ms",
+    "announcement": "announced_ms",
+    "blockage": "exit_ms",
+    "intervention": "until_ms",
+    "link_usage": "start_ms",
+    "position_report": "time_ms",
+    "predicted_blockage": "exit_ms",
+}
 # The column that has a user.
 OF_USER = {"user_session": "user_id"}
 # Nothing of these is for a tenant: what is lent and owed tells of others.
@@ -73,6 +85,8 @@ REFUSED = frozenset(
     }
 )
 
+# Later than any time that is stored.
+_NEVER_MS = 2**62
 _TENANT: ContextVar[str | None] = ContextVar("tenant", default=None)
 
 
@@ -151,6 +165,16 @@ def _conditions(source: ClauseElement, tenant: str) -> Iterator[ColumnElement[bo
         return
     if name in OF_TENANT:
         yield source.c[OF_TENANT[name]] == tenant
+    elif name in RECORDED_UNTIL:
+        own = Terminal.__table__.alias()
+        since_ms = (
+            select(own.c.tenant_since_ms)
+            .where(own.c.node == source.c[OF_TERMINAL[name]], own.c.tenant_id == tenant)
+            .correlate(source)
+            .scalar_subquery()
+        )
+        # Of others' terminals there is no such time, and so nothing is true of them.
+        yield func.coalesce(source.c[RECORDED_UNTIL[name]], _NEVER_MS) >= since_ms
     elif name in OF_TERMINAL:
         own = Terminal.__table__.alias()
         yield source.c[OF_TERMINAL[name]].in_(

@@ -13,7 +13,7 @@ from underpass_control.events import Cut, Events, Filter
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.roles import Role
 from underpass_control.storage import scope
-from underpass_control.storage.models import LedgerEntry, PositionReport, Terminal, Token
+from underpass_control.storage.models import LedgerEntry, Plan, PositionReport, Terminal, Token
 
 from tests.control_api.service.api import FIRST, Api, now_ms
 from tests.control_api.service.two_tenants import (
@@ -22,6 +22,7 @@ from tests.control_api.service.two_tenants import (
     PASSWORD,
     SOUTH,
     SOUTHERN,
+    SOUTHERN_LONGITUDE,
     done,
     settle,
 )
@@ -170,6 +171,67 @@ def _of(tenant: str, name: str = "coach") -> dict[str, object]:
 
 def _told(events: Events, kind: str, **data: Any) -> None:
     events.tell(json.dumps({"kind": kind, "event_id": str(id(data)), **data}))
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_tenant_sees_nothing_of_a_vehicle_from_before_it_was_its_own(
+    api: Api, by_file: bool
+) -> None:
+    settle(api)
+    track = f"/v1/terminals/{SOUTHERN}/positions"
+    viewers = {one: api.run(api.token(Role.VIEWER, tenant=one)) for one in (NORTH, SOUTH)}
+
+    def move(tenant: str) -> None:
+        if by_file:
+            content = f"node,tenant\n{SOUTHERN},{tenant}\n"
+            done(api, "PUT", "/v1/terminals.csv", content, content_type="text/csv")
+        else:
+            done(api, "PUT", f"/v1/terminals/{SOUTHERN}", _of(tenant))
+
+    def seen(caller: str) -> list[float]:
+        found = api.get(track, caller=viewers.get(caller, caller)).json["positions"]
+        assert api.get(track + "/newest", caller=viewers.get(caller, caller)).status == (
+            200 if found else 404
+        )
+        return [one["longitude"] for one in found]
+
+    assert seen(SOUTH) == [SOUTHERN_LONGITUDE]
+    move(NORTH)
+    assert seen(NORTH) == []
+    at = rfc3339(moment_of(now_ms() + 1_000))
+    done(api, "POST", track, {"time": at, "longitude": 66.6, "latitude": 1.0})
+    # To be given to whose it is already changes nothing.
+    move(NORTH)
+    assert seen(NORTH) == [66.6]
+    assert seen("operator") == [SOUTHERN_LONGITUDE, 66.6]
+    # What the former one has seen does not come back with it.
+    move(SOUTH)
+    assert SOUTHERN_LONGITUDE not in seen(SOUTH)
+
+
+def test_a_plan_that_was_over_before_a_vehicle_came_is_not_for_its_tenant(api: Api) -> None:
+    settle(api)
+    viewer = api.run(api.token(Role.VIEWER, tenant=NORTH))
+    plans = "/v1/beams/ku-1/plans/return"
+
+    async def planned() -> int:
+        async with asyncio.timeout(20):
+            while (found := await api.ask("GET", f"{plans}?terminal={SOUTHERN}")).status != 200:
+                await asyncio.sleep(0.05)
+        return int(found.json["plan"])
+
+    async def end(version: int) -> None:
+        async with api.database.transaction() as connection:
+            of_version = update(Plan).where(Plan.version == version, Plan.link == "return")
+            await connection.execute(of_version.values(issued_ms=0, start_ms=0, end_ms=1))
+
+    version = api.run(planned())
+    done(api, "PUT", f"/v1/terminals/{SOUTHERN}", _of(NORTH))
+    path = f"{plans}/{version}?terminal={SOUTHERN}"
+    assert api.get(path, caller=viewer).status == 200
+    api.run(end(version))
+    assert api.get(path, caller=viewer).status == 404
+    assert api.get(path).status == 200
 
 
 def test_until_the_vehicles_are_known_no_tenant_follows() -> None:

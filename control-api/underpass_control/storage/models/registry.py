@@ -44,6 +44,8 @@ class Terminal(Base):
     tenant_id: Mapped[str] = mapped_column(
         String(64), index=True, default="default", server_default="default"
     )
+    # When it came to it from another one, which alone sees what was recorded before; 0: never.
+    tenant_since_ms: Mapped[int] = mapped_column(default=0, server_default="0")
     weight: Mapped[int] = mapped_column(default=1)
     forward_minimum_bps: Mapped[int] = mapped_column(default=0)
     forward_maximum_bps: Mapped[int | None]
