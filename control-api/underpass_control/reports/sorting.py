@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -24,10 +24,11 @@ from underpass_control.storage.usage import Count
 # Links in all of a post's reports: what it costs to take it in.
 MOST_LINKS = 20_000
 
-# Paths beside the beam's that are shown of a link, and what they may have as JSON: a link is told
-# in one change (`underpass_control.storage.changes`), however long their names are.
+# Paths beside the beam's that are shown of a link, and what they may have as JSON, as may its
+# classes: a link is told in one change (`underpass_control.storage.changes`), however long their
+# names are, and a character of a name may take twelve bytes.
 _MOST_OTHER_PATHS = 8
-_MOST_OTHER_BYTES = 1_800
+_MOST_LISTED_BYTES = 1_800
 
 
 class RefusedError(ValueError):
@@ -307,14 +308,26 @@ def _figures(link: messages.LinkReport, others: Sequence[messages.LinkReport]) -
     if link.figures is None:
         return None
     if not others:
-        return link.figures.model_dump_json(exclude_none=True)
+        text = link.figures.model_dump_json(exclude_none=True)
+        if text.isascii():
+            # As nearly all are: eight classes have no more bytes.
+            return text
     known = link.figures.model_dump(exclude_none=True)
-    paths, room = [], _MOST_OTHER_BYTES
-    for path in map(_of_path, others[:_MOST_OTHER_PATHS]):
-        room -= len(json.dumps(path))
-        if room >= 0:
-            paths.append(path)
-    return json.dumps({**known, "other_paths": paths})
+    known["classes"] = _first(known["classes"])
+    if others:
+        known["other_paths"] = _first(map(_of_path, others[:_MOST_OTHER_PATHS]))
+    return json.dumps(known)
+
+
+def _first(many: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first ones, as many as have no more bytes than may be listed."""
+    found, room = [], _MOST_LISTED_BYTES
+    for one in many:
+        room -= len(json.dumps(one))
+        if room < 0:
+            break
+        found.append(one)
+    return found
 
 
 def _of_path(link: messages.LinkReport) -> dict[str, Any]:

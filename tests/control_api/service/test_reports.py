@@ -537,6 +537,29 @@ def test_what_is_known_of_a_link_beyond_plans_is_shown_as_it_was_said(api: Api) 
     assert "figures" not in one
 
 
+def test_no_names_of_a_terminal_are_too_long_to_be_told(api: Api) -> None:
+    # In a change each has twelve bytes.
+    long, most = "\N{GRINNING FACE}", 2**63 - 1
+    classes = [{"name": 32 * long, "streams": most, "backlogged_bytes": most}] * 8
+    figures = {
+        **{"rtt_ms": 2**53, "queue_ms": 2**53, "loss": 0.123456789012345},
+        **{"stored_bundles": most, "stored_bytes": most, "classes": classes},
+    }
+    counts = dict.fromkeys(("offered_bytes", "backlogged_bytes", "sent_bytes", "streams"), most)
+    measured = {"capacity_bps": 10**12, "reason": 128 * long}
+    members = {**counts, "rate_bps": most, "figures": figures, "measured": measured}
+    for others in (0, 8):
+        names = [127 * long + str(number) for number in range(others + 1)]
+        made = [link(path=name, state="blocked", **members) for name in names]
+        # The beam's path is the one with a plan.
+        made[0]["plan_version"] = most
+        taken(api, entry(status(*made, incarnation=most)))
+        (one,) = api.get(f"/v1/links?terminal={FIRST}").json["links"]
+        assert one["path"] == names[0]
+        assert 0 < len(one["figures"]["classes"]) < 8
+        assert len(one["figures"].get("other_paths", [])) == min(others, 1)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
