@@ -269,11 +269,12 @@ class Registry:
         try:
             async with self._changes.transaction() as (connection, publish):
                 if table is tables.Terminal:
+                    now_ms = self._database.clock.now_ms()
+                    # On SQLite a write alone keeps others from deleting the tenant.
+                    await attachments.assign(connection, [int(key)], values["gateway"], now_ms)
                     if await get_tenant(connection, values["tenant_id"]) is None:
                         detail = f"there is no tenant {values['tenant_id']}"
                         raise Problem(HTTPStatus.CONFLICT, detail)
-                    now_ms = self._database.clock.now_ms()
-                    await attachments.assign(connection, [int(key)], values["gateway"], now_ms)
                     since = registry.tenant_since(values["tenant_id"], now_ms)
                     beside["tenant_since_ms"] = since
                 before = await registry.get(connection, table, key)

@@ -49,7 +49,7 @@ async def read_fleet(
 ) -> Fleet:
     """Return what there is, as far as terminals concern it.
 
-    `lock`: nobody else changes these terminals until the transaction ends.
+    `lock`: nobody else changes these terminals, or deletes a tenant, until the transaction ends.
     """
     if lock and connection.dialect.name == "sqlite":
         # Before anything is read: the driver would begin to write only with the first change.
@@ -60,6 +60,9 @@ async def read_fleet(
         if lock:
             query = query.with_for_update(of=Terminal)
         found |= {row.node: row for row in await connection.execute(query)}
+    tenants = select(Tenant.id)
+    if lock:
+        tenants = tenants.with_for_update(read=True, key_share=True)
     numbers = await connection.execute(
         select(Terminal.beam_id, Terminal.opensand_id, Terminal.node).where(
             Terminal.opensand_id.is_not(None)
@@ -69,7 +72,7 @@ async def read_fleet(
         terminals={node: settings_of(row) for node, row in found.items()},
         revisions={node: row.revision for node, row in found.items()},
         beams=set(await connection.scalars(select(Beam.id))),
-        tenants=set(await connection.scalars(select(Tenant.id))),
+        tenants=set(await connection.scalars(tenants)),
         opensand={(beam, number): node for beam, number, node in numbers if number is not None},
     )
 

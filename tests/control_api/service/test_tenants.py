@@ -12,10 +12,10 @@ from sqlalchemy.orm import aliased
 from underpass_control.events import Cut, Events, Filter
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.roles import Role
-from underpass_control.storage import scope
+from underpass_control.storage import fleet, registry, scope
 from underpass_control.storage.models import LedgerEntry, Plan, PositionReport, Terminal, Token
 
-from tests.control_api.service.api import FIRST, Api, now_ms
+from tests.control_api.service.api import FIRST, Api, Reply, now_ms
 from tests.control_api.service.two_tenants import (
     NORTH,
     NORTHERN,
@@ -66,6 +66,34 @@ def test_a_tenant_goes_with_what_is_left_of_its_tokens(api: Api) -> None:
     done(api, "DELETE", "/v1/tenants/east", None, caller="administrator")
     assert "east" not in api.get("/v1/tokens?limit=1000", caller="administrator").text
     assert api.get("/v1/tenants", caller=revoked["token"]).status == 401
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_tenant_that_a_vehicle_comes_to_meanwhile_stays(
+    api: Api, monkeypatch: pytest.MonkeyPatch, by_file: bool
+) -> None:
+    done(api, "PUT", "/v1/tenants/east", {"name": "East"}, caller="administrator")
+    deletions: list[asyncio.Task[Reply]] = []
+    module, name = (fleet, "put_changes") if by_file else (registry, "put")
+    put = getattr(module, name)
+
+    async def deleted_meanwhile(*given: Any, **named: Any) -> Any:
+        deleting = api.ask("DELETE", "/v1/tenants/east", caller="administrator")
+        deletions.append(asyncio.create_task(deleting))
+        # It has to wait for what is under way; if it does not, it is done by then.
+        await asyncio.wait(deletions, timeout=0.5)
+        return await put(*given, **named)
+
+    monkeypatch.setattr(module, name, deleted_meanwhile)
+    if by_file:
+        content = f"node,tenant\n{FIRST},east\n"
+        done(api, "PUT", "/v1/terminals.csv", content, content_type="text/csv")
+    else:
+        done(api, "PUT", f"/v1/terminals/{FIRST}", _of("east"))
+    (deletion,) = deletions
+    assert api.run(deletion).status == 409
+    assert api.get(f"/v1/terminals/{FIRST}").json["tenant"] == "east"
+    assert "east" in api.get("/v1/tenants").text
 
 
 def test_what_a_tenants_administrator_makes_is_the_tenants(api: Api) -> None:
