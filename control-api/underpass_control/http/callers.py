@@ -24,6 +24,7 @@ from underpass_control.access.secrets import LONGEST_SECRET
 from underpass_control.http.addresses import client_address
 from underpass_control.http.limits import Buckets, admit
 from underpass_control.http.problem import Problem
+from underpass_control.roles import Role
 from underpass_control.settings import Settings
 from underpass_control.storage.database import Database, DatabaseLostError
 
@@ -39,6 +40,10 @@ _AT_ONCE = 1_000
 # What a limit lets through at once, in seconds of its rate.
 _BURST_S = 4
 _SECRET = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_SECRET}}}")
+# What a terminal sends by its own token: bytes a second, and at once. That is ten times what it may
+# report, and all of that at once.
+_BODY_BYTES_PER_S = 65_536.0
+_BODY_BYTES = 8 << 20
 # That a session has been used is stored so often at most; sooner where it ends sooner.
 _TOUCH_EVERY_MS = 60_000
 COOKIE = "underpass-session"
@@ -86,6 +91,7 @@ class Callers:
         self._of_address = Buckets(
             settings.address_requests_per_s, _BURST_S * settings.address_requests_per_s
         )
+        self._bytes_of_terminal = Buckets(_BODY_BYTES_PER_S, _BODY_BYTES)
         self._idle_ms = round(settings.session_idle_s * 1000)
         self._known: OrderedDict[str, _Known] = OrderedDict()
         # Tokens that are being looked up.
@@ -114,6 +120,18 @@ class Callers:
             Problem: 429, there have been too many from its address.
         """
         admit(self._of_address, self.address(request))
+
+    def admit_body(self, caller: Caller | None, size: int) -> None:
+        """Count the bytes that a terminal sends itself, before they are read as JSON.
+
+        That takes more time than sending them, whatever they are: one that is stolen must not hold
+        up all others.
+
+        Raises:
+            Problem: 429, that is more than any vehicle has to say.
+        """
+        if caller is not None and caller.role is Role.TERMINAL:
+            admit(self._bytes_of_terminal, caller.node, size)
 
     async def authenticate(self, request: web.Request) -> Caller:
         """Return who makes a request, by its bearer token or the cookie of a session.

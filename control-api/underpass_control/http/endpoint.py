@@ -210,7 +210,10 @@ def route(endpoint: Endpoint, callers: Callers, database: Database, traces: Trac
         call._query = _query(call.request, endpoint.query)
         if call.caller is not None:
             await check_vehicle(database, call.caller, endpoint.tenancy, _terminal_of(call))
-        call._body = await _body(call.request, endpoint.body, endpoint.most)
+        if endpoint.body is not None:
+            text = await _content(call.request, _JSON, endpoint.most)
+            callers.admit_body(call.caller, len(text))
+            call._body = _body(text, endpoint.body, endpoint.most)
         if endpoint.takes is not None and endpoint.is_large:
             _check_kind(call.request, [endpoint.takes])
         elif endpoint.takes is not None:
@@ -274,12 +277,7 @@ def _query(request: web.Request, model: type[BaseModel] | None) -> BaseModel | N
         raise _invalid("the query", HTTPStatus.BAD_REQUEST, error) from error
 
 
-async def _body(
-    request: web.Request, model: type[BaseModel] | None, most: Most
-) -> BaseModel | None:
-    if model is None:
-        return None
-    text = await _content(request, _JSON, most)
+def _body(text: bytes, model: type[BaseModel], most: Most) -> BaseModel:
     if sum(map(text.count, _BEFORE_VALUES)) > most.values:
         kind = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         raise Problem(kind, f"the body has more than {most.values} values")

@@ -15,7 +15,7 @@ from underpass_control.roles import Role
 from underpass_control.settings import Settings
 from underpass_control.storage.schema import check_schema
 
-from tests.control_api.service.api import FIRST, Api, now_ms, served
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
 from tests.control_api.service.two_tenants import NORTH, SOUTH, settle
 
 FEW = Settings(token_requests_per_s=2, address_requests_per_s=1)
@@ -184,6 +184,25 @@ def test_a_tenant_cannot_take_the_streams_of_all_by_many_tokens(
             response.close()
 
     api.run(run())
+
+
+def test_what_a_terminal_sends_is_counted_before_it_is_read(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers, "_BODY_BYTES", 20_000)
+    monkeypatch.setattr(callers, "_BODY_BYTES_PER_S", 1.0)
+    of = f"/v1/terminals/{FIRST}/positions"
+    with served(url) as api:
+        api.add_beam()
+        body = "[" + "0," * 3_000 + "0]"
+        replies = [api.call("POST", of, body, caller="first") for _ in range(4)]
+        assert [reply.status for reply in replies] == [422, 422, 422, 429]
+        assert int(replies[-1].headers["Retry-After"]) > 60
+        # Others have other bytes, or speak for many.
+        own = of.replace(str(FIRST), str(SECOND))
+        assert api.call("POST", own, body, caller="second").status == 422
+        for _ in range(4):
+            assert api.call("POST", of, body).status == 422
 
 
 def test_a_terminal_that_is_stolen_fills_neither_queue_nor_disk(
