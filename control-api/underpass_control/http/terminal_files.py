@@ -22,6 +22,7 @@ from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import fleet
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
+from underpass_control.taking_turns import Turns
 
 # A file may have more lines than it may change at once: each change is an event to all followers.
 _MOST_CHANGES = 10_000
@@ -174,9 +175,11 @@ class TerminalFiles:
                 detail = f"the file changes {len(changes)} terminals: at most {_MOST_CHANGES} may "
                 raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail + "be changed at once")
             rows = await fleet.put_changes(connection, changes, self._database.clock.now_ms())
+            turns = Turns()
             for node, row in rows.items():
                 state = terminal_state(row)
                 publish({"kind": "terminal", "terminal": node, "action": "set", "state": state})
+                await turns.pause()
             new = outcome.new
             taken = FileTaken(new=new, changed=len(changes) - new, unchanged=outcome.unchanged)
             whole = Changed("set", "/v1/terminals.csv", after=taken.model_dump())
