@@ -19,6 +19,7 @@ from underpass_control.opensand.ncc import Ncc
 from underpass_control.opensand.plans import version_of
 from underpass_control.opensand.request import Request
 from underpass_control.planning import stored
+from underpass_control.planning.seen_terms import SeenTerms
 from underpass_control.storage.changes import Change, Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.models import Beam, Terminal
@@ -58,6 +59,7 @@ class Station:
         self._followers: dict[str, _Follower] = {}
         self._known: frozenset[str] = frozenset()
         self._stale_terms = True
+        self._terms = SeenTerms()
         self._stale_plans: set[str] = set()
         self._look = asyncio.Event()
         self._to_tell: asyncio.Queue[Change] = asyncio.Queue(_MOST_TOLD)
@@ -67,7 +69,7 @@ class Station:
         """Take in a change."""
         if kind == "plans" and data["link"] == Link.RETURN.value:
             self._stale_plans.add(data["beam"])
-        elif kind in ("beam", "terminal"):
+        elif kind == "beam" or (kind == "terminal" and self._terms.differ(data)):
             self._stale_terms = True
         elif kind != "lease":
             return
@@ -75,6 +77,7 @@ class Station:
 
     def on_missed(self) -> None:
         """Take in that changes may have been missed."""
+        self._terms.forget()
         self._stale_terms = True
         self._stale_plans.update(self._followers)
         self._look.set()

@@ -24,6 +24,7 @@ from underpass_control.planning.controller import BeamController, Tools
 from underpass_control.planning.maps import Maps, of_satellites
 from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.planning.renewal import Renewal
+from underpass_control.planning.seen_terms import SeenTerms
 from underpass_control.settings import Settings
 from underpass_control.storage import habits, registry
 from underpass_control.storage.changes import Changes
@@ -77,6 +78,7 @@ class BeamControllers:
         # Controllers that are ending. A beam gets its next controller only after that.
         self._stopping: dict[str, asyncio.Task[None]] = {}
         self._of_terminal: dict[int, BeamController] = {}
+        self._terms = SeenTerms()
         # The obstructions: one map for all beams of a satellite.
         self._map = Maps(ObstructionMap([]), {}, {})
         # The same obstructions without what vehicles drive, and when that was counted.
@@ -136,7 +138,8 @@ class BeamControllers:
             for controller in concerned.values():
                 controller.on_change(kind, data)
         elif kind == "terminal":
-            self._terminal(kind, data)
+            if self._terms.differ(data) or data["action"] == "route":
+                self._terminal(kind, data)
         elif kind == "obstructions":
             self._map_stale = True
             self._look.set()
@@ -161,6 +164,7 @@ class BeamControllers:
 
     def on_missed(self) -> None:
         """Take in that changes may have been missed."""
+        self._terms.forget()
         self._map_stale = True
         self._look.set()
         for controller, _ in self._running.values():

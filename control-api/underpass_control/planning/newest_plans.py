@@ -16,6 +16,7 @@ from dama.planner import Link
 from underpass_control.metrics import Metrics
 from underpass_control.planning import stored
 from underpass_control.planning.published import MOST_DOCUMENT_BYTES
+from underpass_control.planning.seen_terms import SeenTerms
 from underpass_control.planning.stored import StoredPlan
 from underpass_control.planning.wire import WirePlan, gateways_alone
 from underpass_control.storage.attachments import SERVED_BY
@@ -68,6 +69,7 @@ class NewestPlans:
         self._changed = 0
         self._documents: OrderedDict[tuple[Key, int], Outgoing] = OrderedDict()
         self._news = asyncio.Event()
+        self._terms = SeenTerms()
         # How often settings of terminals may have come for a gateway.
         self.settings_changed = 0
 
@@ -80,7 +82,7 @@ class NewestPlans:
         elif kind == "settings" and data["action"] == "set":
             self.settings_changed += 1
             self._wake()
-        elif kind in ("terminal", "beam"):
+        elif kind == "beam" or (kind == "terminal" and self._terms.differ(data)):
             self._forget_gateways()
             self.settings_changed += 1
             if data.get("action") == "deleted" and kind == "beam":
@@ -91,6 +93,7 @@ class NewestPlans:
     def on_missed(self) -> None:
         """Take in that changes may have been missed."""
         self._newest.clear()
+        self._terms.forget()
         self._forget_gateways()
         self.settings_changed += 1
         self._wake()
