@@ -11,7 +11,7 @@ from underpass_control.access.caller import Caller
 from underpass_control.http import stream_models as models
 from underpass_control.http.at_once import AtOnce
 from underpass_control.http.callers import party_of
-from underpass_control.http.endpoint import GATEWAYS, MIDDLE, OPERATORS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import GATEWAYS, LARGE, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.limits import Buckets, admit
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
@@ -68,7 +68,7 @@ class Streams:
                 self._post,
                 GATEWAYS,
                 body=models.StreamsAnswer,
-                most=MIDDLE,
+                most=LARGE,
                 answers=models.AnsweredQuestion,
             ),
             Endpoint(
