@@ -10,14 +10,21 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from underpass_control.http.limits import Buckets
 from underpass_control.metrics import Metrics
 
 _LOG = structlog.get_logger()
 _FAILED = 400
+# Refusals of one address that are logged: so many at once, and so many a second. Who asks for what
+# is not there, or always the same that is wrong, must not fill the disk.
+_LOGGED_AT_ONCE = 100
+_LOGGED_PER_S = 10.0
+_LONGEST_PATH = 200
 
 
 def observed(metrics: Metrics) -> Middleware:
     """Return the middleware that counts."""
+    logged = Buckets(_LOGGED_PER_S, _LOGGED_AT_ONCE)
 
     @web.middleware
     async def middleware(
@@ -33,12 +40,13 @@ def observed(metrics: Metrics) -> Middleware:
         metrics.requests.labels(method, endpoint, str(response.status)).inc()
         if response.content_type != "text/event-stream":
             metrics.request_seconds.labels(method, endpoint).observe(taken_s)
-        # Refusals for too many requests are not logged: a flood must not fill the disk.
-        if response.status >= _FAILED and response.status != HTTPStatus.TOO_MANY_REQUESTS:
+        # Refusals for too many requests are not logged at all.
+        failed = response.status >= _FAILED and response.status != HTTPStatus.TOO_MANY_REQUESTS
+        if failed and not logged.take(request.remote, time.monotonic()):
             _LOG.info(
                 "request refused",
                 method=request.method,
-                path=request.path,
+                path=request.path[:_LONGEST_PATH],
                 status=response.status,
                 ms=round(1000 * taken_s, 1),
                 remote=request.remote,

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientResponse
+from structlog.testing import capture_logs
 from underpass_control.access.lookup import find_caller
-from underpass_control.http import blockages, callers, positions, routes, sse
+from underpass_control.http import blockages, callers, observed, positions, routes, sse
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.roles import Role
 from underpass_control.settings import Settings
@@ -184,6 +185,21 @@ def test_a_tenant_cannot_take_the_streams_of_all_by_many_tokens(
             response.close()
 
     api.run(run())
+
+
+def test_refusals_of_one_address_fill_no_log(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observed, "_LOGGED_AT_ONCE", 3)
+    monkeypatch.setattr(observed, "_LOGGED_PER_S", 0.001)
+    with served(url) as api, capture_logs() as logs:
+        for _ in range(5):
+            assert api.get("/nothing/" + "x" * 1_000, caller=None).status == 404
+        refused = [one for one in logs if one["event"] == "request refused"]
+        assert len(refused) == 3
+        assert all(len(one["path"]) == 200 for one in refused)
+        # They are counted all the same.
+        text = api.get("/metrics", caller="viewer").text
+    labels = 'endpoint="none",method="any",status="404"'
+    assert f"underpass_control_http_requests_total{{{labels}}} 5.0" in text
 
 
 def test_what_a_terminal_sends_is_counted_before_it_is_read(
