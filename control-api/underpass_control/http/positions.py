@@ -8,6 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dama.prediction.fix import CLOCK_TOLERANCE_MS
 from underpass_control.http import models
+from underpass_control.http.callers import party_of
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import EVERYBODY, READERS, REPORTERS, Call, Endpoint, Most
 from underpass_control.http.limits import Buckets
@@ -133,7 +134,7 @@ class Positions:
             latest[one.terminal] = max(one.time_ms, latest.get(one.terminal, one.time_ms))
         await check_may_report(self._database, call.known_caller, latest)
         try:
-            await self._writer.store(positions)
+            await self._writer.store(positions, party_of(call.known_caller))
             self._metrics.positions.inc(len(positions))
         except stored.BusyError as error:
             raise Problem(

@@ -82,7 +82,9 @@ class Intake:
         read, refused = _read(post)
         sorter, moves = await self._sorter(post.node, received_ms, read, by_operator=by_operator)
         found, more = _sort(sorter, read)
-        await asyncio.gather(self._store_positions(found), self._store(post.node, found, moves))
+        await asyncio.gather(
+            self._store_positions(post.node, found), self._store(post.node, found, moves)
+        )
         refused += more
         for kind, count in Counter(entry.report.kind for _, entry in read).items():
             self._metrics.reports.labels(kind).inc(count)
@@ -118,9 +120,9 @@ class Intake:
             found[node] = found[node].moved(gateway, proof.time_ms)
         return Sorter(gateway, received_ms, found, by_operator), moves
 
-    async def _store_positions(self, found: Sorted) -> None:
+    async def _store_positions(self, gateway: int, found: Sorted) -> None:
         if found.positions:
-            await self._writer.store(found.positions)
+            await self._writer.store(found.positions, ("gateway", gateway))
             self._metrics.positions.inc(len(found.positions))
 
     async def _store(self, gateway: int, found: Sorted, moves: Mapping[int, Proof]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,12 +46,13 @@ _INSERT = BulkInsert(PositionReport, Position._fields, "DO NOTHING")
 
 
 class BusyError(RuntimeError):
-    """More reports wait to be stored than may."""
+    """More reports wait to be stored than may, of all or of one party."""
 
 
 @dataclass
 class _Batch:
     positions: Sequence[Position]
+    party: Hashable
     stored: asyncio.Future[None]
 
 
@@ -65,6 +67,8 @@ class PositionWriter:
         self._changes = changes
         self._capacity = capacity
         self._waiting = 0
+        # How many of each party wait.
+        self._of: Counter[Hashable] = Counter()
         self._queue: asyncio.Queue[_Batch] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
@@ -72,18 +76,23 @@ class PositionWriter:
         """Begin to store; `close` ends it."""
         self._task = asyncio.create_task(self._run(), name="position-writer")
 
-    async def store(self, positions: Sequence[Position]) -> None:
+    async def store(self, positions: Sequence[Position], party: Hashable = None) -> None:
         """Return when the reports are committed; those already there are left as they are.
+
+        Where it is said whose they are, no party has more waiting than there is room left for: it
+        cannot lock the others out.
 
         Raises:
             BusyError: Too many wait already; nothing was taken.
             DatabaseLostError: They may be sent again later.
             IntegrityError: A terminal is not known; none of them was stored.
         """
-        if self._waiting + len(positions) > self._capacity:
-            raise BusyError(f"{self._waiting} reports wait to be stored")
-        batch = _Batch(positions, asyncio.get_running_loop().create_future())
+        room, own = self._capacity - self._waiting, self._of[party]
+        if len(positions) > room or (party is not None and own + len(positions) > room):
+            raise BusyError(f"{self._waiting} reports wait to be stored, {own} of them of yours")
+        batch = _Batch(positions, party, asyncio.get_running_loop().create_future())
         self._waiting += len(positions)
+        self._of[party] += len(positions)
         self._queue.put_nowait(batch)
         await batch.stored
 
@@ -108,6 +117,9 @@ class PositionWriter:
                 await self._separately(batches, error)
             for batch in batches:
                 self._waiting -= len(batch.positions)
+                self._of[batch.party] -= len(batch.positions)
+                if not self._of[batch.party]:
+                    del self._of[batch.party]
                 self._queue.task_done()
 
     async def _gather(self) -> list[_Batch]:

@@ -260,6 +260,25 @@ def test_more_than_can_wait_is_put_off(api: Api) -> None:
     assert len(times(api)) == 10
 
 
+def test_nobody_has_more_waiting_than_leaves_the_others_room(api: Api) -> None:
+    async def run() -> None:
+        writer = PositionWriter(api.changes, capacity=10)
+        reports = [Position(FIRST, now_ms() + n, 7.5, 46.5) for n in range(10)]
+        under_way = []
+        for party, some, one_more in (("one", reports[:5], 1), ("another", reports[5:7], 2)):
+            under_way.append(asyncio.create_task(writer.store(some, party)))
+            await asyncio.sleep(0)
+            with pytest.raises(BusyError):
+                await writer.store(reports[:one_more], party)
+        writer.start()
+        await asyncio.gather(*under_way)
+        await writer.store(reports, "one")
+        await writer.close()
+
+    api.run(run())
+    assert len(times(api)) == 10
+
+
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     offsets=st.lists(st.integers(0, 50), min_size=1, max_size=60),
