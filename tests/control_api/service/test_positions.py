@@ -54,8 +54,10 @@ def test_a_report_comes_back_as_it_was_given(api: Api) -> None:
 
 def test_the_largest_batch_is_within_the_bounds_of_its_body() -> None:
     at, number = moment(now_ms()), -100.0 / 3
-    members = dict.fromkeys(models.PositionOfTerminal.model_fields, number)
-    members |= dict.fromkeys(("time", "gnss_time", "node_time"), at)
+    members: dict[str, object] = {
+        **dict.fromkeys(models.PositionOfTerminal.model_fields, number),
+        **dict.fromkeys(("time", "gnss_time", "node_time"), at),
+    }
     text = json.dumps({"positions": [members] * models.MOST_BATCH}).encode()
     assert len(text) <= _MOST_OF_BATCH.size_bytes
     assert sum(map(text.count, _BEFORE_VALUES)) <= _MOST_OF_BATCH.values
