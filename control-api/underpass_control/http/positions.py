@@ -25,8 +25,8 @@ from underpass_control.storage.models import Terminal
 # Positions of one terminal, by its own token: some hours at once, and so many a second.
 _PER_S = 20.0
 _BURST = 2 * models.MOST_BATCH
-# A position has ten members, each behind a comma or a bracket.
-_MOST_OF_BATCH = Most(4 << 20, 16 * models.MOST_BATCH)
+# A position has ten members, each behind a comma or a bracket, and perhaps on a line of its own.
+_MOST_OF_BATCH = Most(8 << 20, 16 * models.MOST_BATCH)
 
 
 class Positions:

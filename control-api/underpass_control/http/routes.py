@@ -13,7 +13,7 @@ from dama.prediction.places import is_on_earth, without_repeats
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
 from underpass_control.http.conditions import etag, is_known, replaced
-from underpass_control.http.endpoint import EVERYBODY, MIDDLE, REPORTERS, Answer, Call, Endpoint
+from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Answer, Call, Endpoint, Most
 from underpass_control.http.limits import Buckets
 from underpass_control.http.problem import Problem
 from underpass_control.http.reporting import admit, check_may_report
@@ -27,6 +27,8 @@ from underpass_control.storage.database import Database
 # so many a second.
 _BURST = 30
 _PER_S = 1 / 30
+# Ten thousand places with their altitudes, each number to the last digit and on a line of its own.
+_MOST = Most(2 << 20, 1 << 17)
 
 
 class Routes:
@@ -62,7 +64,7 @@ class Routes:
                 tenancy=Tenancy.VEHICLE,
                 headers=["If-Match"],
                 body=models.Route,
-                most=MIDDLE,
+                most=_MOST,
                 answers=models.Route,
                 media_type=media_type,
             ),

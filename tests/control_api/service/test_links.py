@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -183,6 +184,14 @@ def test_a_route_is_set_read_and_forgotten(api: Api) -> None:
         assert api.call(method, ROUTE, LINE, caller="viewer").status == 403
     assert api.get(ROUTE, caller="second").status == 403
     assert api.call("PUT", "/v1/terminals/99/route", LINE).status == 404
+
+
+def test_the_longest_route_is_taken_however_it_is_written(api: Api) -> None:
+    places = [[number / 7_000, 46 + number / 7_000, 1_000 / 3] for number in range(10_000)]
+    line = json.dumps({"type": "LineString", "coordinates": places}, indent=4)
+    assert len(line) > 1 << 20
+    set_anew = api.call("PUT", ROUTE, line)
+    assert (set_anew.status, len(set_anew.json["coordinates"])) == (200, 10_000)
 
 
 @pytest.mark.parametrize(

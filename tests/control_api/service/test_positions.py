@@ -58,7 +58,7 @@ def test_the_largest_batch_is_within_the_bounds_of_its_body() -> None:
         **dict.fromkeys(models.PositionOfTerminal.model_fields, number),
         **dict.fromkeys(("time", "gnss_time", "node_time"), at),
     }
-    text = json.dumps({"positions": [members] * models.MOST_BATCH}).encode()
+    text = json.dumps({"positions": [members] * models.MOST_BATCH}, indent=4).encode()
     assert len(text) <= _MOST_OF_BATCH.size_bytes
     assert sum(map(text.count, _BEFORE_VALUES)) <= _MOST_OF_BATCH.values
 
