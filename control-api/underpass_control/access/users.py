@@ -151,9 +151,11 @@ async def get_tenant(connection: AsyncConnection, tenant: str) -> Row[Any] | Non
 
 async def lock_tenant(connection: AsyncConnection, tenant: str) -> Row[Any] | None:
     """Return a tenant, locked so that nothing is given to it meanwhile."""
-    # SQLite has no other way to lock than to write.
-    same = update(Tenant).where(Tenant.id == tenant).values(name=Tenant.name)
-    await connection.execute(same)
+    if connection.dialect.name == "sqlite":
+        # It has no other way to lock than to write. PostgreSQL has: who writes first and locks then
+        # would wait for one that reads the tenant and is about to rename it, and that one for it.
+        same = update(Tenant).where(Tenant.id == tenant).values(name=Tenant.name)
+        await connection.execute(same)
     query = select(Tenant.__table__).where(Tenant.id == tenant).with_for_update()
     return (await connection.execute(query)).one_or_none()
 
