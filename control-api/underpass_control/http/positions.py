@@ -176,11 +176,17 @@ class Positions:
 
     async def _find(self, call: Call, query: models.PositionsQuery) -> list[stored.Position]:
         terminal = call.path_number("terminal")
+        since_ms = None if query.since is None else milliseconds(query.since)
         async with self._database.reading() as connection:
+            if call.known_caller.tenant is not None:
+                # What is from before is left out in any case. Said like this, the index passes over
+                # it, which may be months of positions.
+                own_ms = await registry.own_since_ms(connection, terminal) or 0
+                since_ms = max(own_ms, since_ms or 0)
             found = await stored.track(
                 connection,
                 terminal,
-                since_ms=None if query.since is None else milliseconds(query.since),
+                since_ms=since_ms,
                 until_ms=None if query.until is None else milliseconds(query.until),
                 after_ms=number_after(query.cursor),
                 limit=query.limit,
