@@ -154,7 +154,8 @@ class Service:
 
     def application(self) -> web.Application:
         """Return the application, which closes the database at its end."""
-        application = web.Application(middlewares=[sent, observed(self._metrics), problems])
+        counted = observed(self._metrics, self._callers.address)
+        application = web.Application(middlewares=[sent, counted, problems])
         application.add_routes(
             route(one, self._callers, self._database, self._traces) for one in self.endpoints
         )

@@ -16,14 +16,15 @@ from underpass_control.metrics import Metrics
 _LOG = structlog.get_logger()
 _FAILED = 400
 # Refusals of one address that are logged: so many at once, and so many a second. Who asks for what
-# is not there, or always the same that is wrong, must not fill the disk.
+# is not there, or always the same that is wrong, must not fill the disk, nor hide what others are
+# refused.
 _LOGGED_AT_ONCE = 100
 _LOGGED_PER_S = 10.0
 _LONGEST_PATH = 200
 
 
-def observed(metrics: Metrics) -> Middleware:
-    """Return the middleware that counts."""
+def observed(metrics: Metrics, address: Callable[[web.Request], str]) -> Middleware:
+    """Return the middleware that counts; `address` tells whom a request is counted for."""
     logged = Buckets(_LOGGED_PER_S, _LOGGED_AT_ONCE)
 
     @web.middleware
@@ -42,7 +43,7 @@ def observed(metrics: Metrics) -> Middleware:
             metrics.request_seconds.labels(method, endpoint).observe(taken_s)
         # Refusals for too many requests are not logged at all.
         failed = response.status >= _FAILED and response.status != HTTPStatus.TOO_MANY_REQUESTS
-        if failed and not logged.take(request.remote, time.monotonic()):
+        if failed and not logged.take(whom := address(request), time.monotonic()):
             _LOG.info(
                 "request refused",
                 method=request.method,
@@ -50,6 +51,7 @@ def observed(metrics: Metrics) -> Middleware:
                 status=response.status,
                 ms=round(1000 * taken_s, 1),
                 remote=request.remote,
+                address=whom,
             )
         return response
 

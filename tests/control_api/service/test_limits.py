@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -190,16 +191,20 @@ def test_a_tenant_cannot_take_the_streams_of_all_by_many_tokens(
 def test_refusals_of_one_address_fill_no_log(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observed, "_LOGGED_AT_ONCE", 3)
     monkeypatch.setattr(observed, "_LOGGED_PER_S", 0.001)
-    with served(url) as api, capture_logs() as logs:
-        for _ in range(5):
-            assert api.get("/nothing/" + "x" * 1_000, caller=None).status == 404
+    behind_proxy = Settings(trusted_proxies=(ip_network("127.0.0.0/8"),))
+    many, few = "192.0.2.6", "192.0.2.7"
+    with served(url, behind_proxy) as api, capture_logs() as logs:
+        for one in [*[many] * 5, few]:
+            path, forwarded = "/nothing/" + "x" * 1_000, {"X-Forwarded-For": one}
+            assert api.get(path, caller=None, headers=forwarded).status == 404
         refused = [one for one in logs if one["event"] == "request refused"]
-        assert len(refused) == 3
+        # Who comes by the same proxy is somebody else.
+        assert [one["address"] for one in refused] == [many, many, many, few]
         assert all(len(one["path"]) == 200 for one in refused)
         # They are counted all the same.
         text = api.get("/metrics", caller="viewer").text
     labels = 'endpoint="none",method="any",status="404"'
-    assert f"underpass_control_http_requests_total{{{labels}}} 5.0" in text
+    assert f"underpass_control_http_requests_total{{{labels}}} 6.0" in text
 
 
 def test_what_a_terminal_sends_is_counted_before_it_is_read(
