@@ -63,6 +63,9 @@ RECORDED_UNTIL = {
     "position_report": "time_ms",
     "predicted_blockage": "exit_ms",
 }
+# Queries of these find rows by terminals anyhow, and are to stop at the first one or the last.
+_ASKED_BY_TERMINAL = frozenset({"position_report"})
+assert RECORDED_UNTIL.keys() >= _ASKED_BY_TERMINAL, "nothing else restricts them"
 # The column that has a user.
 OF_USER = {"user_session": "user_id"}
 # Nothing of these is for a tenant: what is lent and owed tells of others.
@@ -165,21 +168,21 @@ def _conditions(source: ClauseElement, tenant: str) -> Iterator[ColumnElement[bo
         return
     if name in OF_TENANT:
         yield source.c[OF_TENANT[name]] == tenant
-    elif name in RECORDED_UNTIL:
-        own = Terminal.__table__.alias()
-        since_ms = (
-            select(own.c.tenant_since_ms)
-            .where(own.c.node == source.c[OF_TERMINAL[name]], own.c.tenant_id == tenant)
-            .correlate(source)
-            .scalar_subquery()
-        )
-        # Of others' terminals there is no such time, and so nothing is true of them.
-        yield func.coalesce(source.c[RECORDED_UNTIL[name]], _NEVER_MS) >= since_ms
     elif name in OF_TERMINAL:
         own = Terminal.__table__.alias()
-        yield source.c[OF_TERMINAL[name]].in_(
-            select(own.c.node).where(own.c.tenant_id == tenant).correlate(None)
-        )
+        terminal = source.c[OF_TERMINAL[name]]
+        if name not in _ASKED_BY_TERMINAL:
+            # Rows are found by this, as the indexes go by terminals.
+            yield terminal.in_(select(own.c.node).where(own.c.tenant_id == tenant).correlate(None))
+        if name in RECORDED_UNTIL:
+            since_ms = (
+                select(own.c.tenant_since_ms)
+                .where(own.c.node == terminal, own.c.tenant_id == tenant)
+                .correlate(source)
+                .scalar_subquery()
+            )
+            # Of others' terminals there is no such time, and so nothing is true of them.
+            yield func.coalesce(source.c[RECORDED_UNTIL[name]], _NEVER_MS) >= since_ms
     elif name in OF_USER:
         own = User.__table__.alias()
         yield source.c[OF_USER[name]].in_(

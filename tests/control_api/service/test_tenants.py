@@ -13,7 +13,18 @@ from underpass_control.events import Cut, Events, Filter
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.roles import Role
 from underpass_control.storage import fleet, registry, scope
-from underpass_control.storage.models import LedgerEntry, Plan, PositionReport, Terminal, Token
+from underpass_control.storage.models import (
+    Alert,
+    Base,
+    Blockage,
+    LedgerEntry,
+    LinkUsage,
+    Plan,
+    PositionReport,
+    PredictedBlockage,
+    Terminal,
+    Token,
+)
 
 from tests.control_api.service.api import FIRST, Api, Reply, now_ms
 from tests.control_api.service.two_tenants import (
@@ -334,6 +345,12 @@ def test_who_follows_one_vehicle_of_a_tenant_is_told_that_it_is_gone() -> None:
         assert told.count(b"data:") == 1
         assert f'{{"terminal":{node},"action":"deleted"}}'.encode() in told
     assert stranger.pending(10_000) == b""
+
+
+@pytest.mark.parametrize("table", [Alert, Blockage, LinkUsage, PredictedBlockage])
+def test_rows_of_a_tenant_are_found_by_its_vehicles(table: type[Base]) -> None:
+    # Else all rows would be looked at, of whomever they are.
+    assert "terminal IN (SELECT" in str(scope.restricted(select(table.__table__), NORTH))
 
 
 @pytest.fixture(scope="module")
