@@ -12,10 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.fleet.change import Fleet, TerminalChange
 from underpass_control.storage import attachments, registry
+from underpass_control.storage.membership import portions_of
 from underpass_control.storage.models import Beam, Tenant, Terminal
 from underpass_control.storage.tags import OF_TERMINAL, put_tags, tags_of
 
-# Terminals of one statement.
+# Terminals that are read at once.
 _AT_ONCE = 500
 # Columns of the table that a file has under another name.
 _RENAMED = {"beam": "beam_id", "tenant": "tenant_id"}
@@ -55,7 +56,7 @@ async def read_fleet(
         # Before anything is read: the driver would begin to write only with the first change.
         await connection.exec_driver_sql("BEGIN IMMEDIATE")
     found: dict[int, Row[Any]] = {}
-    for some in _portions(sorted(nodes)):
+    for some in portions_of(sorted(nodes)):
         query = select(Terminal.__table__, OF_TERMINAL).where(Terminal.node.in_(some))
         if lock:
             query = query.with_for_update(of=Terminal)
@@ -88,28 +89,28 @@ async def put_changes(
     ordered = sorted(changes, key=lambda one: one.node)
     await _assign(connection, [one for one in ordered if one.before is not None], now_ms)
     # A number of the NCC may go from one terminal to another: first nobody has those that change.
-    for some in _portions([one.node for one in ordered if _renumbered(one)]):
+    for some in portions_of([one.node for one in ordered if _renumbered(one)]):
         await connection.execute(
             update(Terminal).where(Terminal.node.in_(some)).values(opensand_id=None)
         )
-    for some in _portions([one.node for one in ordered if _changes_hands(one)]):
+    for some in portions_of([one.node for one in ordered if _changes_hands(one)]):
         await connection.execute(
             update(Terminal).where(Terminal.node.in_(some)).values(tenant_since_ms=now_ms)
         )
     new = [{"node": one.node, **_columns(one.after)} for one in ordered if one.before is None]
     old = [{"of": one.node, **_columns(one.after)} for one in ordered if one.before is not None]
-    for rows in _portions(new):
+    for rows in portions_of(new):
         await connection.execute(insert(Terminal), rows)
     change = (
         update(Terminal)
         .where(Terminal.node == bindparam("of"))
         .values({name: bindparam(name) for name in _SETTINGS} | {"revision": Terminal.revision + 1})
     )
-    for rows in _portions(old):
+    for rows in portions_of(old):
         await connection.execute(change, rows)
     await put_tags(connection, {one.node: one.after["tags"] for one in ordered})
     found: dict[int, Row[Any]] = {}
-    for some in _portions([one.node for one in ordered]):
+    for some in portions_of([one.node for one in ordered]):
         query = select(Terminal.__table__, OF_TERMINAL).where(Terminal.node.in_(some))
         found |= {row.node: row for row in await connection.execute(query)}
     return found
@@ -122,7 +123,7 @@ async def _assign(
         return one.after["gateway"] or 0
 
     for to, group in groupby(sorted(changes, key=gateway), key=gateway):
-        for some in _portions([one.node for one in group]):
+        for some in portions_of([one.node for one in group]):
             await attachments.assign(connection, some, to or None, now_ms)
 
 
@@ -136,7 +137,3 @@ def _changes_hands(one: TerminalChange) -> bool:
 
 def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {_RENAMED.get(name, name): to for name, to in settings.items() if name != "tags"}
-
-
-def _portions(many: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (many[start : start + _AT_ONCE] for start in range(0, len(many), _AT_ONCE))
