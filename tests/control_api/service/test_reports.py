@@ -550,7 +550,7 @@ def test_no_names_of_a_terminal_are_too_long_to_be_told(api: Api) -> None:
     members = {**counts, "rate_bps": most, "figures": figures, "measured": measured}
     for others in (0, 8):
         names = [127 * long + str(number) for number in range(others + 1)]
-        made = [link(path=name, state="blocked", **members) for name in names]
+        made = [{**link(), **members, "path": name, "state": "blocked"} for name in names]
         # The beam's path is the one with a plan.
         made[0]["plan_version"] = most
         taken(api, entry(status(*made, incarnation=most)))
