@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The least round trip that was seen. Routes and satellites change; but a least
-/// that has merely not been seen for long may as well be hidden by a queue, so
-/// only a drain that did not bring it back shows that it is over.
+/// The least round trip that was seen. Routes and satellites change, so it may become outdated. But
+/// a standing queue also hides it, however long it has not been seen. So it is forgotten only after
+/// a drain that did not bring it back.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BaseRtt {
-    /// By time, and so that each is less than all after it.
+    /// In order of time; each is less than all after it.
     least: VecDeque<(Instant, Duration)>,
 }
 
-/// So many are kept at most.
+/// The most samples that are kept.
 const MOST_SAMPLES: usize = 64;
 
 impl BaseRtt {
@@ -26,8 +26,7 @@ impl BaseRtt {
         }
     }
 
-    /// What was seen before `since` does not count any more, if anything was
-    /// seen after it.
+    /// Forgets what was seen before `since`, if anything was seen after it.
     pub fn forget_before(&mut self, since: Instant) {
         if self.least.back().is_some_and(|(at, _)| *at >= since) {
             self.least.retain(|(at, _)| *at >= since);

@@ -15,43 +15,45 @@ use crate::word::Word;
 use crate::{Reading, Reason, WayThere};
 use starting::Flights;
 
-/// Arrivals are counted over so much, and over as many packets at least.
+/// Arrivals are counted over a quarter of the round trip, within these bounds, and over at least so
+/// many packets.
 const LEAST_WINDOW: Duration = Duration::from_millis(80);
 const MOST_WINDOW: Duration = Duration::from_millis(200);
 const WINDOW_BITS: f64 = 16.0 * 12_000.0;
-/// A hop of some kbit/s has windows of seconds, but not of minutes.
+/// A hop of a few kbit/s has windows of seconds, but not of minutes.
 const LONGEST_WINDOW: Duration = Duration::from_secs(3);
-/// Where arrivals come in bunches, a window has so many of them.
+/// Where arrivals come in bunches, a window holds so many of them.
 const WINDOW_BUNCHES: u32 = 3;
 
-/// Beside a queue on the way back, arrivals are counted over so much, and may be
-/// so many times too few.
+/// While the way back has a queue, arrivals are counted over so long, and their rate may be so many
+/// times too low.
 const SHIFTED: Duration = Duration::from_secs(1);
 const SHIFTED_BY: f64 = 1.25;
-/// On a link whose capacity has to be asked for, all but little waits a round trip, and
-/// for the next frames: at most so long.
+/// On a link with capacity on demand, all but small amounts wait for a round trip and for the next
+/// frames, and for these at most so long.
 const MOST_FRAMES: Duration = Duration::from_millis(400);
-/// What is a wait for access is as long at this part of the rate.
+/// Sending at this part of the estimate tells a wait for access from a queue: the wait stays as
+/// long, the queue shrinks.
 const TRIED_PART: f64 = 0.9;
-/// That varies with the rate, and with where in a frame something comes: by this part (1/n).
+/// The wait for access varies by this part of it (1/n): with the rate, and with where in a frame
+/// something comes.
 const ACCESS_VARIES_PART: u32 = 8;
-/// What waits is no backlog unless this part of what was allowed was sent: little
-/// that waits for something else shows nothing of the link.
+/// Data that waits counts as a backlog only if this part of what was allowed was sent. Otherwise it
+/// waits for something else, and shows nothing about the link.
 const FILLED: f64 = 0.6;
 
-/// Over how long losses are counted, and the most that is believed to be the
-/// link's own: a queue that overflows loses, too.
+/// How long losses are counted over, and the most that counts as the link's own: a queue that
+/// overflows loses, too.
 const LOSS_WINDOW: Duration = Duration::from_secs(2);
 const MOST_LOSS: f64 = 0.15;
-/// Of what is on its way, at most so much may wait for a repair while losses are
-/// counted: more has been lost at once, by a queue that overflowed.
+/// Losses are not counted while more than this part of what is in flight waits for a repair: only a
+/// queue that overflows loses so much at once.
 const MOST_UNREPAIRED: f64 = 0.1;
 
-/// What is not believed to be a link's is not looked at for so long.
+/// After an estimate below `Limits::least_bps` nothing is estimated for so long.
 const DOUBTED: Duration = Duration::from_secs(60);
 
-/// A network with a shorter round trip is a local one: there is no queue that is
-/// worth an estimate.
+/// A network with a shorter round trip is local: its queues are not worth an estimate.
 const LEAST_RTT: Duration = Duration::from_millis(5);
 
 /// What bounds the estimate. Rates are bit/s of IP packets.
@@ -60,21 +62,20 @@ pub struct Limits {
     /// Where the estimate starts. `None`: at the ceiling, or else with what the
     /// first packets show.
     pub hint_bps: Option<u64>,
-    /// More is never sent.
+    /// The highest rate that is ever sent.
     pub ceiling_bps: Option<u64>,
-    /// That the link carries less is not believed: what was found is given up then,
-    /// and nothing is estimated for a minute.
+    /// A lower estimate is not believed: it is given up, and nothing is estimated for a minute.
     pub least_bps: Option<u64>,
 }
 
-/// Finds what a link carries. Times are told; they do not step back.
+/// Estimates what a link carries. The caller passes the time, which never steps back.
 #[derive(Clone, Debug)]
 pub struct Estimator {
     limits: Limits,
     /// bit/s; `None` while nothing has shown that the link carries less than
     /// the ceiling.
     capacity: Option<f64>,
-    /// What the capacity goes back to.
+    /// What the capacity is based on.
     reason: Reason,
     /// Part of the packets that the link loses by itself.
     loss: f64,
@@ -84,27 +85,26 @@ pub struct Estimator {
     /// later.
     overflow: Option<Instant>,
     base: BaseRtt,
-    /// How long what is sent without a pause waits for its access to the link, beyond
-    /// what little does.
+    /// How much longer data that is sent without a pause waits for access to the link than a small
+    /// amount does.
     access: Duration,
     history: History,
     probing: Probing,
     drain: Option<Drain>,
-    /// Drains in a row that changed nothing, and what the capacity was thought to
-    /// be before the first of them, bit/s.
+    /// Drains in a row that changed nothing, and the estimate before the first of them, bit/s.
     unmoved: u32,
     before: f64,
-    /// What the capacity was thought to be before it fell, if the present drain began so,
-    /// bit/s.
+    /// The estimate before it fell, bit/s, if that fall began the present drain.
     fallen_from: Option<f64>,
     /// Since when there has been a backlog.
     backlogged: Option<Instant>,
-    /// The same, and when last: a short pause does not end it.
+    /// When the backlog of the present flight began, and when it was last seen: a short pause does
+    /// not end a flight.
     flight: Option<(Instant, Instant)>,
     drain_bits: f64,
     queue: Duration,
     told: Told,
-    /// When less than the least was last found.
+    /// When the estimate was last below `Limits::least_bps`.
     doubted: Option<Instant>,
     /// A first flight has had no answer for too long.
     unanswered: bool,
@@ -115,11 +115,10 @@ pub struct Estimator {
 /// A queue is being drained.
 #[derive(Clone, Copy, Debug)]
 struct Drain {
-    /// The longest round trip until then.
+    /// The longest round trip until sending goes on.
     rtt: Duration,
     began: Instant,
-    /// Since when sending goes on: a round trip later it shows what has become
-    /// of the queue.
+    /// When sending went on: a round trip later it shows what has become of the queue.
     settling: Option<Instant>,
 }
 
@@ -153,8 +152,8 @@ impl Estimator {
         }
     }
 
-    /// Takes other limits. What is told anew is where the estimate goes on: a
-    /// ceiling that operator or modem have set says what the link carries now.
+    /// Replaces the limits. The estimate goes on at a hint or ceiling that has changed: a ceiling
+    /// set by an operator or a modem says what the link carries now.
     pub fn set_limits(&mut self, limits: Limits) {
         let before = std::mem::replace(&mut self.limits, limits);
         if let Some(bps) = limits
@@ -170,9 +169,9 @@ impl Estimator {
         self.go_on_as_told();
     }
 
-    /// Takes what the modem says of its coding: how many bits a unit of the link's capacity
-    /// carries; `None` if it says nothing. By what was measured under its word before, that
-    /// tells at once what the link carries now.
+    /// Takes the modem's word about its coding: how many bits a unit of the link's capacity
+    /// carries; `None` if it says nothing. If the link was measured under the word before, the new
+    /// estimate follows from it at once.
     pub fn set_efficiency(&mut self, efficiency: Option<f64>) {
         if let Some(bps) = self.word.say(efficiency, self.capacity) {
             self.estimate(bps, Reason::Hint);
@@ -181,7 +180,7 @@ impl Estimator {
         }
     }
 
-    /// What has been begun is of another estimate.
+    /// Ends a drain or probe that belongs to the estimate before.
     fn go_on_as_told(&mut self) {
         self.drain = None;
         self.fallen_from = None;
@@ -189,8 +188,7 @@ impl Estimator {
         self.probing = Probing::new();
     }
 
-    /// What was found of the capacity so far does not count: the estimate begins
-    /// anew at what is told.
+    /// Discards what was found of the capacity: the estimate begins anew at the hint.
     pub fn begin_anew(&mut self) {
         self.interrupt();
         self.capacity = self.limits.hint_bps.map(|bps| bps as f64);
@@ -203,13 +201,13 @@ impl Estimator {
         self.capacity.map(|capacity| capacity as u64)
     }
 
-    /// What [`Estimator::capacity_bps`] goes back to; `None` as there.
+    /// What [`Estimator::capacity_bps`] is based on; `None` as there.
     pub fn reason(&self) -> Option<Reason> {
         self.capacity.map(|_| self.reason)
     }
 
-    /// What may be sent at `now`, bit/s of IP packets; `None` is unlimited, but for
-    /// what [`Estimator::first_flight`] says.
+    /// What may be sent at `now`, bit/s of IP packets; `None` is unlimited, except for
+    /// [`Estimator::first_flight`].
     pub fn rate_bps(&self, now: Instant) -> Option<u64> {
         let rate = self.capacity.map(|capacity| {
             let probe = self.probing.sending(now);
@@ -219,9 +217,8 @@ impl Estimator {
         rate.into_iter().chain(self.limits.ceiling_bps).min()
     }
 
-    /// What has been sent too much and is to be drained before more is sent,
-    /// bits of IP packets; of a longer drain, what lasts until the next reading
-    /// but one.
+    /// The excess that has to drain before more is sent, bits of IP packets; of a longer drain, the
+    /// part that lasts until the next reading but one.
     pub fn drain_bits(&self) -> u64 {
         self.drain_bits as u64
     }
@@ -231,12 +228,13 @@ impl Estimator {
         self.drain.is_some()
     }
 
-    /// The round trip without a queue of what is sent without a pause, if it is known.
+    /// The round trip without a queue, if it is known, for data that is sent without a pause: it
+    /// includes the wait for access.
     pub fn base_rtt(&self) -> Option<Duration> {
         self.base.get().map(|base| base + self.access)
     }
 
-    /// How long the queue holds packets up.
+    /// How long the queue delays packets.
     pub fn queue(&self) -> Duration {
         self.queue
     }
@@ -246,13 +244,13 @@ impl Estimator {
         self.loss
     }
 
-    /// When [`Estimator::loss`] was last learned: few packets tell nothing of it.
+    /// When [`Estimator::loss`] was last learned: few packets say nothing about it.
     pub fn loss_learned(&self) -> Option<Instant> {
         self.loss_learned
     }
 
-    /// The link was blocked, or its sessions are others: what was on its way
-    /// tells nothing any more. What the link carries stays known.
+    /// Takes that the link was blocked, or that its sessions were replaced: earlier readings say
+    /// nothing any more. The capacity stays known.
     pub fn interrupt(&mut self) {
         self.history.clear();
         self.drain = None;
@@ -264,7 +262,7 @@ impl Estimator {
         self.probing = Probing::new();
     }
 
-    /// Whether less than the least was found a moment ago.
+    /// Whether the estimate was below `Limits::least_bps` less than a minute ago.
     pub fn doubts(&self, now: Instant) -> bool {
         self.doubted.is_some_and(|at| now < at + DOUBTED)
     }
@@ -281,7 +279,7 @@ impl Estimator {
         let horizon = 3 * (base + self.access) + LOSS_WINDOW + LONGEST_WINDOW + self.probing.span();
         let each = reading.way_there.map(|told| told.each);
         let steady = self.told.is_steady(now, base, way_back, each);
-        // What is known of another moment can be more than there is at this one.
+        // These queues were measured at another moment, so they can be longer than the present one.
         let own = |rtt: Duration| rtt.saturating_sub(shared + way_back).max(base.min(rtt));
         reading.rtt = measured.map(own);
         let believed = self.told.believed(now, base, &reading, shared);
@@ -342,9 +340,8 @@ impl Estimator {
             let excess = excess(self.capacity, &view, &reading);
             let until_next = self.capacity.unwrap_or(0.0) * (2 * since_last).as_secs_f64();
             self.drain_bits = excess.min(until_next);
-            // Acknowledgements end with the queue: what else counts as on its
-            // way was lost. What takes longer than the queue and a round trip is
-            // no drain, but an estimate that is still too high.
+            // Acknowledgements end with the queue: the rest of what counts as in flight was lost.
+            // If this takes longer than the queue and a round trip, the estimate is still too high.
             let longest = measured.unwrap_or_default().max(view.latest) + view.base + view.window;
             let over = now >= drain.began + longest || self.history.is_silent(now, window);
             if excess == 0.0 || over {
@@ -356,7 +353,7 @@ impl Estimator {
                     && view.steady
                     && self.may_wait(rtt)
                 {
-                    // What is left of a queue of ours would be taken for a wait.
+                    // Otherwise the rest of our own queue would be taken for a wait for access.
                     self.estimate(capacity * TRIED_PART, Reason::Limit);
                 }
             }
@@ -374,8 +371,8 @@ impl Estimator {
         }
     }
 
-    /// What is sent without a pause waits for access each time: a round trip without
-    /// that wait shows that there is none any more.
+    /// Lowers the wait for access. Data that is sent without a pause waits each time, so a shorter
+    /// round trip shows that the wait has become shorter.
     fn see_access(&mut self, now: Instant, base: Duration, view: &mut View, allowed: Option<u64>) {
         if self.access.is_zero() {
             return;
@@ -401,7 +398,7 @@ impl Estimator {
         }
     }
 
-    /// Over how long arrivals are counted at present.
+    /// How long arrivals are counted over at present.
     fn window(&self, now: Instant, steady: bool) -> Duration {
         let base = self.base.get().unwrap_or_default();
         let by_rtt = (base / 4).clamp(LEAST_WINDOW, MOST_WINDOW);
@@ -452,8 +449,8 @@ impl Estimator {
         })
     }
 
-    /// Whether there was a backlog from so long ago to so long ago, and as much was sent
-    /// as was allowed, or as a transport's window had room for.
+    /// Whether there was a backlog from `from` to `to` before now, and the sender used the rate
+    /// that was allowed, or all of a transport's window.
     fn filled(&self, now: Instant, from: Duration, to: Duration, allowed_bps: Option<u64>) -> bool {
         let sent = self.sent(now, from, to);
         let full = self.window_full(now, from, to);
@@ -465,7 +462,7 @@ impl Estimator {
             && self.history.backlogged(from, to)
     }
 
-    /// Whether a transport's window bounded what was sent from so long ago to so long ago.
+    /// Whether a transport's window limited what was sent from `from` to `to` before now.
     fn window_full(&self, now: Instant, from: Duration, to: Duration) -> bool {
         let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
             return false;
@@ -473,7 +470,7 @@ impl Estimator {
         self.history.window_full(from, to)
     }
 
-    /// How fast was sent from so long ago to so long ago, bit/s.
+    /// The rate that was sent from `from` to `to` before now, bit/s.
     fn sent(&self, now: Instant, from: Duration, to: Duration) -> f64 {
         let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
             return 0.0;
@@ -481,8 +478,8 @@ impl Estimator {
         self.history.sent(from, to)
     }
 
-    /// Beside a queue on the way back: what the link carries goes back to how fast
-    /// its own queue grows while a known rate is sent.
+    /// While the way back has a queue: derives what the link carries from how fast the queue of
+    /// this direction grows while a known rate is sent.
     fn count_by_told(
         &self,
         now: Instant,
@@ -512,8 +509,8 @@ impl Estimator {
             && self.history.backlogged(of_arrivals, to);
     }
 
-    /// What may have arrived at most beside a queue on the way back, which shifts the
-    /// time of acknowledgements, bit/s. A queue that has no room for more does not grow
+    /// The highest rate, bit/s, at which packets can have arrived while a queue on the way back
+    /// shifts the times of acknowledgements. A bound is needed since a full queue does not grow
     /// either.
     fn most_arrived(&self, now: Instant, view: &View) -> f64 {
         let arrivals = self.history.arrivals(now, SHIFTED.max(view.window));
@@ -522,7 +519,7 @@ impl Estimator {
         })
     }
 
-    /// What is lost while no queue overflows is the link's own loss.
+    /// Learns the link's own loss: what is lost while no queue overflows.
     fn learn_loss(&mut self, now: Instant, view: &View, reading: &Reading) {
         let Some(since) = now.checked_sub(LOSS_WINDOW) else {
             return;
@@ -541,8 +538,7 @@ impl Estimator {
         }
     }
 
-    /// Part of the packets of the last seconds that was sent again, if they were
-    /// many.
+    /// Part of the packets of the last seconds that was sent again; `None` if there were few.
     fn recent_loss(&self, now: Instant) -> Option<f64> {
         let since = now.checked_sub(LOSS_WINDOW)?;
         let sent = self.history.rate(SENT_BITS, since, now);
@@ -577,7 +573,8 @@ impl Estimator {
                 rtt: view.base,
                 queue,
                 told_later: view.told.map(|told| {
-                    // One is enough where it is older than what it tells of a round trip ago.
+                    // One beacon is enough where round trips are less than half of the time between
+                    // two.
                     let beacons = if told::is_older(told.each, view.base) {
                         1
                     } else {

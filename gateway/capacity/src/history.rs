@@ -1,4 +1,4 @@
-//! The latest readings, and what they say of a time between them.
+//! The latest readings, and what follows from them for times between them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -19,12 +19,11 @@ struct Point {
     reading: Reading,
     /// Something has arrived since the one before.
     advanced: bool,
-    /// Less was sent meanwhile than there was to send: a queue was drained, or a first
-    /// flight was waited for.
+    /// Sending was held back: a queue was drained, or a first flight was to be answered.
     held: bool,
 }
 
-/// The readings of the last so long.
+/// The readings of the last seconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     points: VecDeque<Point>,
@@ -34,7 +33,8 @@ pub(crate) struct History {
 pub(crate) struct Arrived {
     /// All of it.
     pub all_bits: f64,
-    /// What counts of it, and the readings before and with the last of that.
+    /// The part of it that counts, and the times of the reading before it and of the last one in
+    /// it.
     pub bits: f64,
     pub from: Instant,
     pub to: Instant,
@@ -49,8 +49,8 @@ pub(crate) const REPEATED_BITS: Total = |reading| reading.repeated_bits;
 pub(crate) const OTHER_BITS: Total = |reading| reading.other_bits;
 
 impl History {
-    /// Takes a reading, `held` if less is sent than there is, and forgets those that are older than `horizon`.
-    /// Whether it counts.
+    /// Takes a reading, `held` if sending is held back, and forgets those that are older than
+    /// `horizon`. Returns whether the reading counts.
     pub fn push(&mut self, now: Instant, reading: Reading, held: bool, horizon: Duration) -> bool {
         let last = self.points.back();
         if last.is_some_and(|last| now < last.at + LEAST_STEP) {
@@ -85,18 +85,18 @@ impl History {
         })
     }
 
-    /// Whether readings go back to that time.
+    /// Whether readings go back to `at`.
     pub fn reaches(&self, at: Instant) -> bool {
         self.points.front().is_some_and(|first| first.at <= at)
     }
 
-    /// When the last reading until that time was made.
+    /// The time of the last reading at or before `at`.
     pub fn reading_at(&self, at: Instant) -> Option<Instant> {
         let next = self.points.partition_point(|point| point.at <= at);
         Some(self.points.get(next.checked_sub(1)?)?.at)
     }
 
-    /// A total at a time between the readings, bits.
+    /// A total at a time between readings, by interpolation, bits.
     pub fn total_at(&self, total: Total, at: Instant) -> f64 {
         let next = self.points.partition_point(|point| point.at <= at);
         let Some(before) = next.checked_sub(1).map(|index| &self.points[index]) else {
@@ -123,19 +123,18 @@ impl History {
         ((self.total_at(total, to) - self.total_at(total, from)) / seconds).max(0.0)
     }
 
-    /// How fast was sent between two times, pure ACKs included, bit/s.
+    /// The rate that was sent between two times, pure ACKs included, bit/s.
     pub fn sent(&self, from: Instant, to: Instant) -> f64 {
         self.rate(SENT_BITS, from, to) + self.rate(OTHER_BITS, from, to)
     }
 
-    /// How fast data arrives: over at least `window`, from one arrival to
-    /// another before `now`, so that acknowledgements that come in bunches count
-    /// by the time between bunches. bit/s, and when that time began. `None`
-    /// while readings do not go back so far.
+    /// How fast data arrives, bit/s, and since when it was counted: over at least `window`, from
+    /// one arrival to another before `now`, so that acknowledgements that come in bunches count by
+    /// the time between bunches. `None` while readings do not go back so far.
     pub fn arrivals(&self, now: Instant, window: Duration) -> Option<(f64, Instant)> {
         let arrived = || self.points.iter().rev().filter(|point| point.advanced);
         let last = arrived().find(|point| point.at <= now)?;
-        // Nothing has come for long: that, too, is how fast it arrives.
+        // If nothing has come for long, that time counts, too.
         let (end, delivered) = match now.saturating_duration_since(last.at) > window {
             true => (now, last.reading.delivered_bits),
             false => (last.at, last.reading.delivered_bits),
@@ -146,8 +145,8 @@ impl History {
         Some((bits as f64 / (end - first.at).as_secs_f64(), first.at))
     }
 
-    /// What has arrived since that time, and the last `part` of it, or a little more: what
-    /// trickled in before a flight does not count with it then. `None` while nothing has.
+    /// What has arrived since `since`, and the last `part` of it, or a little more: this leaves out
+    /// what trickled in before a flight. `None` while nothing has arrived.
     pub fn arrived_since(&self, since: Instant, part: f64) -> Option<Arrived> {
         let first = self.points.partition_point(|point| point.at < since).max(1);
         let begins = (first..self.points.len()).find(|&index| self.points[index].advanced)?;
@@ -167,7 +166,7 @@ impl History {
         })
     }
 
-    /// Whether nothing has arrived for so long.
+    /// Whether nothing has arrived for `span`.
     pub fn is_silent(&self, now: Instant, span: Duration) -> bool {
         let mut recent = self.points.iter().rev();
         recent
@@ -188,12 +187,12 @@ impl History {
         recent.filter_map(|point| point.reading.rtt).max()
     }
 
-    /// The last round trip that was told.
+    /// The round trip in the latest reading.
     pub fn latest_rtt(&self) -> Option<Duration> {
         self.points.back()?.reading.rtt
     }
 
-    /// What the peer had told until that time of how late this direction is.
+    /// How late packets of this direction are, by the peer's last report until `at`.
     pub fn told_at(&self, at: Instant) -> Option<Duration> {
         let until = self.points.iter().rev().skip_while(|point| point.at > at);
         until
@@ -202,8 +201,8 @@ impl History {
             .map(|told| told.late)
     }
 
-    /// The least that was told lately, this included: what keeps one beacon may not keep
-    /// the next.
+    /// The least that the peer reported lately, `told` included: what delays one beacon may not
+    /// delay the next.
     pub fn least_told(&self, now: Instant, told: WayThere) -> Duration {
         let recent = self.points.iter().rev();
         recent
@@ -212,7 +211,7 @@ impl History {
             .fold(told.late, |least, before| least.min(before.late))
     }
 
-    /// What was told lately, in the mean: noise is in it before a probe and behind it.
+    /// The mean of what the peer reported lately, since single reports are noisy.
     pub fn mean_told(&self, now: Instant, told: WayThere) -> Duration {
         let (mut sum, mut count) = (Duration::ZERO, 0);
         let recent = self.points.iter().rev();
@@ -224,7 +223,7 @@ impl History {
         sum.checked_div(count).unwrap_or(told.late)
     }
 
-    /// By how much the queue on the way back has grown at most since then.
+    /// The most by which the queue on the way back has grown since `since`.
     pub fn way_back_grown(&self, since: Instant) -> Duration {
         let recent = self.points.iter().rev();
         let told = recent
@@ -238,8 +237,8 @@ impl History {
         grown
     }
 
-    /// The most that was sent within `span`, of what was sent since that time, bits, and
-    /// when that began. What was on its way at the first reading left just before it.
+    /// The most that was sent within any `span` since `since`, bits, and when that began. What was
+    /// in flight at the first reading counts as sent just before it.
     pub fn most_sent(&self, since: Instant, span: Duration) -> (f64, Instant) {
         let mut most = (0.0, since);
         for (index, point) in self.points.iter().enumerate() {
@@ -259,8 +258,8 @@ impl History {
         most
     }
 
-    /// Whether there was a backlog nearly all the time between two times, and
-    /// no queue was drained meanwhile: as much was sent as was allowed.
+    /// Whether there was a backlog nearly all the time between two times, and sending was never
+    /// held back meanwhile.
     pub fn backlogged(&self, from: Instant, to: Instant) -> bool {
         let mut within = self.points.iter().filter(|p| from <= p.at && p.at <= to);
         !within.any(|point| point.held) && self.waits(from, to)
@@ -271,8 +270,8 @@ impl History {
         self.nearly_always(from, to, |reading| reading.backlogged)
     }
 
-    /// Whether a window was full nearly all the time between two times: it bounded what
-    /// was sent.
+    /// Whether a transport's window was full nearly all the time between two times, and so limited
+    /// what was sent.
     pub fn window_full(&self, from: Instant, to: Instant) -> bool {
         self.nearly_always(from, to, |reading| reading.window_full)
     }
@@ -287,9 +286,9 @@ impl History {
         all > 0 && held * 5 >= all * 4
     }
 
-    /// Whether the round trip has grown all the time since `since`, by at least
-    /// `part` of it: in either half, since a way that became longer at once is
-    /// no queue.
+    /// Whether the round trip has grown by more than `part` of the time since `since`, in both
+    /// halves of that time: a way that becomes longer at once is no queue, and grows in one half
+    /// only.
     pub fn rtt_grows(&self, now: Instant, since: Instant, part: f64) -> bool {
         let middle = since + (now - since) / 2;
         let least = part * (now - since).as_secs_f64() / 2.0;
@@ -305,8 +304,8 @@ impl History {
         second - first > least && last - second > least
     }
 
-    /// The longest time without an arrival since `since`. On a way of a known round trip
-    /// only times count in whose first half something had been sent that should have come.
+    /// The longest time without an arrival since `since`. With a known round trip, a time counts
+    /// only if something had been sent that should have arrived in its first half.
     pub fn longest_gap(&self, since: Instant, rtt: Option<Duration>) -> Duration {
         let arrivals = self
             .points
@@ -328,7 +327,7 @@ impl History {
         longest
     }
 
-    /// Whether anything was sent that should have come in so long from a time on.
+    /// Whether anything was sent that should have arrived within `span` from `from` on.
     fn was_sent_for(&self, from: Instant, span: Duration, rtt: Duration) -> bool {
         from.checked_sub(rtt).is_some_and(|sent| {
             self.total_at(SENT_BITS, sent + span) > self.total_at(SENT_BITS, sent)

@@ -1,10 +1,9 @@
-//! What a hop's link carries in one direction, found by its sender from what its
-//! transports tell: how much was sent, how much of it arrived, and how long that
-//! took.
+//! Estimates what a hop's link carries in one direction. The sender measures it from what its
+//! transports report: how much was sent, how much of it arrived, and how long that took.
 //!
-//! [`Estimator`] is a state machine without I/O and clock: [`Reading`]s and the
-//! time go in; the capacity, the rate to send at and what is to be drained come
-//! out. `docs/capacity.md` explains how it works and what it was tried on.
+//! [`Estimator`] is a state machine without I/O and clock: [`Reading`]s and the time go in; the
+//! capacity, the rate to send at and the amount to drain come out. `docs/capacity.md` explains how
+//! it works and what it was tried on.
 
 mod base;
 mod estimator;
@@ -18,13 +17,13 @@ pub use estimator::{Estimator, Limits};
 
 use std::time::Duration;
 
-/// What an estimate of a capacity goes back to.
+/// What the estimate of a capacity is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The configuration, what the last run had measured, or what a modem has said since:
-    /// nothing has been seen of the link as it is.
+    /// The configuration, the measurement of the last run, or the modem's latest word: the link as
+    /// it is now has not been measured.
     Hint,
-    /// What arrived of the first packets: the link may well carry more.
+    /// How fast the first packets arrived: the link may well carry more.
     Start,
     /// A probe that arrived: the link carries this much, and may carry more.
     Probe,
@@ -32,59 +31,58 @@ pub enum Reason {
     Limit,
 }
 
-/// What the transports of a hop tell at one moment. Amounts are totals since the
-/// hop began, in bits of IP packets; they never fall.
+/// What the transports of a hop report at one moment. Amounts are totals since the hop began, in
+/// bits of IP packets; they never fall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Packets with data that were sent, those sent again included.
+    /// Data packets that were sent, retransmissions included.
     pub sent_bits: u64,
-    /// Of these, those that were sent again.
+    /// The retransmissions among these.
     pub repeated_bits: u64,
-    /// Of the data, what has arrived: acknowledged in order or selectively.
+    /// Data that has arrived: acknowledged in order or selectively.
     pub delivered_bits: u64,
-    /// What else was sent and is not acknowledged: pure ACKs.
+    /// Pure ACKs that were sent; nobody acknowledges them.
     pub other_bits: u64,
-    /// Data that is on its way at this moment. No total.
+    /// Data in flight at this moment; not a total.
     pub in_flight_bits: u64,
-    /// Data that is known to be lost and has not been sent again. No total.
+    /// Data that is known to be lost and not yet retransmitted; not a total.
     pub lost_bits: u64,
-    /// Smoothed round-trip time of the sessions for which something arrived
-    /// since the last reading, of these the least.
+    /// The smoothed round-trip time of the session for which most arrived since the last reading;
+    /// `None` if nothing arrived.
     pub rtt: Option<Duration>,
     /// Whether more waited to be sent than was allowed.
     pub backlogged: bool,
-    /// Whether of that a transport had some that waited for acknowledgements: its window
-    /// was full.
+    /// Whether some of that waited because a transport's congestion window was full.
     pub window_full: bool,
     /// The rate that is allowed at this moment, bit/s; `None` is unlimited.
     pub allowed_bps: Option<u64>,
-    /// What all hops that share the medium with this one have of queue at this
-    /// moment: that is not this one's doing alone. `None`: it shares with none.
+    /// The queue that all hops on a shared medium have in common at this moment, which this hop
+    /// does not cause alone. `None`: the hop shares its medium with no other.
     pub shared_queue: Option<Duration>,
-    /// What of the round trip is queue on the way back. `None`: nobody tells.
+    /// How much of the round trip is queue on the way back. `None`: unknown.
     pub way_back: Option<Duration>,
-    /// What the peer tells of this direction. `None`: it does not.
+    /// What the peer reports about the queue in this direction. `None`: it reports nothing.
     pub way_there: Option<WayThere>,
 }
 
-/// What may leave at first on a link of which nothing is known but its round trip.
+/// What may be sent at first on a link of which only the round trip is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstFlight {
-    /// How many there were before it. Each may leave at once.
+    /// How many first flights came before this one. Each may leave at once.
     pub number: u64,
-    /// So much at once, bits of IP packets.
+    /// How much may leave at once, bits of IP packets.
     pub bits: u64,
-    /// Not faster than this, bit/s of IP packets.
+    /// The highest rate of that, bit/s of IP packets.
     pub bps: u64,
-    /// Behind it so much, until it has been answered, bit/s of IP packets.
+    /// The rate behind it until it has been answered, bit/s of IP packets.
     pub then_bps: u64,
 }
 
-/// What the peer tells of the queue in this direction.
+/// What the peer reports about the queue in this direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WayThere {
-    /// How late the last packet was that it tells of.
+    /// How late the last beacon was that the peer has reported on.
     pub late: Duration,
-    /// How old that may be beside the round trip.
+    /// The time between two reports: so much older than a round trip `late` may be.
     pub each: Duration,
 }

@@ -1,5 +1,5 @@
-//! Looking for more: for a short time more is sent than the link is known to
-//! carry, and a round trip later it shows whether that arrived as fast.
+//! Probes look for more capacity: for a short time more is sent than the link is known to carry,
+//! and a round trip later it shows whether that arrived as fast.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 const FIRST_GAIN: f64 = 0.25;
 pub(crate) const MOST_GAIN: f64 = 1.0;
 const LEAST_GAIN: f64 = 0.05;
-/// Behind a first flight that has left no queue.
+/// The gain behind a first flight that has left no queue.
 const STEEP_GAIN: f64 = 6.0;
 
-/// What is sent for a probe of the first gain: at least so long, and so many
-/// packets. A smaller one is sent for longer, since it shows less.
+/// A probe of the first gain lasts a quarter of the round trip, within these bounds, and long
+/// enough to send `LEAST_BITS`. One with a smaller gain lasts up to `MOST_STRETCH` times as long,
+/// since it shows less.
 const LEAST_LENGTH: Duration = Duration::from_millis(60);
 const MOST_LENGTH: Duration = Duration::from_millis(120);
 /// Where arrivals come in bunches, it lasts longer than the time between them.
@@ -32,12 +33,12 @@ const MOST_PAUSE: Duration = Duration::from_secs(4);
 pub(crate) struct Probe {
     pub began: Instant,
     pub ends: Instant,
-    /// Its answer is there.
+    /// When its answer should have arrived.
     pub answered: Instant,
     pub gain: f64,
     /// The estimate when it began, bit/s.
     pub capacity: f64,
-    /// The queue when it began, and whether the peer tells of it.
+    /// The queue when it began, and whether the peer reports that.
     pub queue: Duration,
     pub told: bool,
 }
@@ -47,11 +48,11 @@ pub(crate) struct Probe {
 pub(crate) struct Trip {
     pub rtt: Duration,
     pub queue: Duration,
-    /// The peer tells of the queue, so much later than acknowledgements do.
+    /// If the peer reports the queue: how much later than acknowledgements do.
     pub told_later: Option<Duration>,
 }
 
-/// When there is a probe, and how much it sends.
+/// Decides when a probe is sent, and how much it sends.
 #[derive(Clone, Debug)]
 pub(crate) struct Probing {
     gain: f64,
@@ -68,53 +69,50 @@ impl Probing {
         }
     }
 
-    /// The estimate is a guess that is likely too low: the next probe is due,
-    /// and doubles it.
+    /// Makes a probe due that doubles the estimate, which is likely too low.
     pub fn double(&mut self, now: Instant) {
         self.look_for(now, MOST_GAIN);
     }
 
-    /// The estimate is what a short flight has shown, without a queue: the next probe is
-    /// due, and is a steep one.
+    /// Makes a steep probe due: the estimate comes from a short flight that left no queue.
     pub fn multiply(&mut self, now: Instant) {
         self.gain = STEEP_GAIN;
         self.current = None;
         self.next_at = Some(now);
     }
 
-    /// Whether a probe sends so much that it leaves a queue where it finds the link.
+    /// Whether the present probe is so steep that it leaves a queue when it reaches the capacity.
     pub fn is_steep(&self) -> bool {
         self.current.is_some_and(|probe| probe.gain > MOST_GAIN)
     }
 
-    /// The next probe is no steep one.
+    /// Keeps the next probe from being steep.
     pub fn flatten(&mut self) {
         self.gain = self.gain.min(MOST_GAIN);
     }
 
-    /// The next probe is due, and is for so much of the estimate, if that is within
-    /// what a probe sends.
+    /// Makes a probe due that sends `gain` above the estimate, as a part of it, within bounds.
     pub fn look_for(&mut self, now: Instant, gain: f64) {
         self.gain = gain.clamp(LEAST_GAIN, MOST_GAIN);
         self.current = None;
         self.next_at = Some(now);
     }
 
-    /// The link carries less than was thought: a probe in progress says nothing,
-    /// and the next is due only after a pause.
+    /// Ends a probe in progress, since the link carries less than estimated. The next is due after
+    /// a pause.
     pub fn step_back(&mut self, now: Instant, rtt: Duration) {
         self.gain = FIRST_GAIN;
         self.pause(now, rtt);
     }
 
-    /// The next one is due only after a pause.
+    /// Ends a probe in progress. The next is due after a pause.
     pub fn pause(&mut self, now: Instant, rtt: Duration) {
         self.current = None;
         let pause = (rtt * ROUND_TRIPS).clamp(LEAST_PAUSE, MOST_PAUSE);
         self.next_at = Some(now + pause);
     }
 
-    /// Begins a probe if one is due; of more than `most` there is none.
+    /// Begins a probe if one is due. It sends no faster than `most`, bit/s.
     pub fn begin(&mut self, now: Instant, capacity: f64, most: f64, trip: Trip, bunch: Duration) {
         if self.current.is_some() || self.next_at.is_some_and(|at| now < at) {
             return;
@@ -132,7 +130,7 @@ impl Probing {
         self.current = Some(Probe {
             began: now,
             ends,
-            // The last of it arrives later by what the probe itself queues.
+            // The probe's own queue delays the last of it.
             answered: ends
                 + trip.rtt
                 + length.mul_f64(gain).min(length) / 2
@@ -157,13 +155,13 @@ impl Probing {
         self.current.filter(|probe| now < probe.ends)
     }
 
-    /// The probe whose answer is there.
+    /// The probe whose answer should have arrived.
     pub fn answered(&self, now: Instant) -> Option<Probe> {
         self.current.filter(|probe| probe.answered <= now)
     }
 
-    /// More arrived: the next probe is due at once, and sends more. Behind a steep one it
-    /// is half as steep: the link is known better then.
+    /// More arrived: the next probe is due at once, with twice the gain. After a steep probe it has
+    /// half the gain, since the capacity is known better then.
     pub fn found(&mut self, now: Instant) {
         self.gain = match self.gain > MOST_GAIN {
             true => (self.gain / 2.0).max(MOST_GAIN),
@@ -173,9 +171,9 @@ impl Probing {
         self.next_at = Some(now);
     }
 
-    /// Less arrived than was sent: `more` of the estimate, as a part of it. The
-    /// next probe is for that; after one that was, for as much as at first, since
-    /// the link may have become another.
+    /// Less arrived than was sent: `more` above the estimate, as a part of it. The next probe has
+    /// that gain. After a probe that had so small a gain the next has the first gain again, since
+    /// the link may have changed.
     pub fn found_less(&mut self, now: Instant, rtt: Duration, more: f64) {
         self.pause(now, rtt);
         self.gain = match self.gain < FIRST_GAIN {
@@ -184,7 +182,8 @@ impl Probing {
         };
     }
 
-    /// Nothing was learned, since too little was sent: less is enough for a smaller one.
+    /// Too little was sent to learn anything. The next probe has half the gain, down to the first,
+    /// so that less is enough for it.
     pub fn inconclusive(&mut self, now: Instant) {
         self.gain = (self.gain / 2.0).max(FIRST_GAIN.min(self.gain));
         self.current = None;

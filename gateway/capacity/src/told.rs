@@ -1,25 +1,26 @@
-//! Whether what the peer tells of the queue in this direction counts.
+//! Decides whether the peer's reports about the queue in this direction are used.
 
 use std::time::{Duration, Instant};
 
 use crate::view::{NOTICED_BESIDE, noticed};
 use crate::{Reading, WayThere};
 
-/// From here on there is a queue on the way back.
+/// A queue on the way back counts from this length on.
 const LEAST_WAY_BACK: Duration = Duration::from_millis(4);
-/// If round trips show a queue for so long of which the peer tells nothing, its
-/// beacons have another way than the sessions, or it lies.
+/// If round trips show a queue for so long that the peer does not report, its beacons take another
+/// way than the sessions, or it lies.
 const CONTRADICTED: Duration = Duration::from_secs(3);
-/// Then it is not believed for so long.
+/// After that its reports are ignored for so long.
 const DISBELIEVED: Duration = Duration::from_secs(60);
-/// What is older than this tells of another moment.
+/// Reports that are further apart than this are too old to use.
 const MOST_EACH: Duration = Duration::from_secs(2);
 
-/// What is told is older than the latest round trip. A queue in this that is longer than
-/// told by a base round trip, and by so many times the least that is noticed, is newer.
+/// A report is older than the latest round trip. If that shows a queue that is longer than
+/// reported, by more than a base round trip and by more than so many times the least queue that is
+/// noticed, then the queue is newer than the report.
 const OVERTAKEN_BY: u32 = 4;
 
-/// Whether round trips show that what is told is of before a queue came to stand.
+/// Whether round trips show that a queue has formed since the report.
 pub(crate) fn is_overtaken(base: Duration, told: WayThere, reading: &Reading) -> bool {
     let since = base.max(OVERTAKEN_BY * noticed(base));
     reading
@@ -27,28 +28,30 @@ pub(crate) fn is_overtaken(base: Duration, told: WayThere, reading: &Reading) ->
         .is_some_and(|rtt| rtt > base + told.late + since)
 }
 
-/// Whether what the peer tells, `each` so long apart, is older than some round trips.
+/// Whether reports that come `each` so long apart are older than round trips: the base round trip
+/// is less than half of that.
 pub(crate) fn is_older(each: Duration, base: Duration) -> bool {
     base < each / 2
 }
 
-/// What the peer has told so far, held against round trips.
+/// Compares the peer's reports with the round trips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
     /// When the way back last had a queue.
     way_back_at: Option<Instant>,
-    /// Since when round trips show a queue of which the peer tells nothing.
+    /// Since when round trips show a queue that the peer does not report.
     contradicted: Option<Instant>,
-    /// When that was last so for too long.
+    /// When that had last gone on for too long.
     disbelieved: Option<Instant>,
 }
 
 impl Told {
-    /// Whether the way back has had no queue for a round trip, so that round trips show
-    /// this direction's.
+    /// Whether the way back has had no queue for a round trip, so that round trips show the queue
+    /// of this direction.
     ///
-    /// What the peer tells, `each` so long apart, is older than many a round trip of a short
-    /// way: beside less on the way back than is noticed, those tell more.
+    /// On a short way, reports that come `each` so long apart are older than many round trips. So
+    /// there a queue on the way back counts only from the length on that is noticed: below it,
+    /// round trips tell more than reports.
     pub fn is_steady(
         &mut self,
         now: Instant,
@@ -67,8 +70,7 @@ impl Told {
         !self.way_back_at.is_some_and(recent)
     }
 
-    /// What the peer tells, less what others have of it; `None` where round trips
-    /// contradict it.
+    /// The peer's report less the queue of others; `None` where round trips contradict it.
     pub fn believed(
         &mut self,
         now: Instant,

@@ -1,76 +1,76 @@
-//! What the readings of the last window show.
+//! What the readings of the last window show about the link.
 
 use std::time::Duration;
 
 use crate::{Reading, WayThere};
 
-/// A queue is noticed from this part of the base round trip (1/n) on, within
-/// bounds; from half of it, it is one; less is the sender's own bursts.
+/// The threshold from which a queue is noticed, as a part (1/n) of the base round trip, within
+/// bounds. A drain goes on down to half of it; a smaller queue is the sender's own bursts.
 const NOTICED_PART: u32 = 16;
 const LEAST_NOTICED: Duration = Duration::from_millis(12);
 const MOST_NOTICED: Duration = Duration::from_millis(30);
-/// Beside a queue of others or of the way back, so many times as much: it is
-/// known of another moment.
+/// The threshold is so many times as high beside a queue of others or of the way back, since those
+/// were measured at another moment.
 pub(crate) const NOTICED_BESIDE: u32 = 2;
-/// Where the peer tells of this direction's: what keeps single beacons is in it.
+/// The factor on the threshold where the peer reports this direction's queue: delays of single
+/// beacons add noise to the report.
 pub(crate) const NOTICED_TOLD: f64 = 1.5;
 
-/// What may be on its way beyond the link's own product while a queue is
-/// drained.
+/// While a queue is drained, this may be in flight beyond capacity × round trip: so long at the
+/// link's rate,
 pub(crate) const SLACK: Duration = Duration::from_millis(5);
 
-/// And so many bits at any rate.
+/// and, at any rate, so many bits.
 pub(crate) const SOME_PACKETS: f64 = 4.0 * 12_000.0;
-/// And on a short way, where they are a queue, so many.
+/// On a short way that much would be a queue, so there it is less, but at least so many bits.
 const LEAST_PACKETS: f64 = 2.0 * 12_000.0;
 
-/// After a drain, an estimate that is too high by this part of it shows.
+/// An estimate that is too high by more than this part of it is noticed.
 pub(crate) const TOO_MUCH: f64 = 0.05;
 
-/// Where less was sent than this part of what was allowed, what arrives may be all that
-/// was sent.
+/// Where less was sent than this part of what was allowed, the arrivals may be all that was sent,
+/// and then do not show the capacity.
 const NEARLY_ALL: f64 = 0.9;
 
-/// No estimate is below this, bit/s: less cannot carry what measures it.
+/// The least estimate, bit/s: a slower link could not carry the traffic that measures it.
 pub(crate) const LEAST_CAPACITY: f64 = 8_000.0;
 
-/// What the last window shows.
+/// What the last window shows about the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub base: Duration,
     pub window: Duration,
-    /// How fast else is sent, bit/s.
+    /// The rate of pure ACKs, bit/s.
     pub other: f64,
-    /// What the link carries, if it carries as much as it can, bit/s.
+    /// The rate at which packets arrive, bit/s: the link's capacity if it is full.
     pub carried: f64,
     /// What may be sent, bit/s; `None` is unlimited.
     pub allowed_bps: Option<u64>,
-    /// How fast was sent what arrives in the window, bit/s, and whether it was a
-    /// transport's window that bounded it.
+    /// The rate at which the packets that arrive in the window were sent, bit/s, and whether a
+    /// transport's congestion window limited that rate.
     pub sent: f64,
     pub window_full: bool,
-    /// Whether as much was sent as was allowed when that was sent which arrives
-    /// in the window.
+    /// Whether, when these packets were sent, there was a backlog and the allowed rate was used.
     pub backlogged: bool,
-    /// No queue on the way back changes when arrivals are told.
+    /// Whether the way back has had no queue, which would shift the times of acknowledgements.
     pub steady: bool,
-    /// Otherwise, what the peer tells of the queue in this direction.
+    /// If it has had one: what the peer reports about the queue in this direction.
     pub told: Option<WayThere>,
-    /// How long the queue on the way back holds up what comes from there.
+    /// The delay by the queue on the way back.
     pub way_back: Duration,
-    /// From when on a queue is noticed.
+    /// The length from which on a queue is noticed.
     pub noticed: Duration,
-    /// The last round trip.
+    /// The latest round trip.
     pub latest: Duration,
-    /// By how much the least in the window is above the base; zero if none is known.
+    /// By how much the least round trip in the window exceeds the base; zero if none is known.
     pub queue: Duration,
-    /// Whether one is known.
+    /// Whether a round trip is known in the window.
     pub heard: bool,
 }
 
 impl View {
-    /// Whether the link has carried less than was sent, or was sent as much as was allowed:
-    /// else what arrived does not show what it carries.
+    /// Whether less arrived than was sent, or the sender used all that it was allowed. Otherwise
+    /// the arrivals do not show what the link carries.
     pub fn falls_short(&self) -> bool {
         let all = |bps: u64| self.sent >= NEARLY_ALL * bps as f64;
         self.window_full
@@ -79,21 +79,21 @@ impl View {
     }
 }
 
-/// From when on a queue is noticed.
+/// The length from which on a queue is noticed.
 pub(crate) fn noticed(base: Duration) -> Duration {
     (base / NOTICED_PART).clamp(LEAST_NOTICED, MOST_NOTICED)
 }
 
-/// A way with a shorter round trip is a terrestrial one or to a low orbit. A queue of others
-/// is over there within some of its round trips, and little is lost by looking for that.
+/// A way with a shorter round trip is terrestrial or leads through a low orbit. There a queue of
+/// others ends within a few round trips, and a probe for that costs little.
 const SHORT: Duration = Duration::from_millis(150);
 
-/// Whether a way is as short as that.
+/// Whether a way is short in that sense.
 pub(crate) fn is_short(base: Duration) -> bool {
     base < SHORT
 }
 
-/// What is on its way beyond what the link itself holds, bits.
+/// What is in flight beyond what the link itself holds, bits.
 pub(crate) fn excess(capacity: Option<f64>, view: &View, reading: &Reading) -> f64 {
     let Some(capacity) = capacity else {
         return 0.0;
@@ -103,7 +103,7 @@ pub(crate) fn excess(capacity: Option<f64>, view: &View, reading: &Reading) -> f
     let mut some = SOME_PACKETS;
     let mut slack = SLACK;
     if is_short(view.base) {
-        // What is left is less than what still counts as a queue.
+        // A drain must leave less than what still counts as a queue.
         slack = slack.min(view.noticed / 4);
         some = some.min(of_data * slack.as_secs_f64()).max(LEAST_PACKETS);
     }

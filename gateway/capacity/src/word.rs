@@ -1,27 +1,27 @@
-//! What the modem says of its coding, held against what was measured under its last word.
+//! Turns the modem's word about its coding into a capacity, by what was measured under its word
+//! before.
 
-/// How many bits a unit of the link's capacity carries, as the modem says, and what was
-/// measured since it said so.
+/// How many bits a unit of the link's capacity carries by the modem's word, and the capacities
+/// measured since that word.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Word {
     efficiency: Option<f64>,
-    /// The least and the most, bit/s.
+    /// The least and the greatest of these, bit/s.
     measured: Option<(f64, f64)>,
 }
 
 impl Word {
-    /// Takes what the link was measured to carry, bit/s.
+    /// Takes a measured capacity of the link, bit/s.
     pub fn see(&mut self, capacity: f64) {
         let (least, most) = self.measured.unwrap_or((capacity, capacity));
         self.measured = Some((least.min(capacity), most.max(capacity)));
     }
 
-    /// Takes the modem's word. Returns what the link carries by it, bit/s, where that is
-    /// another than `capacity`, which is known of it.
+    /// Takes the modem's word. Returns what the link carries by it, bit/s, where that differs from
+    /// `capacity`, the present estimate.
     ///
-    /// A word may come late, when the change has been measured already: so it lowers no
-    /// further than by the most that was measured under the one before, and raises no
-    /// further than by the least.
+    /// A word may come late, when the change has been measured already. So a lower word is applied
+    /// to the greatest capacity measured under the word before, and a higher one to the least.
     pub fn say(&mut self, efficiency: Option<f64>, capacity: Option<f64>) -> Option<f64> {
         if self.efficiency == efficiency {
             return None;
@@ -43,7 +43,7 @@ impl Word {
 mod tests {
     use super::*;
 
-    /// A modem that has said 1, under which the link was measured to carry so much.
+    /// A modem whose word was 1, and the capacities measured since.
     fn measured(bps: &[f64]) -> Word {
         let mut word = Word::default();
         assert_eq!(word.say(Some(1.0), Some(8e6)), None);
@@ -76,7 +76,7 @@ mod tests {
         let mut word = Word::default();
         word.see(8e6);
         assert_eq!(word.say(Some(0.5), Some(8e6)), None);
-        // Under this one nothing was measured yet.
+        // Nothing was measured since the last word.
         assert_eq!(word.say(Some(1.0), Some(8e6)), None);
         word.see(8e6);
         assert_eq!(word.say(Some(0.5), None), None);

@@ -1,4 +1,4 @@
-//! Whether more is sent than the link carries, and how the queue of that is drained.
+//! Finds that more is sent than the link carries, and drains the queue that this leaves.
 
 use std::time::{Duration, Instant};
 
@@ -10,25 +10,24 @@ use crate::view::{TOO_MUCH, View, is_short};
 /// More is sent than the link carries if the round trip grows by this part of
 /// the time, and the queue is above a bound.
 const GROWS: f64 = 0.04;
-/// One that has stood for a round trip, and at least so long, tells the same by
-/// itself: the excess is too small to be seen growing.
+/// A queue that has stood for a round trip, and at least so long, tells the same: the excess is too
+/// small for its growth to be seen.
 const LEAST_STANDING: Duration = Duration::from_millis(200);
-/// What was sent a round trip ago is looked at in so many steps, since that is not known
-/// well.
+/// The rate sent a round trip ago is looked up in so many steps from the shortest round trip to the
+/// longest, since the present one is not known well.
 const ECHO_STEPS: u32 = 16;
-/// So many drains in a row that leave half of a queue at all times show that
-/// there is none of ours in it.
+/// If so many drains in a row leave more than half of a queue at all times, none of it is ours.
 const UNMOVED: u32 = 2;
-/// Behind a fall by more than this part on a short way, what was there before is looked for
-/// at once: pages of others take as much and are soon over.
+/// After a fall by more than this part on a short way, a probe looks at once for the capacity of
+/// before: pages of others take as much and are soon over.
 const FALLEN: f64 = 0.25;
-/// What is kept of it each time that the estimate was too high.
+/// The part of the learned loss that is kept each time the estimate was too high.
 const LOSS_KEPT: f64 = 0.9;
 
 impl Estimator {
     /// Whether more is sent than the link carries.
     pub(super) fn find_excess(&mut self, now: Instant, view: &View) {
-        // A steep probe has a queue of its own, and its answer says more.
+        // A steep probe leaves a queue of its own, and its answer says more.
         if !view.backlogged || self.probing.is_steep() {
             return;
         }
@@ -45,7 +44,7 @@ impl Estimator {
         if stands && view.told.is_some() {
             self.lower(now, view, view.carried);
         } else if stands && let Some((arrivals, since)) = self.history.arrivals(now, standing) {
-            // What arrived while little was sent says nothing of the link.
+            // What arrived while little was sent says nothing about the link.
             let latest = view.base + view.queue;
             let first = latest + now.saturating_duration_since(since);
             let standing = View {
@@ -66,7 +65,7 @@ impl Estimator {
             self.before = before;
             self.fallen_from = Some(before);
         }
-        // Losses of before may be over, and then what is carried is less.
+        // Arrivals are scaled up by the loss. If that is over, they are fewer than they seem.
         self.loss *= LOSS_KEPT;
         self.estimate(before.min(carried), Reason::Limit);
         self.begin_drain(now, view.latest);
@@ -83,7 +82,7 @@ impl Estimator {
 
     pub(super) fn go_on_draining(&mut self, now: Instant, view: &View, drain: Drain) {
         let queued = view.queue > view.noticed / 2;
-        // Where nothing was sent for as long as a window, a round trip later nothing comes.
+        // If nothing was sent for a whole window, nothing arrives a round trip later.
         let pause = drain.settling.map(|since| since + drain.rtt + view.window);
         let paused = !view.heard && view.steady && pause.is_some_and(|until| now < until);
         if !queued && !paused && drain.settling.is_some() {
@@ -93,8 +92,8 @@ impl Estimator {
         let before = self.capacity.unwrap_or(view.carried);
         let too_high = view.carried < before * (1.0 - TOO_MUCH)
             && self.history.rtt_grows(now, now - view.window, GROWS);
-        // While a queue stands, what arrives is what the link carries; but behind a drain
-        // that has not moved it, less arrives as well where less was asked for.
+        // While a queue stands, what arrives is what the link carries. But after a drain that has
+        // not moved it, less may also arrive because less capacity was asked for.
         let asked_less = self.unmoved > 0 && self.may_wait(drain.rtt);
         if queued && view.backlogged && drain.settling.is_none() && view.told.is_none() {
             if !asked_less || !self.follows(now, view, drain) {
@@ -118,15 +117,15 @@ impl Estimator {
         let least = self.history.least_rtt(answered);
         let left = least.map_or(had, |rtt| rtt.saturating_sub(view.base));
         if left > had / 2 && view.told.is_none() {
-            // The drain has changed nothing: if another does not either, what
-            // stands is another's, or the way has become longer.
+            // The drain has changed nothing. If the next one does not either, the queue is
+            // another's, or the way has become longer.
             self.unmoved += 1;
             if self.unmoved < UNMOVED {
                 self.begin_drain(now, view.latest);
             } else {
                 self.give_up_base(now, since + drain.rtt, view);
                 self.end_drain(now, view);
-                // What arrived was less for as long as the way became longer.
+                // While the way became longer, less arrived than the link carries.
                 if let Some(capacity) = self.capacity.filter(|one| *one < self.before) {
                     self.probing.look_for(now, self.before / capacity - 1.0);
                 }
@@ -140,14 +139,14 @@ impl Estimator {
         }
     }
 
-    /// Whether less arrives because less was sent while a queue was drained. Where a queue
-    /// stands, what is in it arrives meanwhile.
+    /// Whether less arrives because less was sent while a queue was drained. If a queue of ours
+    /// stood, its packets would arrive meanwhile.
     fn echoes(&self, now: Instant, view: &View, drain: Drain) -> bool {
         drain.settling.is_some() && self.follows(now, view, drain)
     }
 
-    /// Whether what arrives is no more than what was sent some time that is a round trip ago,
-    /// as round trips are now.
+    /// Whether the rate of arrivals follows what was sent a round trip ago: it is no lower than the
+    /// lowest rate sent then, for any round trip that is possible now.
     fn follows(&self, now: Instant, view: &View, drain: Drain) -> bool {
         if view.told.is_some() || !view.steady {
             return false;
@@ -156,12 +155,12 @@ impl Estimator {
         let mut least = view.base + view.queue;
         let mut longest = self.history.longest_rtt(since).unwrap_or(drain.rtt);
         if self.may_wait(drain.rtt) {
-            // What waits for access is granted a base round trip after it was asked for, and
-            // comes up to the longest round trip after it was sent.
+            // Data that waits for access is granted a base round trip after the request, and
+            // arrives at most the longest round trip after it was sent.
             least = self.base.get().unwrap_or(least);
             longest = longest.max(drain.rtt);
         }
-        // Round trips are smoothed.
+        // Round trips are smoothed, so the range is half a window wider at both ends.
         let first = least.saturating_sub(view.window / 2);
         let step = (longest + view.window / 2).saturating_sub(first) / ECHO_STEPS;
         let mut sent = f64::INFINITY;
@@ -173,7 +172,7 @@ impl Estimator {
         view.carried >= sent * (1.0 - TOO_MUCH)
     }
 
-    /// Whether so long a round trip may be one with a wait for access.
+    /// Whether a round trip of `rtt` may include a wait for access.
     pub(super) fn may_wait(&self, rtt: Duration) -> bool {
         self.base.get().is_some_and(|base| {
             let wait = rtt.saturating_sub(base);
@@ -181,8 +180,8 @@ impl Estimator {
         })
     }
 
-    /// What stands above the base round trip for all that is sent, at whatever rate, is
-    /// no queue of ours. Up to a bound it is the wait for access.
+    /// Takes that the delay above the base round trip is no queue of ours, since all packets have
+    /// it at any rate. Up to a bound it is the wait for access; a longer one is part of a new base.
     fn give_up_base(&mut self, now: Instant, since: Instant, view: &View) {
         let least = self.history.least_rtt(now - view.window);
         let waits = self

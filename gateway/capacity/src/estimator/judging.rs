@@ -8,23 +8,22 @@ use crate::history::{DELIVERED_BITS, REPEATED_BITS, SENT_BITS};
 use crate::probe::{MOST_GAIN, Probe};
 use crate::view::View;
 
-/// What a probe must bring of what it sends above the estimate.
+/// The part of what a probe sends above the estimate that must arrive.
 const FOUND: f64 = 0.6;
-/// What is really sent of what is allowed, at least: the link scheduler leaves
-/// a part of it, and a sender that stops now and then does.
+/// The part of the allowed rate that is sent at least: the link scheduler leaves some of it unused,
+/// and so does a sender that stops now and then.
 const UTILISATION: f64 = 0.95;
-/// What is missing of a probe can be counted if as many bunches of arrivals fit
-/// into it, at least.
+/// What is missing of a probe can be counted if at least so many bunches of arrivals fit into it.
 const BUNCHES_PER_PROBE: u32 = 2;
-/// Over less than this, what beacons tell says nothing of how fast the way back grows.
+/// Over less than this, beacons do not show how fast the queue on the way back grows.
 const LEAST_SPAN: Duration = Duration::from_millis(300);
-/// A probe that sent less than this part of what it was to says nothing.
+/// A probe that sent less than this part of its excess says nothing.
 const SENT: f64 = 0.5;
-/// A probe of so little, up to the ceiling, is less than what arrivals vary by: only its
-/// queue counts. If the link carries less than the ceiling after all, a queue comes to
-/// stand, and shows it.
+/// A probe of less than this, up to the ceiling, is less than what arrivals vary by: only the queue
+/// that it leaves counts. If the link carries less than the ceiling after all, a standing queue
+/// shows it later.
 const TOO_LITTLE_TO_COUNT: f64 = 0.03;
-/// So much is believed of what was seen to arrive of a steep probe.
+/// The part that is believed of the rate at which a steep probe was seen to arrive.
 const KEPT_OF_STEEP: f64 = 0.9;
 
 impl Estimator {
@@ -39,7 +38,7 @@ impl Estimator {
         let told = view.told.filter(|_| probe.told);
         let queue = told.map_or(view.queue, |told| self.history.mean_told(now, told));
         let risen = queue.saturating_sub(probe.queue);
-        // What is lost at present without a queue is lost by the link.
+        // If the probe has left no queue, present losses are the link's own.
         let loss = match risen < view.noticed / 4 {
             true => self.loss.max(self.recent_loss(now).unwrap_or_default()),
             false => self.loss,
@@ -49,8 +48,8 @@ impl Estimator {
         let best = self.best_arrivals(first, probe.answered, length) / (1.0 - loss) + view.other;
         let arrived = match (view.steady, told) {
             (true, _) => best.max(self.counted_arrivals(now, probe, view, sent, loss)),
-            // What has not arrived in time stands in the queue. Beacons tell that of some
-            // moments and with noise, so arrivals must not speak against it.
+            // What has not arrived in time stands in the queue. Beacons report that only at some
+            // moments, and with noise, so no more is believed than arrivals allow.
             (false, Some(_)) => {
                 let queued = sent / (1.0 + risen.div_duration_f64(length));
                 let most = best * self.stretched_by(first, probe.answered);
@@ -60,11 +59,11 @@ impl Estimator {
         };
         let held_up = !view.steady && told.is_none() && arrived < probe.capacity;
         if held_up && risen < view.noticed / 2 {
-            // Acknowledgements wait, and nothing shows a queue in this direction.
+            // Acknowledgements are delayed, and nothing shows a queue in this direction.
             self.probing.pause(now, view.base);
             return;
         }
-        // Beside a queue on the way back, so short a probe shows less.
+        // With a queue on the way back a probe shows less, so the estimate doubles at most.
         let most = match view.steady {
             true => f64::INFINITY,
             false => probe.capacity * (1.0 + MOST_GAIN),
@@ -79,7 +78,7 @@ impl Estimator {
         } else {
             self.reason = Reason::Limit;
             if probe.gain > MOST_GAIN && view.steady {
-                // So short a probe, and so steep: what arrived is known, if not well.
+                // So short and steep a probe shows roughly what arrives.
                 let capacity = self.capacity.unwrap_or(0.0);
                 self.estimate(
                     capacity.max(KEPT_OF_STEEP * arrived.min(sent)),
@@ -96,7 +95,8 @@ impl Estimator {
         }
     }
 
-    /// What a queue had no room for since a probe began, bit/s of the probe.
+    /// What was lost since a probe began, beyond the link's own loss, because a queue had no room
+    /// for it; bit/s over the length of the probe.
     fn overflown(&self, now: Instant, probe: Probe, view: &View) -> f64 {
         let since = probe.began + view.base;
         let span = now.saturating_duration_since(since);
@@ -106,8 +106,8 @@ impl Estimator {
         (repeated - expected).max(0.0) * span.div_duration_f64(length)
     }
 
-    /// How fast a probe arrived by what is missing of all that was sent from its
-    /// beginning on, bit/s. Zero where arrivals come in bunches too long for that.
+    /// How fast a probe arrived, bit/s, by what is missing of all that was sent since it began.
+    /// Zero where bunches of arrivals are too far apart for that.
     fn counted_arrivals(
         &self,
         now: Instant,
@@ -134,13 +134,13 @@ impl Estimator {
         sent - missing / length.as_secs_f64()
     }
 
-    /// How much slower arrivals are told of, where the queue on the way back has grown.
+    /// By which factor acknowledgements are slowed, if the queue on the way back has grown.
     fn stretched_by(&self, from: Instant, to: Instant) -> f64 {
         let grown = self.history.way_back_grown(from);
         1.0 + grown.div_duration_f64((to - from).max(LEAST_SPAN))
     }
 
-    /// The fastest arrivals, bit/s: over `length`, and that ends between two times.
+    /// The fastest arrivals over `length`, bit/s, in a period that ends between `first` and `last`.
     fn best_arrivals(&self, first: Instant, last: Instant, length: Duration) -> f64 {
         let mut best = 0.0_f64;
         let mut end = first;

@@ -1,4 +1,4 @@
-//! The first estimate of a link of which nothing was told.
+//! The first estimate of a link for which no rate and no ceiling was given.
 
 use std::time::{Duration, Instant};
 
@@ -7,35 +7,37 @@ use crate::history::{Arrived, SENT_BITS};
 use crate::view::{SLACK, SOME_PACKETS, noticed};
 use crate::{FirstFlight, Reading, Reason};
 
-/// A first flight of a satellite hop, bits: 64 packets. A shorter way has less, by what
-/// TCP begins with (ten packets, RFC 6928) each 25 ms, as TCP Hybla has it.
+/// A first flight of a satellite hop, bits: 64 packets. A shorter way has TCP's initial window (ten
+/// packets, RFC 6928) for each 25 ms of its round trip, as TCP Hybla has it, and at least one.
 const MOST_FLIGHT_BITS: f64 = 64.0 * 12_000.0;
 const LEAST_FLIGHT_BITS: f64 = 10.0 * 12_000.0;
 const REFERENCE_RTT: Duration = Duration::from_millis(25);
-/// How fast it leaves, bit/s: what comes back of it fits between two readings or three.
+/// How fast it leaves, bit/s: its answers come within two or three readings.
 const FLIGHT_BPS: u64 = 19_200_000;
-/// What may leave behind it until it has been answered, bit/s.
+/// The rate allowed behind it until it has been answered, bit/s.
 const THEN_BPS: u64 = 300_000;
-/// It is judged once nearly all of it has arrived, or some has for so long.
+/// It is judged once this part of it has arrived, or so long after its first packets have.
 const ALL: f64 = 0.9;
 const LONGEST_SPAN: Duration = Duration::from_millis(250);
-/// Its last part counts: small answers that were sent before it arrive before it.
+/// Only this last part of the arrivals counts: small answers that were sent before the flight
+/// arrive before it.
 const COUNTED: f64 = 0.97;
-/// Of a link whose capacity has to be asked for, only so much counts: it comes so many
-/// times as fast as with what trickles in before it.
+/// On a link with capacity on demand only this last part counts, if it arrives more than so many
+/// times as fast as all of the flight, of which the first part trickles in.
 const GRANTED: f64 = 0.5;
 const GRANTED_BY: f64 = 1.5;
-/// A link is slower than what was sent if less than this part of that arrives. What was sent
-/// less than a round trip and so long ago is not counted: it may be on its way without a queue.
+/// A link is slower than the sender if less than this part of what was sent arrives. Data sent less
+/// than a round trip and so long ago is not counted: it may be in flight without a queue.
 const SLOWER: f64 = 0.8;
 const ON_ITS_WAY: Duration = Duration::from_millis(75);
-/// A transport that sends so many times what is allowed behind a flight has a pace of its own.
+/// A transport that sends more than so many times the rate allowed behind a flight has a pace of
+/// its own.
 const OWN_PACE: f64 = 2.0;
 /// Readings are some time apart, so what leaves at once seems to take so much longer.
 const READ_LATE: Duration = Duration::from_millis(75);
-/// A queue of this part (1/n) of the base round trip on the way back holds up most
-/// acknowledgements of a first flight, which wait for it, but not longer than this.
-/// Nor is there a bound for longer where nothing ever is acknowledged.
+/// A queue on the way back of this part (1/n) of the base round trip delays most acknowledgements
+/// of a first flight. The first estimate waits until it is gone, but no longer than this. If
+/// nothing is acknowledged for as long, the bound on sending ends.
 const HELD_UP_PART: u32 = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -46,15 +48,13 @@ pub(super) struct Flights {
     number: u64,
     /// What had been sent before it, bits.
     sent_bits: u64,
-    /// In the one before, something waited nearly all the time, and left in small pieces
-    /// all the same.
+    /// During the flight before, data waited nearly all the time, and still left in small pieces.
     busy: bool,
 }
 
 impl Estimator {
-    /// What may leave at first, while nothing is known of a link but its round trip.
-    /// `None` before and after that; nor where a rate or a ceiling was told, or the way
-    /// is a local network's.
+    /// What may be sent at first, while only the round trip of a link is known. `None` before and
+    /// after that, where a rate or a ceiling was given, and on a local network.
     pub fn first_flight(&self) -> Option<FirstFlight> {
         self.unknown_flight().filter(|_| !self.unanswered)
     }
@@ -71,8 +71,8 @@ impl Estimator {
         })
     }
 
-    /// A flight begins with a backlog. A pause in that of less than the time to its answer
-    /// is of the same flight.
+    /// Begins a flight with the first backlog. A pause in the backlog that is shorter than the time
+    /// to the answer does not end the flight.
     pub(super) fn see_flight(&mut self, now: Instant, base: Duration, backlogged: bool) {
         if backlogged {
             let going_on = self
@@ -83,30 +83,28 @@ impl Estimator {
         }
     }
 
-    /// How fast the last of a flight has arrived, bit/s, if that came only at `late`:
-    /// where capacity has to be asked for, the first of it trickles in before the rest is
-    /// granted.
+    /// How fast the last part of a flight has arrived, bit/s, if it came at `late` or after: with
+    /// capacity on demand, the first part trickles in before the rest is granted.
     fn granted(&self, since: Instant, late: Instant) -> Option<f64> {
         let Arrived { bits, from, to, .. } = self.history.arrived_since(since, GRANTED)?;
         (from >= late).then(|| bits / to.saturating_duration_since(from).as_secs_f64())
     }
 
-    /// All that was sent has been answered, or shows nothing: as much may leave at once
-    /// again.
+    /// Allows another flight, since all that was sent has been answered, or shows nothing.
     fn fly_again(&mut self, sent_bits: u64) {
         self.flights.number += 1;
         self.flights.sent_bits = sent_bits;
     }
 
-    /// When nearly all of a flight left at once that began then, if it did.
+    /// When nearly all of the flight that began at `began` left at once; `None` if it did not.
     fn left_at_once(&self, began: Instant, flight: FirstFlight) -> Option<Instant> {
         let since = began.checked_sub(READ_LATE).unwrap_or(began);
         let (bits, at) = self.history.most_sent(since, time_to_leave(flight));
         (bits >= ALL * flight.bits as f64).then_some(at.max(began))
     }
 
-    /// Whether more than what is allowed behind a flight has left ever since it could have
-    /// left at once: the transport sends it at a pace of its own.
+    /// Whether, since the flight could have left at once, data has left faster than is allowed
+    /// behind a flight: then the transport sends the flight at a pace of its own.
     fn goes_on(&self, began: Instant, now: Instant, flight: FirstFlight) -> bool {
         let from = began + time_to_leave(flight);
         let behind = now.saturating_duration_since(from);
@@ -114,8 +112,8 @@ impl Estimator {
         behind >= READ_LATE && sent > OWN_PACE * flight.then_bps as f64 * behind.as_secs_f64()
     }
 
-    /// Whether what left in small pieces shows too little, so that another flight is tried
-    /// or about to be.
+    /// Whether data that left in small pieces shows too little, so that another flight is tried now
+    /// or soon.
     fn tries_another(
         &mut self,
         now: Instant,
@@ -131,21 +129,21 @@ impl Estimator {
         if now < began + base + LONGEST_SPAN {
             return true;
         }
-        // Transports that had enough to send and cannot send it at once are asked only
-        // once.
+        // Transports that had enough to send and could not send it at once get only one more
+        // flight.
         if busy && self.flights.busy {
             return false;
         }
-        // The link has carried that, so a whole flight can be tried.
+        // The link has carried the pieces, so a whole flight can be tried.
         self.flights.busy = busy;
         self.flight = None;
         self.fly_again(sent_bits);
         true
     }
 
-    /// How fast the first flight has arrived is the first estimate. What left in small
-    /// pieces, since more was not there or not allowed behind others, arrives as it was
-    /// sent, and is none.
+    /// Takes the rate at which the first flight has arrived as the first estimate. Data that left
+    /// in small pieces, because there was no more or another flight had used up what was allowed,
+    /// arrives as slowly as it was sent, and gives no estimate.
     pub(super) fn find_first(
         &mut self,
         now: Instant,
@@ -197,13 +195,13 @@ impl Estimator {
             return;
         }
         if !all && !slower && !waited {
-            // Little was sent, and shows nothing.
+            // So little was sent that it shows nothing.
             return;
         }
         let arrived = bits / to.saturating_duration_since(from).as_secs_f64();
         let held = arrived * (base + SLACK).as_secs_f64() + SOME_PACKETS;
         if slower && reading.in_flight_bits as f64 > held && !waited {
-            // What is in its queue leaves by itself, since little is sent meanwhile.
+            // Its queue drains by itself, since little is sent meanwhile.
             return;
         }
         let granted = self.granted(since + base / 2, from + base / 2);
