@@ -1,11 +1,10 @@
-//! Reading on while blocked: servers give up clients that take nothing for a
-//! minute, so with durable custody streams are read on into it, slowly, and
-//! beyond the peer's credit. And keeping what streams leave that have ended.
+//! Reading ahead while blocked: servers give up clients that take nothing for a minute. So with
+//! durable custody, bytes of streams are taken into custody, slowly, and beyond the peer's credit.
+//! The remaining bytes of ended streams are taken into custody as well.
 //!
-//! What is sealed so is withheld by the bundle node until its stream has its
-//! turn, and credit that covers it. Each stream may have as much beyond its
-//! credit as any other, growing with the time and bounded by its share of the
-//! store.
+//! The bundle node withholds such a bundle until its stream has its turn, and credit that covers
+//! the bundle. Each stream may have as much beyond its credit as any other; this grows with time
+//! and is bounded by the stream's share of the store.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -20,12 +19,11 @@ use crate::hop::{Hop, HopId};
 use crate::restored;
 use crate::streams::StreamKey;
 
-/// How long bytes wait for more at most before they are sealed.
+/// The longest time that bytes wait for more before they are sealed.
 const AGE: Duration = Duration::from_millis(250);
 
-/// So long a request to open is not sealed while there is no session with the
-/// neighbour. It may be that the peer restarts: what was sealed for its run
-/// before is of no use to the next.
+/// A request to open is not sealed for so long while there is no session with the neighbour: the
+/// peer may be restarting, and what was sealed for its earlier run is of no use to the next.
 const OPENING: Duration = Duration::from_secs(30);
 
 /// What each stream may have beyond its credit grows by so much ...
@@ -33,8 +31,8 @@ const STEP_BYTES: u64 = 64 << 10;
 /// ... at each of so many ages: 2.9 MB in 45 s.
 const AGES_PER_STEP: u64 = 4;
 
-/// This part of what the store has for a neighbour at most (n/8) is for what is read beyond credit:
-/// the rest is for what others have in custody here.
+/// The greatest part (n/8) of a neighbour's room in the store for what is read beyond credit: the
+/// rest is for what others have in custody here.
 const STORE_EIGHTHS: u64 = 6;
 
 /// Bundles that are withheld, and the pace of reading.
@@ -63,8 +61,8 @@ impl ReadAhead {
         tell("neighbours out of reach", ages.len());
     }
 
-    /// What is withheld of each stream, to be handed over; the pace of reading
-    /// begins anew.
+    /// What is withheld of each stream, to be handed over. The pace of reading is not: it begins
+    /// anew.
     pub fn into_withheld(self) -> BTreeMap<StreamKey, VecDeque<BundleId>> {
         let ReadAhead {
             withheld,
@@ -74,7 +72,7 @@ impl ReadAhead {
         withheld
     }
 
-    /// With what was handed over.
+    /// From what was handed over.
     pub fn of_withheld(withheld: BTreeMap<StreamKey, VecDeque<BundleId>>) -> ReadAhead {
         ReadAhead {
             withheld,
@@ -148,12 +146,12 @@ impl Engine {
         self.change_streams(peer, |streams| streams.current().set_beyond_credit(bytes));
     }
 
-    /// The largest payload that may be sealed ahead for a peer: of a bundle
-    /// that every way to it takes, since under custody none is fragmented, and
-    /// that holds up no way longer than any other bundle.
+    /// The largest payload that may be sealed ahead for a peer. Every way to it must take the
+    /// bundle, since a bundle under custody is not fragmented, and it must delay no way longer than
+    /// any other bundle.
     fn largest_ahead(&self, peer: u64) -> Option<u64> {
         let hops = self.hops_to(self.neighbour_to(peer));
-        // What one takes that was never up is not known.
+        // What a hop takes is unknown until it was up once.
         let largest = hops.iter().filter_map(|id| {
             let line = self.scheduler.max_bundle_bytes(id.terminal());
             Some(self.hops.get(id)?.mru_bytes?.min(line))
@@ -180,15 +178,15 @@ impl Engine {
 
     /// Takes into custody what a stream has waiting.
     fn seal_stream_ahead(&mut self, now: Instant, key: StreamKey) {
-        // What a neighbour takes that was never up is not known.
+        // What a neighbour takes is unknown until it was up once.
         let (peer, Some(most)) = (key.peer, self.largest_ahead(key.peer)) else {
             return;
         };
         let receiver = self.peers.get(peer).and_then(|s| s.peer_incarnation());
-        // That of the run that it is sealed for: the stream may be of an earlier one.
+        // The epoch of the run that it is sealed for: the stream may be with an earlier one.
         let epoch = self.epoch_of(peer);
-        // Where the store has no room, bytes wait and slow their source. What
-        // has to be said of them needs room as well.
+        // Where the store has no room, bytes wait and slow their source. Messages about them need
+        // room as well.
         let to = NeighbourId(self.neighbour_to(peer));
         while let free = self
             .agent
@@ -215,9 +213,8 @@ impl Engine {
         }
     }
 
-    /// Takes into custody what is left of streams that their applications have
-    /// ended in both directions: nobody waits for it any more who could notice
-    /// that it is lost with the process.
+    /// Takes into custody what is left of streams that their applications have ended in both
+    /// directions: nobody waits any more who would notice if it were lost with the process.
     pub(crate) fn seal_ended(&mut self, now: Instant) {
         self.forget_unwanted(now);
         for key in self.peers.take_ended() {
@@ -227,8 +224,8 @@ impl Engine {
         }
     }
 
-    /// Forgets what is withheld and nobody wants. A stream that begins anew with the
-    /// peer's next run is sealed again under the same name: this comes first.
+    /// Discards withheld bundles that nobody wants. To be called first: a stream that begins anew
+    /// with the peer's next run is sealed again under the same name.
     pub(crate) fn forget_unwanted(&mut self, now: Instant) {
         for key in self.peers.take_unwanted() {
             for bundle in self.ahead.withheld.remove(&key).unwrap_or_default() {
@@ -237,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// The turn of a flow whose oldest bundle is withheld: has it leave.
+    /// Lets the oldest bundle of a flow leave, if it is withheld: it is the flow's turn.
     pub(crate) fn let_leave(&mut self, peer: u64, flow: Flow) -> Option<BundleId> {
         let id = match flow {
             Flow::Restored { run, id } => self.let_restored_leave((peer, run, id))?,

@@ -28,8 +28,8 @@ pub enum Period {
 }
 
 impl Period {
-    /// When the period began that a time lies in, ms since 1970; none of a budget
-    /// that is never renewed, and of a time beyond the calendar.
+    /// When the period that contains `utc_ms` began, ms since 1970; `None` for a budget that is
+    /// never renewed and for a time beyond the calendar.
     pub fn begin_ms(self, utc_ms: u64) -> Option<u64> {
         let seconds = i64::try_from(utc_ms / 1_000).ok()?;
         let now = OffsetDateTime::from_unix_timestamp(seconds).ok()?.date();
@@ -60,8 +60,8 @@ fn month_before(date: Date) -> Option<Date> {
 /// What is configured of a metered hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterConfig {
-    /// What may be spent in a period, bytes of IP in both directions; none is
-    /// counted without a limit.
+    /// What may be spent in a period, bytes of IP in both directions; `None`: spending is counted
+    /// without a limit.
     pub budget_bytes: Option<u64>,
     /// When it is renewed.
     pub period: Period,
@@ -69,7 +69,7 @@ pub struct MeterConfig {
     pub beyond: Vec<Class>,
 }
 
-/// What was spent of a budget, as it outlives the process.
+/// What was spent of a budget; this outlives the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// Bytes of IP in both directions in this period.
@@ -108,7 +108,7 @@ impl Meter {
         }
     }
 
-    /// Goes by another configuration; what was spent stays.
+    /// Replaces the configuration; what was spent stays.
     pub fn reconfigure(&mut self, config: MeterConfig) {
         self.config = config;
     }
@@ -138,8 +138,8 @@ impl Meter {
         self.spent.spent_bytes = self.spent.spent_bytes.saturating_add(bytes);
     }
 
-    /// Begins the period that a time lies in, if that is a later one. A clock
-    /// that is set back renews nothing.
+    /// Begins the period that contains `utc_ms`, if it is a later one. A clock that is set back
+    /// renews nothing.
     fn renew(&mut self, utc_ms: u64) {
         let Some(begin) = self.config.period.begin_ms(utc_ms) else {
             return;
@@ -157,8 +157,8 @@ impl Meter {
         }
     }
 
-    /// Nothing was spent or added, in a period that begins with the next look at the
-    /// clock: that may have been ahead when the present one began.
+    /// Forgets what was spent and added. The period begins at the next look at the clock, which may
+    /// have been ahead when the present period began.
     fn reset(&mut self) {
         self.spent = Spent::default();
     }

@@ -1,5 +1,5 @@
-//! Several hops to one neighbour: which of them takes what waits, and what
-//! becomes of what one had that is blocked.
+//! Several hops to one neighbour: which of them takes the bundles that wait, and what becomes of
+//! those in flight on a hop that is blocked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -19,39 +19,39 @@ use crate::paths::{Turn, Way};
 use crate::policy::{MeteredUse, PathUse, Policy};
 use crate::transfers::Session;
 
-/// A hop that lets others go first is asked again after so long at the least,
-/// and at the most: rates and backlogs change meanwhile.
+/// A hop that lets others go first is asked again after at least the first and at most the second
+/// of these times: rates and backlogs change meanwhile.
 const ASKED_AFTER: Duration = Duration::from_millis(2);
 pub(crate) const ASKED_WITHIN: Duration = Duration::from_millis(50);
 
-/// Where another hop can carry what one has in flight, silence of a round trip
-/// and this tells that it is blocked.
+/// Where another hop can carry what is in flight, a hop counts as blocked after silence of a round
+/// trip and this.
 pub(crate) const IMPATIENCE: Duration = Duration::from_millis(200);
 
-/// Where a standby session can go on, a hop is blocked if the peer, asked after a round
-/// trip without an acknowledgement, has not answered within another one and this. What
-/// is in flight may be a segment that takes long to leave, and so is what asks behind it.
+/// Where a standby session can go on, the peer is asked after a round trip without an
+/// acknowledgement, and the hop is blocked if there is no answer within another round trip and
+/// this. What is in flight may be a segment that takes long to leave, and the request waits behind
+/// it.
 const UNANSWERED: Duration = Duration::from_millis(40);
 
-/// Before a planned blockage a hop takes nothing that would not be acknowledged
-/// by then: a round trip and this before, for bundles that are repaired.
+/// Before a planned blockage a hop takes no bundle that would not be acknowledged by its entry: the
+/// last one leaves a round trip and this before, which allows for repairs.
 const REPAIRED_WITHIN: Duration = Duration::from_millis(100);
 
-/// Of so many nodes behind a neighbour the backlog counts; those beyond only let
-/// the hop of less delay carry a little more.
+/// The backlog of at most so many nodes behind a neighbour is counted. The others only make the hop
+/// of less delay carry a little more.
 pub(crate) const COUNTED_PEERS: usize = 64;
 
-/// What is sealed ahead for a hop at most, while one of longer delay takes what
-/// lies behind.
+/// The most that is sealed ahead for a hop while one of longer delay takes the bytes behind that.
 const MOST_LEAD_BYTES: u64 = 16 << 20;
-/// A hop that begins to carry takes what lies so far behind that nobody waits for
-/// it. Within this time it comes to take what is next: clients are then behind
-/// by the difference of the delays, without a gap, and have as much to receive
-/// when the other hop dies.
+/// A hop of longer delay that begins to carry takes bytes so far behind that nobody waits for them
+/// yet. Over this time its distance shrinks until it takes the next bytes. Clients are then late by
+/// the difference of the delays, without a gap, and have as much to receive when the other hop
+/// fails.
 const LEAD_FADES: Duration = Duration::from_secs(5);
 
-/// Second copies of a class that wait on a hop at most, and their bytes; the oldest
-/// go first. The store no longer counts their bytes once the bundle is released.
+/// The most second copies of a class that wait on a hop, and the most bytes; beyond that the oldest
+/// are dropped. The store no longer counts their bytes once the bundle is released.
 const MOST_COPIES: usize = 64;
 const MOST_COPIED_BYTES: u64 = 4 << 20;
 
@@ -86,8 +86,8 @@ pub(crate) struct Candidate {
 }
 
 impl Engine {
-    /// Whether it is a hop's turn to take what waits for its neighbour in a
-    /// class. Of a neighbour with one hop it always is, if the class may use it.
+    /// Whether it is a hop's turn to take what waits for its neighbour in a class. The only hop to
+    /// a neighbour always has its turn, if the class may use it.
     pub(crate) fn turn(&self, now: Instant, id: HopId, class: Class) -> Turn {
         let Some(hop) = self.hops.get(&id) else {
             return Turn::Now;
@@ -101,7 +101,7 @@ impl Engine {
         }
         let mut candidates = self.candidates(now, neighbour, class);
         let Some(own) = candidates.iter().position(|one| one.id == id) else {
-            // Nothing else tells when it is not suspected any more.
+            // Nothing announces that the suspicion has lapsed, so the hop asks again.
             return Turn::Later(match hop.standing.is_suspected(now, class) {
                 true => ASKED_WITHIN,
                 false => Duration::MAX,
@@ -112,9 +112,8 @@ impl Engine {
         own.turn(&others, self.waiting_bytes(neighbour, class))
     }
 
-    /// What lies before the bundle that a hop is to take: the hop that takes it,
-    /// and how many bytes. None if the hop delivers its own before all others, or
-    /// has carried for long.
+    /// How many bytes lie before the bundle that a hop is to take, and the hop that takes these.
+    /// `None` if the hop delivers its bundle before all others, or has carried for long.
     pub(crate) fn lead(&self, now: Instant, id: HopId, class: Class) -> Option<(HopId, u64)> {
         let neighbour = self.hops.get(&id)?.config.neighbour;
         let bonded = self.policy(class).uses == PathUse::Bonded;
@@ -137,7 +136,7 @@ impl Engine {
         (bytes > 0).then_some((nearest, bytes))
     }
 
-    /// When a hop is asked again whose turn it was not.
+    /// Has a hop whose turn it was not asked again in time.
     pub(crate) fn ask_again(&mut self, now: Instant, id: HopId, late: Duration) {
         if late < Duration::MAX {
             let at = now + late.clamp(ASKED_AFTER, ASKED_WITHIN);
@@ -146,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// Asks the hops again whose turn it was not, when it is time.
+    /// Asks the hops whose turn it was not again, when it is time.
     pub(crate) fn ask_hops(&mut self, now: Instant) {
         if self.ask_at.is_some_and(|at| at <= now) {
             self.ask_at = None;
@@ -174,7 +173,7 @@ impl Engine {
         if able.iter().any(|one| !one.leaving) {
             able.retain(|one| !one.leaving);
         }
-        // A class that moves stays where it is: this is over soon, either way.
+        // A doubt ends soon, either way, so a class that moves keeps its path meanwhile.
         if able.iter().any(|one| !one.doubted) {
             able.retain(|one| !one.doubted);
         }
@@ -187,7 +186,7 @@ impl Engine {
         if matches!(policy.uses, PathUse::Failover | PathUse::Migrate) {
             let first = able.iter().map(|one| one.place).min();
             able.retain(|one| Some(one.place) == first);
-            // Of several that are equal, the one of the configuration's order.
+            // Of several that are equal, the first in the configuration.
             if policy.paths.is_empty() {
                 able.truncate(1);
             }
@@ -195,8 +194,8 @@ impl Engine {
         able
     }
 
-    /// The longest bundle with a payload on disk that other hops to the neighbour take in
-    /// a class now, bytes; 0 if none takes more than `mru`, as this hop does.
+    /// The longest bundle with a payload on disk that other hops to the neighbour take in a class
+    /// now, bytes; 0 if none takes more than `mru`, which this hop takes.
     pub(crate) fn taken_by_others(&self, now: Instant, id: HopId, class: Class, mru: u64) -> u64 {
         let neighbour = self.neighbour_of(id).unwrap_or_default();
         let longer = |other: &HopId| {
@@ -228,15 +227,14 @@ impl Engine {
         able.map(|one| (one.id, one.leaving)).collect()
     }
 
-    /// How many go before a hop in a class; `None` if the class may not go by it:
-    /// nothing does, its policy does not name the hop, or nothing more is to be
-    /// spent on it.
+    /// The place of a hop in a class's order of preference. `None` if the class may not go by it:
+    /// the hop does not send, the policy does not allow it, or its budget is spent.
     pub(crate) fn place_on(&self, hop: &Hop, class: Class) -> Option<usize> {
         let place = self.place_by_policy(hop, class)?;
         hop.may_spend_for(class).then_some(place)
     }
 
-    /// The same, whatever is spent on the hop: that is renewed.
+    /// The same, but without regard to the hop's budget, which is renewed at times.
     pub(crate) fn place_by_policy(&self, hop: &Hop, class: Class) -> Option<usize> {
         let policy = self.policy(class);
         let forbidden = hop.meter.is_some() && policy.metered == MeteredUse::Never;
@@ -274,15 +272,15 @@ impl Engine {
         able
     }
 
-    /// A hop as it can carry a class; none if it cannot.
+    /// How a hop can carry a class at present; `None` if it cannot.
     pub(crate) fn way(&self, now: Instant, hop: &Hop, class: Class) -> Option<Way> {
         let rate_bps = hop.next_bps();
         let session = self.sessions.get(hop.carrier(class)?)?;
         if hop.blocked || rate_bps == Some(0) {
             return None;
         }
-        // One that should have taken the next bundle by now is held up: nobody
-        // knows for how much longer, so for as long again.
+        // A session that should have taken the next bundle by now is held up. How much longer is
+        // unknown: it is assumed to be as long again.
         let held_up = match session.is_ready() {
             true => Duration::ZERO,
             false => now.saturating_duration_since(hop.sent_by),
@@ -295,12 +293,14 @@ impl Engine {
         })
     }
 
-    /// What waits for a neighbour in a class, and in those that go before it.
+    /// The bytes that wait for a neighbour in a class and in those of the same or a higher
+    /// priority.
     fn waiting_bytes(&self, neighbour: u64, class: Class) -> u64 {
         self.waiting_in(neighbour, class, |_| true).max(1)
     }
 
-    /// Of that, what is to go by a hop: all but the classes that another carries.
+    /// The part of [`Engine::waiting_bytes`] that is to go by a hop: all but the classes that
+    /// another hop carries.
     pub(crate) fn backlog_by(&self, neighbour: u64, class: Class, id: HopId) -> u64 {
         self.waiting_in(neighbour, class, |of| {
             let path = self.steering.path_of(neighbour, of);
@@ -308,8 +308,7 @@ impl Engine {
         })
     }
 
-    /// What waits in other classes than this one, and in those that go before
-    /// them, and may go by a hop.
+    /// What waits in the other classes of the same or a higher priority, and may go by a hop.
     pub(crate) fn backlog_of_others(&self, neighbour: u64, class: Class, id: HopId) -> u64 {
         self.waiting_in(neighbour, class, |of| {
             let path = self.steering.path_of(neighbour, of);
@@ -363,8 +362,8 @@ impl Engine {
         self.judge_paths_soon(now, neighbour);
     }
 
-    /// Notes, before a hop is given a bundle, that answers are to be expected
-    /// from now on, if it had nothing in flight.
+    /// To be called before a hop is given a bundle: if it had nothing in flight, answers are
+    /// expected from now on.
     pub(crate) fn expect_answers(&mut self, now: Instant, id: HopId) {
         self.wake(now, id);
         if self.is_in_flight(id) {
@@ -373,20 +372,20 @@ impl Engine {
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.in_flight_since = now;
         }
-        // The bundle itself is not there yet.
+        // The bundle itself is not counted as in flight yet.
         let expectation = self.expectation(id);
         let missed = self.missed_behind(now, id, now);
         if let (Some(hop), Some(_)) = (self.hops.get_mut(&id), expectation) {
             hop.link.expect(expectation);
             hop.doubt.expect(missed);
-            // What is due by now has not been judged yet.
+            // A deadline that has passed already is still to be judged.
             let due = hop.link_at;
             self.watch(now, id, due);
         }
     }
 
-    /// The transports of a hop's sessions wait for no acknowledgement: its silence
-    /// counts from now on.
+    /// Takes that the transports of a hop's sessions wait for no acknowledgement: silence counts
+    /// from now on.
     pub fn nothing_unanswered(&mut self, now: Instant, id: HopId) {
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.in_flight_since = now;
@@ -394,8 +393,8 @@ impl Engine {
         }
     }
 
-    /// How soon a hop's silence is to tell of a blockage: sooner where answers are due,
-    /// and another hop or a standby session could carry what it has.
+    /// Sets how soon a hop's silence means a blockage: sooner where answers are due, and another
+    /// hop or a standby session could carry what is in flight.
     pub(crate) fn set_expectation(&mut self, id: HopId) {
         let expectation = self.is_in_flight(id).then(|| self.expectation(id));
         if let Some(hop) = self.hops.get_mut(&id) {
@@ -410,7 +409,7 @@ impl Engine {
         let within = if elsewhere {
             rtt + queue + IMPATIENCE
         } else if self.has_standby(hop) {
-            // Where answers come in bunches, round trips are longer than without load.
+            // Where acknowledgements come in bunches, round trips are longer than without load.
             let smoothed = hop.measured.smoothed_rtt.map(|(_, rtt)| rtt);
             let rtt = smoothed.map_or(rtt + queue, |smoothed| smoothed.max(rtt + queue));
             2 * (rtt + hop.segment_time()) + UNANSWERED
@@ -424,9 +423,8 @@ impl Engine {
         })
     }
 
-    /// Whether a class has a session beside the one that carries it, on which what that
-    /// one has in flight goes on in its middle: then little is lost by changing over too
-    /// soon.
+    /// Whether a class has a standby session that can resume a transfer in its middle: then little
+    /// is lost by changing over too soon.
     fn has_standby(&self, hop: &Hop) -> bool {
         let resumes = |id: &SessionId| {
             let session = self.sessions.get(*id);
@@ -457,9 +455,8 @@ impl Engine {
             .any(|other| self.hops.get(other).is_some_and(able))
     }
 
-    /// A hop has come, gone, or was blocked or given free: it is asked anew which
-    /// of those to its neighbour take what waits, and what blocked ones have in
-    /// flight goes by the others.
+    /// Takes that a hop has come, gone, or was blocked or released. Its neighbour's hops are asked
+    /// anew which of them take what waits, and what blocked ones have in flight goes by the others.
     pub(crate) fn hops_have_changed(&mut self, now: Instant, neighbour: u64) {
         let hops = self.hops_to(neighbour);
         if hops.len() < 2 {
@@ -482,8 +479,7 @@ impl Engine {
         self.steer(now, neighbour);
     }
 
-    /// Has a bundle that leaves by one hop go by another one, too, where its
-    /// class wants it.
+    /// Sends a bundle that leaves by one hop by another one, too, if its class wants that.
     pub(crate) fn copy_to_another(
         &mut self,
         now: Instant,
@@ -519,8 +515,8 @@ impl Engine {
         }
     }
 
-    /// Whether a hop has copies of bundles of a class to send, and may. What was spent
-    /// on it, and the policy, may have changed since they were made.
+    /// Whether a hop has copies of bundles of a class to send, and still may send them: its budget
+    /// and the policy may have changed since they were made.
     pub(crate) fn has_copies(&self, id: HopId, class: Class) -> bool {
         let Some(hop) = self.hops.get(&id) else {
             return false;
@@ -529,8 +525,8 @@ impl Engine {
         copies.is_some_and(|copies| !copies.is_empty()) && self.place_on(hop, class).is_some()
     }
 
-    /// The next copy that a hop is to send, of a bundle that no custodian has
-    /// acknowledged. One that was given back goes again itself.
+    /// The next copy that a hop is to send, of a bundle that no custodian has acknowledged. A
+    /// bundle that was given back is sent again itself, so its copy is not.
     pub(crate) fn next_copy(&mut self, id: HopId, class: Class, mru: u64) -> Option<Vec<Bytes>> {
         if !self.has_copies(id, class) {
             return None;

@@ -1,5 +1,5 @@
-//! A contact plan: by which neighbours bundles go, and to which neighbours
-//! anything can be sent at present.
+//! A contact plan: the neighbours by which bundles go, and the neighbours to which anything can be
+//! sent at present.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -13,8 +13,8 @@ use crate::engine::Engine;
 pub struct Contacts {
     /// The ways of bundles; none if no plan is followed.
     pub routes: Option<PlannedRoutes>,
-    /// For each neighbour that the plan has contacts to: whether one is there
-    /// now. Nothing is sent to one without.
+    /// For each neighbour that the plan has contacts with: whether there is one now. Nothing is
+    /// sent to a neighbour without a contact.
     pub open: BTreeMap<u64, bool>,
     /// Neighbours to which nothing can be sent any more for the time being.
     pub lost: BTreeSet<u64>,
@@ -46,7 +46,7 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// The engine of the node by whose neighbours bundles go to a node.
+    /// The engine of this node that has the neighbour by which bundles to `node` go.
     pub fn shard_to(&self, node: u64) -> Option<usize> {
         self.agent.shard_to(node)
     }

@@ -10,16 +10,16 @@ use underpass_cla::Class;
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
 
-/// Sessions are told of changes above this part (1/n) of their rate: the
-/// scheduler follows every one.
+/// Sessions are told only of changes above this part (1/n) of their rate; the scheduler follows
+/// every change.
 const PACING_STEPS: u64 = 500;
 
-/// When a rate falls by more than this part (1/n), what was granted at the
-/// higher rate and is not sent yet takes long enough to be counted.
+/// When a rate falls by more than this part (1/n), bytes that were granted at the higher rate and
+/// are not sent yet take so long that they have to be counted.
 const LOWERED_PART: u64 = 4;
 
-/// What the sessions of classes that wait have of their rate (1/n) while a queue is
-/// drained: they repeat what was lost in it, which the scheduler does not grant.
+/// While a queue is drained, the sessions of classes that wait have this part (1/n) of their rate:
+/// they retransmit what was lost, for which the scheduler grants nothing.
 const DRAINING_PART: u64 = 4;
 
 impl Engine {
@@ -172,7 +172,7 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// Holds or releases what goes to a neighbour.
+    /// Blocks or releases a hop.
     pub(crate) fn set_blocked(&mut self, now: Instant, id: HopId, blocked: bool) {
         if let Some(hop) = self.hops.get_mut(&id) {
             let was_blocked = std::mem::replace(&mut hop.blocked, blocked);
@@ -182,7 +182,7 @@ impl Engine {
             let neighbour = hop.config.neighbour;
             for session in hop.all_sessions() {
                 self.actions.push_back(Action::Suspend { session, blocked });
-                // What is owed in a blockage tells nothing.
+                // An answer that is owed in a blockage shows nothing about the session.
                 if let Some(answering) = self.sessions.answering_mut(session) {
                     answering.forget();
                 }
@@ -228,7 +228,7 @@ impl Engine {
             && std::mem::take(&mut hop.lowered)
         {
             let unsent = sessions.into_iter().filter(|(_, bytes)| *bytes > 0);
-            // What goes by a session of all classes waits behind all that is in it.
+            // In a session of all classes, every class waits behind all that is in it.
             let of_class = |(class, bytes): (Option<Class>, u64)| {
                 (class.unwrap_or(Class::SIGNALLING), hop.wire.ip_bytes(bytes))
             };

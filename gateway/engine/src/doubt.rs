@@ -1,24 +1,23 @@
-//! A hop whose peer is silent for longer than it should be, while another hop could carry
-//! what it has: it is *in doubt*.
+//! A hop is *in doubt* while its peer is silent for longer than it should be, and another hop could
+//! carry what it has in flight.
 //!
-//! A blockage ends sessions, and to come back costs round trips, so silence has to last
-//! before it counts as one. A doubt is cheap, so it comes sooner: as soon as an answer
-//! that is due is late, or when the peer says by another hop that what it has begun to
-//! receive does not go on. Copies of what has not been answered go by the other hop, and
-//! so does all that is new; the sessions stay. The first sign of the peer ends the doubt:
-//! then the hop goes on as before, and copies that have not left are forgotten. If there
-//! is none, the hop is blocked in its time, and all that is not acknowledged goes by the
-//! other one.
+//! A blockage ends sessions, and to set them up again costs round trips, so silence has to last
+//! before it counts as one. A doubt is cheap, so it begins sooner: as soon as an answer is late, or
+//! when the peer says by another hop that the rest of a bundle does not arrive. Copies of what has
+//! not been answered go by the other hop, and so does all that is new; the sessions stay. The first
+//! sign of the peer ends the doubt: the hop goes on as before, and copies that have not left are
+//! dropped. Without a sign the hop is blocked in due time, and all that is not acknowledged goes by
+//! the other one.
 //!
-//! Where the peer has said that it hears nothing, a sign of it does not tell that it hears
-//! again: one direction may be silent alone. So such a doubt lasts until something was
-//! acknowledged that was sent in that silence, until the peer takes its word back, until a
-//! beacon comes that would say by then that the peer hears nothing, or until the hop has a
-//! session again after it had none.
+//! If the peer has said that it hears nothing, a sign of it does not show that it hears again: one
+//! direction alone may be silent. So such a doubt lasts until something that was sent in the
+//! silence is acknowledged, until the peer takes its word back, until a beacon comes that by then
+//! would say that the peer hears nothing and does not, or until the hop has a session again after
+//! it had none.
 //!
-//! Each false alarm makes the next one later, until the hop was silent for so long that it
-//! was blocked; and behind a doubt by the peer's word that was in vain its word does not
-//! count for a while: repeated, it would keep the hop in doubt for ever.
+//! Each false alarm makes the next doubt begin later, until the hop is really blocked by silence.
+//! After a doubt that began by the peer's word and was in vain, its word does not count for a
+//! while: repeated, it would keep the hop in doubt for ever.
 
 use std::time::{Duration, Instant};
 
@@ -36,76 +35,77 @@ use crate::policy::{MeteredUse, PathUse};
 use crate::services::Message;
 use crate::transfers::Kept;
 
-/// An answer is late when it has been due for this, and for twice as long after each
-/// false alarm; what is longer ago does not count, nor what was before a blockage by silence.
+/// An answer is late when it has been due for this, and for twice as long after each false alarm.
+/// Alarms that are longer ago or before a blockage by silence do not count.
 const PATIENCE: Duration = Duration::from_millis(100);
 const MOST_DOUBLINGS: u32 = 2;
 const FORGOTTEN: Duration = Duration::from_secs(60);
 /// How often the sessions of a hop in doubt are asked for signs.
 const LOOKED_EACH: Duration = Duration::from_millis(20);
-/// The times of a word from the peer are known to this.
+/// The times in a word from the peer are accurate to this.
 const INACCURACY: Duration = Duration::from_millis(20);
 
-/// Copies of what one hop has, at most, and their bytes; by their classes' priorities, and
+/// The most copies of what one hop has in flight, and their bytes: by priority of the classes, and
 /// in a class the oldest first.
 const MOST_COPIES: usize = 256;
 const MOST_COPIED_BYTES: u64 = 4 << 20;
 
-/// A message to the service of nodes that ask for a path: nothing has come by the other
-/// hop for so many ms, 16 bits, though a bundle has begun there. With 0 ms, which may come
-/// by any hop, it takes back what was said before.
+/// A message to the service by which nodes ask for a path. It holds a time in ms, 16 bits: nothing
+/// has come by the other hop for so long, though a bundle has begun there. A time of 0, which may
+/// come by any hop, takes the word before back.
 const MISSES: u8 = 2;
 /// A peer that has heard no beacon for this says so in its own.
 const SAYS_SO_BEHIND: Duration = Duration::from_secs(1);
-/// Beside its data a peer sends few beacons. Then its other signs count so much later, by
-/// when a beacon would have had the hop blocked.
+/// A peer that sends data sends few beacons. So its other signs count, but so much later: by then a
+/// beacon that says it hears nothing would have blocked the hop.
 const SIGNS_COUNT_BEHIND: Duration = Duration::from_secs(2);
-/// Behind a doubt by such a word that was in vain none counts for this, and for twice as
-/// long each time; what is longer ago does not count.
+/// After a doubt by such a word that was in vain no word counts for this, and for twice as long
+/// each time; what is longer ago does not count.
 const UNHEEDED: Duration = Duration::from_secs(1);
 const MOST_UNHEEDED_DOUBLINGS: u32 = 6;
 const WORDS_FORGOTTEN: Duration = Duration::from_secs(600);
 /// How long that message is worth sending.
 const WORD_COUNTS: Duration = Duration::from_secs(2);
 
-/// What shows that a peer hears again that has said that it hears nothing.
+/// What shows that a peer which said that it hears nothing hears again.
 #[derive(Clone, Copy, Debug)]
 struct Unheard {
-    /// An acknowledgement of what was offered behind this: it was to arrive in the silence.
+    /// An acknowledgement of something offered after this: it should have arrived in the silence.
     offered: Instant,
-    /// A beacon behind this that does not say that the peer hears nothing.
+    /// A beacon after this that does not say that the peer hears nothing.
     beacon: Instant,
 }
 
 /// Whether a hop is in doubt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doubt {
-    /// A sign of the peer behind this ends it; none where the hop is not in doubt.
+    /// A sign of the peer after this ends the doubt; `None` if the hop is not in doubt.
     ends_behind: Option<Instant>,
-    /// No sign does until this was shown.
+    /// If set, no sign ends the doubt until one of these was shown.
     unheard: Option<Unheard>,
-    /// When answers are to be late, if nothing is heard until then.
+    /// When answers become late, if nothing is heard until then.
     due: Option<Instant>,
-    /// When the rest of a bundle is to be late, if nothing is heard until then.
+    /// When the rest of a bundle becomes late, if nothing is heard until then.
     rest_due: Option<Instant>,
     /// False alarms in a row, and the last one.
     alarms: u32,
     last_alarm: Option<Instant>,
     /// Whether it is in doubt by the peer's word alone.
     by_word: bool,
-    /// It is by its word, and for a reason of this end, too.
+    /// It is in doubt by the peer's word and for a reason of this end, too.
     confirmed: bool,
     /// Doubts by its word in a row that were in vain, and the end of the last one.
     vain_words: u32,
     last_vain_word: Option<Instant>,
-    /// The last sign of the peer before it was told of its silence, and how long that was.
+    /// The last sign of the peer before it was told of a silence, and how long the silence was
+    /// then.
     told: Option<(Instant, Duration)>,
-    /// The last message that told it.
+    /// The last message that told it so.
     word: Option<BundleId>,
 }
 
 impl Doubt {
-    /// Whether others are to go first until there is a sign of the peer.
+    /// Whether the hop is in doubt.
     pub fn is_on(&self) -> bool {
         self.ends_behind.is_some()
     }
@@ -125,7 +125,7 @@ impl Doubt {
         looked.or_else(|| self.dues().filter(|due| *due > now).min())
     }
 
-    /// Answers are late at that time, if there is nothing that is late sooner.
+    /// Sets when answers become late, if nothing is late sooner.
     pub fn expect(&mut self, missed: Option<Instant>) {
         self.due = missed;
     }
@@ -136,7 +136,7 @@ impl Doubt {
         PATIENCE * (1 << doublings.min(MOST_DOUBLINGS))
     }
 
-    /// Others are to go first until there is a sign of the peer `behind` that.
+    /// Begins a doubt that a sign of the peer after `behind` ends.
     fn begin(&mut self, behind: Instant, by_word: bool) {
         (self.ends_behind, self.by_word) = (Some(behind), by_word);
         (self.unheard, self.confirmed) = (None, false);
@@ -147,22 +147,22 @@ impl Doubt {
         self.by_word || self.confirmed
     }
 
-    /// The peer hears nothing either.
+    /// Takes that the peer hears nothing either.
     fn confirm(&mut self, unheard: Unheard) {
         (self.unheard, self.confirmed) = (Some(unheard), true);
     }
 
-    /// Answers are late: if the peer has said that it hears nothing, it was right.
+    /// Takes that answers are late: if the peer has said that it hears nothing, it was right.
     fn answers_are_late(&mut self) {
         self.confirmed |= std::mem::take(&mut self.by_word);
     }
 
-    /// The peer has acknowledged something that was offered then.
+    /// Takes that the peer has acknowledged something that was offered at `offered`.
     pub fn answered(&mut self, offered: Instant) {
         self.unheard = self.unheard.filter(|of| offered <= of.offered);
     }
 
-    /// The peer was heard: whether that tells that it hears as well.
+    /// Takes that the peer was heard, which may show that it hears as well.
     pub fn heard(&mut self, at: Instant, sign: Sign) {
         let tells = |of: &Unheard| match sign {
             Sign::Beacon | Sign::Resting => at > of.beacon,
@@ -172,12 +172,12 @@ impl Doubt {
         self.unheard = self.unheard.filter(|of| !tells(of));
     }
 
-    /// The peer hears, for sure.
+    /// Takes that the peer certainly hears.
     pub fn hears(&mut self) {
         self.unheard = None;
     }
 
-    /// There was a sign of the peer: the doubt was in vain, unless both ends had reason
+    /// Ends the doubt by a sign of the peer. It was a false alarm, unless both ends had a reason
     /// for it.
     fn was_false(&mut self, now: Instant) {
         (self.ends_behind, self.unheard) = (None, None);
@@ -195,22 +195,22 @@ impl Doubt {
         }
     }
 
-    /// The hop is blocked: the doubt was right.
+    /// Ends the doubt since the hop is blocked: it was right.
     fn was_right(&mut self) {
         (self.ends_behind, self.by_word) = (None, false);
         (self.unheard, self.word) = (None, None);
         (self.vain_words, self.last_vain_word) = (0, None);
     }
 
-    /// Whether the peer's word that it hears nothing counts.
+    /// Whether the peer's word that it hears nothing counts at present.
     fn heeds_word(&self, now: Instant) -> bool {
         let doublings = self.vain_words.saturating_sub(1);
         let unheeded = UNHEEDED * (1 << doublings.min(MOST_UNHEEDED_DOUBLINGS));
         self.last_vain_word.is_none_or(|at| now >= at + unheeded)
     }
 
-    /// Whether the peer is to be told of a silence behind a sign: once, and again each
-    /// time that it has become twice as long.
+    /// Whether to tell the peer of the silence after a sign: once, and again each time that it has
+    /// become twice as long.
     fn tells(&mut self, sign: Instant, silent: Duration) -> bool {
         let told = self.told.filter(|(before, _)| sign <= *before + SAME_SIGN);
         let tells = told.is_none_or(|(_, told)| silent >= 2 * told);
@@ -232,11 +232,13 @@ impl Engine {
         hop.doubt.due = missed;
         hop.doubt.rest_due = hop.doubt.rest_due.filter(|due| *due > now);
         if let Some((Source::Probing, _)) = hop.link.blocked() {
-            // It falls silent for long, too: the next time, waiting costs more than copies.
+            // The hop also falls silent for long: the next time, waiting would cost more than
+            // copies.
             hop.doubt.alarms = 0;
         }
         let is_heard = hop.doubt.ends_behind.is_some_and(|behind| sign > behind);
-        // It learns that at once, though it may not hear itself: its own doubt may wait for it.
+        // The peer is told at once that it is heard: it may not hear by this hop, and its own doubt
+        // may wait for that.
         let word = hop.doubt.word.take_if(|_| is_heard);
         let neighbour = hop.config.neighbour;
         match hop.doubt.ends_behind {
@@ -251,7 +253,7 @@ impl Engine {
             }
             Some(_) if missed.is_some_and(|at| at <= now) => hop.doubt.answers_are_late(),
             None if missed.is_some_and(|at| at <= now) => {
-                // What has left a terminal before it last heard the hub has come through.
+                // What has left a terminal before it last heard the hub has arrived.
                 let from = hop.config.dials.then_some(sign);
                 hop.doubt.begin(sign + SAME_SIGN, false);
                 self.copy_all_in_flight(now, id, from);
@@ -263,25 +265,25 @@ impl Engine {
         }
     }
 
-    /// Something comes again by a hop of which the neighbour was told that nothing does.
+    /// Takes back the word to the neighbour that nothing comes by a hop.
     fn take_back(&mut self, now: Instant, neighbour: u64, word: BundleId) {
         if self.agent.is_queued(word) {
-            // By that hop, which may carry it now, it would speak of the other one.
+            // A word that goes by this hop now would be about the other one.
             self.discard(now, word, None);
         } else {
-            // Without room for that, what the neighbour hears itself ends its doubt.
+            // If there is no room for this message, what the neighbour hears itself ends its doubt.
             let _ = self.queue_message(now, missing(neighbour, 0), WORD_COUNTS);
         }
     }
 
-    /// When answers to what a hop has in flight are late, if nothing is heard until then.
+    /// When answers to what a hop has in flight become late, if nothing is heard until then.
     fn missed_at(&self, now: Instant, id: HopId) -> Option<Instant> {
         let sessions = self.hops.get(&id)?.all_sessions();
         let oldest = sessions.filter_map(|session| self.sessions.oldest_left_by(session));
         self.missed_behind(now, id, oldest.min()?)
     }
 
-    /// As [`Engine::missed_at`], for something that had left the hop at `left_by`.
+    /// As [`Engine::missed_at`], for something that left the hop at `left_by`.
     pub(crate) fn missed_behind(
         &self,
         now: Instant,
@@ -299,9 +301,9 @@ impl Engine {
         Some(answered.max(hop.link.counted()) + hop.doubt.patience(now))
     }
 
-    /// Whether another hop to the same neighbour, that is not in doubt itself, may carry
-    /// what this one has though nobody knows yet that it is lost: one that is metered only
-    /// where a class uses such ones freely.
+    /// Whether another hop to the same neighbour, which is not in doubt itself, may carry copies of
+    /// what this one has in flight before that is known to be lost. A metered hop may do so only
+    /// for classes that use metered hops freely.
     fn has_sure_other(&self, id: HopId) -> bool {
         let Some(hop) = self.hops.get(&id) else {
             return false;
@@ -318,8 +320,8 @@ impl Engine {
             .any(|other| self.hops.get(other).is_some_and(sure))
     }
 
-    /// Has all that a hop has in flight go by other hops, too: what has left it `from`
-    /// then on.
+    /// Sends copies by other hops of all that a hop has in flight and that left it at `from` or
+    /// later.
     fn copy_all_in_flight(&mut self, now: Instant, id: HopId, from: Option<Instant>) {
         let Some(hop) = self.hops.get(&id) else {
             return;
@@ -328,8 +330,8 @@ impl Engine {
         self.copy_in_flight(now, id, &sessions, from);
     }
 
-    /// Has what sessions of a hop have in flight go by other hops, too: what has left it
-    /// `from` then on.
+    /// Sends copies by other hops of what sessions of a hop have in flight and that left it at
+    /// `from` or later.
     pub(crate) fn copy_in_flight(
         &mut self,
         now: Instant,
@@ -348,7 +350,7 @@ impl Engine {
             known.map(|of| of.priority)
         };
         kept.sort_by_key(|(key, kept)| (priority(kept.class), *key));
-        // One that is too long leaves the room to those behind it.
+        // A bundle that is too long leaves the room to those behind it.
         let mut room = MOST_COPIED_BYTES;
         kept.retain(|(_, kept)| {
             let left = room.checked_sub(length(&kept.chunks));
@@ -363,8 +365,8 @@ impl Engine {
         }
     }
 
-    /// Has a bundle that a hop in doubt has in flight go by another one, too, if its class
-    /// may and it has no copy there already.
+    /// Sends a copy of a bundle that a hop in doubt has in flight by another hop, if its class may
+    /// use that and no copy is there already.
     fn copy_doubted(&mut self, now: Instant, id: HopId, kept: Kept) {
         let Kept {
             class,
@@ -380,7 +382,7 @@ impl Engine {
         let first = others.min_by_key(|one| one.way.busy + one.way.delay);
         if let Some(hop) = first.and_then(|one| self.hops.get_mut(&one.id)) {
             let copies = hop.copies.entry(class).or_default();
-            // Those of a hop that has stood still wait on when it moves again.
+            // Copies from a hop that stood still stay when it moves again.
             if copies.iter().all(|copy| copy.bundle != bundle) {
                 copies.push_back(CopiedBundle {
                     bundle,
@@ -391,8 +393,8 @@ impl Engine {
         }
     }
 
-    /// A hop is not in doubt any more: copies of what it has are not wanted, but for those
-    /// of classes for which it seems to stand still.
+    /// Drops the copies of what a hop has in flight, since it is not in doubt any more. Those of
+    /// classes for which it seems to stand still stay.
     fn end_doubt(&mut self, now: Instant, id: HopId) {
         let neighbour = self.neighbour_of(id).unwrap_or_default();
         let classes = self.classes.iter().copied();
@@ -413,16 +415,16 @@ impl Engine {
         }
     }
 
-    /// Nothing has come by a hop for so long, though the neighbour has begun a bundle
-    /// there. If that is too long it is told so by another hop, since its own signs are
-    /// older by a round trip; else the sessions are asked again when it would be.
+    /// Takes that nothing has come by a hop for `silent`, though the neighbour has begun a bundle
+    /// there. If that is too long the neighbour is told by another hop, since its own signs are a
+    /// round trip older. Otherwise the sessions are asked again when it would be too long.
     pub fn misses(&mut self, now: Instant, id: HopId, silent: Duration) {
         let Some(hop) = self.hops.get(&id) else {
             return;
         };
         let known = hop.blocked || !hop.link.is_probed();
         let neighbour = hop.config.neighbour;
-        // Of several others, the neighbour could not know which one is meant.
+        // With more than two hops the neighbour could not know which one is meant.
         if known || self.ways.hops_to(neighbour).len() != 2 || !self.has_sure_other(id) {
             return;
         }

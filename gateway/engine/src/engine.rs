@@ -65,8 +65,8 @@ pub enum Action {
         /// The session.
         session: SessionId,
     },
-    /// Nothing is answered on the session, though its link carries: set up another one
-    /// like it.
+    /// The peer answers nothing on the session, though its link carries: set up another one like
+    /// it.
     Renew {
         /// The session, which stays until the other one is up.
         session: SessionId,
@@ -78,7 +78,7 @@ pub enum Action {
         /// How.
         change: LinkChange,
     },
-    /// Tell the beacons that a link may rest, or does not any more.
+    /// Tell the beacons that a link may rest, or no longer may.
     Rest {
         /// The hop.
         hop: HopId,
@@ -96,8 +96,8 @@ pub enum Action {
     Migrated(Migration),
     /// Note that another plan holds from now on, or none any more.
     Plan(PlanChange),
-    /// End the session at once; its transfers have been given back already,
-    /// and what it still tells of them is of no account.
+    /// End the session at once. Its transfers have been given back already; later reports about
+    /// them are ignored.
     Abort {
         /// The session, which is not used any more.
         session: SessionId,
@@ -127,18 +127,17 @@ pub enum Action {
     },
     /// Something happened to a bundle; said for the log.
     Bundle(bundle::Event),
-    /// Note that a bundle of this node's streams was forgotten, since nobody wants
-    /// it.
+    /// Note that a bundle of this node's streams was discarded, since nobody wants it.
     Discarded {
         /// Who sent it.
         source: Eid,
         /// When it was created: DTN time, ms, and sequence number.
         created: (u64, u64),
-        /// The node and the run of it that the bundle was for, if that is why: the
-        /// run is over.
+        /// The node and the run that the bundle was for, if it was discarded because that run is
+        /// over.
         outlived: Option<(u64, u64)>,
     },
-    /// A peer's payload was no frames.
+    /// A peer's payload did not hold frames.
     BadPayload {
         /// The peer.
         peer: u64,
@@ -158,8 +157,8 @@ pub enum EngineError {
     DefaultClass(Class),
 }
 
-/// The streams that have something in a bundle: their peer, which of its runs
-/// they are with, and each as often as it was counted.
+/// The streams with bytes in a bundle: their peer, its run, and each stream as often as it was
+/// counted.
 pub(crate) type Carried = (u64, Epoch, Vec<StreamId>);
 
 /// One node, without I/O and clock.
@@ -174,7 +173,7 @@ pub struct Engine {
     pub(crate) changed: ChangedLeaves,
     /// Sessions, and what was offered to them and has not ended.
     pub(crate) sessions: Sessions,
-    /// By bundle that no custodian has acknowledged.
+    /// The streams in each bundle that no custodian has acknowledged.
     pub(crate) carried: FastMap<BundleId, Carried>,
     /// Hops that wait for room in the store.
     pub(crate) starved: BTreeSet<HopId>,
@@ -192,11 +191,11 @@ pub struct Engine {
     pub(crate) beam_allowed_bps: Option<u64>,
     /// What the beam was measured to carry.
     pub(crate) beam_measured_bps: Option<u64>,
-    /// For how long the plans change nothing.
+    /// The time in which the plans change nothing.
     pub(crate) unchanged: Unchanged,
     /// When links are to be judged anew.
     pub(crate) link_times: BTreeSet<(Instant, HopId)>,
-    /// What is read on while nothing can be sent.
+    /// What is read ahead while nothing can be sent.
     pub(crate) ahead: ReadAhead,
     /// Its place among the engines of the node.
     pub(crate) sharding: Sharding,
@@ -215,7 +214,7 @@ pub struct Engine {
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
     pub(crate) ways: Ways,
-    /// The hop by which the bundle has come that is being handed on.
+    /// The hop by which the bundle that is being handed on has come.
     pub(crate) came_by: Option<HopId>,
     /// Streams' bundles of earlier runs of this node.
     pub(crate) restored: RestoredStreams,
@@ -232,8 +231,8 @@ impl Engine {
         Engine::with_store(now, config, Box::new(MemoryStore::default()))
     }
 
-    /// An engine without sessions that takes up the custody which an earlier
-    /// run has left in the store.
+    /// An engine without sessions that takes over the bundles in custody that an earlier run left
+    /// in the store.
     ///
     /// # Errors
     /// When the configuration contradicts itself.
@@ -310,7 +309,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Takes up the custody that an earlier run has left.
+    /// Takes over the custody of an earlier run.
     pub(crate) fn restore(&mut self, now: Instant) {
         self.agent.restore(now);
         self.after_change(now);
@@ -354,7 +353,7 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// Has all that is in custody made durable: the node ends.
+    /// Makes all that is in custody durable, since the node ends.
     pub fn flush_store(&mut self) {
         self.agent.flush_store();
     }
@@ -389,8 +388,8 @@ impl Engine {
         self.ways.shared_hops_to(neighbour)
     }
 
-    /// A class of this node: the named one, or, where another node has named
-    /// one that is not configured here, the default.
+    /// A class of this node: the named one, or the default if another node named one that is not
+    /// configured here.
     pub(crate) fn known(&self, class: Class) -> Class {
         match self.classes.contains(&class) {
             true => class,

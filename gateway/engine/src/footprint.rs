@@ -1,4 +1,4 @@
-//! How many entries everything has that can grow.
+//! Counts the entries of everything that can grow.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,12 +6,11 @@ use crate::engine::Engine;
 use crate::hop::Hop;
 
 impl Engine {
-    /// How many entries the maps, sets and queues of the node have, by a name,
-    /// those of scheduler, bundle node, store and streams too: for diagnostics
-    /// and tests. What grows and does not shrink again when nothing is left to
-    /// be done is a leak. What stays is said where it is: of each node that was
-    /// ever met its numbers of streams and custody, of bundles their names
-    /// until they are old. Costs a visit of every hop, neighbour and peer.
+    /// How many entries the node's maps, sets and queues have, by name, including those of the
+    /// scheduler, bundle node, store and streams: for diagnostics and tests. A count that does not
+    /// shrink again when nothing is left to do is a leak. Some entries stay on purpose: the numbers
+    /// of streams and custody of each node ever met, and the names of bundles until they are old. A
+    /// call visits every hop, neighbour and peer.
     pub fn footprint(&self) -> BTreeMap<&'static str, usize> {
         let mut sums = BTreeMap::new();
         self.tell_footprint(&mut |name, entries| *sums.entry(name).or_insert(0) += entries);

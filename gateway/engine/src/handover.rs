@@ -1,11 +1,9 @@
-//! The node as one process gives it to the next, make before break.
+//! The state of a node that one process hands over to the next, make before break.
 //!
-//! Streams and custody go on where they were: the run of the node is the same,
-//! and a peer sees no more than that sessions end while others are there.
-//! Sessions stay behind, since what encrypts them cannot move; what was offered
-//! to them and is not acknowledged goes again. What the node is told from
-//! outside, such as plans, rates that operators have set, and what was heard of
-//! links, the next process is told too.
+//! Streams and custody go on where they were: the run of the node is the same, and a peer only sees
+//! some sessions end while others are up. Sessions stay behind, since their encryption cannot move;
+//! what was offered to them and is not acknowledged is sent again. Inputs from outside, such as
+//! plans, operators' rates and the state of links, are given to the next process anew.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -73,9 +71,9 @@ impl NodeState {
 }
 
 impl Engine {
-    /// Takes back what was offered to sessions, and ends them; the next
-    /// process has its own. Until [`Engine::hand_over`], nothing more is sent;
-    /// a session that comes up has all go on as before.
+    /// Takes back what was offered to sessions, and ends them; the next process has its own.
+    /// Nothing more is sent until [`Engine::hand_over`], unless a session comes up: then all goes
+    /// on as before.
     pub fn end_sessions(&mut self, now: Instant) {
         for id in self.hop_ids() {
             let sessions: Vec<_> = self.hops[&id].all_sessions().collect();
@@ -91,10 +89,9 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// Ends the sessions of a hop that wait behind the one that carries their
-    /// class: a peer that dials sets others up, which the next process takes.
-    /// For how many classes there were any. A peer that is blocked cannot
-    /// dial, and keeps them.
+    /// Ends the standby sessions of a hop: a peer that dials then sets up others, which the next
+    /// process takes. Returns how many classes had any. A peer that is blocked cannot dial, and
+    /// keeps its standbys.
     pub fn end_standbys(&mut self, now: Instant, hop: HopId) -> usize {
         let Some(hop) = self.hops.get(&hop).filter(|hop| !hop.blocked) else {
             return 0;
@@ -109,8 +106,8 @@ impl Engine {
         classes
     }
 
-    /// How many classes of a hop have a session of their own; none where it is
-    /// blocked, and nobody can set another one up.
+    /// How many classes of a hop have a session of their own; 0 while the hop is blocked, since
+    /// nobody can set up another session.
     pub fn carried_classes(&self, hop: HopId) -> usize {
         let open = self.hops.get(&hop).filter(|hop| !hop.blocked);
         let sets = open.map(|hop| hop.sessions.iter());
@@ -118,14 +115,14 @@ impl Engine {
         sets.filter(|set| !set.is_empty()).count()
     }
 
-    /// What keeps the engine from being handed over for long, if anything does.
+    /// What prevents a handover of the engine for long, if anything does.
     pub fn lasting_obstacle(&self) -> Option<&'static str> {
         self.agent.lasting_obstacle()
     }
 
-    /// What keeps the node from being handed over at this moment, if anything
-    /// does: sessions, actions that nobody has taken, something under way
-    /// between shards, or what is to be on the disk first.
+    /// What prevents a handover of the node at this moment, if anything does: sessions, actions
+    /// that nobody has taken, something under way between shards, or data that is not on the disk
+    /// yet.
     pub fn handover_obstacle(&self) -> Option<&'static str> {
         if !self.actions.is_empty() {
             Some("there is something to be done outside")
@@ -140,10 +137,9 @@ impl Engine {
         }
     }
 
-    /// Gives all engines of a node to another process of the same run, or to
-    /// this one again if that does not come up. No engine may have an obstacle
-    /// ([`Engine::handover_obstacle`]); what is durable the next process finds
-    /// on the disk.
+    /// Hands all engines of a node over to another process of the same run, or back to this one if
+    /// that does not come up. No engine may have an obstacle ([`Engine::handover_obstacle`]). The
+    /// next process finds durable bundles on the disk.
     pub fn hand_over(now: Instant, engines: Vec<Engine>) -> NodeState {
         let first = engines.first().map(|engine| &engine.config);
         NodeState {
@@ -158,7 +154,7 @@ impl Engine {
 
     fn into_state(self, now: Instant) -> EngineState {
         debug_assert_eq!(self.handover_obstacle(), None);
-        // Without `..`: a field that is added has to be thought of here.
+        // Without `..`, so that a new field has to be considered here.
         let Engine {
             agent,
             peers,
@@ -220,10 +216,9 @@ impl Engine {
         }
     }
 
-    /// The engines of a node that the process before has handed over, one for
-    /// each store: there are as many as it had ([`NodeState::shards`]). Run and
-    /// nonce of `config` are replaced by those of the state; its routes have to
-    /// lead by the same shards.
+    /// The engines of a node that the process before has handed over, one for each store, as many
+    /// as it had ([`NodeState::shards`]). The run and nonce of `config` are replaced by those of
+    /// the state; its routes have to lead by the same shards.
     ///
     /// # Errors
     /// When the configuration contradicts itself, or the state itself, the
@@ -297,7 +292,7 @@ impl Engine {
     ) -> Result<(), HandoverError> {
         ensure(!self.peers.contains(peer), "a peer is there twice")?;
         let neighbour = self.neighbour_to(peer);
-        // No way leads there any more, but one may again.
+        // No way leads there at present, but one may again.
         let unreached = Config {
             max_streams: self.config.max_streams,
             bundle_lifetime: self.config.lifetime,

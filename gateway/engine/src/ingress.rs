@@ -13,11 +13,9 @@ use crate::leaves::Places;
 use crate::link::Sign;
 
 impl Engine {
-    /// A transfer begins on a session. Whether a bundle of `length` bytes may
-    /// be taken: only when it is here
-    /// can it be said whether it is for this node: then it has room where a
-    /// bundle to be relayed has none, and so have custody signals, which empty
-    /// the store.
+    /// Decides, when a transfer begins on a session, whether a bundle of `length` bytes may be
+    /// taken. Whether it is for this node shows only once it is here. Such a bundle has room where
+    /// one to be relayed has none, and so have custody signals, which empty the store.
     ///
     /// # Errors
     /// When there is no room for it in any case.
@@ -36,14 +34,13 @@ impl Engine {
         }
     }
 
-    /// What decodes bundles for this engine, for as long as it lives: whoever
-    /// shares the engine need not wait for that.
+    /// The decoder of bundles for this engine, valid as long as the engine lives: others who share
+    /// the engine need not wait while a bundle is decoded.
     pub fn decoder(&self) -> Decoder {
         self.agent.decoder()
     }
 
-    /// Judges a long bundle that comes in on a session, by what stands before its
-    /// payload.
+    /// Judges a long bundle that comes in on a session, by the blocks before its payload.
     ///
     /// # Errors
     /// When it would be deleted, or there is no room for it.
@@ -56,14 +53,14 @@ impl Engine {
         let (_, from, class) = self.origin_of(id).ok_or(Refusal::NoResources)?;
         let hears = self.hears_refusals(id);
         match self.agent.judge_long(now, from, class, bundle) {
-            // The neighbour would not hear of it. Once the bundle is whole, its custodian
-            // does, and whoever has asked for reports.
+            // The neighbour would not hear of this refusal. Once the bundle is whole, its custodian
+            // does, and so does whoever asked for reports.
             Err(Reject::NoResources) if !hears => Ok(()),
             judged => judged.map_err(Refusal::from),
         }
     }
 
-    /// Whether the peer of a session hears what of its bundles is refused.
+    /// Whether the peer of a session is told which of its bundles are refused.
     fn hears_refusals(&self, id: SessionId) -> bool {
         let session = self.sessions.get(id);
         session.is_some_and(|session| session.info.hears_refusals)

@@ -1,5 +1,5 @@
-//! How much later than by its hop's rate a bundle leaves: it waits behind what a session,
-//! its transport, and the queues up to the antenna hold.
+//! How much later a bundle leaves than its hop's rate suggests: it waits behind the bytes in the
+//! session, its transport, and the queues up to the antenna.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use underpass_cla::{Class, SessionId};
 
 use crate::engine::Engine;
 
-/// So many mean deviations beyond the mean are counted: to take a bundle for one that has
-/// left when it has not costs a round trip, the contrary its own time only.
+/// So many mean deviations are added to the mean. To believe wrongly that a bundle has left costs a
+/// round trip; to believe wrongly that it has not costs only the time to send it.
 const DEVIATIONS: u32 = 2;
 
 /// The lag of a hop's bundles, by the class of the session: smoothed, with its mean
@@ -18,8 +18,8 @@ const DEVIATIONS: u32 = 2;
 pub(crate) struct Lags(BTreeMap<Option<Class>, (Duration, Duration)>);
 
 impl Lags {
-    /// A bundle that was to leave by a time was answered so long after that. What is beyond
-    /// two round trips was repeated, or held up in a blockage.
+    /// Takes in a bundle that was answered `answered_in` after it should have left. An answer after
+    /// more than two round trips counts as two: the bundle was repeated, or delayed by a blockage.
     fn note(&mut self, class: Option<Class>, answered_in: Duration, round_trip: Duration) {
         let lag = answered_in.saturating_sub(round_trip).min(round_trip);
         self.0
@@ -31,7 +31,7 @@ impl Lags {
             .or_insert((lag, lag / 2));
     }
 
-    /// The most that is to be expected; none is known before a bundle was answered.
+    /// The longest lag to expect; zero before any bundle was answered.
     pub fn most(&self, class: Option<Class>) -> Duration {
         let known = self.0.get(&class);
         known.map_or(Duration::ZERO, |(mean, deviation)| {
@@ -41,7 +41,7 @@ impl Lags {
 }
 
 impl Engine {
-    /// A bundle on a session was acknowledged.
+    /// Learns the lag from a bundle that was acknowledged on a session.
     pub(crate) fn learn_lag(&mut self, now: Instant, session: SessionId, key: u64) {
         let left_by = self.sessions.left_by(key);
         let Some((left_by, session)) = left_by.zip(self.sessions.get(session)) else {

@@ -1,4 +1,4 @@
-//! What the links were measured to carry, and what follows.
+//! What the links were measured to carry, and what the engine does with it.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use crate::config::HopConfig;
 use crate::engine::Engine;
 use crate::hop::HopId;
 
-/// What a link loses by itself counts for so long: on an idle one nothing shows that it
-/// loses less again.
+/// A link's measured loss counts for so long: on an idle link nothing would show that it loses less
+/// again.
 const LOSS_COUNTS: Duration = Duration::from_secs(60);
 
-/// What is known of a hop's link from here to the neighbour, by measuring.
+/// What was measured of a hop's link, in the direction from here to the neighbour.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MeasuredLink {
     /// What may be sent at present, bit/s of IP bytes; `None` while nothing has
@@ -21,18 +21,17 @@ pub struct MeasuredLink {
     pub rate_bps: Option<u64>,
     /// What it carries, bit/s of IP bytes; `None` as above.
     pub capacity_bps: Option<u64>,
-    /// What the capacity goes back to; `None` as above.
+    /// What the capacity is based on; `None` as above.
     pub reason: Option<Reason>,
-    /// What bounds the first that is sent, while nothing is known and no rate is in
-    /// force.
+    /// The bound on what is sent at first, while nothing is known and no rate is in force.
     pub first: Option<FirstFlight>,
     /// The round trip without a queue, if it is known.
     pub base_rtt: Option<Duration>,
-    /// How long its queue holds packets up.
+    /// How long its queue delays packets.
     pub queue: Duration,
     /// Part of the packets that it loses by itself.
     pub loss: f64,
-    /// When that was last learned; none where it is not known when.
+    /// When that was last learned, if that is known.
     pub loss_learned: Option<Instant>,
     /// The smoothed round trip, queues included, and when it was measured.
     pub smoothed_rtt: Option<(Instant, Duration)>,
@@ -49,7 +48,7 @@ impl MeasuredLink {
     }
 }
 
-/// How a hop sends at one moment, for who measures its link.
+/// How a hop sends at one moment, for the estimator of its link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sending {
     /// Nothing is sent.
@@ -66,8 +65,7 @@ pub struct Sending {
     pub efficiency: Option<f64>,
     /// It shares the medium with other hops: those of a hub, a beam.
     pub shares: bool,
-    /// The round trip without a queue that it is taken to have, where that is a
-    /// guess.
+    /// The round trip without a queue that is assumed, where that is a guess.
     pub guessed_rtt: Option<Duration>,
     /// The round trip without a queue, as far as it is known.
     pub round_trip: Duration,
@@ -96,16 +94,15 @@ impl Engine {
         })
     }
 
-    /// Takes what the modem of a hop says of its MODCOD: bits per unit of the beam's
-    /// capacity; `None` takes back what it has said.
+    /// Takes the modem's word about a hop's MODCOD: bits per unit of the beam's capacity; `None`
+    /// takes back its word.
     pub fn set_efficiency(&mut self, id: HopId, efficiency: Option<f64>) {
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.efficiency = efficiency;
         }
     }
 
-    /// Takes that the round trip of a hop without a queue is longer than was
-    /// guessed.
+    /// Takes that a hop's round trip without a queue is longer than was guessed.
     pub fn raise_rtt(&mut self, now: Instant, id: HopId, rtt: Duration) {
         let Some(hop) = self.hops.get(&id) else {
             return;
@@ -118,9 +115,9 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// Takes what a hop's link was measured to carry. `drain_bytes` of IP have
-    /// been sent too much: nothing more is granted until the link could have
-    /// carried them, but to classes above those that have sent most of it.
+    /// Takes what a hop's link was measured to carry. `drain_bytes` of IP were sent beyond that:
+    /// until the link could have carried them, nothing more is granted except to classes above
+    /// those that sent most of it.
     pub fn measured(&mut self, now: Instant, id: HopId, link: MeasuredLink, drain_bytes: u64) {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
@@ -150,9 +147,9 @@ impl Engine {
         }
     }
 
-    /// Takes that so many bytes of IP too much have been sent to the terminals of
-    /// the beam: nothing more is granted to any until it could have carried them.
-    /// One engine of a node is told.
+    /// Takes that `bytes` of IP were sent to the terminals of the beam beyond its capacity: nothing
+    /// more is granted to any until the beam could have carried them. Only one engine of a node is
+    /// told.
     pub fn drain_beam(&mut self, now: Instant, bytes: u64) {
         self.scheduler.make_up_for_all(now, bytes);
         self.after_change(now);

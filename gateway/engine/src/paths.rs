@@ -1,16 +1,15 @@
 //! Which of several hops to one neighbour takes the next bundle.
 //!
-//! Bundles wait for the neighbour, not for a hop: a hop takes the next one when
-//! its link can carry it. Left to that alone, a hop with a long delay takes the
-//! last bundle of an object and holds up its end. So a hop takes one only if it
-//! delivers it no later than the hops that deliver their next one before would
-//! deliver *all* that waits (after the Earliest Completion First scheduler of Lim
-//! et al., CoNEXT 2017). While much waits, every hop is busy and the rates add
-//! up; of the tail, and of what is short, the hop of least delay carries all.
+//! Bundles wait for the neighbour, not for a hop: a hop takes the next one when its link can carry
+//! it. With that rule alone, a hop with a long delay would take the last bundle of an object and
+//! delay its end. So a hop takes a bundle only if it delivers it no later than the hops that
+//! deliver their next bundle sooner would deliver *all* that waits (after the Earliest Completion
+//! First scheduler of Lim et al., CoNEXT 2017). While much waits, every hop is busy and the rates
+//! add up. The hop of least delay alone carries the tail, and whatever is short.
 //!
-//! Hops that deliver later do not count: of several that are alike each would
-//! wait for the others. The hop that delivers a bundle before all others always
-//! may take it, so something is sent as long as any hop can.
+//! Hops that deliver later do not count: otherwise several like hops would wait for each other. The
+//! hop that delivers a bundle before all others always may take it, so something is sent as long as
+//! any hop can.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,8 +33,8 @@ pub(crate) struct Way {
 pub(crate) enum Turn {
     /// It does.
     Now,
-    /// Others deliver all that waits before. If they do not move, it is this
-    /// hop's turn after so long.
+    /// Others deliver all that waits sooner. If they do not move, it is this hop's turn after so
+    /// long.
     Later(Duration),
 }
 
@@ -58,9 +57,8 @@ impl Way {
         }
     }
 
-    /// How many bytes the ways that deliver their next bundle before this one does
-    /// deliver until then: what it takes lies behind these, so that it arrives
-    /// when its turn in a stream has come.
+    /// How many bytes the other ways deliver before this one delivers its next bundle. This way
+    /// takes what lies behind these bytes, so that it arrives in its turn in a stream.
     pub fn lead(&self, others: &[Way], waiting_bytes: u64) -> u64 {
         let arrives = self.delivers_first(waiting_bytes);
         let ahead = others.iter().map(|other| {
@@ -87,8 +85,8 @@ impl Way {
     }
 }
 
-/// When all that waits has arrived by these ways: each carries on at its rate
-/// from its beginning, and none delivers a part of a bundle.
+/// When all that waits has arrived by these ways: each carries at its rate from its beginning on,
+/// and bundles arrive whole.
 fn all_delivered(ways: &[Way], waiting_bytes: u64) -> Duration {
     let first = ways.iter().map(|way| way.delivers_first(waiting_bytes));
     let first = first.min().unwrap_or_default();

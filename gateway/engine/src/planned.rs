@@ -1,11 +1,10 @@
 //! The plans that this node's links follow.
 //!
-//! At a hub the plan of the beam's forward link gives the capacity that all
-//! hops share, and each terminal's line its weight: with weights in proportion
-//! to the planned rates, whose sum is within the capacity, each terminal that
-//! has something to send gets its rate at least, and what one leaves unused
-//! goes to the others at once. At a terminal the plan of the return link gives
-//! a path its rate, exactly: nobody there sees what the others use.
+//! At a hub the plan of the beam's forward link gives the capacity that all hops share, and each
+//! terminal's line its weight: with weights in proportion to the planned rates, whose sum is within
+//! the capacity, each terminal that has something to send gets its rate at least, and capacity that
+//! one leaves unused goes to the others at once. At a terminal the plan of the return link gives a
+//! path exactly its rate, since no terminal sees what the others use.
 //!
 //! A line's blockages are planned blockages of the link (see `link`): they
 //! hold sending, unless the peer is heard. All times are control's.
@@ -21,9 +20,8 @@ use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
 use crate::link::{PlannedBlockage, Planner};
 
-/// The weight of a hop that the plan in force does not name, among weights in
-/// bit/s: it has what the others leave, and enough to live where they leave
-/// nothing.
+/// The weight of a hop that the plan in force does not name, among weights in bit/s: it gets what
+/// the others leave, and a little where they leave nothing.
 const UNNAMED_WEIGHT: u64 = 8_000;
 
 /// A plan begins or ends to hold.
@@ -39,7 +37,7 @@ pub struct PlanChange {
     pub over: bool,
 }
 
-/// The plans of one link, and what was told of them.
+/// The plans of one link, and what was reported of them.
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
     pub schedule: Schedule,
@@ -48,12 +46,12 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// Whether a plan holds, as was told last.
+    /// Whether a plan is in force, as last reported.
     fn is_in_force(&self) -> bool {
         matches!(self.told, Some((_, false)))
     }
 
-    /// Goes on to what holds now; what is to be told of it.
+    /// Goes on to the plan in force now. Returns a change that is to be reported.
     fn step(&mut self, now_ms: u64) -> Option<PlanChange> {
         self.schedule.advance(now_ms);
         let plan = self.schedule.current()?;
@@ -214,7 +212,7 @@ impl Engine {
             .collect()
     }
 
-    /// What plans give a hop, if one that has begun names it.
+    /// What plans give a hop, if a plan that has begun names it.
     pub(crate) fn hop_plan(&self, hop: &Hop) -> Option<HopPlan> {
         let line = hop.config.line?;
         let plan = self.schedule_of(hop, line).current()?;
@@ -255,7 +253,7 @@ impl Engine {
         }
     }
 
-    /// Does what the plans have for `now`.
+    /// Puts into force what is due in the plans at `now`.
     pub(crate) fn follow(&mut self, now: Instant) {
         let now_ms = self.utc_ms(now);
         match self.unchanged.covers(now_ms) {
@@ -265,14 +263,14 @@ impl Engine {
         }
     }
 
-    /// Puts into force what the plans say of `now`.
+    /// Puts into force what the plans say for `now`.
     pub(crate) fn apply_plans(&mut self, now: Instant) {
         let now_ms = self.utc_ms(now);
         if let Some(now_ms) = now_ms {
             let paths = self.hops.values_mut().map(|hop| &mut hop.followed);
             let all = paths.chain([&mut self.beam]);
             let changes = all.filter_map(|followed| followed.step(now_ms));
-            // Each engine of the node follows the beam's; one tells of it.
+            // All engines of the node follow the beam's plans; one reports the change.
             let own = self.sharding.own;
             let tells = |change: &PlanChange| own == 0 || change.link == Direction::Return;
             let changes = changes.filter(tells);
@@ -295,9 +293,9 @@ impl Engine {
         };
     }
 
-    /// Puts the beam's rate into force: what is allowed, and of that no more than
-    /// the beam was measured to carry. Behind the end of a plan the
-    /// configuration counts, and where it does not say, what was planned last.
+    /// Puts the beam's rate into force: the allowed rate, but no more than the beam was measured to
+    /// carry. After the end of a plan the configured rate counts, or the last planned one if none
+    /// is configured.
     pub(crate) fn apply_beam_rate(&mut self, now: Instant) {
         let schedule = &self.beam.schedule;
         let in_force = self.utc_ms(now).and_then(|now_ms| {
@@ -310,7 +308,7 @@ impl Engine {
         let planned = in_force.or(self.config.beam_rate_bps).or(last);
         let allowed_bps = self.beam_by_operator.unwrap_or(planned);
         self.beam_allowed_bps = allowed_bps;
-        // What has no bound is not measured either.
+        // A beam without an allowed rate is not measured either.
         let rate_bps = allowed_bps.map(|bps| bps.min(self.beam_measured_bps.unwrap_or(bps)));
         if std::mem::replace(&mut self.beam_rate_bps, rate_bps) != rate_bps {
             self.scheduler.set_root_rate(now, rate_bps);
@@ -335,7 +333,7 @@ impl Engine {
             return;
         };
         (hop.segment, hop.guaranteed_bps) = (segment, guaranteed_bps);
-        // Whom the plan does not name has what the others leave.
+        // A hop that the plan does not name gets what the others leave.
         let weight = match shared {
             true => hop.planned_bps().unwrap_or(UNNAMED_WEIGHT).max(1),
             false => hop.config.weight,

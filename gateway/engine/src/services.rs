@@ -1,9 +1,9 @@
 //! Messages of services other than streams: each is one bundle's payload to
 //! the same service of another node.
 //!
-//! A message is sent under custody and in its class' turn. It may come twice
-//! or out of order after a restart; what that means is the service's to say.
-//! The services of this node are those of the bundle node's configuration.
+//! A message is sent under custody and in its class' turn. It may come twice or out of order after
+//! a restart; the service has to allow for that. The services of this node are those of the bundle
+//! node's configuration.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message that is to be sent.
+    /// A message to send.
     pub fn new(peer: u64, service: u64, class: Class, payload: Bytes) -> Message {
         Message {
             peer,
@@ -46,13 +46,12 @@ impl Message {
 }
 
 impl Engine {
-    /// Sends a message, of use for `lifetime`. It is this node's to keep
-    /// until the next custodian has taken it.
+    /// Sends a message that is of use for `lifetime`. This node has custody of it until the next
+    /// custodian has taken it.
     ///
     /// # Errors
-    /// [`SendError::NoRoom`] while the store is full: the service waits, and
-    /// sends it again. Others last: no way leads to the peer, or the message
-    /// is too large for a bundle.
+    /// [`SendError::NoRoom`] while the store is full: the service waits, and sends it again. Other
+    /// errors are permanent: no way leads to the peer, or the message is too large for a bundle.
     pub fn send_message(
         &mut self,
         now: Instant,
@@ -64,7 +63,7 @@ impl Engine {
         sent
     }
 
-    /// The same, where what follows of a change is done later.
+    /// As [`Engine::send_message`], but [`Engine::after_change`] is left to the caller.
     pub(crate) fn queue_message(
         &mut self,
         now: Instant,
@@ -83,14 +82,14 @@ impl Engine {
         self.agent.send(now, send)
     }
 
-    /// A service has made safe what came with this ticket: whoever has
-    /// custody of it may forget it.
+    /// Takes that a service has made the message with this ticket safe: its custodian may release
+    /// it.
     pub fn confirm(&mut self, now: Instant, ticket: u64) {
         self.agent.confirm(now, ticket);
         self.after_change(now);
     }
 
-    /// Whether this node still keeps a bundle: it has not been handed on.
+    /// Whether this node still has a bundle in its store, not yet handed on.
     pub fn has_bundle(&self, id: BundleId) -> bool {
         self.agent.has_bundle(id)
     }

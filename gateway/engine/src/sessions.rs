@@ -28,8 +28,8 @@ impl Engine {
         self.neighbour_of(self.sessions.get(id)?.hop)
     }
 
-    /// A session is up on `hop`. By one that only receives, the peer is heard and not
-    /// reached.
+    /// A session is up on `hop`. A session that only receives lets this node hear the peer, but not
+    /// reach it.
     pub fn session_up(&mut self, now: Instant, id: SessionId, hop: HopId, info: SessionInfo) {
         let Some(state) = self.hops.get_mut(&hop) else {
             return;
@@ -59,7 +59,7 @@ impl Engine {
             });
         }
         self.sessions.insert(id, hop, info.clone());
-        // Its class may have been carried by another's until now.
+        // Another class's session may have carried its class until now.
         self.leaves_changed(hop);
         self.replace_old(now, hop, &info);
         self.hops_have_changed(now, neighbour);
@@ -70,7 +70,7 @@ impl Engine {
         } else {
             if let Some(state) = self.hops.get_mut(&hop) {
                 state.link.renew(now);
-                // It has answered; and whether it sends beacons, which would show that, too, is
+                // The peer has answered. Whether it sends beacons, which would show that, too, is
                 // not known any more.
                 state.doubt.hears();
             }
@@ -102,9 +102,9 @@ impl Engine {
         self.sessions.progress(key, acknowledged);
     }
 
-    /// The peer has acknowledged a transfer, or a part of it: it hears what was sent
-    /// since that was offered. Of a transport without acknowledgements, with which
-    /// nothing is resumed, the end of a transfer says nothing.
+    /// Takes that the peer has acknowledged a transfer, or a part of it: it hears what was sent
+    /// since the transfer was offered. On a transport without acknowledgements, which resumes
+    /// nothing, the end of a transfer does not show that.
     fn peer_has_heard(&mut self, key: u64) {
         let Some((id, offered)) = self.sessions.offer_of(key) else {
             return;
@@ -129,11 +129,11 @@ impl Engine {
         let kept = session.and_then(|id| self.sessions.get(id));
         let kept = kept.is_some_and(|session| session.info.resumes);
         let outcome = match outcome {
-            // A peer that resumes nothing keeps no part of a broken transfer.
+            // A peer that does not resume transfers keeps no part of a broken one.
             Outcome::Broken { .. } if !kept => Outcome::Broken { acknowledged: 0 },
             told => told,
         };
-        // One that was given up is on another session by now.
+        // A transfer that was given up is on another session by now.
         if self.sessions.finish(key, &outcome) {
             self.agent.transfer_finished(now, key, outcome);
             if let Some(session) = taken {
@@ -143,8 +143,8 @@ impl Engine {
         }
     }
 
-    /// A session is gone. Most of its transfers have been reported; one that
-    /// was offered while it went down may have been seen by nobody there.
+    /// Takes that a session is gone. Most of its transfers have ended already, but it may never
+    /// have seen one that was offered while it went down.
     pub fn session_down(&mut self, now: Instant, id: SessionId) {
         self.requeue_transfers(now, id);
         let Some(session) = self.sessions.remove(id) else {
@@ -169,13 +169,12 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// Takes all that was offered to a session and not ended from it: it is
-    /// sent again, on another one.
+    /// Takes all unfinished transfers from a session, to send them again on another one.
     ///
-    /// A blockage is at the terminal's antenna. What left it before it last heard
-    /// the hub has come through; only the answers, a round trip later, have not.
-    /// So behind a blockage that goes last: the hub is waiting for what follows. What
-    /// a session held back for longer than it usually does is sent for nothing.
+    /// A blockage is at the terminal's antenna. What left the terminal before it last heard the hub
+    /// has arrived; only the answers, a round trip later, were lost. So after a blockage these
+    /// bundles are sent last: the hub waits for those behind them. When a bundle has left is
+    /// estimated with the usual lag of its session.
     pub(crate) fn requeue_transfers(&mut self, now: Instant, id: SessionId) {
         let through = self.sessions.get(id).and_then(|session| {
             let hop = self.hops.get(&session.hop)?;
@@ -198,9 +197,9 @@ impl Engine {
         }
     }
 
-    /// The edge nodes that a neighbour leads to get their streams, and with
-    /// them its greeting. A neighbour that others are routed over may be a
-    /// relay without streams; if it has any, it greets first.
+    /// Creates the streams with the edge nodes that a neighbour leads to, which greets them. A
+    /// neighbour that others are routed over may be a relay without streams; if it has streams, it
+    /// greets first.
     fn greet(&mut self, neighbour: u64) {
         if !self.config.edge {
             return;

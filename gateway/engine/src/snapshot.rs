@@ -122,18 +122,18 @@ impl StreamTotals {
     }
 }
 
-/// What streams ask of a hop.
+/// What streams demand of a hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopDemand {
     /// Bytes that applications have written for it since the start.
     pub offered_bytes: u64,
-    /// What of them waits here: to be sealed, or sealed and not handed on.
+    /// The part of them that waits here: not sealed, or sealed and not handed on.
     pub backlogged_bytes: u64,
     /// Streams that have not ended.
     pub streams: u64,
 }
 
-/// What streams of one class ask of a hop.
+/// What streams of one class demand of a hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassDemand {
     /// Bytes that wait here to be sealed.
@@ -143,8 +143,8 @@ pub struct ClassDemand {
     pub streams: Option<u64>,
 }
 
-/// At most this many streams behind a hop are counted by class, or with a node
-/// looked at for the largest.
+/// At most this many streams behind a hop are counted by class; with a node at most this many are
+/// searched for the largest.
 const MOST_COUNTED: usize = 4_096;
 
 impl Engine {
@@ -157,9 +157,9 @@ impl Engine {
         sums
     }
 
-    /// What the streams that a hop leads to ask of it; of several hops to one
-    /// neighbour, of all together. What waits and may not go by it at present is no
-    /// backlog of its: nothing would use what a plan gave it for that.
+    /// What the streams that a hop leads to demand of it; of several hops to one neighbour, of all
+    /// together. What waits and may not go by it at present is not part of its backlog: capacity
+    /// that a plan gave the hop for that would go unused.
     pub fn demand(&self, id: HopId) -> HopDemand {
         let mut demand = HopDemand::default();
         let Some(hop) = self.hops.get(&id) else {
@@ -191,7 +191,7 @@ impl Engine {
         demand
     }
 
-    /// The same for each class in turn, without what is sealed.
+    /// The same for each class in turn, without sealed bytes.
     pub fn demand_by_class(&self, id: HopId) -> Vec<(Class, ClassDemand)> {
         let neighbour = self.hops.get(&id).map(|hop| hop.config.neighbour);
         let peers = neighbour.map_or_else(Vec::new, |node| self.peers_behind(node));
@@ -235,8 +235,7 @@ impl Engine {
         each(hop.into_iter().flat_map(Hop::all_sessions)).collect()
     }
 
-    /// Every hop. Where there may be many, [`Engine::hop`] tells of one after
-    /// the other.
+    /// All hops. Where there may be many, take one after the other from [`Engine::hop`].
     pub fn hops(&self) -> Vec<HopSnapshot> {
         let ids = each(self.hops.keys());
         ids.filter_map(|id| self.hop(*id)).collect()
@@ -300,9 +299,8 @@ impl Engine {
             .collect()
     }
 
-    /// How many streams there are with a node, and those that have carried most
-    /// bytes both ways, the first one most, at most `limit`; of more than 4,096
-    /// streams so many are looked at.
+    /// The number of streams with a node, and at most `limit` of those that have carried most bytes
+    /// both ways, the largest first. Of more than 4,096 streams only so many are looked at.
     pub fn largest_streams(&self, peer: u64, limit: usize) -> (usize, Vec<(Epoch, StreamInfo)>) {
         let Some(streams) = self.peers.get(peer) else {
             return (0, Vec::new());
@@ -315,9 +313,9 @@ impl Engine {
         (streams.stream_count(), largest)
     }
 
-    /// The paths by which what waits in a queue of streams may be sent to a node now: of
-    /// a lane, the one that was chosen for its flows, or the others while that cannot
-    /// carry; none while all are down or blocked.
+    /// The paths by which a queue of streams may be sent to a node now. For a lane it is the one
+    /// that was chosen for its flows, or the others while that one cannot carry. Empty while all
+    /// are down or blocked.
     pub fn paths_to(&self, now: Instant, peer: u64, queue: Class) -> Vec<String> {
         let neighbour = self.neighbour_to(peer);
         let mut hops = self.candidates(now, neighbour, class_of(queue));

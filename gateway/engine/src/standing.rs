@@ -1,12 +1,10 @@
-//! A hop that is heard and takes nothing: a network on the way has forgotten its
-//! sessions, or drops packets that have become too large for it. Beacons get through, so
-//! its link counts as free, and TCP repeats the same bytes for as long as a blockage may
-//! last.
+//! A hop *stands still* when its peer is heard and takes nothing: a network on the way has
+//! forgotten its sessions, or drops packets that have become too large for it. Beacons get through,
+//! so the link counts as free, and TCP repeats the same bytes for as long as a blockage may last.
 //!
-//! That the neighbour takes what comes by another hop tells this from a neighbour that
-//! is busy. What the hop has in flight then goes by the other one, and for a while that
-//! goes first with all else. Long before that, copies of it go there: the session stays
-//! until it is sure.
+//! The neighbour is not merely busy if it takes what comes by another hop. Then what the first hop
+//! has in flight goes by the other one, which is preferred for a while for all else, too. Copies go
+//! there long before that; the session stays until the standstill is certain.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,20 +14,21 @@ use underpass_cla::{Class, SessionId};
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId};
 
-/// A session has moved nothing for this and so many round trips while another hop's took
-/// bundles, with no pause longer than this: by then TCP has repeated what was lost several
-/// times.
+/// A hop stands still if a session of it has moved nothing for this plus so many round trips, while
+/// another hop's session took bundles with no longer pause than the last value: by then TCP has
+/// repeated what was lost several times.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ROUND_TRIPS: u32 = 8;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// It is suspected after this and so many round trips: what was lost twice is there by then.
+/// A hop is suspected after this plus so many round trips: by then even data that was lost twice
+/// has arrived.
 const SUSPECTED: Duration = Duration::from_secs(1);
 const SUSPECTED_ROUND_TRIPS: u32 = 4;
 /// Sessions are looked at no more often than this.
 const LOOKED_EACH: Duration = Duration::from_millis(100);
 
-/// Others go before a hop for this, and for twice as long each time that it stands still
-/// again; what is longer ago does not count.
+/// Other hops are preferred for this, which doubles each time that the hop stands still again; what
+/// is longer ago does not count.
 const AVOIDED: Duration = Duration::from_secs(30);
 const MOST_DOUBLINGS: u32 = 4;
 const FORGOTTEN: Duration = Duration::from_secs(600);
@@ -39,19 +38,19 @@ const STANDS_STILL: &str = "the path takes nothing, and another one does";
 /// Whether a hop stood still.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Standing {
-    /// Others go first until then.
+    /// Until when others are preferred.
     avoided_until: Option<Instant>,
-    /// How often in a row.
+    /// How often in a row it stood still.
     times: u32,
     /// When the hops beside it were last looked at.
     looked: Option<Instant>,
-    /// For which classes of sessions it is suspected, and when that lapses, unless such
-    /// a session is found to stand still again. A session without a class counts for all.
+    /// The classes of sessions for which it is suspected, and when that lapses unless such a
+    /// session is found to stand still again. A session without a class counts for all.
     suspected: BTreeMap<Option<Class>, Instant>,
 }
 
 impl Standing {
-    /// Whether others are to go first.
+    /// Whether others are preferred.
     pub fn is_avoided(&self, now: Instant) -> bool {
         self.avoided_until.is_some_and(|until| now < until)
     }
@@ -63,7 +62,8 @@ impl Standing {
         untils.into_iter().flatten().any(|until| now < *until)
     }
 
-    /// Sessions of these classes seem to stand still; those of which that is new.
+    /// Notes that sessions of these classes seem to stand still. Returns the classes for which that
+    /// is new.
     fn suspect(&mut self, now: Instant, classes: &[Option<Class>]) -> Vec<Option<Class>> {
         self.suspected.retain(|_, until| now < *until);
         let new = classes.iter();
@@ -87,9 +87,9 @@ impl Standing {
 }
 
 impl Engine {
-    /// A neighbour has taken a bundle by a session: what hops beside it have in flight that
-    /// stand still meanwhile goes by this one. Signalling alone, which is short, tells
-    /// nothing.
+    /// Takes that a neighbour has taken a bundle on a session. If other hops to it stand still
+    /// meanwhile, what they have in flight goes by this session's hop. Signalling alone is short,
+    /// and shows nothing.
     pub(crate) fn relieve_standing(&mut self, now: Instant, by: SessionId) {
         let Some(session) = self.sessions.get(by) else {
             return;
@@ -124,8 +124,8 @@ impl Engine {
         }
     }
 
-    /// These sessions of a hop seem to stand still: copies of what they have go by others,
-    /// and so does what is new of their classes.
+    /// Takes that these sessions of a hop seem to stand still: copies of what they have in flight
+    /// go by other hops, and so do new bundles of their classes.
     fn suspect(&mut self, now: Instant, id: HopId, sessions: &[SessionId]) {
         let class_of = |session: &SessionId| {
             let session = self.sessions.get(*session);
@@ -180,7 +180,7 @@ impl Engine {
         standing
     }
 
-    /// Whether what a session has may go by a hop.
+    /// Whether what a session has in flight may go by a hop.
     fn goes_by(&self, session: SessionId, hop: HopId) -> bool {
         let session = self.sessions.get(session);
         let class = session.and_then(|session| session.info.class);

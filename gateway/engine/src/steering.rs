@@ -1,5 +1,5 @@
-//! The classes that move between paths as one: what is known of their paths, when
-//! they are judged, and what an operator may say.
+//! Classes that move between paths as one: the readings of their paths, when these are judged, and
+//! the orders of an operator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,16 +13,15 @@ use crate::hop::{Hop, HopId};
 use crate::migration::{Move, MoveReason, PathReading, Tunnel};
 use crate::policy::PathUse;
 
-/// How often paths are judged while something is sent, and while nothing is but
-/// a class is away from its preferred path.
+/// How often paths are judged while something is sent; and while nothing is sent, but a class is
+/// away from its preferred path.
 const JUDGED_EACH: Duration = Duration::from_millis(250);
 const JUDGED_IDLE: Duration = Duration::from_secs(1);
 /// A rate below this is none, bit/s.
 const NOTHING_BPS: u64 = 1_000;
-/// A path that carries less than this part (1/n) of its estimate shows nothing of what it
-/// carries.
+/// A path with less load than this part (1/n) of its estimate does not show what it can carry.
 const SHOWS_NOTHING: u64 = 2;
-/// A rate counts with 1/n of what was sent since it was last looked at.
+/// The smoothed rate takes in 1/n of each new measurement.
 const SMOOTHED: u64 = 4;
 
 /// Why a class is not moved.
@@ -56,7 +55,7 @@ pub struct Migration {
     pub reason: MoveReason,
 }
 
-/// Where the streams of a class go that moves.
+/// Which path a class that moves goes by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TunnelSnapshot {
     /// The neighbour's ipn node number.
@@ -73,8 +72,7 @@ pub struct TunnelSnapshot {
     pub held: bool,
     /// What it sends, bit/s.
     pub sends_bps: u64,
-    /// What of it waits for the neighbour, bytes, and the streams that have something
-    /// to be sealed.
+    /// Its bytes that wait for the neighbour, and its streams that have something to seal.
     pub backlog_bytes: u64,
     /// As above.
     pub backlogged_streams: usize,
@@ -175,8 +173,8 @@ impl Steering {
 }
 
 impl Engine {
-    /// Has a class go by a path from now on. With `hold` it stays there until
-    /// that cannot carry it; else the rule decides on.
+    /// Moves a class to a path. With `hold` it stays there until that path cannot carry it;
+    /// otherwise the rule decides from then on.
     ///
     /// # Errors
     /// When the class does not move, or not by this path now.
@@ -208,8 +206,8 @@ impl Engine {
         Ok(())
     }
 
-    /// An operator has kept a class on a path before this run. It is kept there
-    /// again, and goes there as soon as the path can carry it.
+    /// Keeps a class on a path where an operator kept it before this run. It goes there as soon as
+    /// the path can carry it.
     ///
     /// # Errors
     /// When the class does not move, or not by this path.
@@ -234,7 +232,7 @@ impl Engine {
         Ok(())
     }
 
-    /// No operator keeps a class to a neighbour anywhere: the rule decides.
+    /// Takes back that an operator keeps a class to a neighbour on a path: the rule decides again.
     pub fn release_class(&mut self, now: Instant, class: Class, neighbour: u64) {
         let steered = self.steering.known.get_mut(&neighbour);
         if let Some(tunnel) = steered.and_then(|of| of.tunnels.get_mut(&class)) {
@@ -244,7 +242,7 @@ impl Engine {
         }
     }
 
-    /// Where an operator keeps a class to a neighbour.
+    /// The hop on which an operator keeps a class to a neighbour.
     pub fn kept_on(&self, class: Class, neighbour: u64) -> Option<HopId> {
         self.steering
             .known
@@ -254,7 +252,7 @@ impl Engine {
             .held
     }
 
-    /// Where each class goes that moves.
+    /// Which path each class that moves goes by.
     pub fn tunnels(&self) -> Vec<TunnelSnapshot> {
         let mut neighbours: Vec<_> = self.steering.known.iter().collect();
         neighbours.sort_by_key(|(neighbour, _)| **neighbour);
@@ -306,7 +304,7 @@ impl Engine {
         }
     }
 
-    /// The classes that move, those first that wait for the others.
+    /// The classes that move, those of the lowest priority first.
     fn moving_classes(&self) -> Vec<Class> {
         let classes = self.config.scheduler.classes.iter();
         let moving = classes.filter(|of| self.policy(of.class).uses == PathUse::Migrate);
@@ -330,7 +328,7 @@ impl Engine {
             let steered = self.steering.known.entry(neighbour).or_default();
             let demand = steered.of_classes.get(&class).map_or(0, |pace| pace.bps);
             let tunnel = steered.tunnels.entry(class).or_default();
-            // One moves at a time, and the others see what that is worth.
+            // One class leaves a path at a time, so that the others see what this is worth.
             if tunnel.path().is_some_and(|path| left.contains(&path)) {
                 tunnel.relieve(now);
             }
@@ -386,7 +384,7 @@ impl Engine {
         let steered = self.steering.known.get(&neighbour);
         let hops = each(self.ways.hops_to(neighbour).iter());
         let known = hops.filter_map(|id| self.hops.get(id));
-        // Where the budget is spent it cannot carry the class until that is renewed.
+        // A hop whose budget is spent is listed, and cannot carry the class until that is renewed.
         let placed = known.filter_map(|hop| Some((self.place_by_policy(hop, class)?, hop)));
         let mut placed: Vec<_> = placed.collect();
         placed.sort_by_key(|(place, _)| *place);

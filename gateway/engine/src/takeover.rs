@@ -1,9 +1,9 @@
 //! Standby sessions take over.
 //!
-//! TCP repeats what a blockage has swallowed when its own timer says so, which
-//! may be a minute after the link is back. A session with nothing in flight
-//! sends at once. So whatever was offered to a session and not acknowledged
-//! goes to the standby when the link returns, and the old session is ended.
+//! TCP repeats what a blockage has swallowed when its own timer says so, which may be a minute
+//! after the link is back. A session with nothing in flight sends at once. So when the link
+//! returns, all that was offered to a session and not acknowledged goes to the standby, and the old
+//! session is ended.
 //!
 //! Both ends may do so at once, each by itself, and agree afterwards: the
 //! session that carries a class is the oldest one left, and a peer that
@@ -61,10 +61,10 @@ impl Engine {
         self.sessions.get(id).is_some_and(Session::has_in_flight)
     }
 
-    /// A session came up: it takes over from those of an earlier incarnation of
-    /// the peer, and from one of its class that has not moved since the link came
-    /// back, or since a session came up from another address, or that is dead; with
-    /// that one go the idle ones from the same address.
+    /// Takes that a session came up. It replaces all sessions of an earlier incarnation of the
+    /// peer. It also replaces those of its class that are dead, or have moved nothing since the
+    /// link came back or since a session came up from another address. The idle ones from the same
+    /// address as these go with them.
     pub(crate) fn replace_old(&mut self, now: Instant, id: HopId, newcomer: &SessionInfo) {
         let Some(hop) = self.hops.get(&id) else {
             return;
@@ -94,18 +94,17 @@ impl Engine {
         self.end_surplus(now, id);
     }
 
-    /// A session too many has come up. A peer has so many and no more, or one could
-    /// take all connections that there are for the sessions of others. The newest
-    /// stay: those before them are mostly dead, and neither end has noticed.
+    /// Ends a session if a peer has more than it may, since one peer could take the connections of
+    /// all others. The newest stay: older ones are mostly dead, and neither end has noticed.
     pub(crate) fn end_surplus(&mut self, now: Instant, id: HopId) {
         if let Some(session) = self.hops.get(&id).and_then(Hop::surplus) {
             self.give_up_session(now, session, TOO_MANY);
         }
     }
 
-    /// Ends the sessions of a newcomer's class from addresses that the peer has
-    /// left. What is in flight to any other than the newcomer's has to move until
-    /// the next session comes up: the peer may have left that, too.
+    /// Ends the sessions of a newcomer's class from addresses that the peer has left. A session to
+    /// any address but the newcomer's that has something in flight becomes stale unless it moves
+    /// before the next session comes up: the peer may have left that address, too.
     fn leave_addresses(
         &mut self,
         now: Instant,
@@ -150,8 +149,7 @@ impl Engine {
         }
     }
 
-    /// Ends a session; what was in flight there waits for the next one, before
-    /// all else.
+    /// Ends a session. What was in flight on it is the first to go on the next one.
     pub(crate) fn give_up_session(&mut self, now: Instant, id: SessionId, reason: &'static str) {
         let Some(session) = self.sessions.get(id) else {
             return;

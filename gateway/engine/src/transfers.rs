@@ -32,13 +32,13 @@ pub(crate) struct Session {
     watched: Option<Watched>,
 }
 
-/// A session that is watched while others carry on.
+/// A session that is watched for a standstill while others carry on.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
-    /// What it had moved, and since when that is all.
+    /// What it had moved, and since when it has moved nothing more.
     moves: u64,
     since: Instant,
-    /// When it was looked at last.
+    /// When it was last looked at.
     looked: Instant,
 }
 
@@ -75,24 +75,24 @@ impl Session {
         self.in_flight.len()
     }
 
-    /// Whether any is.
+    /// Whether it has any transfer.
     pub fn has_in_flight(&self) -> bool {
         !self.in_flight.is_empty()
     }
 
-    /// Whether a long one is, whose lost segments hold up what follows.
+    /// Whether it has a long transfer: its lost segments hold up what follows.
     pub fn has_long_in_flight(&self) -> bool {
         !self.long_in_flight.is_empty()
     }
 
-    /// Whether the link was lost and came back since its transfers began, and
-    /// none has moved since: they go to the next session that comes up.
+    /// Whether the link was lost and came back since the session's transfers began, and none has
+    /// moved since. They go to the next session that comes up.
     pub fn is_stale(&self) -> bool {
         self.stale
     }
 }
 
-/// A transfer that is not ended.
+/// A transfer that has not ended.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     session: SessionId,
@@ -102,7 +102,7 @@ pub(crate) struct InFlight {
     pub left_by: Instant,
     /// Bytes of its bundle that the peer has acknowledged, and keeps if it breaks off.
     pub acknowledged: u64,
-    /// Its bundle, where a copy of it may go by another hop.
+    /// Its bundle, if a copy of it may go by another hop.
     kept: Option<Kept>,
 }
 
@@ -158,7 +158,7 @@ impl Sessions {
         Some(&mut session.answering)
     }
 
-    /// A session can take a bundle; whether it is known.
+    /// Notes that a session can take a bundle. Returns whether the session is known.
     pub fn set_ready(&mut self, id: SessionId) -> bool {
         let Some(session) = self.known.get_mut(&id) else {
             return false;
@@ -168,9 +168,8 @@ impl Sessions {
         true
     }
 
-    /// A session is offered a transfer, which has left its hop by `left_by`;
-    /// `short_bytes` is its length if it is a short bundle, behind which more of
-    /// these may go.
+    /// Notes that a session is offered a transfer, which will have left its hop by `left_by`.
+    /// `short_bytes` is its length if it is a short bundle, behind which more short ones may go.
     pub fn offered(
         &mut self,
         now: Instant,
@@ -205,13 +204,13 @@ impl Sessions {
         }
     }
 
-    /// When the oldest transfer that is on a session has left its hop.
+    /// When the oldest transfer on a session has left its hop.
     pub fn oldest_left_by(&self, id: SessionId) -> Option<Instant> {
         let oldest = self.known.get(&id)?.in_flight.first()?;
         Some(self.transfers.get(oldest)?.left_by)
     }
 
-    /// When a transfer has left its hop, at that one's rate.
+    /// When a transfer has left its hop, at the hop's rate.
     pub fn left_by(&self, key: u64) -> Option<Instant> {
         Some(self.transfers.get(&key)?.left_by)
     }
@@ -229,12 +228,12 @@ impl Sessions {
         transfers.filter(move |(_, transfer)| from.is_none_or(|from| transfer.left_by >= from))
     }
 
-    /// Whether there is any.
+    /// Whether there is any such transfer.
     pub fn has_leaving(&self, id: SessionId, from: Option<Instant>) -> bool {
         self.leaving(id, from).next().is_some()
     }
 
-    /// The bundles that were kept of them.
+    /// The bundles kept of such transfers.
     pub fn kept(&self, id: SessionId, from: Option<Instant>) -> Vec<(u64, Kept)> {
         let leaving = self.leaving(id, from);
         let kept = leaving.filter_map(|(key, transfer)| Some((key, transfer.kept.clone()?)));
@@ -254,7 +253,7 @@ impl Sessions {
         }
     }
 
-    /// A transfer has ended; whether it was on a session.
+    /// Notes that a transfer has ended. Returns whether it was on a session.
     pub fn finish(&mut self, key: u64, outcome: &Outcome) -> bool {
         let Some(transfer) = self.transfers.remove(&key) else {
             return false;
@@ -268,14 +267,14 @@ impl Sessions {
         true
     }
 
-    /// The session that a transfer is on, and when that was offered it.
+    /// The session that a transfer is on, and when the session was offered it.
     pub fn offer_of(&self, key: u64) -> Option<(SessionId, Instant)> {
         let transfer = self.transfers.get(&key)?;
         Some((transfer.session, transfer.offered))
     }
 
-    /// Whether a session has moved nothing for so long, though something has left it; as
-    /// far as it was looked at again and again, with no pause longer than `pause`.
+    /// Whether a session has moved nothing for so long, though something has left it. It must have
+    /// been looked at all that time with no pause longer than `pause`.
     pub fn stands_still(
         &mut self,
         now: Instant,
@@ -302,7 +301,7 @@ impl Sessions {
         now >= since.max(oldest.left_by) + patience
     }
 
-    /// Takes all transfers from a session, which takes no more, with their keys.
+    /// Takes all transfers, with their keys, from a session, which gets no more.
     pub fn give_back(&mut self, id: SessionId) -> Vec<(u64, InFlight)> {
         let Some(session) = self.known.get_mut(&id) else {
             return Vec::new();
@@ -315,7 +314,7 @@ impl Sessions {
         transfers.collect()
     }
 
-    /// The link of a session is back, and its transfers have nowhere to go.
+    /// Notes that the link of a session is back, while its transfers have nowhere to go yet.
     pub fn mark_stale(&mut self, id: SessionId) {
         if let Some(session) = self.known.get_mut(&id) {
             session.stale = true;

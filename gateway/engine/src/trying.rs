@@ -1,12 +1,12 @@
-//! When flows try a path again whose estimate has fallen.
+//! When flows try again a path whose estimate has fallen.
 //!
-//! Flows that are to be complete first go by other paths then, and nothing shows that the
-//! path carries more again. So where nothing has waited for its rate for long, it counts
-//! for a short time as if it carried what it did before, and flows that are little later
-//! if it does not may go there. Meanwhile it also takes a part of what waits for others,
-//! as far as it delivers that before they would: where all flows are large, that alone
-//! tries it. That loads it, and its estimate follows what it carries. If it has not risen
-//! by that, the next trial comes later.
+//! Flows that are to be complete first (*minfct*) then go by other paths, and nothing shows that
+//! the path carries more again. So if nothing has waited for its rate for long, it counts for a
+//! short time as if it carried what it did before. A flow that is only a little later if it does
+//! not may go there. Meanwhile the path also takes a part of what waits for others, as far as it
+//! delivers that sooner than they would: where all flows are large, nothing else tries it. This
+//! load makes the estimate follow what the path carries. If the estimate has not risen, the next
+//! trial comes later.
 
 use std::time::{Duration, Instant};
 
@@ -16,18 +16,18 @@ use crate::completing::ComparedPath;
 use crate::engine::Engine;
 use crate::hop::HopId;
 
-/// A path is left alone between trials for so long at the least, and at the most.
+/// The shortest and the longest time between trials of a path.
 const RESTS: Duration = Duration::from_secs(5);
 const LONGEST_REST: Duration = Duration::from_secs(320);
-/// A trial lasts so long, and so many round trips.
+/// A trial lasts so long plus so many round trips.
 const LASTS: Duration = Duration::from_secs(2);
 const ROUND_TRIPS: u32 = 4;
-/// A path that has had something to send for so long has been tested by that.
+/// A path that has had something to send for so long has been tested by its own load.
 const TESTED: Duration = Duration::from_secs(1);
-/// A flow tries a path only if it is no later than this should the estimate prove right.
+/// A flow tries a path only if it is at most so much later should the low estimate prove right.
 const MOST_LATER: Duration = Duration::from_secs(1);
 
-/// What is remembered of a path for that.
+/// The state of a path's trials.
 #[derive(Debug)]
 pub(crate) struct Trial {
     /// The most that it was found to carry, bit/s.
@@ -36,9 +36,9 @@ pub(crate) struct Trial {
     last_bps: u64,
     /// When its estimate was last tested, as far as that is known.
     tested: Instant,
-    /// Since when there was something to send whenever that was looked at.
+    /// Since when there was something to send each time that was checked.
     loaded: Option<Instant>,
-    /// How long it is left alone.
+    /// How long it rests before the next trial.
     rests: Duration,
     /// When a trial began, and the estimate then, bit/s.
     began: Option<(Instant, u64)>,
@@ -65,7 +65,7 @@ impl Trial {
     pub fn found(&mut self, now: Instant, bps: u64) {
         self.most_bps = self.most_bps.max(bps);
         if bps < std::mem::replace(&mut self.last_bps, bps) {
-            // Only what was sent can have shown that.
+            // Only traffic can have shown a lower rate, so the path was tested.
             self.tested = now;
         }
         if is_more(self.most_bps, bps) {
@@ -75,8 +75,8 @@ impl Trial {
         self.began = None;
     }
 
-    /// Whether a path of this estimate, bit/s, and round trip may be tried, which carried
-    /// `before_bps`. `loaded`: it has something to send.
+    /// Whether a path may be tried that carried `before_bps` and whose estimate is now `bps`, both
+    /// bit/s. `loaded`: it has something to send.
     fn is_due(
         &mut self,
         now: Instant,
@@ -113,8 +113,8 @@ impl Trial {
 }
 
 impl Engine {
-    /// Has a path count as if it carried again what it did before, where that is to be
-    /// tried and the flow is little later if it does not.
+    /// Lets a path that is due for a trial count as if it carried again what it did before, if the
+    /// flow is only a little later should it not.
     pub(crate) fn try_again(
         &mut self,
         now: Instant,
@@ -126,7 +126,7 @@ impl Engine {
         let Some(first) = compared.iter().filter_map(ComparedPath::costs).min() else {
             return;
         };
-        // One at a time.
+        // A flow tries at most one path.
         let mut tried: Option<(Duration, usize, ComparedPath)> = None;
         for (place, one) in compared.iter().enumerate() {
             let (Some(bps), Some(costs)) = (one.path.capacity_bps, one.costs()) else {
@@ -161,8 +161,8 @@ impl Engine {
         }
     }
 
-    /// Whether a path is being tried, or may be, so that it may take a part of what waits
-    /// for others; `waits`: something waits for it, too.
+    /// Whether a path is being tried or may be, so that it may take a part of what waits for
+    /// others. `waits`: something waits for the path itself, too.
     pub(crate) fn may_help(&mut self, now: Instant, id: HopId, waits: bool) -> bool {
         let Some(hop) = self.hops.get_mut(&id) else {
             return false;
@@ -171,12 +171,12 @@ impl Engine {
             return false;
         };
         let (best_bps, rtt) = (hop.best_bps(), hop.round_trip());
-        // Between two bundles of what waits, nothing is ready.
+        // Between two bundles nothing is ready, though more waits.
         let loaded = waits || !hop.ready.is_empty();
         hop.trial.is_due(now, bps, best_bps, rtt, loaded)
     }
 
-    /// A path is about to take a part of what waits for others: that tries it.
+    /// Begins a trial: a path is about to take a part of what waits for others.
     pub(crate) fn begin_to_help(&mut self, now: Instant, id: HopId) {
         if let Some(hop) = self.hops.get_mut(&id)
             && let Some(bps) = hop.usable_bps()
@@ -186,7 +186,7 @@ impl Engine {
     }
 }
 
-/// Whether it is so much more that it counts.
+/// Whether a rate is more than a quarter above another.
 fn is_more(bps: u64, than_bps: u64) -> bool {
     bps > than_bps.saturating_add(than_bps / 4)
 }

@@ -3,18 +3,17 @@
 //! lost ever later, for as long as a blockage may last, and keepalives find it out after a
 //! minute.
 //!
-//! What tells this from a link that is lost is that the peer is heard, by beacons or on
-//! other sessions, long after an acknowledgement was due on the session, and does not say
-//! that it hears nothing. Where one is late, all sessions of the hop are asked for a sign of
-//! life: what has forgotten one has mostly forgotten all, and they should not be found dead
-//! one after the other. Then a session is there before the dead one goes: another one of
-//! the class that has answered meanwhile, or a new one, which the end that dials sets up
-//! ([`Engine::replace_old`] moves what is in flight). One that is answered before that
-//! stays.
+//! A lost link differs: here the peer is heard, by beacons or on other sessions, long after an
+//! acknowledgement was due on the session, and does not say that it hears nothing. When one session
+//! is late, all sessions of the hop are asked for a sign of life: a translator that has forgotten
+//! one has mostly forgotten all, and they should not be found dead one after the other. The dead
+//! session ends only once another is there: one of the class that has answered meanwhile, or a new
+//! one, which the end that dials sets up ([`Engine::replace_old`] moves what is in flight). A
+//! session that is answered before that stays.
 //!
-//! A path that is overloaded may be late as well. So round trips are counted with their
-//! queues, a session is given twice as long as answers have taken of late on others, and
-//! the sessions of a class are replaced ever more seldom.
+//! Answers on an overloaded path may be late as well. So round trips include their queues, a
+//! session is given twice as long as recent answers on others have taken, and each further
+//! replacement of a class's sessions waits longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -26,34 +25,33 @@ use crate::hop::{Hop, HopId};
 use crate::link::SAME_SIGN;
 use crate::takeover::UNANSWERED;
 
-/// A session is late when nothing was acknowledged for this, and no less than so many
-/// round trips, though something was due; and longer than the slowest answer has taken
-/// lately.
+/// A session is late when an acknowledgement is due and none has come for this, for so many round
+/// trips, and for as long as the slowest recent answer has taken.
 const LATE: Duration = Duration::from_millis(1_500);
 const LATE_ROUND_TRIPS: u32 = 3;
-/// As long as that it is dead: TCP has repeated what was lost several times.
+/// After this and so many round trips it is dead: TCP has repeated what was lost several times.
 const DEAD: Duration = Duration::from_secs(3);
 const DEAD_ROUND_TRIPS: u32 = 6;
-/// One that was idle when it was asked for a sign is dead after this and so many round
-/// trips: it has lost nothing before.
+/// A session that was idle when it was asked for a sign is dead after this plus so many round
+/// trips: nothing was lost on it before.
 const ASKED: Duration = Duration::from_secs(1);
 const ASKED_ROUND_TRIPS: u32 = 2;
-/// The next time it is asked is no sooner than this: a slow path has little room for it.
+/// A session is not asked again sooner than this: a slow path has little room for such requests.
 const ASKED_AGAIN: Duration = Duration::from_secs(15);
-/// What was asked for has left within this time, and was seen to have left.
+/// A request for a sign leaves, and is seen to have left, within this time.
 const ASKED_LEAVES: Duration = Duration::from_secs(2);
 
-/// No session is dead before so many times as long as the slowest answer has taken that
-/// came in time on a session of the hop, and how long that counts.
+/// No session counts as dead sooner than so many times as long as the slowest recent answer on a
+/// session of the hop has taken; and how long such an answer counts.
 const SLOWEST_ANSWERS: u32 = 2;
 const SLOW_FOR: Duration = Duration::from_secs(60);
 
-/// Behind a blockage of this all sessions are asked: no keepalives were sent in it, and
-/// address translators forget connections on which nothing is.
+/// After a blockage of this length all sessions are asked: no keepalives were sent in it, and
+/// address translators forget idle connections.
 const LONG_BLOCKAGE: Duration = Duration::from_secs(60);
 
-/// The sessions of a class are not replaced again for this, and for twice as long each
-/// time; what is longer ago does not count.
+/// The sessions of a class are not replaced again for this, which doubles each time; replacements
+/// longer ago than `FORGOTTEN` do not count.
 const PAUSE: Duration = Duration::from_secs(15);
 const MOST_DOUBLINGS: u32 = 5;
 const FORGOTTEN: Duration = Duration::from_secs(900);
@@ -78,7 +76,7 @@ pub(crate) struct Answering {
 }
 
 impl Answering {
-    /// Takes the figures of the transport; tells how long a sign was awaited, if one has come.
+    /// Takes the figures of the transport. If a sign has come, returns how long it was awaited.
     fn take(&mut self, now: Instant, figures: &PathFigures) -> Option<Duration> {
         let heard = figures.heard_ago.and_then(|ago| now.checked_sub(ago));
         let known = self.heard;
@@ -97,13 +95,13 @@ impl Answering {
         (heard > since).then(|| heard.saturating_duration_since(since))
     }
 
-    /// What was owed until now tells nothing.
+    /// Forgets answers that are owed: their absence shows nothing.
     pub fn forget(&mut self) {
         (self.owed_since, self.asked) = (None, None);
     }
 
-    /// Notes that the peer is asked for a sign, unless one is due already, or it was asked
-    /// since that time, or just before; whether it is.
+    /// Notes that the peer is asked for a sign, unless one is due already or it was asked after
+    /// `since` or lately. Returns whether it is asked.
     fn ask(&mut self, now: Instant, since: Instant) -> bool {
         let again = |asked: Instant| asked < since && now >= asked + ASKED_AGAIN;
         let asks = self.owed_since.is_none() && self.asked.is_none_or(again);
@@ -113,8 +111,8 @@ impl Answering {
         asks
     }
 
-    /// Since when a sign of the peer has been awaited: an acknowledgement, or the rest of a
-    /// bundle, as long as it was not asked for that reason.
+    /// Since when a sign of the peer has been awaited: an acknowledgement, or the rest of a bundle
+    /// for which it was not asked yet.
     fn waits_since(&self) -> Option<Instant> {
         let rest = self.receiving.is_some() && self.receiving != self.asked_receiving;
         self.owed_since.or(self.heard.filter(|_| rest))
@@ -125,13 +123,13 @@ impl Answering {
         let round_trips = link.round_trip(self) * LATE_ROUND_TRIPS;
         let patience = match self.owed_since {
             Some(_) => LATE.max(round_trips).max(link.slowest_answer),
-            // Soon it would not be looked at any more.
+            // Nothing is owed here, so the session would soon not be looked at any more.
             None => LATE,
         };
         self.is_silent(self.waits_since(), link, patience)
     }
 
-    /// Whether an acknowledgement is owed that does not come any more.
+    /// Whether an acknowledgement is overdue for so long that none will come.
     fn is_dead(&self, link: &LivingLink) -> bool {
         self.is_silent(self.owed_since, link, self.patience(link))
     }
@@ -151,8 +149,8 @@ impl Answering {
         patience.max(link.slowest_answer * SLOWEST_ANSWERS)
     }
 
-    /// Whether the link has shown signs for so long `since` then, and the session none.
-    /// What it has shown since its figures were last taken is not known. One whose
+    /// Whether the link has shown signs for at least `patience` after `since`, and the session
+    /// none. Signs after the session's figures were last taken are unknown. A session whose
     /// transport does not say when it heard the peer is never silent.
     fn is_silent(&self, since: Option<Instant>, link: &LivingLink, patience: Duration) -> bool {
         let since = since.filter(|_| self.heard.is_some());
@@ -165,21 +163,21 @@ impl Answering {
         self.heard > at
     }
 
-    /// Whether it is not known yet if the peer answers: it was not heard behind that time,
-    /// and owes an acknowledgement.
+    /// Whether it is still open if the peer answers: it was not heard after `at`, and owes an
+    /// acknowledgement.
     fn is_open(&self, at: Option<Instant>) -> bool {
         self.owed_since.is_some() && !self.was_heard_behind(at)
     }
 }
 
-/// A link that carries both ways as far as is known.
+/// A link that carries both ways, as far as is known.
 #[derive(Clone, Copy, Debug)]
 struct LivingLink {
     /// The last sign of the peer.
     heard: Instant,
-    /// How long answers take, queues included.
+    /// The round trip, queues included.
     round_trip: Duration,
-    /// The longest that one has taken lately.
+    /// The longest time that an answer has taken lately.
     slowest_answer: Duration,
     segment_time: Duration,
 }
@@ -206,7 +204,7 @@ impl LivingLink {
     }
 }
 
-/// How long the slowest answer of late has taken on the sessions of a hop, and when it came.
+/// When the slowest recent answer on the sessions of a hop came, and how long it took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SlowestAnswer(Option<(Instant, Duration)>);
 
@@ -235,8 +233,8 @@ struct Replaced {
 }
 
 impl Replacing {
-    /// Notes that those of a class are replaced now, unless they were lately; whether they
-    /// are.
+    /// Notes that a class's sessions are replaced now, unless they were lately. Returns whether
+    /// they are.
     fn begin(&mut self, now: Instant, class: Option<Class>) -> bool {
         let last = self.0.get(&class).copied();
         let last = last.filter(|last| now < last.at + FORGOTTEN);
@@ -251,8 +249,8 @@ impl Replacing {
 }
 
 impl Engine {
-    /// Takes what the transports of a hop's sessions show. To be called again and again
-    /// while anything moves on them, or is owed.
+    /// Takes what the transports of a hop's sessions show. To be called repeatedly while anything
+    /// moves or is owed on them.
     pub fn observe_answers<'a>(
         &mut self,
         now: Instant,
@@ -287,16 +285,16 @@ impl Engine {
         self.replace_dead(now, id, &link);
     }
 
-    /// The link of a hop is back after so long: if that is long, what is still there of its
-    /// sessions is to show soon.
+    /// Takes that a hop's link is back after `lasted`. After a long blockage all its sessions are
+    /// asked for a sign, to find the dead ones soon.
     pub(crate) fn ask_behind_blockage(&mut self, now: Instant, id: HopId, lasted: Duration) {
         if lasted >= LONG_BLOCKAGE {
             self.ask_sessions(now, id, now);
         }
     }
 
-    /// The peer of a hop has woken its link, since it has something to send. Where nothing
-    /// has come on any session, these are asked.
+    /// Asks a hop's sessions for a sign if its peer has woken the link to send something, and
+    /// nothing has come on any session.
     pub(crate) fn miss_what_woke(&mut self, now: Instant, id: HopId) {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
@@ -318,8 +316,8 @@ impl Engine {
         }
     }
 
-    /// Asks for signs on those sessions of a hop that owe none already, and were not asked
-    /// since that time.
+    /// Asks for signs on the sessions of a hop that owe none already and were not asked after
+    /// `since`.
     fn ask_sessions(&mut self, now: Instant, id: HopId, since: Instant) {
         let Some(hop) = self.hops.get(&id) else {
             return;
@@ -332,7 +330,7 @@ impl Engine {
         }
     }
 
-    /// Whether nothing is answered on a session of a hop, though the link carries.
+    /// Whether the peer answers nothing on a session of a hop, though the link carries.
     pub(crate) fn is_dead(&self, now: Instant, id: HopId, session: SessionId) -> bool {
         let hop = self.hops.get(&id);
         let link = hop.and_then(|hop| LivingLink::of(now, hop));
@@ -341,7 +339,7 @@ impl Engine {
             .is_some_and(|(link, session)| session.answering.is_dead(&link))
     }
 
-    /// Has others carry on for the dead sessions of a hop.
+    /// Replaces the dead sessions of a hop.
     fn replace_dead(&mut self, now: Instant, id: HopId, link: &LivingLink) {
         let Some(hop) = self.hops.get(&id) else {
             return;
@@ -366,7 +364,7 @@ impl Engine {
         }
     }
 
-    /// The same of one class; whether another one of its sessions carries on at once.
+    /// Replaces those of one class. Returns whether another of its sessions carries on at once.
     fn replace_dead_of(
         &mut self,
         now: Instant,

@@ -1,5 +1,5 @@
-//! What leads where: hops to neighbours, neighbours to nodes. Each question is
-//! about one of them and looks at no other.
+//! Which hops lead to which neighbours, and which neighbours to which nodes. A query about one of
+//! them looks at no other.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -18,7 +18,7 @@ pub(crate) struct Ways {
     known_as: HashMap<(u64, String), HopId>,
     /// By neighbour.
     hops: FastMap<u64, Arc<[HopId]>>,
-    /// The neighbour that takes bundles for a node that is none.
+    /// For each node that is no neighbour: the neighbour that takes its bundles.
     via: FastMap<u64, u64>,
     /// The nodes routed by each neighbour, in the order of their routes.
     routed: FastMap<u64, Vec<u64>>,
@@ -27,7 +27,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    /// Of routes to one node, the first rules.
+    /// Of several routes to one node the first counts.
     pub fn new(hops: &[HopConfig], routes: &[RouteEntry]) -> Ways {
         let mut names = HashMap::new();
         let mut known_as = HashMap::new();
@@ -90,7 +90,7 @@ impl Ways {
         );
     }
 
-    /// Goes by other hops and routes from now on; streams lead where they led.
+    /// Replaces the hops and routes; the nodes that streams lead to stay.
     pub fn replace(&mut self, hops: &[HopConfig], routes: &[RouteEntry]) {
         let before = std::mem::replace(self, Ways::new(hops, routes));
         for peer in before.peers.into_values().flatten() {
@@ -108,8 +108,8 @@ impl Ways {
         self.names.get(name).copied()
     }
 
-    /// The hop of a session with a neighbour that came by a path or listener;
-    /// by one that no hop is known by, the first.
+    /// The hop of a session with a neighbour that came by a path or listener; the first hop if none
+    /// is known by that name.
     pub fn hop_of(&self, neighbour: u64, way: &str) -> Option<HopId> {
         let known = self.known_as.get(&(neighbour, way.to_owned()));
         known.or_else(|| self.hops_to(neighbour).first()).copied()

@@ -1,9 +1,9 @@
-//! Edge nodes for which their neighbour takes no custody at present.
+//! Edge nodes for whose bundles their neighbour takes no custody at present.
 //!
-//! What was sealed for one of them would wait in the store, unsent, and use up room. So its
-//! streams' bytes stay where they are and slow their sources, while one bundle at a time
-//! asks whether there is room again. The streams are looked at again when another bundle
-//! may ask, and as soon as the neighbour has taken one.
+//! A bundle sealed for such a node would wait in the store, unsent, and use up room. So the bytes
+//! of its streams stay unsealed and slow their sources, while one bundle at a time asks whether
+//! there is room again. The streams are looked at again when another bundle may ask, and as soon as
+//! the neighbour has taken one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -56,7 +56,7 @@ impl WithoutRoom {
         Some(node.1)
     }
 
-    /// One that a neighbour leads to.
+    /// Takes out one node that a neighbour leads to.
     fn pop_behind(&mut self, neighbour: u64) -> Option<u64> {
         let mut behind = self.nodes.range((neighbour, 0)..=(neighbour, u64::MAX));
         let node = behind.next().map(|(node, _)| *node)?;
@@ -66,8 +66,8 @@ impl WithoutRoom {
 }
 
 impl Engine {
-    /// Whether nothing is to be sealed for a node in a class, since the neighbour that
-    /// leads to it takes no custody of that; then it is looked at again later.
+    /// Whether nothing is to be sealed for a node in a class, since the neighbour that leads to it
+    /// takes no custody of it. Then the node is looked at again later.
     pub(crate) fn has_no_room(
         &mut self,
         now: Instant,
@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// A neighbour may have room again for what goes to nodes behind it.
+    /// Takes that a neighbour may have room again for bundles to nodes behind it.
     pub(crate) fn may_have_room(&mut self, neighbour: u64) {
         while let Some(peer) = self.without_room.pop_behind(neighbour) {
             self.change_streams(peer, |_| ());
