@@ -21,8 +21,8 @@ const PART_LEFT_FREE: u64 = 4;
 pub struct SentBundle {
     /// In the store.
     pub id: BundleId,
-    /// Its creation timestamp: DTN time, ms, and sequence number. None for one
-    /// to this node itself, which has none on any wire.
+    /// Its creation timestamp: DTN time, ms, and sequence number. `None` for a bundle to this node
+    /// itself, which goes over no wire.
     pub created: Option<(u64, u64)>,
 }
 
@@ -47,9 +47,9 @@ impl Engine {
         self.agent.named_route(endpoint).map(|(via, _)| via)
     }
 
-    /// Sends a bundle for an application, with the payload of `file` instead of
-    /// its own if there is one. It has custody only where the route
-    /// takes it: a neighbour that knows no custody would never signal.
+    /// Sends a bundle for an application, with the payload of `file`, if given, instead of its own.
+    /// It is under custody only where the route says so: a neighbour without custody would never
+    /// signal.
     ///
     /// # Errors
     /// As [`bundle::Agent::send`]; [`SendError::NoRoom`] also while what is
@@ -71,7 +71,8 @@ impl Engine {
         if !here {
             let via = match to {
                 Some(node) => self.agent.next_hop(node),
-                // Whoever sends by name asks each shard: that of the neighbour takes it.
+                // A sender by name asks each shard; the one that has the neighbour takes the
+                // bundle.
                 None => named
                     .map(|(via, _)| via)
                     .filter(|via| self.sharding.shard_of(*via) == self.sharding.own),

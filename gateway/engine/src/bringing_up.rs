@@ -1,9 +1,8 @@
-//! The paths that are up on demand: what is known of each when it is judged, and
-//! what the node at the other end says of it.
+//! The paths that are up on demand: the reading by which each is judged, and what the node at the
+//! other end says about it.
 //!
-//! A path that is down has no session, so no bundle waits for it that may go
-//! elsewhere. Signalling alone never brings one up: reports and custody signals
-//! would keep it up for ever.
+//! A path that is down has no session, so no bundle that may go elsewhere waits for it. Signalling
+//! alone never brings a path up: reports and custody signals would keep it up for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -26,16 +25,16 @@ use crate::streams::StreamKey;
 
 /// The ipn service of nodes that ask for a path; 1 to 127 are for private use.
 pub const ON_DEMAND_SERVICE: u64 = 84;
-/// A message is one of these, and the path's name in UTF-8 at the node that dials
-/// it: it is needed, or no longer.
+/// A message is one of these bytes (the path is needed, or no longer needed), then the path's name
+/// at the node that dials it, in UTF-8.
 const NEEDS: u8 = 1;
 const NEEDS_NO_MORE: u8 = 0;
-/// A name is no longer, bytes.
+/// The longest name, bytes.
 pub const LONGEST_NAME: usize = 255;
 
-/// Others have room while what is sent is at most this part (in 10) of their rates.
+/// The other paths have room while at most this part (in 10) of their rates is sent.
 const ROOM_TENTHS: u64 = 8;
-/// A path that carries less is of no use at present, bit/s.
+/// A path that carries less than this, bit/s, is of no use at present.
 const LEAST_LOAD_BPS: u64 = 10_000;
 
 /// When paths are judged, and what the paths beside them carry.
@@ -75,19 +74,19 @@ impl OnDemandPaths {
     }
 }
 
-/// What the paths beside one can do for a class.
+/// What the other paths to a neighbour can do for a class.
 enum Others {
     /// The class may go by none of them.
     Forbidden,
     /// None can carry anything now.
     Unable,
-    /// They carry so much together, bit/s; none is unknown.
+    /// They carry so much together, bit/s; `None` is unknown.
     Able(Option<u64>),
 }
 
 impl Engine {
-    /// An operator wants a path up or released, or leaves it to what needs it.
-    /// Whether it is up on demand, and dialled by this node.
+    /// Takes that an operator wants a path up or released, or leaves that to need (`None`). Returns
+    /// whether the path is one that is up on demand and dialled by this node.
     pub fn hold_up(&mut self, now: Instant, id: HopId, held: Option<bool>) -> bool {
         let presence = self.presence_mut(id).filter(|own| own.config().dials);
         let Some(presence) = presence else {
@@ -99,7 +98,7 @@ impl Engine {
         true
     }
 
-    /// A path could not be brought up: its command has failed.
+    /// Takes that a path could not be brought up: its command has failed.
     pub fn bring_up_failed(&mut self, now: Instant, id: HopId) {
         let change = self.presence_mut(id).and_then(|own| own.fail(now));
         self.path_changed(now, id, change);
@@ -107,7 +106,7 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// A path was brought up by the process before, and is up still.
+    /// Takes that the process before has brought a path up, and that it is still up.
     pub fn path_goes_on(&mut self, now: Instant, id: HopId) {
         if let Some(presence) = self.presence_mut(id) {
             presence.go_on(now);
@@ -125,7 +124,7 @@ impl Engine {
         self.hops.get_mut(&id)?.presence.as_mut()
     }
 
-    /// Something has changed for a path: it is judged soon.
+    /// Has a path judged soon, since something has changed for it.
     pub(crate) fn judge_path_soon(&mut self, now: Instant, id: HopId) {
         let hop = self.hops.get(&id);
         let Some(presence) = hop.and_then(|hop| hop.presence.as_ref()) else {
@@ -137,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// The same of all paths to a neighbour.
+    /// The same for all paths to a neighbour.
     pub(crate) fn judge_paths_soon(&mut self, now: Instant, neighbour: u64) {
         for id in self.ways.shared_hops_to(neighbour).iter() {
             self.judge_path_soon(now, *id);
@@ -184,8 +183,8 @@ impl Engine {
         self.reconsider_reading(now, neighbour);
     }
 
-    /// A hop has its first session, or has lost its last one. One that is up on
-    /// demand tells nothing by its silence without sessions.
+    /// Takes that a hop has its first session, or has lost its last one. Without sessions, silence
+    /// of a hop that is up on demand says nothing.
     pub(crate) fn path_connected(&mut self, now: Instant, id: HopId) {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
@@ -207,8 +206,8 @@ impl Engine {
         hops.any(|hop| hop.presence.is_some())
     }
 
-    /// A flow begins whose size is known: a path is brought up that it needs,
-    /// before any backlog shows.
+    /// Takes that a flow of known size begins: a path that it needs is brought up before any
+    /// backlog shows.
     pub(crate) fn expect_flow(&mut self, now: Instant, key: StreamKey, size_bytes: u64) {
         let neighbour = self.neighbour_to(key.peer);
         let hops = self.ways.shared_hops_to(neighbour);
@@ -233,7 +232,7 @@ impl Engine {
         }
     }
 
-    /// The others beside a hop, as a class may use them.
+    /// What the other hops to a hop's neighbour can do for a class.
     fn others(&self, now: Instant, id: HopId, class: Class) -> Others {
         let neighbour = self.neighbour_of(id).unwrap_or_default();
         let others = self.ways.hops_to(neighbour).iter();
@@ -243,7 +242,7 @@ impl Engine {
             if self.place_on(other, class).is_none() {
                 continue;
             }
-            // How little is allowed behind a first flight is no limit of the path.
+            // The low rate allowed behind a first flight is no limit of the path.
             let way = self.way(now, other, class).map(|_| other.usable_bps());
             sum = match (sum, way) {
                 (Others::Forbidden | Others::Unable, Some(rate)) => Others::Able(rate),
@@ -275,7 +274,7 @@ impl Engine {
         !spared && !comes_last
     }
 
-    /// What is known of a path; none of one that is not up on demand.
+    /// The reading of a path; `None` for one that is not up on demand.
     fn read_path(&mut self, now: Instant, id: HopId) -> Option<Reading> {
         let hop = self.hops.get(&id)?;
         let moved_before = hop.presence.as_ref()?.moved_bytes;
@@ -329,7 +328,7 @@ impl Engine {
             reading.pinned |= waits;
         }
         reading.pinned |= moved[0] > moved_before[0];
-        // A neighbour that never says so may need it all the same.
+        // A neighbour that never says when it needs the path may need it all the same.
         let told = presence.neighbour_tells() || !presence.config().dials;
         reading.pinned |= !told && moved[1] > moved_before[1];
         reading.active = sent_bps > LEAST_LOAD_BPS || !reading.others_need.is_zero();
@@ -382,12 +381,12 @@ impl Engine {
             Class::SIGNALLING,
             Bytes::from([&[kind], path.as_bytes()].concat()),
         );
-        // Without room the next one says it, or the last one ceases to count.
+        // If there is no room for this message, the next one says the same, or the last one lapses.
         let _ = self.send_message(now, word, ASKED_FOR);
     }
 
-    /// A neighbour says whether it needs a path that this node dials to it; whether
-    /// the message is that. Only the neighbour itself may, and of its own path.
+    /// Takes a neighbour's word whether it needs a path that this node dials to it. Returns whether
+    /// the message is such a word. Only the neighbour itself may say it, and only for its own path.
     pub(crate) fn take_need(&mut self, now: Instant, delivery: &bundle::Delivery) -> bool {
         let source = bundle::wire::ipn_parts(&delivery.source);
         let Some((peer, ON_DEMAND_SERVICE)) = source else {

@@ -21,10 +21,10 @@ use crate::streams::StreamKey;
 /// A smoothed round trip counts for so long.
 const SMOOTHED_COUNTS: Duration = Duration::from_secs(1);
 
-/// Flows without anything to send count while they have something
-/// unacknowledged, where a path loses more than this.
+/// On a path that loses more than this part, flows without anything to send also count while they
+/// have something unacknowledged.
 const LOSSY: f64 = 0.01;
-/// They are counted anew after so long.
+/// These flows are counted anew after so long.
 const COUNTED_EACH: Duration = Duration::from_millis(100);
 
 /// A path that a flow could go by, and what was known of it.
@@ -32,32 +32,32 @@ const COUNTED_EACH: Duration = Duration::from_millis(100);
 pub struct ComparedPath {
     /// The path.
     pub hop: HopId,
-    /// Its delay, capacity, loss, and until it is free.
+    /// Its delay, capacity, loss, and the time until it is free.
     pub path: PathState,
     /// What else is to be sent by it.
     pub others: Competition,
-    /// When the flow would be complete by it; `None` where the policy does not
-    /// go by that.
+    /// When the flow would be complete by it; `None` where the policy does not decide by
+    /// completion.
     pub completes: Option<Duration>,
-    /// By how much other flows are later for it, all together: those that compete, and
-    /// those that begin while it is sent.
+    /// By how much the flow delays others, in all: those that compete, and those that begin while
+    /// it is sent.
     pub others_wait: Duration,
     lane: Option<Class>,
 }
 
 impl ComparedPath {
-    /// What completion times grow by in all if the flow goes by this path.
+    /// By how much all completion times together grow if the flow goes by this path.
     pub(crate) fn costs(&self) -> Option<Duration> {
         Some(self.completes?.saturating_add(self.others_wait))
     }
 }
 
-/// Where a flow goes, and why if that was asked.
+/// Where a flow goes, and why, if the caller asked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowPath {
     /// The round trip of the path, where one was chosen for the flow.
     pub round_trip: Option<Duration>,
-    /// When it would be complete by that.
+    /// When the flow would be complete by it.
     pub completes: Option<Duration>,
     /// What was compared.
     pub why: Option<FlowChoice>,
@@ -83,7 +83,7 @@ pub(crate) struct Completing {
     /// By neighbour and lane: when its unacknowledged flows were counted, and
     /// how many there were.
     unacknowledged: FastMap<(u64, Class), (Instant, u64)>,
-    /// From which queue each leaf was sealed last.
+    /// The queue from which each leaf was last sealed.
     pub last: FastMap<(HopId, Class), Class>,
 }
 
@@ -99,12 +99,11 @@ impl Completing {
 }
 
 impl Engine {
-    /// Begins a flow: the next `size_bytes` of a stream, as far as known, those
-    /// included that are written and not sealed. What of the stream is not sealed
-    /// yet, and all that follows, goes by the path on which so much is complete
-    /// first, if that is the policy of its class. A call that writes to the stream
-    /// is to follow, and sends both. With `explain` it is told what was compared,
-    /// whatever the policy.
+    /// Begins a flow: the next `size_bytes` of a stream, as far as known, including those written
+    /// and not sealed. If its class has the policy *minfct*, the unsealed bytes of the stream and
+    /// all that follow go by the path on which so much is complete first. The caller then writes to
+    /// the stream, which sends both. With `explain` the result says what was compared, whatever the
+    /// policy.
     pub fn begin_flow(
         &mut self,
         now: Instant,
@@ -134,7 +133,7 @@ impl Engine {
                 ..FlowPath::default()
             };
         }
-        // It is not to compete with itself.
+        // The flow must not compete with itself.
         let _ = self.change_run(key, |mux| mux.begin_flow(key.id, class, size_bytes));
         let mut compared = self.compare(now, neighbour, class, size_bytes);
         self.try_again(now, class, size_bytes, &mut compared);
@@ -144,7 +143,7 @@ impl Engine {
         if let Some((hop, _)) = first.filter(|_| round_trip.is_some())
             && let Some(hop) = self.hops.get_mut(&hop)
         {
-            // The rest of a flow that is decided anew was counted when that began.
+            // The rest of a flow that is decided anew was counted when the flow began.
             hop.flow_brings(now, class, size_bytes.saturating_sub(left_bytes));
         }
         let of_first = |path: &&ComparedPath| first.is_some_and(|(hop, _)| hop == path.hop);
@@ -165,7 +164,7 @@ impl Engine {
         }
     }
 
-    /// Has a flow wait in the lane of a hop; the round trip of that.
+    /// Has a flow wait in the lane of a hop. Returns the hop's round trip.
     fn go_by(
         &mut self,
         key: StreamKey,
@@ -180,8 +179,8 @@ impl Engine {
         Some(hop.round_trip() + hop.measured.queue)
     }
 
-    /// What is known of the paths of a class that does not go by completion. All
-    /// bundles of the class wait together.
+    /// The choice for a class whose policy does not estimate completion. All bundles of the class
+    /// wait together.
     fn choice_without_estimate(&self, now: Instant, neighbour: u64, class: Class) -> FlowChoice {
         let candidates = self.candidates(now, neighbour, class);
         let compared = candidates.into_iter().filter_map(|candidate| {
@@ -210,22 +209,22 @@ impl Engine {
         }
     }
 
-    /// What is not sealed yet of a stream, and all that follows, is of another
-    /// class. Its next flow chooses the path anew.
+    /// Changes the class of a stream, for the bytes not sealed yet and all that follow. Its next
+    /// flow chooses the path anew.
     pub fn set_class(&mut self, now: Instant, key: StreamKey, class: Class) {
         let class = self.known(class);
         self.change_run(key, |mux| {
             let queue = mux.queue_of(key.id);
             if queue.is_some_and(|queue| class_of(queue) != class) {
-                // One that takes no more bytes sends none of them either.
+                // A stream that takes no more bytes sends none either, so an error does not matter.
                 let _ = mux.set_class(key.id, class);
             }
         });
         self.after_change(now);
     }
 
-    /// The lane of a request, whose size nobody knows: that by which something
-    /// short is there first.
+    /// The lane of a request, whose size is unknown: the lane by which something short arrives
+    /// first.
     pub(crate) fn lane_of_request(
         &mut self,
         now: Instant,
@@ -275,14 +274,14 @@ impl Engine {
     fn path_state(&self, now: Instant, id: HopId, way: Way) -> Option<PathState> {
         let hop = self.hops.get(&id)?;
         let measured = &hop.measured;
-        // That of a queue long ago would keep flows away from an idle path.
+        // An old round trip with a queue would keep flows away from a path that is idle now.
         let late = measured
             .smoothed_rtt
             .filter(|(at, _)| now < *at + SMOOTHED_COUNTS);
         Some(PathState {
             delay: late.map_or(way.delay, |(_, rtt)| rtt / 2),
-            // How little is allowed behind a first flight shows no limit: nothing would go
-            // by the path that could.
+            // The low rate allowed behind a first flight is no limit of the path: taken for one, it
+            // would keep flows away from the path.
             capacity_bps: hop.usable_bps(),
             loss: measured.recovery_loss,
             busy: way.busy,
@@ -318,7 +317,7 @@ impl Engine {
         others
     }
 
-    /// What leaves by a hop before the flows of a class, or in turn with them: of
+    /// The bytes that leave by a hop before the flows of a class, or in turn with them: those of
     /// other classes, and bundles that were sealed before.
     fn bytes_before(&self, neighbour: u64, class: Class, id: HopId) -> u64 {
         let sealed = self.agent.backlog_bytes(NeighbourId(neighbour), class);
@@ -342,8 +341,7 @@ impl Engine {
     }
 }
 
-/// The path by which a flow is complete first, what others wait for it counted in;
-/// and its lane.
+/// The path by which a flow costs all flows the least time, and its lane.
 fn first_of(compared: &[ComparedPath]) -> Option<(HopId, Class)> {
     let first = compared.iter().min_by_key(|path| path.costs())?;
     Some((first.hop, first.lane?))

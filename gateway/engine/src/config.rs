@@ -1,4 +1,4 @@
-//! What an engine is made from.
+//! The configuration of an engine.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::hop::HopId;
 use crate::on_demand::OnDemand;
 use crate::policy::Policy;
 
-/// What an engine is made from.
+/// The configuration of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// This node's ipn node number.
     pub node: u64,
     /// This process' incarnation, higher than any before.
     pub incarnation: u64,
-    /// The bundle node. Its routes are for nodes that no other route and no
-    /// neighbour is for.
+    /// The bundle node. Its routes are for destinations that are neither neighbours nor in
+    /// `routes`.
     pub agent: bundle::Config,
     /// Classes and utilisation of the links.
     pub scheduler: scheduler::Config,
@@ -36,7 +36,7 @@ pub struct EngineConfig {
     pub max_streams: usize,
     /// Overrides the credit per peer, bytes.
     pub window_bytes: Option<u64>,
-    /// Overrides the bytes kept per stream before the link takes them.
+    /// Overrides the bytes that a stream may have waiting for the link.
     pub send_buffer_bytes: Option<u64>,
     /// Lifetime of the bundles that carry streams.
     pub lifetime: Duration,
@@ -48,7 +48,7 @@ pub struct EngineConfig {
     pub reaches: Announcement,
     /// The class of bundles from peers that do not know classes.
     pub default_class: Class,
-    /// By which of several paths each class goes; by default bonded over all.
+    /// By which of several paths each class goes; by default it is bonded over all.
     pub policies: BTreeMap<Class, Policy>,
 }
 
@@ -59,8 +59,8 @@ pub struct HopConfig {
     pub id: HopId,
     /// The path's or terminal's name.
     pub name: String,
-    /// By what sessions and policies name it beside: at the side that dials
-    /// its path, at the side that accepts the listeners that it comes in by.
+    /// The other names by which sessions and policies know it: at the side that dials, its path; at
+    /// the side that accepts, the listeners that it comes in by.
     pub known_as: Vec<String>,
     /// The neighbour's ipn node number.
     pub neighbour: u64,
@@ -68,8 +68,8 @@ pub struct HopConfig {
     pub weight: u64,
     /// Rate from this node, bit/s of IP bytes, that no plan exceeds.
     pub send_rate_bps: Option<u64>,
-    /// Where the estimate of what the link carries starts, bit/s of IP bytes;
-    /// none is what the first packets show.
+    /// Where the estimate of what the link carries starts, bit/s of IP bytes; `None`: with what the
+    /// first packets show.
     pub rate_hint_bps: Option<u64>,
     /// Rate from this node while there has been no plan, bit/s of IP bytes;
     /// none is `send_rate_bps`.
@@ -80,12 +80,12 @@ pub struct HopConfig {
     pub receive_rate_bps: Option<u64>,
     /// Round-trip time without load.
     pub rtt: Duration,
-    /// It is a guess, and gives way to what is measured if that is longer.
+    /// The round trip is a guess, and a longer measured one replaces it.
     pub rtt_is_guess: bool,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
-    /// Whether this node dials its sessions, as terminals do: then what blocks it is
-    /// mostly at this end.
+    /// Whether this node dials its sessions, as terminals do: then its obstructions are mostly at
+    /// this end.
     pub dials: bool,
     /// Whether bundles are sent by it; else it only receives.
     pub sends: bool,
@@ -111,7 +111,7 @@ pub struct PlanLine {
 
 /// Window where no rate is known: enough for 10 Gbit/s over 50 ms.
 const UNLIMITED_WINDOW_BYTES: u64 = 64 << 20;
-/// With less, credit on a narrow hop would cost as much as custody signals.
+/// With a smaller window, credit on a narrow hop would cost as much as custody signals.
 const LEAST_WINDOW_BYTES: u64 = 4 << 20;
 const LEAST_SEND_BUFFER_BYTES: u64 = 64 << 10;
 const MOST_SEND_BUFFER_BYTES: u64 = 4 << 20;
@@ -122,8 +122,8 @@ const WINDOW_PRODUCTS: u64 = 4;
 /// A send buffer holds so much line time: two bundles.
 const SEND_BUFFER_MS: u64 = 100;
 
-/// What stream credit, socket buffers and custody each cover on a hop: 4 ×
-/// rate × RTT, bytes; 64 MiB where the rate is not known.
+/// The window that stream credit, socket buffers and custody each cover on a hop, bytes: 4 × rate ×
+/// RTT; 64 MiB where the rate is not known.
 pub fn window_bytes(rate_bps: Option<u64>, rtt: Duration) -> u64 {
     let Some(rate_bps) = rate_bps else {
         return UNLIMITED_WINDOW_BYTES;
@@ -177,13 +177,13 @@ impl HopConfig {
         self
     }
 
-    /// Bytes one stream keeps before the link takes them: 100 ms of line time.
+    /// The bytes that one stream may have waiting for the link: 100 ms of line time.
     pub fn send_buffer_bytes(&self) -> u64 {
         send_buffer_bytes(self.send_rate_bps)
     }
 }
 
-/// The same of a rate, bit/s.
+/// The same for a rate, bit/s.
 pub(crate) fn send_buffer_bytes(rate_bps: Option<u64>) -> u64 {
     rate_bps
         .map_or(MOST_SEND_BUFFER_BYTES, |rate| {

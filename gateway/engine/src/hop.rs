@@ -22,11 +22,10 @@ use crate::standing::Standing;
 use crate::trying::Trial;
 use crate::unanswered::{Replacing, SlowestAnswer};
 
-/// TCPCL segments hold this much at most; it only rounds the estimate of what
-/// a bundle costs on the hop.
+/// The largest TCPCL segment. It only refines the estimate of what a bundle costs on the hop.
 const SEGMENT_BYTES: u64 = 1 << 20;
-/// Sessions for each class: one that carries, one behind it, and as many that may
-/// be dying still while these are fresh. A listener has connections for as many.
+/// The most sessions of a class: one that carries, its standby, and as many older ones that may
+/// still be dying. A listener has connections for as many.
 const MOST_OF_CLASS: usize = 4;
 
 /// Names a hop; the link scheduler knows it by the same number.
@@ -44,17 +43,17 @@ impl HopId {
 pub struct HopTraffic {
     /// Bundles given to the convergence layer, repetitions included.
     pub sent_bundles: u64,
-    /// Their bytes, as bundles, those that were left out included.
+    /// Their bytes, as bundles, including those left out of resumed transfers.
     pub sent_bytes: u64,
     /// Those that had been given to it before.
     pub repeated_bundles: u64,
-    /// Their bytes, as bundles, those that were left out included.
+    /// Their bytes, as bundles, including those left out of resumed transfers.
     pub repeated_bytes: u64,
-    /// Those that went on where an earlier transfer had broken.
+    /// Bundles resumed where an earlier transfer had broken.
     pub resumed_bundles: u64,
-    /// Bytes that were left out for it, since the neighbour had them.
+    /// Bytes left out of these, since the neighbour had them.
     pub resumed_bytes: u64,
-    /// Flows that were to be complete first by it.
+    /// Flows that chose this hop, to be complete first.
     pub flows: u64,
     /// Bundles that arrived and were kept.
     pub received_bundles: u64,
@@ -66,18 +65,16 @@ pub struct HopTraffic {
 #[derive(Debug)]
 pub(crate) struct Hop {
     pub config: HopConfig,
-    /// The same with the highest rates there have been: windows cover these,
-    /// and never shrink.
+    /// The same with the highest rates that there have been: windows cover these, and never shrink.
     pub ceiling: HopConfig,
-    /// What a payload of TCP costs on the hop.
+    /// What a TCP payload costs on the hop.
     pub wire: TcpWire,
-    /// Sessions of each class, by age: the oldest carries, so that the standby
-    /// takes over when the one before it is gone, and both ends agree on it
-    /// without a word.
+    /// The sessions of each class, by age. The oldest carries, so that the standby takes over when
+    /// the one before it is gone, and both ends agree without a message.
     pub sessions: Vec<BTreeSet<SessionId>>,
     /// Sessions of peers that do not know classes.
     pub classless: BTreeSet<SessionId>,
-    /// Sessions that carry nothing from here: of classes that this node has not, and
+    /// Sessions that carry nothing from here: those of classes that this node does not have, and
     /// those that only receive.
     pub unusable: BTreeSet<SessionId>,
     /// What is known of the link.
@@ -108,23 +105,22 @@ pub(crate) struct Hop {
     pub guaranteed_bps: Option<u64>,
     /// The rate that the sessions were told, bit/s of IP bytes.
     pub paced_bps: Option<u64>,
-    /// That was lowered, and what the sessions had not sent by then is not
-    /// known yet.
+    /// The rate was lowered, and how much the sessions had not sent by then is not known yet.
     pub lowered: bool,
-    /// What was sent too fast is being made up for.
+    /// A queue of bytes that were sent too fast is being drained.
     pub draining: bool,
     /// The first flight that the scheduler knows of.
     pub flight: Option<FirstFlight>,
-    /// What the hop had been given before that, bytes of IP.
+    /// What the hop had been given before that flight, bytes of IP.
     pub before_flight_bytes: u64,
     /// By class.
     pub traffic: Vec<HopTraffic>,
     /// The flows of each class that were given to it lately.
     pub arrivals: BTreeMap<Class, Arrivals>,
-    /// Classes that the scheduler holds for ready, and whether it holds what
-    /// they send next for sparse: it is told of changes only.
+    /// The classes that the scheduler counts as ready, and whether it counts what they send next as
+    /// sparse. It is told of changes only.
     pub ready: BTreeMap<Class, bool>,
-    /// When all that it was given has left at its rate.
+    /// When all that it was given will have left, at its rate.
     pub sent_by: Instant,
     /// All that it was given, bytes of IP.
     pub given_bytes: u64,
@@ -136,7 +132,7 @@ pub(crate) struct Hop {
     pub meter: Option<Meter>,
     /// Whether it is up, if not always.
     pub presence: Option<Presence>,
-    /// What left by another hop and goes by this one, too.
+    /// Copies of bundles that left by another hop and go by this one, too.
     pub copies: BTreeMap<Class, Copies>,
     /// Whether its answers are late while others could carry what it has.
     pub doubt: Doubt,
@@ -144,13 +140,13 @@ pub(crate) struct Hop {
     pub standing: Standing,
     /// When sessions of it were found dead, and others were to replace them.
     pub replacing: Replacing,
-    /// How long answers on its sessions have taken of late, at most.
+    /// The longest time that an answer on its sessions has taken lately.
     pub slowest_answer: SlowestAnswer,
-    /// How much later than by its rate bundles leave it.
+    /// How much later bundles leave it than its rate suggests.
     pub lags: Lags,
-    /// When the peer woke its link, until what it has to send is seen or missed.
+    /// When the peer woke its link; cleared when what the peer sends has come or is missed.
     pub woken_by_peer: Option<Instant>,
-    /// When flows try it again, where its estimate has fallen.
+    /// The trials by which flows use it again after its estimate has fallen.
     pub trial: Trial,
 }
 
@@ -206,8 +202,8 @@ impl Hop {
         hop
     }
 
-    /// Takes another configuration over, for the same neighbour. Windows never
-    /// shrink, so the ceiling only rises. A hop that is up on demand stays one.
+    /// Replaces the configuration by another for the same neighbour. Windows never shrink, so the
+    /// ceiling only rises. A hop that is up on demand stays one.
     pub fn reconfigure(&mut self, config: HopConfig) {
         self.link.set_rtt(config.rtt);
         match (&mut self.meter, config.meter.clone()) {
@@ -222,29 +218,28 @@ impl Hop {
         Hop::raise(&mut ceiling.receive_rate_bps, config.receive_rate_bps);
         ceiling.rtt = ceiling.rtt.max(config.rtt);
         self.config = HopConfig {
-            // Its sessions have told.
+            // Known from its sessions.
             ipv6: self.config.ipv6,
             ..config
         };
         self.wire = wire_of(&self.config, self.config.ipv6);
     }
 
-    /// Notes by which family its sessions run.
+    /// Notes which IP version its sessions run over.
     pub fn runs_over(&mut self, ipv6: bool) {
         self.config.ipv6 = ipv6;
         self.wire = wire_of(&self.config, ipv6);
     }
 
-    /// The rate from this node, bit/s of IP bytes: what is allowed, and of that
-    /// no more than the link was measured to carry.
+    /// The rate from this node, bit/s of IP bytes: the allowed rate, but no more than the link was
+    /// measured to carry.
     pub fn rate_bps(&self) -> Option<u64> {
         let measured = self.measured.rate_bps;
         self.allowed_bps().into_iter().chain(measured).min()
     }
 
-    /// The rate that is allowed, bit/s of IP bytes: an operator's if there is
-    /// one, else on a return link the plan's, where its configuration allows
-    /// that much.
+    /// The allowed rate, bit/s of IP bytes: an operator's if there is one; otherwise, on a return
+    /// link, the plan's, up to the configured rate.
     fn allowed_bps(&self) -> Option<u64> {
         if let Some(rate_bps) = self.by_operator {
             return rate_bps;
@@ -263,9 +258,8 @@ impl Hop {
         line.map(|line| line.terminal)
     }
 
-    /// What the plan in force gives it, bit/s of IP bytes. While it is blocked
-    /// that is what is guaranteed: if sending goes on all the same, since the
-    /// peer is heard, then at that rate.
+    /// What the plan in force gives it, bit/s of IP bytes. In a planned blockage that is the
+    /// guaranteed rate, at which sending goes on if the peer is heard all the same.
     pub fn planned_bps(&self) -> Option<u64> {
         let segment = self.segment?;
         match segment.state {
@@ -274,8 +268,7 @@ impl Hop {
         }
     }
 
-    /// Takes a rate into the ceiling, `None` for unlimited; whether that has
-    /// risen.
+    /// Raises a ceiling to a rate, `None` for unlimited. Returns whether it has risen.
     pub fn raise(ceiling_bps: &mut Option<u64>, rate_bps: Option<u64>) -> bool {
         let risen = match (*ceiling_bps, rate_bps) {
             (Some(ceiling), Some(rate)) => rate > ceiling,
@@ -310,15 +303,16 @@ impl Hop {
         }
     }
 
-    /// A flow that is to go by it brings so many bytes that were not expected before.
+    /// Notes that a flow which is to go by this hop brings so many bytes that were not expected
+    /// before.
     pub fn flow_brings(&mut self, now: Instant, class: Class, bytes: u64) {
         if bytes > 0 {
             self.arrivals.entry(class).or_default().began(now, bytes);
         }
     }
 
-    /// What flows of a class that are given to it bring, bit/s, as far as each is no
-    /// larger than `size_bytes`.
+    /// The rate that new flows of a class bring to it, bit/s, counting at most `size_bytes` of
+    /// each.
     pub fn arriving_bps(&self, now: Instant, class: Class, size_bytes: u64) -> u64 {
         let arrivals = self.arrivals.get(&class);
         arrivals.map_or(0, |arrivals| arrivals.bps(now, size_bytes))
@@ -337,7 +331,7 @@ impl Hop {
         self.by_operator.unwrap_or(self.config.send_rate_bps)
     }
 
-    /// What bounds the first that is sent, where nothing else does.
+    /// The bound on what is sent at first, where there is no other.
     pub fn first_flight(&self) -> Option<FirstFlight> {
         self.measured.first.filter(|_| self.rate_bps().is_none())
     }
@@ -354,8 +348,8 @@ impl Hop {
         self.usable_bps().or(first)
     }
 
-    /// How fast what it is given next is sent, bit/s of IP bytes: behind a first flight
-    /// little is, until that has been answered.
+    /// The rate at which the next bundle is sent, bit/s of IP bytes: low behind a first flight
+    /// until that has been answered.
     pub fn next_bps(&self) -> Option<u64> {
         let first = self.first_flight().map(|flight| {
             let given = self.given_bytes.saturating_sub(self.before_flight_bytes);
@@ -374,15 +368,15 @@ impl Hop {
         Some(rate.saturating_sub(self.subtracted_bps).max(rate / 10))
     }
 
-    /// What was found to be left for the sessions at best, of what is allowed at present,
-    /// bit/s of IP bytes.
+    /// The highest rate that was found to be left for the sessions, within what is allowed at
+    /// present, bit/s of IP bytes.
     pub fn best_bps(&self) -> u64 {
         let most = self.trial.most_bps();
         let most = self.allowed_bps().map_or(most, |bps| bps.min(most));
         most.saturating_sub(self.subtracted_bps)
     }
 
-    /// The round trip without a queue: as measured, or as it was told.
+    /// The round trip without a queue: measured, or else configured.
     pub fn round_trip(&self) -> Duration {
         self.measured.base_rtt.unwrap_or(self.config.rtt)
     }
@@ -422,8 +416,7 @@ impl Hop {
         }
     }
 
-    /// The oldest session of the class that has most, where the peer has more
-    /// than it may.
+    /// If the peer has more sessions than it may: the oldest one of the class that has most.
     pub fn surplus(&self) -> Option<SessionId> {
         let all = || {
             self.sessions
@@ -464,7 +457,7 @@ impl Hop {
         self.presence.as_ref().is_some_and(Presence::is_released)
     }
 
-    /// The sessions by which bundles of such classes go, or may.
+    /// The sessions by which bundles of such classes go or may go.
     pub fn sessions_for(&self, is_one: impl Fn(Class) -> bool) -> BTreeSet<SessionId> {
         let mut sessions: BTreeSet<SessionId> = &self.classless | &self.unusable;
         for (number, own) in (0..).zip(&self.sessions) {

@@ -1,11 +1,10 @@
 //! The lanes of a class whose policy is *minfct*, and from which of them a hop
 //! seals.
 //!
-//! Flows of such a class wait in lanes, one for each hop to the neighbour. A hop
-//! seals from its own lane, and, as the hops of a bonded class do, from the lanes
-//! of hops that cannot carry at present and from the class' own queue. That has
-//! the streams of which nobody has said what flow they begin. One that is tried again
-//! seals from all of them so.
+//! Flows of such a class wait in lanes, one for each hop to the neighbour. A hop seals from its own
+//! lane. As the hops of a bonded class do, it also seals from the lanes of hops that cannot carry
+//! at present, and from the class' own queue, which holds the streams without an announced flow. A
+//! hop that is tried again also seals from all other lanes.
 
 use std::time::Instant;
 
@@ -23,7 +22,7 @@ use crate::policy::PathUse;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queues {
     class: Class,
-    /// The class' own, and bundles that were sealed before.
+    /// The class' own queue, and bundles that were sealed before.
     pub of_class: bool,
     /// Lanes, as bits by their places.
     lanes: u8,
@@ -42,7 +41,7 @@ impl Queues {
         self.of_class || self.lanes != 0
     }
 
-    /// All of them; those behind `last` first.
+    /// All of them, those behind `last` first.
     fn behind(self, last: Option<Class>) -> impl Iterator<Item = Class> {
         let own = self.of_class.then_some(self.class);
         let open = move |place: &usize| self.lanes & 1 << place != 0;
@@ -55,7 +54,7 @@ impl Queues {
 }
 
 impl Engine {
-    /// Has a class have lanes whose policy wants them.
+    /// Adds lanes to the classes whose policy wants them.
     pub(crate) fn lay_lanes(&mut self) {
         let policies = self.config.policies.iter();
         let wants = policies.filter(|(_, policy)| policy.uses == PathUse::MinFct);
@@ -72,8 +71,8 @@ impl Engine {
         lane(class, hops.position(|hop| hop == id)?)
     }
 
-    /// The hop that was chosen for the flows in a queue; none if it is no lane, or the
-    /// class' policy chooses none any more.
+    /// The hop that was chosen for the flows in a queue; `None` if the queue is no lane, or the
+    /// class' policy does not choose hops any more.
     pub(crate) fn hop_of_lane(&self, neighbour: u64, queue: Class) -> Option<HopId> {
         let class = class_of(queue);
         if self.policy(class).uses != PathUse::MinFct {
@@ -83,8 +82,8 @@ impl Engine {
         self.hops_with_lanes(neighbour, class).nth(place)
     }
 
-    /// The hops that the policy of a class names, in their order: lanes are theirs. What is
-    /// spent on one, and whether it can carry, changes nothing.
+    /// The hops that the policy of a class names, in its order: each has a lane, whatever its
+    /// budget and whether it can carry.
     fn hops_with_lanes(&self, neighbour: u64, class: Class) -> impl Iterator<Item = HopId> {
         let hops = self.ways.hops_to(neighbour).iter().copied();
         hops.filter(move |id| {
@@ -124,7 +123,7 @@ impl Engine {
             of_others = 0;
         }
         if elsewhere {
-            // The hop of that lane may be about to carry nothing more.
+            // The hop of that lane may be about to stop carrying.
             self.ask_again(now, id, ASKED_WITHIN);
         }
         let of_class = self.peers.waits(neighbour, class) && !paused;

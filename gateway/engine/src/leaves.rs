@@ -1,8 +1,8 @@
-//! Leaves, a hop and a class each, and which of them the scheduler holds for
-//! ready: those with something to send and a session that can take it.
+//! Leaves (a hop and a class each), and which of them the scheduler counts as ready: those with
+//! something to send and a session that can take it.
 //!
-//! Whatever may change that names the leaf ([`Engine::leaf_changed`]). Before
-//! the scheduler is asked it is told, once, how the named leaves are then.
+//! Whatever may change this names the leaf ([`Engine::leaf_changed`]). Before the scheduler is
+//! asked, it is told once the present state of all named leaves.
 
 use std::time::Instant;
 
@@ -56,7 +56,7 @@ impl ChangedLeaves {
 }
 
 impl Engine {
-    /// Something has changed that may let a leaf send, or not send.
+    /// Names a leaf: something has changed that may let it send, or stop it.
     pub(crate) fn leaf_changed(&mut self, id: HopId, class: Class) {
         let place = self.classes.iter().position(|known| *known == class);
         if let Some(place) = place {
@@ -64,13 +64,12 @@ impl Engine {
         }
     }
 
-    /// The same of all leaves of a hop.
+    /// The same for all leaves of a hop.
     pub(crate) fn leaves_changed(&mut self, id: HopId) {
         self.changed.mark(id, Places::MAX);
     }
 
-    /// A session can take a bundle, or no more: so can the leaves that it may
-    /// carry.
+    /// Names the leaves that a session may carry: it can take a bundle, or cannot any more.
     pub(crate) fn session_changed(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(id) else {
             return;
@@ -78,12 +77,13 @@ impl Engine {
         let hop = session.hop;
         match session.info.class {
             Some(class) if class != Class::SIGNALLING => self.leaf_changed(hop, class),
-            // One of no class carries all, and so does signalling's if alone.
+            // A session without a class carries all, and so does signalling's if it is the only
+            // one.
             _ => self.leaves_changed(hop),
         }
     }
 
-    /// The same of the leaves to a neighbour.
+    /// The same for the leaves to a neighbour.
     pub(crate) fn leaves_to_changed(&mut self, neighbour: u64, places: Places) {
         for hop in self.ways.hops_to(neighbour).iter() {
             self.changed.mark(*hop, places);
@@ -147,7 +147,7 @@ impl Engine {
         }
     }
 
-    /// A leaf waits, until it is named again.
+    /// Has a leaf wait until it is named again.
     pub(crate) fn leaf_waits(&mut self, id: HopId, class: Class) {
         if let Some(hop) = self.hops.get_mut(&id) {
             set_ready(&mut self.scheduler, hop, class, None);
@@ -155,8 +155,8 @@ impl Engine {
     }
 }
 
-/// Tells the scheduler whether a leaf can send, and if so whether that is
-/// sparse; as far as it does not know.
+/// Tells the scheduler, if that is new to it, whether a leaf can send and whether what it sends is
+/// sparse.
 fn set_ready(scheduler: &mut LinkScheduler, hop: &mut Hop, class: Class, ready: Option<bool>) {
     let before = match ready {
         Some(sparse) => hop.ready.insert(class, sparse),

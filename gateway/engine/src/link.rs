@@ -4,12 +4,12 @@
 //! - An operator's word and the modem's hold, whatever is heard.
 //! - In a planned blockage nothing is sent, unless the peer is heard after its
 //!   entry: heard beats planned.
-//! - Where probing is possible, silence of a round trip and half a second is a
-//!   blockage, and the first sign of the peer its end. Where both ends let the link rest,
-//!   beacons are rare, and it takes [`REST_SILENCE`] more.
-//! - A peer that is heard may hear nothing: then what is sent here is lost. It is given
-//!   as long to hear something after it was heard first, since behind a blockage it says
-//!   so, too. If it acknowledges what was sent since it said so, it hears.
+//! - Where probing is possible, silence of a round trip and half a second is a blockage, which the
+//!   first sign of the peer ends. Where both ends let the link rest, beacons are rare, and it takes
+//!   [`REST_SILENCE`] more.
+//! - A peer that is heard may say that it hears nothing: then what is sent here is lost. It gets as
+//!   long to hear something after it was first heard, since it also says so right after a blockage.
+//!   If it acknowledges something that was sent after it said so, it hears.
 //! - When the operator, the modem or the plan gives the link free, sending
 //!   starts at once, and silence counts from then.
 
@@ -28,21 +28,21 @@ pub const REST_SILENCE: Duration = Duration::from_secs(20);
 /// On such a link the peer gives a sign this often.
 pub const REST_INTERVAL: Duration = Duration::from_secs(8);
 
-/// What was sent before a planned entry may be heard for a round trip (the
-/// plan's times are those of sending) and as long as queues delay it.
+/// What was sent before a planned entry may be heard for a round trip after it (the plan's times
+/// are those of sending), and for as long as queues delay it.
 const QUEUES: Duration = Duration::from_millis(200);
 
-/// Kernels tell to some milliseconds when a session heard its peer: asked again,
-/// they may name a little later a time for the same sign. The next one comes
-/// later by more than this, since silence was longer.
+/// Kernels report when a session heard its peer only to some milliseconds: asked again, they may
+/// name a slightly later time for the same sign. A new sign comes later by more than this, since
+/// silence was longer.
 pub(crate) const SAME_SIGN: Duration = Duration::from_millis(50);
 
-/// A deaf peer says so every 0.15 s: one that has not for so long is not deaf any more.
+/// A deaf peer says so every 0.15 s: a peer that has not for so long is not deaf any more.
 const DEAF: Duration = Duration::from_secs(1);
 
-/// Once its time is over, a peer is deaf only if it has said so within this time before, or
-/// says so again. What it said earlier may have changed: it may have heard something since,
-/// and sends few beacons beside data.
+/// When its time to hear something is over, a peer counts as deaf only if it said so less than this
+/// before, or says so again. An older word may be outdated: the peer may have heard something
+/// since, and it sends few beacons beside data.
 const STILL_DEAF: Duration = Duration::from_millis(200);
 
 /// Planned blockages kept of a hop.
@@ -118,7 +118,7 @@ pub enum Sign {
     Session,
 }
 
-/// A change of a link's state.
+/// A change in a link's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkChange {
     /// Nothing is sent.
@@ -144,7 +144,7 @@ impl Utc {
         let millis = |nanos: u128| u64::try_from(nanos / 1_000_000).unwrap_or(u64::MAX);
         match now.checked_duration_since(self.at) {
             Some(since) => self.ms.saturating_add(millis(since.as_nanos())),
-            // A part of a millisecond before it is of the one before.
+            // A part of a millisecond earlier belongs to the millisecond before.
             None => self
                 .ms
                 .saturating_sub(millis((self.at - now).as_nanos() + 999_999)),
@@ -164,15 +164,15 @@ impl Utc {
     }
 }
 
-/// Answers to what is in flight are due, and their absence matters.
+/// Answers to what is in flight are due, and their absence means a blockage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expectation {
     /// Since then something has been in flight.
     pub since: Instant,
     /// Answers come within this, or not at all.
     pub within: Duration,
-    /// Another hop can carry what is in flight. Without one, a peer that hears nothing would
-    /// hear nothing on another session either: to know it sooner helps nobody.
+    /// Another hop can carry what is in flight. If none can, a peer that hears nothing would hear
+    /// nothing on another session either, so it does not help to know that sooner.
     pub elsewhere: bool,
 }
 
@@ -183,8 +183,8 @@ struct Deaf {
     since: Instant,
     /// When it has said so last.
     last: Instant,
-    /// It has had its time: it is so until it says otherwise, even if nothing is
-    /// expected any more.
+    /// Its time to hear something is over: it counts as deaf until it says otherwise, even if no
+    /// answers are expected any more.
     found: bool,
 }
 
@@ -195,11 +195,11 @@ pub(crate) struct LinkState {
     operator: bool,
     modem: bool,
     without_contact: bool,
-    /// Those of both, sorted, apart from each other.
+    /// The blockages of both planners, sorted and disjoint.
     plan: Vec<PlannedBlockage>,
     by_operator: Vec<PlannedBlockage>,
     by_control: Vec<PlannedBlockage>,
-    /// The planned blockage whose contradiction was told.
+    /// The planned blockage whose contradiction was reported.
     contradicted: Option<PlannedBlockage>,
     /// Beacons were heard: silence means something.
     probed: bool,
@@ -209,15 +209,15 @@ pub(crate) struct LinkState {
     deaf: Option<Deaf>,
     /// Silence counts from here at the earliest.
     released: Instant,
-    /// This end lets the link rest, and the peer does by its last beacon.
+    /// Whether this end lets the link rest, and whether the peer does by its last beacon.
     may_rest: bool,
     peer_rests: bool,
     /// When this end last woke a link that rested.
     woken: Instant,
-    /// Silence tells of a blockage sooner.
+    /// If set, silence means a blockage sooner.
     expected: Option<Expectation>,
-    /// The sign behind which it was found silent: it is so until the next one,
-    /// even if nothing is expected any more.
+    /// The sign after which the peer was found silent: it counts as silent until the next sign,
+    /// even if no answers are expected any more.
     found_silent: Option<Instant>,
     /// Who says that it is blocked, and since when it is.
     state: Option<(Source, Instant)>,
@@ -282,7 +282,7 @@ impl LinkState {
         self.expected = expected;
     }
 
-    /// Answers, if any are expected, are due to what is in flight since `at`.
+    /// Takes that answers, if any are expected, are due to what is in flight since `at`.
     pub fn expect_since(&mut self, at: Instant) {
         if let Some(expected) = &mut self.expected {
             expected.since = at;
@@ -311,14 +311,13 @@ impl LinkState {
         self.modem = blocked;
     }
 
-    /// Sets whether the contact plan has no contact at present; whether that is
-    /// new.
+    /// Sets whether the contact plan has no contact at present. Returns whether that is new.
     pub fn set_without_contact(&mut self, without: bool) -> bool {
         std::mem::replace(&mut self.without_contact, without) != without
     }
 
-    /// Replaces what one of both has planned; blockages that overlap become
-    /// one, and the earliest [`MAX_PLANNED`] are kept.
+    /// Replaces what one planner has planned. Overlapping blockages become one, and the earliest
+    /// [`MAX_PLANNED`] are kept.
     pub fn set_plan(&mut self, by: Planner, planned: Vec<PlannedBlockage>) {
         match by {
             Planner::Operator => self.by_operator = planned,
@@ -348,7 +347,7 @@ impl LinkState {
         (&self.plan, contradicted)
     }
 
-    /// The peer was heard.
+    /// Takes that the peer was heard.
     pub fn heard(&mut self, at: Instant, sign: Sign) {
         self.heard = self.heard.max(Some(at));
         self.probed |= sign != Sign::Session;
@@ -367,22 +366,22 @@ impl LinkState {
         }
     }
 
-    /// The peer has acknowledged what was sent from that time on. If it had said by then
-    /// that it hears nothing, it has heard something since. Where the link was found
-    /// blocked for that, its next beacon counts.
+    /// Takes that the peer has acknowledged something that was sent at `sent`. If it had said
+    /// before that it hears nothing, it has heard something since. If the link was found blocked
+    /// for that reason already, the peer's next beacon decides.
     pub fn answered(&mut self, sent: Instant) {
         self.deaf = self.deaf.filter(|deaf| deaf.found || sent <= deaf.since);
     }
 
-    /// The first session after none: whether this peer sends beacons must be
-    /// seen anew.
+    /// Takes that the first session after none is up: whether this peer sends beacons must be seen
+    /// anew.
     pub fn renew(&mut self, now: Instant) {
         self.probed = false;
         self.heard(now, Sign::Session);
     }
 
-    /// This end lets the link rest, or wakes it; whether that is new. What is sent from
-    /// now on is missed as soon as on any other link.
+    /// Lets the link rest at this end, or wakes it. Returns whether that is new. After waking,
+    /// missing answers are noticed as soon as on any other link.
     pub fn let_rest(&mut self, now: Instant, may: bool) -> bool {
         if !may && self.rests() {
             self.woken = now;
@@ -403,9 +402,10 @@ impl LinkState {
         self.heard
     }
 
-    /// When a blockage began that is known by the peer's silence, if it was ever heard: when
-    /// it was heard last. A link that rested may have been well for longer: until the first
-    /// sign that the peer owed, or what woke the link here. That is 8 s too late at most.
+    /// When a blockage that is known by the peer's silence began: when the peer was last heard, if
+    /// ever. A link that rested may have been free for longer: the blockage then counts from the
+    /// first sign that the peer owed, or from when this end woke the link. That is at most 8 s too
+    /// late.
     pub fn silent_since(&self) -> Option<Instant> {
         let heard = self.heard?;
         let owed = heard + REST_INTERVAL;
@@ -425,8 +425,8 @@ impl LinkState {
         self.probed
     }
 
-    /// Judges anew; the state's change, if it has one, and whether a plan was
-    /// found wrong.
+    /// Judges anew. Returns the change of the state, if any, and a plan that was found wrong, if
+    /// any.
     pub fn update(
         &mut self,
         now: Instant,
@@ -468,7 +468,7 @@ impl LinkState {
         (change, contradicted)
     }
 
-    /// Whether nothing was heard for so long that it tells of a blockage.
+    /// Whether the peer was silent for so long that this means a blockage, or hears nothing.
     pub fn is_silent(&self, now: Instant) -> bool {
         let counted = self.counted();
         let still = self
@@ -477,7 +477,7 @@ impl LinkState {
         self.probed && still || self.silent_at().is_some_and(|at| at <= now) || self.is_unheard(now)
     }
 
-    /// Whether the peer is heard, and does not hear.
+    /// Whether the peer is heard but does not hear.
     fn is_unheard(&self, now: Instant) -> bool {
         let deaf = self.deaf.filter(|deaf| now < deaf.last + DEAF);
         deaf.is_some_and(|deaf| {
@@ -486,7 +486,7 @@ impl LinkState {
         })
     }
 
-    /// When a deaf peer has had its time to hear anything.
+    /// When a deaf peer's time to hear something is over.
     fn unheard_at(&self, deaf: &Deaf) -> Instant {
         let since = deaf.since.max(self.released);
         let patient = since + self.rtt + SILENCE;
@@ -531,7 +531,7 @@ impl LinkState {
         if heard_ms.is_none_or(|heard| heard <= current.entry_ms.saturating_add(late)) {
             return (true, None);
         }
-        // A later plan tells of the same blockage with times of its own.
+        // A later plan has the same blockage with times of its own.
         let same = |told: PlannedBlockage| {
             told.entry_ms < current.exit_ms && current.entry_ms < told.exit_ms
         };
@@ -540,7 +540,7 @@ impl LinkState {
         (false, (!told).then_some(change))
     }
 
-    /// When [`LinkState::update`] may find a change without being told anything.
+    /// When [`LinkState::update`] may find a change without any new input.
     pub fn next_timeout(&self, now: Instant, utc: Option<Utc>) -> Option<Instant> {
         let deaf = self.deaf.iter();
         let deaf = deaf.flat_map(|deaf| [self.unheard_at(deaf), deaf.last + DEAF]);

@@ -1,4 +1,4 @@
-//! The engine's links: what is said of them, and what follows.
+//! The engine's links: takes what is reported about them, and acts on it.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use crate::link::{LinkChange, LinkState, PlannedBlockage, Planner, Sign, Source,
 /// A metered hop's link rests when nothing has moved on it for so long.
 const REST_AFTER: Duration = Duration::from_secs(10);
 
-/// What the peer of a stream is told that was held too long.
+/// The reason given to the peer of a stream that was held too long.
 const HELD_TOO_LONG: &str = "the link was blocked for longer than connections are held";
 
 impl Engine {
-    /// Tells the time of day, by which plans count: ms since 1970-01-01 UTC,
-    /// or that it is not known.
+    /// Sets the time of day, by which plans are followed: ms since 1970-01-01 UTC, or `None` if it
+    /// is not known.
     pub fn set_utc(&mut self, now: Instant, ms: Option<u64>) {
         self.utc = ms.map(|ms| Utc { at: now, ms });
         self.follow(now);
@@ -27,10 +27,10 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// The peer of a hop was heard at `at`, now or shortly before.
+    /// Takes that the peer of a hop was heard at `at`, now or shortly before.
     pub fn heard(&mut self, now: Instant, id: HopId, at: Instant, sign: Sign) {
         if let Some(hop) = self.hops.get_mut(&id) {
-            // A path that is released has no beacons: this one is late.
+            // A released path has no beacons: this one is late.
             let beacon = sign != Sign::Session;
             if beacon && hop.presence.is_some() && !hop.is_up() {
                 return;
@@ -43,9 +43,9 @@ impl Engine {
             if woken {
                 hop.woken_by_peer = Some(at);
             }
-            // While the link is free nothing changes, and its deadline, which
-            // is too early now, is set right when it comes. A deaf peer brings a
-            // deadline of its own, and one that wakes the link an earlier one.
+            // While the link is free nothing changes: its deadline is too early now, which is
+            // corrected when it passes. A deaf peer brings a deadline of its own, and a peer that
+            // wakes the link an earlier one.
             let waited_for = hop.link.blocked().is_some() || hop.doubt.is_on();
             if first || woken || sign == Sign::Deaf || waited_for {
                 self.judge(now, id);
@@ -54,9 +54,9 @@ impl Engine {
         }
     }
 
-    /// Lets the link of a metered hop rest if nothing has moved on it for a while: its
-    /// beacons are paid for. The links of others never rest, since it is always to be
-    /// known of these whether they can carry.
+    /// Lets the link of a metered hop rest if nothing has moved on it for a while: its beacons are
+    /// paid for. Links of other hops never rest, since it must always be known whether they can
+    /// carry.
     pub fn let_rest(&mut self, now: Instant, id: HopId) {
         self.miss_what_woke(now, id);
         let idle = !self.is_in_flight(id);
@@ -71,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// Something moves on a hop, or is about to: its link does not rest.
+    /// Wakes a hop's link, since something moves on it or is about to.
     pub(crate) fn wake(&mut self, now: Instant, id: HopId) {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
@@ -80,7 +80,8 @@ impl Engine {
         if hop.link.let_rest(now, false) {
             let rests = false;
             self.actions.push_back(Action::Rest { hop: id, rests });
-            // Silence is to be judged sooner; what is due by now has not been judged yet.
+            // Silence is to be judged sooner. A deadline that has passed already is still to be
+            // judged.
             let due = hop.link_at;
             self.watch(now, id, due);
         }
@@ -91,13 +92,13 @@ impl Engine {
         self.hops.get(&id)?.link.last_heard()
     }
 
-    /// When a blockage of a hop began that is known by its peer's silence, if that was ever
-    /// heard.
+    /// When a hop's blockage that is known by its peer's silence began; `None` if the peer was
+    /// never heard.
     pub fn silent_since(&self, id: HopId) -> Option<Instant> {
         self.hops.get(&id)?.link.silent_since()
     }
 
-    /// An operator holds a hop's link, or gives it free.
+    /// Blocks or releases a hop's link by an operator's word.
     pub fn block(&mut self, now: Instant, id: HopId, blocked: bool) {
         self.on_link(now, id, |link| link.set_operator(blocked));
     }
@@ -107,8 +108,7 @@ impl Engine {
         self.on_link(now, id, |link| link.set_modem(blocked));
     }
 
-    /// An operator replaces the blockages that he has planned for a hop; those
-    /// of plans count beside them.
+    /// Replaces the blockages that operators have planned for a hop; those of plans count as well.
     pub fn plan_blockages(&mut self, now: Instant, id: HopId, planned: Vec<PlannedBlockage>) {
         self.on_link(now, id, |link| link.set_plan(Planner::Operator, planned));
     }
@@ -121,8 +121,8 @@ impl Engine {
         }
     }
 
-    /// Links that `now` would be taken for blocked, or doubted, since they are silent:
-    /// what their sessions have heard by then should be told before.
+    /// The links that would be taken for blocked or in doubt at `now` because they are silent. What
+    /// their sessions have heard by then should be reported first.
     pub fn links_due(&self, now: Instant) -> Vec<HopId> {
         let due = self.link_times.iter().take_while(|(at, _)| *at <= now);
         let silent = |id: &HopId| {
@@ -154,7 +154,7 @@ impl Engine {
             self.actions.push_back(Action::Link { hop: id, change });
         }
         if let Some(LinkChange::Blocked(Source::Plan) | LinkChange::Source(Source::Plan)) = change {
-            // That the peer is heard even so is to show soon.
+            // Whether the peer is heard all the same should show soon.
             self.wake(now, id);
         }
         match change {
@@ -170,8 +170,8 @@ impl Engine {
         self.watch(now, id, held);
     }
 
-    /// Notes when a link is to be judged next; `held` is when it holds a
-    /// connection too long.
+    /// Notes when a link is to be judged next; `held` is when it will have held a connection too
+    /// long.
     pub(crate) fn watch(&mut self, now: Instant, id: HopId, held: Option<Instant>) {
         let utc = self.utc;
         let Some(hop) = self.hops.get_mut(&id) else {
@@ -188,8 +188,8 @@ impl Engine {
         }
     }
 
-    /// Resets the streams that a blocked link has held too long; says when
-    /// the next would be.
+    /// Resets the streams that a blocked link has held too long. Returns when the next one would
+    /// be.
     fn give_up_streams(&mut self, now: Instant, id: HopId) -> Option<Instant> {
         let neighbour = self.hops.get(&id)?.config.neighbour;
         let hops = self.hops_to(neighbour);
@@ -226,7 +226,7 @@ impl Engine {
 /// A link at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSnapshot {
-    /// Who says that it is blocked, and since when it is.
+    /// Who says that the link is blocked, and since when it is.
     pub blocked: Option<(Source, Instant)>,
     /// When the peer was last heard.
     pub heard: Option<Instant>,

@@ -1,55 +1,53 @@
-//! By which of its paths a class goes whose policy is `migrate`, and when it
-//! moves: all of it by one path at a time.
+//! Which path a class with the policy `migrate` goes by, and when it moves: all of it goes by one
+//! path at a time.
 //!
-//! It moves by an operator's word, at once when its path cannot carry any more,
-//! and by rule: its path is full for some seconds while the delay is many times
-//! its base (Bujari et al., A Virtual PEP for Web Optimization over a
-//! Satellite-Terrestrial Backhaul), packets are lost, or the path carries much
-//! less than it did. It moves only to a path with room for what it sends, and
-//! back only after that has been so for some time; for longer each time that it
-//! had to leave soon after it was back. Of a path that carries nothing nobody learns
-//! that it carries more again: to go back there is to try it, and that is soon over if
-//! it was in vain.
+//! It moves by an operator's order, at once when its path cannot carry any more, and by rule when
+//! for some seconds its path is full and the delay is many times its base (Bujari et al., A Virtual
+//! PEP for Web Optimization over a Satellite-Terrestrial Backhaul), packets are lost, or the path
+//! carries much less than it did. It moves only to a path with room for what it sends. It moves
+//! back only after the better path has had room for some time, which grows each time that it had to
+//! leave soon after its return. A path without traffic shows no improvement, so a return is a
+//! trial, which ends soon if it was in vain.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::hop::HopId;
 
-/// The time to go back is doubled so often at most.
+/// How often the time before a return is doubled at most.
 const MOST_DOUBLINGS: u32 = 4;
-/// For so many times `after` behind another class' leaving, delay is given so many times
-/// as long: what has waited has to leave, and what the path carries is found anew.
+/// For so many times `after` once another class has left the path, delay is tolerated so many times
+/// as long: the backlog has to leave, and the capacity is measured anew.
 const RELIEVED_FOR: u32 = 6;
 const RELIEVED_PATIENCE: u32 = 3;
-/// One that has to leave so soon after its return was back too early.
+/// A class that has to leave so soon after its return came back too early.
 const SOON: Duration = Duration::from_secs(60);
-/// A path of which only its better days spoke for a return is given no more than this and
-/// so many round trips to show that it carries that much: by then its estimate has risen.
+/// If only a path's best rate spoke for a return, the path has this plus so many round trips to
+/// show that it carries that much: by then its estimate has risen.
 const TRIED: Duration = Duration::from_secs(2);
 const TRIED_ROUND_TRIPS: u32 = 4;
-/// What a path carried at its best is forgotten by this part (1/n) a step.
+/// A path's best rate fades by this part (1/n) in each step.
 const BEST_FADES: u64 = 400;
 
 /// When a class moves by rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MigrationRule {
-    /// A path is in trouble for so long before the class leaves it; none: it
-    /// moves only by an operator's word and when its path cannot carry.
+    /// How long a path is in trouble before the class leaves it. `None`: it moves only by an
+    /// operator's order and when its path cannot carry.
     pub after: Option<Duration>,
-    /// A path is full when this part of its rate is in use, or when more waits for it
-    /// than leaves in `delay_factor` times its base.
+    /// A path is full when this part of its rate is in use, or when what waits for it takes at
+    /// least `delay_factor` times its base round trip to leave.
     pub full_part: f64,
-    /// Trouble is to be full while the delay is so many times the base; the
-    /// class' own backlog counts as delay.
+    /// A path is in trouble when it is full and the delay is so many times the base; the class' own
+    /// backlog counts as delay.
     pub delay_factor: f64,
-    /// It is to lose this part of the packets.
+    /// It is in trouble, too, when it loses this part of the packets.
     pub loss: f64,
-    /// It is to be full at this part of the rate of before.
+    /// It is in trouble, too, when it is full at this part of its earlier rate.
     pub rate_part: f64,
-    /// A better path is to have had room for so long before the class goes back.
+    /// How long a better path has had room before the class goes back.
     pub back_after: Duration,
-    /// Room is this part of a path's rate, less what it carries.
+    /// The room of a path is this part of its rate, less what it carries.
     pub room_part: f64,
 }
 
@@ -75,7 +73,7 @@ impl Default for MigrationRule {
 /// Why a class has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MoveReason {
-    /// An operator has said so.
+    /// An operator has ordered it.
     Operator,
     /// Its path cannot carry: blocked, about to be, or without a session.
     Down,
@@ -119,13 +117,13 @@ pub(crate) struct PathReading {
     pub id: HopId,
     /// It can carry the class now.
     pub able: bool,
-    /// Bit/s that it carries, and may carry; none is unknown.
+    /// What it carries, and what it may carry (`None` is unknown), bit/s.
     pub load_bps: u64,
     pub rate_bps: Option<u64>,
-    /// What it may carry if it is as it was at its best, where it carries so little that
-    /// nothing would show that; else the same.
+    /// If it carries so little that an improvement would not show: what it carried at its best.
+    /// Otherwise the same as `rate_bps`.
     pub best_bps: Option<u64>,
-    /// The round trip without queues, and with these and the class' backlog.
+    /// The round trip without queues, and with queues and the class' backlog.
     pub base: Duration,
     pub delay: Duration,
     /// How long that backlog needs to leave.
@@ -135,8 +133,9 @@ pub(crate) struct PathReading {
 }
 
 impl PathReading {
-    /// A path from which queues of others are drained again and again carries less than
-    /// its rate, and more would be sent all the same: what waits shows that.
+    /// Whether the path is full. If queues of others are drained from it again and again, it
+    /// carries less than its rate though there is more to send: then the backlog shows that it is
+    /// full.
     fn is_full(&self, rule: &MigrationRule) -> bool {
         let full = |rate: u64| self.load_bps as f64 >= rate as f64 * rule.full_part;
         let waits = self.waits >= self.base.mul_f64(rule.delay_factor);
@@ -149,7 +148,7 @@ impl PathReading {
         self.able && self.loss < rule.loss && self.rate_bps.is_none_or(fits)
     }
 
-    /// The same, if it is as it was at its best.
+    /// The same, if it carries what it did at its best.
     fn may_have_room(&self, rule: &MigrationRule, demand_bps: u64) -> bool {
         let at_best = PathReading {
             rate_bps: self.best_bps,
@@ -203,7 +202,7 @@ pub(crate) struct Tunnel {
     /// When it came back last, and how often in a row it had to leave soon.
     came_back: Option<Instant>,
     doublings: u32,
-    /// It came back to a path that had no room by its estimate.
+    /// It came back to a path that has no room by its present estimate.
     tries: bool,
 }
 
@@ -213,18 +212,18 @@ impl Tunnel {
         self.on.map(|(id, ..)| id)
     }
 
-    /// Whether it may have to be looked at though nothing is sent.
+    /// Whether it is away from its preferred path, so that it is judged even while nothing is sent.
     pub fn is_away(&self, paths: &[PathReading]) -> bool {
         let preferred = self.held.or(paths.first().map(|path| path.id));
         self.path().is_some() && self.path() != preferred
     }
 
-    /// Something else has moved away from its path: the past does not count.
+    /// Notes that another class has moved away from its path: earlier trouble does not count.
     pub fn relieve(&mut self, now: Instant) {
         (self.bad_since, self.relieved) = (None, Some(now));
     }
 
-    /// How long trouble is given.
+    /// How long trouble is tolerated.
     fn patience(
         &self,
         now: Instant,
@@ -242,7 +241,7 @@ impl Tunnel {
         }
     }
 
-    /// An operator has it go by a path, which can carry it; and stay there.
+    /// Moves it to a path that can carry it, by an operator's order; with `hold` it stays there.
     pub fn order(&mut self, now: Instant, to: HopId, hold: bool) -> Option<Move> {
         self.held = hold.then_some(to);
         self.expected = false;
@@ -250,15 +249,15 @@ impl Tunnel {
         self.go(now, to, MoveReason::Operator)
     }
 
-    /// An operator has kept it on a path before this run: it goes there as soon
-    /// as that can carry it.
+    /// Takes that an operator kept it on a path before this run: it goes there as soon as the path
+    /// can carry it.
     pub fn expect(&mut self, on: HopId) {
         if self.held != Some(on) {
             (self.held, self.expected) = (Some(on), self.path() != Some(on));
         }
     }
 
-    /// No operator keeps it anywhere; it stays where it is until the rule says
+    /// Ends that an operator keeps it on a path; it stays where it is until the rule says
     /// otherwise.
     pub fn release(&mut self) {
         (self.held, self.expected) = (None, false);
@@ -317,7 +316,7 @@ impl Tunnel {
         step
     }
 
-    /// Goes to a better path that has been good for long.
+    /// Goes back to a better path that has been good for long enough.
     fn go_back(
         &mut self,
         now: Instant,
@@ -354,7 +353,7 @@ impl Tunnel {
         Some(Move { from, to, reason })
     }
 
-    /// It leaves the path that it has come back to: if soon, it was too early.
+    /// Notes that it leaves the path that it had come back to: if soon, it came back too early.
     fn leaves(&mut self, now: Instant) {
         if let Some(back) = self.came_back.take() {
             let soon = now.saturating_duration_since(back) < SOON;

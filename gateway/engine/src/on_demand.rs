@@ -1,16 +1,15 @@
 //! A path that is up only while it is needed: when it is brought up, and when it
 //! is released again.
 //!
-//! What needs it is judged by the node that sends, for its own direction: bytes
-//! that may go by no other path, other paths that can carry nothing, or a backlog
-//! that these cannot carry within a configured time. The node that dials the path
-//! brings it up; the node at its other end asks for that while it needs the path.
+//! Each node judges for its own direction of sending whether the path is needed: for bytes that may
+//! go by no other path, because the other paths can carry nothing, or for a backlog that these
+//! cannot carry within a configured time. The node that dials the path brings it up; the node at
+//! its other end asks for that while it needs the path.
 //!
-//! Hysteresis keeps it from flapping. To bring it up, a backlog has to last; to
-//! release it, it must not have been needed for some time, and what is sent has to
-//! leave the others some room. It stays up for a least time, and down for one
-//! before a backlog brings it up again; a path that gets no session stays down for
-//! longer each time.
+//! Hysteresis keeps it from flapping. To bring it up, a backlog has to last; to release it, it must
+//! not have been needed for some time, and what is sent has to leave the others some room. It stays
+//! up for a minimum time, and down for a minimum time before a backlog brings it up again. A path
+//! that gets no session stays down for longer each time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,16 +18,16 @@ use std::time::{Duration, Instant};
 pub(crate) const JUDGED_EACH: Duration = Duration::from_millis(250);
 /// A path that is up and idle is judged so often.
 const JUDGED_IDLE: Duration = Duration::from_secs(1);
-/// What the other paths need at least this time for counts as a backlog: they do
-/// not run dry until it is looked at next.
+/// A backlog is what the other paths need at least this time for, so that they do not run dry
+/// before the next look at it.
 const BACKLOG: Duration = Duration::from_millis(50);
 /// A neighbour that needs the path says so again after this.
 const ASKED_EACH: Duration = Duration::from_secs(5);
-/// What it has said counts for so long: two of three messages may come late.
+/// Its word counts for so long: two of three messages may come late.
 pub(crate) const ASKED_FOR: Duration = Duration::from_secs(15);
-/// It says that it no longer needs the path when it has not for so long.
+/// It says that it no longer needs the path when it has not needed it for so long.
 const WITHDRAWN_AFTER: Duration = Duration::from_secs(1);
-/// The pause behind a failure is doubled so often at most.
+/// How often the pause after a failure is doubled at most.
 const MOST_DOUBLINGS: u32 = 6;
 
 /// What is configured of a path that is up on demand.
@@ -36,21 +35,21 @@ const MOST_DOUBLINGS: u32 = 6;
 pub struct OnDemand {
     /// The name of the path at the node that dials it.
     pub path: String,
-    /// Whether that is this node. Else this node asks for the path.
+    /// Whether that is this node. Otherwise this node asks for the path.
     pub dials: bool,
     /// Whether the neighbour may ask for it.
     pub neighbour_asks: bool,
-    /// The other paths are to carry what waits within this time.
+    /// The path is needed if the others cannot carry the backlog within this time.
     pub within: Duration,
-    /// They may carry nothing for so long.
+    /// The path is needed if the others have carried nothing for so long.
     pub others_down: Duration,
-    /// It is released when it has not been needed for so long.
+    /// The path is released when it has not been needed for so long.
     pub idle: Duration,
-    /// It stays up for so long at least.
+    /// The minimum time that it stays up.
     pub least_up: Duration,
-    /// It stays down for so long before a backlog brings it up again.
+    /// The minimum time that it stays down before a backlog brings it up again.
     pub least_down: Duration,
-    /// It is to have a session within this time, or it is released.
+    /// If it has no session within this time it is released.
     pub connect: Duration,
 }
 
@@ -137,11 +136,11 @@ pub struct OnDemandSnapshot {
     pub since: Instant,
     /// Why it is needed, if it is.
     pub need: Option<Need>,
-    /// What an operator has said: that it be up, or released.
+    /// Whether an operator wants it up or released, if either.
     pub held: Option<bool>,
     /// How long it was up since the start, before that.
     pub up_time: Duration,
-    /// How often it was brought up since the start, by why.
+    /// How often it was brought up since the start, by reason.
     pub brought_up: BTreeMap<Need, u64>,
 }
 
@@ -150,7 +149,7 @@ pub struct OnDemandSnapshot {
 pub(crate) struct Reading {
     /// Something waits, or has just moved, that may go by no other path.
     pub pinned: bool,
-    /// The other paths can carry nothing of what is there.
+    /// The other paths can carry nothing, though there is something to send or a stream is open.
     pub others_down: bool,
     /// How long the others need for what waits.
     pub others_need: Duration,
@@ -160,11 +159,11 @@ pub(crate) struct Reading {
     pub active: bool,
     /// A session is up.
     pub connected: bool,
-    /// It could carry nothing: plan, contacts or operator say so.
+    /// It could carry nothing, by plan, contacts or operator.
     pub barred: bool,
 }
 
-/// Whether a path is up, and what is to be remembered of that.
+/// Whether a path is up, and the history that decides on changes.
 #[derive(Debug)]
 pub(crate) struct Presence {
     config: OnDemand,
@@ -178,21 +177,21 @@ pub(crate) struct Presence {
     pressed: Duration,
     looked: Option<Instant>,
     others_down_since: Option<Instant>,
-    /// When the neighbour has last said that it needs it, and that it no longer does.
+    /// When the neighbour last said that it needs the path, and when that it no longer does.
     asked_for: Option<Instant>,
     withdrawn: Option<Instant>,
     /// When this node has last asked for it, unless it has withdrawn that.
     asked: Option<Instant>,
     /// When it had a session last, since it is up.
     connected: Instant,
-    /// It stays down until then, whatever needs it; for a backlog, until this.
+    /// Until when it stays down for any need, and until when for a backlog.
     closed_until: Option<Instant>,
     quiet_until: Option<Instant>,
     failures: u32,
     up_time: Duration,
     brought_up: BTreeMap<Need, u64>,
-    /// Bytes that had moved when it was looked at last: given to it that could go
-    /// by no other, and taken from it.
+    /// Bytes moved up to the last look: those given to it that could go by no other path, and those
+    /// received from it.
     pub moved_bytes: [u64; 2],
 }
 
@@ -235,7 +234,7 @@ impl Presence {
         self.config.dials && !self.up
     }
 
-    /// Whether the neighbour tells when it needs the path.
+    /// Whether the neighbour says when it needs the path.
     pub fn neighbour_tells(&self) -> bool {
         self.asked_for.is_some()
     }
@@ -255,8 +254,8 @@ impl Presence {
         last.is_some_and(|at| now < at + ASKED_FOR)
     }
 
-    /// An operator wants it up or released; none leaves it to what is needed. What is
-    /// wanted now is tried at once, whatever has failed before.
+    /// Takes that an operator wants it up or released; `None` leaves that to need. An operator's
+    /// wish for it to be up is tried at once, whatever has failed before.
     pub fn hold(&mut self, held: Option<bool>) {
         self.held = held;
         if held == Some(true) {
@@ -264,8 +263,9 @@ impl Presence {
         }
     }
 
-    /// So much was announced that the others need this long for it, with all that
-    /// waits: a backlog that need not last to be believed.
+    /// Takes that bytes were announced for which, with all that waits, the other paths need so
+    /// long. This counts as a backlog at once; it need not last first. Returns whether it is too
+    /// long.
     pub fn expect(&mut self, others_need: Duration) -> bool {
         let long = others_need >= self.config.within;
         if long {
@@ -274,7 +274,7 @@ impl Presence {
         long
     }
 
-    /// It was brought up by the process before, and is still.
+    /// Takes that the process before has brought it up, and that it is still up.
     pub fn go_on(&mut self, now: Instant) {
         if self.is_released() {
             (self.up, self.since, self.needed, self.connected) = (true, now, now, now);
@@ -286,7 +286,7 @@ impl Presence {
         self.up.then(|| self.close(now, Released::Failed))
     }
 
-    /// Judges it; what is to be done at the node that dials it.
+    /// Judges it. Returns what is to be done, at the node that dials it.
     pub fn step(&mut self, now: Instant, reading: &Reading) -> Option<PathChange> {
         self.weigh(now, reading);
         if !self.config.dials {
@@ -319,8 +319,8 @@ impl Presence {
         (idle && over).then(|| self.close(now, Released::Idle))
     }
 
-    /// What this node, which does not dial it, is to say now: that it needs it, or
-    /// no longer does.
+    /// What this node is to tell the node that dials the path, if anything: that it needs the path,
+    /// or no longer does.
     pub fn word(&mut self, now: Instant) -> Option<bool> {
         if self.config.dials {
             return None;
@@ -374,11 +374,11 @@ impl Presence {
     fn weigh(&mut self, now: Instant, reading: &Reading) {
         let since = self.looked.replace(now);
         let passed = since.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        // Nothing is known of a longer time.
+        // About a longer time nothing is known.
         let passed = passed.min(JUDGED_EACH * 2);
         let is_there = self.up || reading.connected;
         let backlog = reading.others_need >= BACKLOG;
-        // What was announced counts though nothing of it waits yet.
+        // An announced backlog counts though nothing of it waits yet.
         let was_pressed = self.pressed >= self.within();
         self.pressed = match backlog {
             _ if is_there => Duration::ZERO,

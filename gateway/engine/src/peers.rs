@@ -1,10 +1,9 @@
 //! The edge nodes that streams lead to: their streams, which of them have
 //! something to seal and whose turn it is, and when each is to be looked at.
 //!
-//! Streams are changed by [`Peers::change`] and [`Peers::seal`], which afterwards
-//! bring all the rest up to date: no caller has to remember it. What
-//! [`Peers::open`] changes is looked at a moment later. A call costs what the
-//! peer's own streams ask for, and looks at no other peer.
+//! Streams are changed by [`Peers::change`] and [`Peers::seal`], which then bring all the rest up
+//! to date, so that no caller has to remember it. Changes by [`Peers::open`] are looked at a moment
+//! later. A call costs only what the peer's own streams need, and looks at no other peer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -45,8 +44,7 @@ struct Turns {
     waiting: BTreeSet<u64>,
     /// The one whose bytes were sealed last.
     last: Option<u64>,
-    /// A bundle that was sealed before has just gone: it is the turn of a light
-    /// stream.
+    /// A bundle that was sealed before has just left: it is the turn of a light stream.
     light_next: bool,
 }
 
@@ -153,8 +151,8 @@ impl Peers {
         self.known.get(&peer).map(|known| &known.streams)
     }
 
-    /// Has no more written data wait than suits the present rate, bytes: of one
-    /// stream with the node, and of all. What it has to seal stays as it is.
+    /// Limits the written data that waits, bytes, for one stream with a node and for all, to what
+    /// suits the present rate. What is to be sealed stays as it is.
     pub fn set_present_buffers(&mut self, peer: u64, stream_bytes: usize, total_bytes: usize) {
         if let Some(known) = self.known.get_mut(&peer) {
             let streams = known.streams.current();
@@ -175,8 +173,8 @@ impl Peers {
         known.map(|(peer, known)| (*peer, &known.streams))
     }
 
-    /// Changes the streams with a node; what then happens to them is told by
-    /// `actions`. [`Peers::pop_changed`] names its neighbour.
+    /// Changes the streams with a node. What then happens to them is added to `actions`, and
+    /// [`Peers::pop_changed`] names the node's neighbour.
     pub fn change<R>(
         &mut self,
         actions: &mut VecDeque<Action>,
@@ -188,9 +186,9 @@ impl Peers {
         Some(result)
     }
 
-    /// As [`Peers::change`], but its neighbour is named only for classes in which
-    /// it begins to wait: whoever seals for it knows what is left in the others,
-    /// and what there is no room for now waits for room.
+    /// As [`Peers::change`], but the neighbour is named only for classes in which the node begins
+    /// to wait: the caller who seals for it knows what is left in the others, and what has no room
+    /// now waits for room.
     pub fn seal<R>(
         &mut self,
         actions: &mut VecDeque<Action>,
@@ -205,8 +203,7 @@ impl Peers {
         Some(result)
     }
 
-    /// Changes the streams with a node, and brings up to date what is known of
-    /// it.
+    /// Changes the streams with a node, and updates what is noted of them.
     fn apply<R>(
         &mut self,
         actions: &mut VecDeque<Action>,
@@ -219,12 +216,12 @@ impl Peers {
             if let Event::Opened { id, open } = &mut event
                 && (open.class == Class::SIGNALLING || !self.classes.contains(&open.class))
             {
-                // The peer's class; what is sent from here needs an own one. That of
-                // signalling leaves before all else, has room of its own in the store, and
-                // goes by metered paths whose budget is spent.
+                // The peer has named this class; what is sent from here needs a class of this node.
+                // Streams may not use signalling's, which leaves before all else, has its own room
+                // in the store, and goes by metered paths whose budget is spent.
                 open.class = self.default_class;
                 if let Some(mux) = known.streams.streams_of(epoch, *id) {
-                    // A stream that is gone already sends nothing.
+                    // A stream that is gone already sends nothing, so an error does not matter.
                     let _ = mux.set_class(*id, self.default_class);
                 }
             }
@@ -266,7 +263,7 @@ impl Peers {
         }
     }
 
-    /// Has a node wait for its turn in classes, or no more.
+    /// Adds a node to those that wait for their turn in classes, or removes it.
     fn queue(&mut self, neighbour: u64, peer: u64, places: Places, waits: bool) {
         for place in places_in(places) {
             let class = self.queues[place];
@@ -284,8 +281,8 @@ impl Peers {
         turns.is_some_and(|turns| !turns.waiting.is_empty())
     }
 
-    /// Whether the node whose turn it is has a stream that begins or sends
-    /// seldom, and little of all.
+    /// Whether the node whose turn it is has a light stream: one that begins or sends seldom, and
+    /// sends little of all.
     pub fn has_light(&self, neighbour: u64, class: Class) -> bool {
         let of = |queue: Class| {
             let peer = self.next(neighbour, queue).and_then(|peer| self.get(peer));
@@ -294,7 +291,7 @@ impl Peers {
         of(class) || self.has_lanes(class) && lanes(class).any(of)
     }
 
-    /// Has flows of a class wait in lanes, too, from now on.
+    /// Adds lanes to a class: its flows may wait in them from now on.
     pub fn add_lanes(&mut self, class: Class) {
         if !self.has_lanes(class) {
             self.queues.extend(lanes(class));
@@ -324,27 +321,27 @@ impl Peers {
         behind.or_else(|| waiting.first()).copied()
     }
 
-    /// A bundle that was sealed before has gone to a neighbour.
+    /// Notes that a bundle that was sealed before has left for a neighbour.
     pub fn bundle_has_gone(&mut self, neighbour: u64, class: Class) {
         if let Some(turns) = self.turns.get_mut(&(neighbour, class)) {
             turns.light_next = true;
         }
     }
 
-    /// Whether one has gone since the last such turn of a light stream, which is
-    /// now.
+    /// Whether such a bundle has left since the last turn of a light stream; if so, that turn is
+    /// taken now.
     pub fn take_light_turn(&mut self, neighbour: u64, class: Class) -> bool {
         let turns = self.turns.get_mut(&(neighbour, class));
         turns.is_some_and(|turns| std::mem::take(&mut turns.light_next))
     }
 
-    /// A node has had its turn.
+    /// Notes that a node has had its turn.
     pub fn had_its_turn(&mut self, neighbour: u64, class: Class, peer: u64) {
         self.turns.entry((neighbour, class)).or_default().last = Some(peer);
     }
 
-    /// A node has nothing to seal in a class, or there is no room for that, until its
-    /// streams change.
+    /// Passes a node over in a class until its streams change: it has nothing to seal there, or
+    /// there is no room for it.
     pub fn pass_over(&mut self, peer: u64, class: Class) {
         let place = self.queues.iter().position(|known| *known == class);
         if let (Some(place), Some(known)) = (place, self.known.get_mut(&peer)) {
@@ -355,7 +352,7 @@ impl Peers {
         }
     }
 
-    /// Another neighbour leads to a node.
+    /// Takes that another neighbour leads to a node.
     pub fn reroute(&mut self, peer: u64, neighbour: u64) {
         let Some(known) = self.known.get_mut(&peer) else {
             return;

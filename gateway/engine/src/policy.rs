@@ -6,7 +6,7 @@ use underpass_completion::Estimate;
 use crate::config::HopConfig;
 use crate::migration::MigrationRule;
 
-/// What is done with several paths.
+/// How several paths are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathUse {
@@ -15,7 +15,7 @@ pub enum PathUse {
     Bonded,
     /// All go by the first that can take them.
     Failover,
-    /// All go by the first, and wait for it.
+    /// All go by the first, and wait while it cannot carry.
     Pinned,
     /// Each goes by the two that deliver it first.
     Duplicated,
@@ -45,7 +45,7 @@ impl PathUse {
 pub enum MeteredUse {
     /// Never.
     Never,
-    /// While no path that costs nothing can carry it.
+    /// Only while no free path can carry it.
     #[default]
     Last,
     /// As by any other.
@@ -57,19 +57,19 @@ pub enum MeteredUse {
 pub struct Policy {
     /// What is done with them.
     pub uses: PathUse,
-    /// Paths and listeners by their names, the preferred ones first; none are
-    /// all, in the order of the configuration.
+    /// Paths and listeners by their names, the preferred ones first; empty means all, in the order
+    /// of the configuration.
     pub paths: Vec<String>,
-    /// When a class moves whose use is [`PathUse::Migrate`].
+    /// When a class with [`PathUse::Migrate`] moves.
     pub migration: MigrationRule,
-    /// How a class estimates completion whose use is [`PathUse::MinFct`].
+    /// How a class with [`PathUse::MinFct`] estimates completion.
     pub estimate: Estimate,
     /// What it does with metered paths.
     pub metered: MeteredUse,
 }
 
 impl Policy {
-    /// How many go before a hop; `None` if nothing goes by it at all.
+    /// The place of a hop in the order of preference; `None` if the class does not use it.
     pub(crate) fn place_of(&self, hop: &HopConfig) -> Option<usize> {
         if self.paths.is_empty() {
             return Some(0);

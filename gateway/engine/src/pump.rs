@@ -18,21 +18,20 @@ use crate::hop::HopId;
 use crate::lanes::Queues;
 use crate::transfers::Kept;
 
-/// Streams seal no less than this where they have more: a session with a
-/// smaller MRU gets nothing.
+/// Streams that have more to send seal no payload below this: a session with a smaller MRU gets
+/// nothing.
 const LEAST_PAYLOAD_BYTES: u64 = 512;
 
 /// A full store frees itself piece by piece; it is filled again when at least
 /// this part (1/n) of it is free, lest bundles become ever smaller.
 const STORE_PART: u64 = 8;
 
-/// How soon hops that wait for room in the store look for it again, and how
-/// many of them at once.
+/// How soon hops that wait for room in the store look again, and how many of them at once.
 const FED_AT_ONCE: usize = 8;
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(20);
 
-/// Bundles of a run that is over are found when their turn comes, and this many of
-/// them forgotten at once: others have their turn in between.
+/// Bundles for a peer's run that is over are found when their turn comes. At most this many are
+/// discarded at once, so that others have their turn in between.
 const FORGOTTEN_AT_ONCE: usize = 1_024;
 
 impl Engine {
@@ -56,8 +55,8 @@ impl Engine {
 
     fn grant(&mut self, now: Instant, leaf: Leaf, max_bytes: u64) {
         if self.offer(now, leaf, max_bytes).is_none() {
-            // What seemed to be there is gone, or the store has no room for
-            // it at present: whatever else has changed, this leaf waits.
+            // What was to be sent is gone, or the store has no room for it at present: this leaf
+            // waits.
             self.update_leaves(now);
             self.leaf_waits(HopId(leaf.terminal.0), leaf.class);
         }
@@ -102,10 +101,10 @@ impl Engine {
             }
             self.discard(now, taken.0.id, outlived);
             forgotten += 1;
-            // What must not overtake it may go.
+            // A bundle that must not overtake this one may go now.
             self.drain_agent(now);
         };
-        // Copies are of what is in memory.
+        // Only bundles in memory are copied.
         let in_memory = offer.file.is_none();
         let several = self.ways.hops_to(to.0).len() > 1;
         let kept = (in_memory && several).then(|| Kept {
@@ -169,13 +168,12 @@ impl Engine {
         self.session_changed(session);
     }
 
-    /// The session for a short bundle of streams that begin or send seldom,
-    /// where its own has long bundles in flight: behind them, a lost segment of
-    /// others would hold it up for a round trip. Of the other classes' sessions
-    /// for which nothing waits and which have no long bundle in flight either,
-    /// it is the one with the fewest bundles, so that a lost segment holds up
-    /// few; else that of the first class. Which class a payload comes in is of
-    /// no account.
+    /// The session for a short bundle of streams that begin or send seldom, if the session of its
+    /// class has long bundles in flight: there a lost segment of another bundle would delay it by a
+    /// round trip. The session is one of another class for which nothing waits and which has no
+    /// long bundle in flight either. Of these it is the one with the fewest bundles, so that a lost
+    /// segment delays few. If there is none, it is the session of the first class of data, whatever
+    /// is in flight there. The receiver takes a payload on the session of any class.
     fn express(&self, id: HopId, class: Class, own: SessionId, bytes: u64) -> Option<SessionId> {
         if !self.sessions.get(own)?.has_long_in_flight() {
             return None;
@@ -200,10 +198,10 @@ impl Engine {
             .map(|(.., session)| session)
     }
 
-    /// A bundle for the neighbour: one that waits, of any size its CL takes, but where
-    /// an earlier run has left it in turns with streams; else one sealed now to the size
-    /// that suits the present rate; and whether it is of streams that begin or send
-    /// seldom.
+    /// The next bundle for the neighbour, and whether it is of streams that begin or send seldom. A
+    /// bundle that waits goes first, at any size that its CL takes; bundles left by an earlier run
+    /// take turns with streams. If none waits, one is sealed now, to the size that suits the
+    /// present rate.
     fn take(
         &mut self,
         now: Instant,
@@ -227,20 +225,20 @@ impl Engine {
                 self.peers.bundle_has_gone(neighbour, class);
                 return Some((offer, false));
             }
-            // Some were passed over, and there may be more behind them: others have their
-            // turn in between.
+            // Some bundles were passed over, and there may be more behind them: others have their
+            // turn first.
             if !woken && self.agent.is_woken(to, class) {
                 self.ask_again(now, hop, Duration::ZERO);
             }
         }
-        // Nothing is sealed behind what the store is reading: it would pile up.
+        // While the store is reading a bundle nothing is sealed behind it: it would pile up.
         if self.agent.is_loading(to, class) {
             return None;
         }
         let (id, sparse) = self.seal_in_turn(now, hop, queues, class, max)?;
         let offer = self.agent.next_of(now, id, mru);
         if offer.is_none() {
-            // There may be room for what goes elsewhere.
+            // There may be room for bundles to other nodes.
             self.ask_again(now, hop, Duration::ZERO);
         }
         Some((offer?, sparse))
@@ -264,8 +262,8 @@ impl Engine {
         None
     }
 
-    /// As [`Engine::take`], of what lies behind so many bytes that another hop is
-    /// to take: these are sealed for that one, as far as they are not yet.
+    /// As [`Engine::take`], but from behind the first `bytes`, which another hop is to take: these
+    /// are sealed for that hop, if they are not yet.
     fn take_behind(
         &mut self,
         now: Instant,
@@ -296,19 +294,19 @@ impl Engine {
         Some((self.agent.next_of(now, id, mru)?, sparse))
     }
 
-    /// Bundles that were sealed before take turns with light streams: those that
-    /// go again, after a blockage as many as were under way, messages, of which a
-    /// service may send megabytes, and what was sealed ahead of another path's. A
-    /// stream that sends most of all, and whose buffer is empty at times, would
-    /// overtake its own bundles among these: its receiver would wait.
+    /// Whether it is the turn of a light stream: these take turns with bundles that were sealed
+    /// before. Such bundles are those sent again (after a blockage, all that was in flight),
+    /// messages, of which a service may send megabytes, and those sealed ahead for another path.
+    /// The heaviest stream does not count as light though its buffer is empty at times: it would
+    /// overtake its own bundles, and its receiver would wait for them.
     fn is_turn_of_light(&mut self, neighbour: u64, class: Class) -> bool {
         let to = NeighbourId(neighbour);
         let waits = self.agent.has_pending(to, class) && self.peers.has_light(neighbour, class);
         waits && self.peers.take_light_turn(neighbour, class)
     }
 
-    /// Seals bytes of streams of a class' queue into a bundle, as late as possible, or has one
-    /// leave that is withheld. Peers behind one neighbour take turns.
+    /// Seals bytes of a queue's streams into a bundle, as late as possible, or releases a withheld
+    /// one. Peers behind one neighbour take turns.
     fn seal(
         &mut self,
         now: Instant,
@@ -366,14 +364,14 @@ impl Engine {
                     self.agent.await_room(to);
                     return None;
                 }
-                // Frames may lose their reason while they wait.
+                // The reason for a frame may end while it waits.
                 None => {
                     self.peers.pass_over(peer, queue);
                     continue;
                 }
             };
-            // What must not overtake may have to stay, and what was withheld
-            // may be gone.
+            // A bundle that must not overtake others may have to wait, and a withheld one may be
+            // gone.
             if let Some(id) = bundle.filter(|id| self.agent.is_queued(*id)) {
                 return Some((id, sparse));
             }
@@ -385,9 +383,8 @@ impl Engine {
         (self.agent.burst_bytes(neighbour) / STORE_PART).max(LEAST_PAYLOAD_BYTES)
     }
 
-    /// Lets hops that wait for room in the store seal again, in turn. Those
-    /// whose neighbours have taken something are woken at once; that others have
-    /// left room is found by looking.
+    /// Lets hops that wait for room in the store seal again, in turn. Those whose neighbours have
+    /// taken something are woken at once; room left by others is found by looking.
     pub(crate) fn feed(&mut self, now: Instant) {
         for _ in each(0..self.starved.len().min(FED_AT_ONCE)) {
             let behind = self.starved.range((Excluded(self.last_fed), Unbounded));
@@ -426,8 +423,8 @@ impl Engine {
         last: bool,
         streams: Vec<StreamId>,
     ) -> Option<BundleId> {
-        // The pieces are counted references: kept for the case of refusal,
-        // which ends the streams whose bytes are in them.
+        // The pieces are counted references, kept in case of a refusal, which ends the streams
+        // whose bytes are in them.
         let epoch = self.peers.get(peer).map(Peer::epoch)?;
         let send = self.stream_bundle(peer, class, payload.clone(), last);
         match self.agent.send(now, send) {
@@ -451,15 +448,15 @@ impl Engine {
         }
     }
 
-    /// A bundle of this node's streams is with the next custodian, or gone.
+    /// Takes that a bundle of this node's streams is with the next custodian, or gone.
     pub(crate) fn is_acknowledged(&mut self, id: BundleId) {
         if let Some(carried) = self.carried.remove(&id) {
             self.acknowledge(carried);
         }
     }
 
-    /// The node and the run of it that a bundle of this node's streams is for, if
-    /// that is over: the next one would ignore it.
+    /// The node and the run that a bundle of this node's streams is for, if that run is over: the
+    /// next run would ignore the bundle.
     fn outlived(&self, offer: &Offer) -> Option<(u64, u64)> {
         let (source, destination) = self.agent.endpoints_of_own(offer.id)?;
         let (_, STREAM_SERVICE) = ipn_parts(&source)? else {
@@ -468,14 +465,14 @@ impl Engine {
         let (peer, STREAM_SERVICE) = ipn_parts(&destination)? else {
             return None;
         };
-        // Behind the bundle's own header. It names the run, whichever run of this
-        // node has sealed it.
+        // The payload follows the bundle's header. It names the peer's run, whichever run of this
+        // node sealed it.
         let run = Frames::new(offer.chunks.get(1)?).ok()?.header().receiver;
         (run != 0 && run < self.run_of(peer)?).then_some((peer, run))
     }
 
-    /// Forgets a bundle of this node's streams that nobody wants; `outlived` as
-    /// [`Action::Discarded`] has it.
+    /// Discards a bundle of this node's streams that nobody wants; `outlived` is as in
+    /// [`Action::Discarded`].
     pub(crate) fn discard(&mut self, now: Instant, id: BundleId, outlived: Option<(u64, u64)>) {
         if let Some((source, created)) = self.agent.discard(now, id) {
             self.actions.push_back(Action::Discarded {
@@ -515,7 +512,7 @@ impl Engine {
         }
     }
 
-    /// A payload will not be delivered: its streams cannot be whole any more.
+    /// Takes that a payload will not be delivered: its streams cannot be complete any more.
     pub(crate) fn give_up(&mut self, peer: u64, payload: &[Bytes]) {
         let whole = Bytes::from(payload.concat());
         let taken = self.change_streams(peer, |streams| streams.handle_expired(whole));

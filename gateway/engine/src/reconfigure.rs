@@ -11,12 +11,12 @@ use crate::config::{EngineConfig, HopConfig};
 use crate::engine::{Action, Engine, EngineError};
 use crate::hop::{Hop, HopId};
 
-/// What the applications of a removed neighbour's streams are told.
+/// The reason given to the applications of a removed neighbour's streams.
 const REMOVED: &str = "the node was taken from the configuration";
 
 impl EngineConfig {
-    /// The routes of its bundles: the static ones to single nodes, then each
-    /// neighbour to itself, also before it is up, then the agent's own.
+    /// The routes of bundles: the static ones to single nodes; then each neighbour to itself, even
+    /// before it is up; then the agent's own.
     pub fn bundle_routes(&self) -> Vec<bundle::Route> {
         let fixed = self.routes.iter().map(|route| bundle::Route {
             nodes: route.node..=route.node,
@@ -34,19 +34,17 @@ impl EngineConfig {
 }
 
 impl Engine {
-    /// Takes another configuration of the node over. Hops that it does not have
-    /// are removed with their sessions; a neighbour without any hop left loses
-    /// its streams, and the bundles that no other route leads on for. New hops
-    /// have numbers that were never used before; a hop that stays has the same
-    /// neighbour and changes its rates, share, round trip and packet size.
+    /// Replaces the configuration of the node. Hops that the new one does not have are removed with
+    /// their sessions. A neighbour without any hop left loses its streams, and the bundles for
+    /// which there is no other route. New hops need numbers that were never used before; a hop that
+    /// stays keeps its neighbour and may change its rates, share, round trip and packet size.
     /// Streams of all others go on.
     ///
     /// Node number, incarnation, services and the classes with their
     /// priorities must be the same as before.
     ///
     /// # Errors
-    /// When the configuration contradicts itself or the classes are others;
-    /// nothing has changed then.
+    /// When the configuration contradicts itself or has other classes; nothing has changed then.
     pub fn reconfigure(&mut self, now: Instant, config: EngineConfig) -> Result<(), EngineError> {
         self.check(&config)?;
         self.scheduler
@@ -89,7 +87,7 @@ impl Engine {
         agent
             .applications
             .clone_from(&self.config.agent.applications);
-        // One each for the node's whole life: what is in them changes.
+        // One object each for the node's whole life; only its contents change.
         agent.security.clone_from(&self.config.agent.security);
         self.config.agent.names.replace(&agent.names);
         agent.names.clone_from(&self.config.agent.names);
@@ -122,8 +120,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets the address families that this node's edge reaches, and tells the
-    /// peers; whether they are others than before.
+    /// Sets the address families that this node's edge reaches, and tells the peers. Returns
+    /// whether they have changed.
     pub fn set_reaches(&mut self, now: Instant, reaches: Announcement) -> bool {
         if self.config.reaches == reaches {
             return false;
@@ -153,13 +151,13 @@ impl Engine {
         debug_assert_eq!(hop.config.neighbour, config.neighbour);
         hop.reconfigure(config.clone());
         self.widen(config.id);
-        // It may not be metered any more.
+        // The hop may not be metered any more, and only metered hops rest.
         self.wake(now, config.id);
         self.judge(now, config.id);
     }
 
-    /// Removes a hop; what was offered to its sessions goes again, on another
-    /// hop if there is one.
+    /// Removes a hop; what was offered to its sessions is sent again, by another hop if there is
+    /// one.
     fn remove_hop(&mut self, now: Instant, id: HopId) {
         let sessions: Vec<_> = self.hops[&id].all_sessions().collect();
         for session in sessions {
@@ -183,9 +181,8 @@ impl Engine {
         }
     }
 
-    /// Resets the streams with nodes that no hop leads to any more. What is
-    /// known of these nodes stays: should one come back in this run, its
-    /// streams are numbered on.
+    /// Resets the streams with nodes that no hop leads to any more. The state of these nodes stays,
+    /// so that stream numbers go on if one comes back in this run.
     fn end_streams_without_a_way(&mut self) {
         let peers = self.peers.numbers().into_iter();
         let lost: Vec<u64> = peers

@@ -1,8 +1,8 @@
 //! Streams' bundles that earlier runs of this node had sealed ahead.
 //!
-//! Their streams ended with the process, but what they carry is still due to
-//! the peer, whose sockets may live. It exceeds what the peer's run had given
-//! credit for: the peer is asked, and tells how much of each may leave.
+//! Their streams ended with the process, but their bytes are still due to the peer, whose sockets
+//! may live. They exceed the credit that the peer's run had given. So the peer is asked, and
+//! answers how much of each stream may leave.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
@@ -24,9 +24,9 @@ pub(crate) type FormerStream = (u64, u64, StreamId);
 struct Withheld {
     /// The run of the peer that the stream was with; 0 if none was heard.
     receiver: u64,
-    /// Bundles by the offset behind their bytes.
+    /// Bundles by the offset at which their bytes end.
     bundles: BTreeSet<(u64, BundleId)>,
-    /// Those up to this offset may leave, as the peer has said.
+    /// Bundles up to this offset may leave, by the peer's answer.
     below: Option<u64>,
     /// How many these are.
     leaving: usize,
@@ -37,8 +37,7 @@ impl Withheld {
         self.below.is_some_and(|below| end <= below)
     }
 
-    /// Lets those leave up to an offset; those that may already are not visited
-    /// again.
+    /// Allows the bundles up to an offset to leave; those already allowed are not visited again.
     fn raise(&mut self, below: u64) {
         if self.below < Some(below) {
             let from = self.below.map_or(0, |below| below + 1);
@@ -48,13 +47,13 @@ impl Withheld {
         }
     }
 
-    /// None may leave any more.
+    /// Takes the permission to leave back from all.
     fn withhold_all(&mut self) {
         self.below = None;
         self.leaving = 0;
     }
 
-    /// Takes the first out, if it may leave.
+    /// Takes the first bundle out, if it may leave.
     fn pop_leaving(&mut self) -> Option<BundleId> {
         let (end, id) = self.bundles.first().copied()?;
         self.may_leave(end).then(|| self.remove(end, id))?;
@@ -126,8 +125,8 @@ impl RestoredStreams {
         }
     }
 
-    /// Takes over what was handed over, where nothing is yet; `has` tells
-    /// whether a bundle is there.
+    /// Takes over what was handed over; to be called while nothing is known here yet. `has` says
+    /// whether a bundle is in the store.
     pub fn take_over(
         &mut self,
         state: RestoredState,
@@ -161,8 +160,7 @@ impl RestoredStreams {
     }
 }
 
-/// What a later run has to know of a payload of `receiver`'s stream that is
-/// withheld.
+/// The note for a later run about a withheld payload of a stream with the run `receiver`.
 pub(crate) fn note(receiver: u64, id: StreamId, end: u64) -> Note {
     [receiver, id.0, end]
 }
@@ -180,7 +178,7 @@ impl Engine {
         self.restored.places.insert(id, (key, end));
     }
 
-    /// A bundle is given up.
+    /// Forgets a bundle that is given up.
     pub(crate) fn forget_withheld(&mut self, id: BundleId) {
         let Some((key, end)) = self.restored.places.remove(&id) else {
             return;
@@ -193,8 +191,8 @@ impl Engine {
         }
     }
 
-    /// Asks a run of a peer, once it is heard of, about what is withheld for
-    /// it. What was for an earlier run of it is of no use: its sockets are gone.
+    /// Asks a run of a peer, once it is heard of, about what is withheld for it. Bundles for an
+    /// earlier run of the peer are of no use: its sockets are gone.
     pub(crate) fn ask_about_withheld(&mut self, now: Instant, peer: u64) {
         let run_of_peer = self.peers.get(peer).and_then(|s| s.peer_incarnation());
         let Some(run_of_peer) = run_of_peer else {
@@ -219,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// Lets go what a peer has answered for.
+    /// Lets the bundles leave for which a peer has answered.
     pub(crate) fn heed_limits(&mut self, now: Instant, peer: u64) {
         while let Some(limit) = self.change_streams(peer, Peer::poll_limit).flatten() {
             let FormerLimit { run, id, below } = limit;

@@ -1,11 +1,10 @@
-//! A node as several engines, each for a part of its neighbours: what happens
-//! at neighbours of different parts happens at once, under different locks.
+//! A node as several engines, each for a part of its neighbours: neighbours of different parts are
+//! served in parallel, under different locks.
 //!
-//! What the engines of a node have in common is the beam, which grants each its
-//! part, the quota, and the numbers of bundles. What one has to do by a
-//! neighbour of another it passes on ([`Action::Passed`](crate::Action)): so
-//! custody of a bundle that is relayed between two is signalled only when the
-//! engine that sends it on has made it safe.
+//! The engines of a node share the beam, which grants each its part, the quota, and the numbers of
+//! bundles. Work for a neighbour of another engine is passed to that one
+//! ([`Action::Passed`](crate::Action)). So custody of a bundle that is relayed from one engine to
+//! another is signalled only when the second has made it safe.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,7 +42,7 @@ impl NodeParts {
         })
     }
 
-    /// One of the engines, which has taken up no custody yet.
+    /// One of the engines, which has taken over no custody yet.
     pub fn engine(
         &self,
         now: Instant,
@@ -65,9 +64,9 @@ impl NodeParts {
 }
 
 impl Engine {
-    /// The engines of a node, one for each store, that take up the custody
-    /// which an earlier run has left in these. A bundle that is in the store of
-    /// another engine than that of its next hop is passed on.
+    /// The engines of a node, one for each store, that take over the custody which an earlier run
+    /// has left there. A bundle that is in the store of another engine than that of its next hop is
+    /// passed on.
     ///
     /// # Errors
     /// When the configuration contradicts itself.
@@ -84,7 +83,7 @@ impl Engine {
             node.engine(now, config, store, sharding)
         });
         let mut engines = engines.collect::<Result<Vec<Engine>, EngineError>>()?;
-        // What one restores may have to be passed to another.
+        // Bundles that one engine restores may have to be passed to another.
         for engine in &mut engines {
             engine.restore(now);
         }
@@ -97,7 +96,7 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// Whether [`Engine::reconfigure`] takes a configuration over.
+    /// Whether [`Engine::reconfigure`] would accept a configuration.
     ///
     /// # Errors
     /// Those of [`Engine::reconfigure`].
@@ -105,7 +104,7 @@ impl Engine {
         if !self.classes.contains(&config.default_class) {
             return Err(EngineError::DefaultClass(config.default_class));
         }
-        // A scheduler of the same classes refuses what the engine's own does.
+        // A scheduler of the same classes refuses the same changes as the engine's own.
         let mut trial = LinkScheduler::new(&self.config.scheduler)?;
         Ok(trial.set_class_weights(&config.scheduler.classes)?)
     }

@@ -17,27 +17,26 @@ use crate::hop::HopId;
 pub struct StreamKey {
     /// The edge node at the other end, by its ipn node number.
     pub peer: u64,
-    /// Which of that node's runs it is with; of a stream that was opened here,
-    /// in which it was opened.
+    /// Which of that node's runs it is with; for a stream that was opened here, the run in which it
+    /// was opened.
     pub epoch: Epoch,
     /// The stream.
     pub id: StreamId,
 }
 
-/// All streams' send buffers together hold so many times what one may, and at
-/// least as much as this, of which several neighbours have equal parts.
+/// The send buffers of all streams with a peer together hold so many times what one may hold, and
+/// at least this, of which several neighbours have equal parts.
 const SEND_BUFFERS: u64 = 32;
 const LEAST_SEND_BUFFERS_BYTES: u64 = 64 << 20;
 const SEND_BUFFERS_OF_ALL_BYTES: u64 = 512 << 20;
 const LEAST_PART_BYTES: u64 = 1 << 20;
 /// A send buffer holds so many bundles of the present size at least.
 const BUNDLES_BUFFERED: u64 = 2;
-/// A stream keeps no more than this for paths of longer delay.
+/// The most bytes that a stream has waiting for paths of longer delay.
 const MOST_AHEAD_BYTES: u64 = 16 << 20;
 
 impl Engine {
-    /// Opens a stream to an edge node. Nothing is waited for: bytes may be
-    /// written at once, and travel with the request.
+    /// Opens a stream to an edge node. Bytes may be written at once, and travel with the request.
     ///
     /// # Errors
     /// When the node is not reachable by any hop or route, or has as many
@@ -57,7 +56,7 @@ impl Engine {
         let opened = self.peers.open(now, peer, |streams| {
             let (epoch, id) = streams.open(now, open)?;
             if let Some(lane) = lane {
-                // A stream that was just opened is there.
+                // The stream was just opened, so it is there.
                 let _ = streams.current().begin_flow(id, lane, 0);
             }
             Ok((epoch, id))
@@ -75,12 +74,12 @@ impl Engine {
                 let asked = self.change_run(key, |mux| mux.send_capacity(key.id));
                 asked.unwrap_or(0)
             }
-            // To ask changes nothing.
+            // The query changes nothing.
             capacity => capacity,
         }
     }
 
-    /// Takes bytes to send, at most the capacity last told.
+    /// Takes bytes to send, at most the capacity last returned.
     ///
     /// # Errors
     /// When the stream is gone or finished, or the bytes are more than that.
@@ -99,7 +98,7 @@ impl Engine {
         Some(data)
     }
 
-    /// Ends the sending direction behind what was written.
+    /// Ends the sending direction after what was written.
     ///
     /// # Errors
     /// When the stream is gone.
@@ -162,7 +161,7 @@ impl Engine {
         self.peers.get(peer)?.peer_announcement()
     }
 
-    /// The epoch of a peer's present run.
+    /// The epoch of a peer's present run, by this node's count.
     pub fn epoch_of(&self, peer: u64) -> Epoch {
         self.peers.get(peer).map(Peer::epoch).unwrap_or_default()
     }
@@ -191,16 +190,16 @@ impl Engine {
         result
     }
 
-    /// Looks at the streams that are due: those with requests to open that have
-    /// waited for their first bytes, and those whose bundles may have expired.
+    /// Looks at the peers that are due: those with requests to open that have waited for their
+    /// first bytes, and those with bundles that may have expired.
     pub(crate) fn look_at_due_peers(&mut self, now: Instant) {
         while let Some(peer) = self.peers.pop_due(now) {
             self.change_streams(peer, |streams| streams.handle_timeout(now));
         }
     }
 
-    /// Changes the streams with a peer; what they have to say and to seal is
-    /// heeded. None if there are none.
+    /// Changes the streams with a peer, and takes up what they then have to say and to seal. `None`
+    /// if there are no streams.
     pub(crate) fn change_streams<R>(
         &mut self,
         peer: u64,
@@ -209,8 +208,7 @@ impl Engine {
         self.peers.change(&mut self.actions, peer, call)
     }
 
-    /// As [`Engine::change_streams`], of the run of the peer that a stream is
-    /// with.
+    /// As [`Engine::change_streams`], for the peer's run that a stream is with.
     pub(crate) fn change_run<R>(
         &mut self,
         key: StreamKey,
@@ -222,7 +220,7 @@ impl Engine {
         changed.flatten()
     }
 
-    /// Makes the streams with a peer at their first use; whether there are any.
+    /// Creates the streams with a peer at their first use. Returns whether there are any.
     pub(crate) fn meet(&mut self, peer: u64) -> bool {
         if self.peers.contains(peer) {
             return true;
@@ -244,9 +242,8 @@ impl Engine {
         streams
     }
 
-    /// Windows and buffers of streams whose way is by a neighbour: they cover all
-    /// hops to it together, so that none waits for what another is still to
-    /// bring. None if no hop leads there.
+    /// Windows and buffers of streams by way of a neighbour: they cover all hops to it together, so
+    /// that no hop waits for bytes that another has still to bring. `None` if no hop leads there.
     pub(crate) fn stream_config_to(&self, neighbour: u64) -> Option<underpass_streams::Config> {
         let hops = self.ways.hops_to(neighbour).iter();
         let ceilings = hops.filter_map(|id| Some(&self.hops.get(id)?.ceiling));
@@ -254,7 +251,7 @@ impl Engine {
         let several = ceilings.clone().count() > 1;
         let all = ceilings.cloned().reduce(|all, hop| all.beside(&hop))?;
         let ahead = match all.send_rate_bps {
-            // Neither rate nor round trip may be known: the present ones bound it then.
+            // The rate or the round trip may be unknown; then the present ones are the bound.
             None if several => MOST_AHEAD_BYTES,
             rate_bps => bytes_ahead(rate_bps, all.rtt - shortest),
         };
@@ -274,8 +271,8 @@ impl Engine {
         underpass_streams::Config {
             windows: Windows {
                 stream_window_bytes: window,
-                // A stream has at most half of what is free for all: a lone
-                // one shall have its whole window.
+                // A stream has at most half of what is free for all, and a lone one should have its
+                // whole window.
                 peer_window_bytes: window * 2,
             },
             send_buffer_bytes: usize::try_from(send_buffer).unwrap_or(usize::MAX),
@@ -286,7 +283,7 @@ impl Engine {
         }
     }
 
-    /// What all streams with a peer may have waiting, where one may have so much.
+    /// What all streams with a peer may have waiting, if one may have `stream_bytes`.
     fn send_buffers_bytes(&self, stream_bytes: u64) -> u64 {
         let neighbours = self.config.hops.len().max(1) as u64;
         let part = SEND_BUFFERS_OF_ALL_BYTES / neighbours;
@@ -294,9 +291,9 @@ impl Engine {
         stream_bytes.saturating_mul(SEND_BUFFERS).max(least)
     }
 
-    /// Has the streams with a peer read no further ahead than suits the rate at
-    /// which it is sent to now: on a beam that many share, the rate that a link
-    /// may have is a hundred times what it has, and so would be what waits here.
+    /// Limits how far ahead the streams with a peer read by the present rate to it: on a beam that
+    /// many share, the highest rate of a link is a hundred times its present one, and so would be
+    /// what waits here.
     fn fit_send_buffers(&mut self, peer: u64) {
         if self.config.send_buffer_bytes.is_some() {
             return;
@@ -315,7 +312,7 @@ impl Engine {
             let (shortest, longest) = rtts.unwrap_or((rtt, rtt));
             rtts = Some((rtt.min(shortest), rtt.max(longest)));
         }
-        // While nothing can be sent, what there was room for stays.
+        // While nothing can be sent, the buffers stay as they were.
         let Some((shortest, longest)) = rtts else {
             return;
         };
@@ -327,7 +324,7 @@ impl Engine {
             .set_present_buffers(peer, bytes(buffer), bytes(total));
     }
 
-    /// Puts what the configuration says of streams with a peer into force.
+    /// Puts the configuration of the streams with a peer into force.
     pub(crate) fn apply_stream_limits(&mut self, peer: u64) {
         let config = self.stream_config_to(self.neighbour_to(peer));
         let reaches = self.config.reaches;
@@ -342,7 +339,7 @@ impl Engine {
         });
     }
 
-    /// A hop's ceiling has risen: what covers it has to as well.
+    /// Widens windows and buffers after a hop's ceiling has risen.
     pub(crate) fn widen(&mut self, id: HopId) {
         let Some(hop) = self.hops.get(&id) else {
             return;
@@ -360,8 +357,8 @@ impl Engine {
     }
 }
 
-/// A hop of long delay is used for what the others would deliver later still:
-/// where round trips are so far `apart`, so much has to wait here, bytes.
+/// The bytes that have to wait here so that a hop of longer delay is of use, where round trips are
+/// so far `apart`: it takes what the other hops would deliver later still.
 fn bytes_ahead(rate_bps: Option<u64>, apart: Duration) -> u64 {
     let rate_bps = rate_bps.unwrap_or(0);
     let bytes = u128::from(rate_bps) * (apart / 2).as_micros() / 8_000_000;
