@@ -1,9 +1,9 @@
-//! What flows that begin bring to a path.
+//! The rate that new flows bring to a path.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// So many are remembered, each for so long.
+/// How many flows are remembered, and for how long.
 const REMEMBERED: usize = 64;
 const COUNT_FOR: Duration = Duration::from_secs(10);
 
@@ -23,8 +23,8 @@ impl Arrivals {
         self.flows.push_back((now, size_bytes));
     }
 
-    /// What flows bring, bit/s, counting no more of each than `size_bytes`: so much of it
-    /// is sent in turn with a flow of that size.
+    /// The rate that new flows bring, bit/s, counting at most `size_bytes` of each: only so much of
+    /// it takes turns with a flow of that size.
     pub fn bps(&self, now: Instant, size_bytes: u64) -> u64 {
         let age = |began: Instant| now.saturating_duration_since(began);
         let time = match self.flows.front() {
@@ -35,7 +35,7 @@ impl Arrivals {
         let bits: u128 = counted
             .map(|(_, size)| u128::from(*size.min(&size_bytes)) * 8)
             .sum();
-        // Of many that began at once it is not known when the next ones do.
+        // If many began at once, it is unknown when the next ones do.
         let micros = time.as_micros().max(1_000);
         u64::try_from(bits * 1_000_000 / micros).unwrap_or(u64::MAX)
     }

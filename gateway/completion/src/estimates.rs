@@ -1,4 +1,4 @@
-//! The two estimates.
+//! The two estimates of a flow's completion time.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ pub const SEGMENT_BYTES: u64 = 1448;
 /// RFC 6928.
 pub const INITIAL_WINDOW_SEGMENTS: u64 = 10;
 
-/// More loss than this is taken for this: the estimates divide by what is left.
+/// Greater loss counts as this: the estimates divide by the rest.
 const MOST_LOSS: f64 = 0.9;
 
-/// A path that flows load by more than this is taken to be loaded by this: what others
-/// wait grows without bound as a path becomes full.
+/// A greater load of a path counts as this: the waiting time of others grows without bound as a
+/// path becomes full.
 const MOST_LOAD: f64 = 0.8;
 
-/// Which estimate a flow's path is chosen by.
+/// The estimate by which a flow's path is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Estimate {
     /// [`of_open_session`].
@@ -30,11 +30,11 @@ pub enum Estimate {
 pub struct PathState {
     /// One way: half of the round trip (*d*).
     pub delay: Duration,
-    /// What it carries, bit/s (*c*); `None` while nothing has shown a limit.
+    /// Its capacity, bit/s (*c*); `None` while nothing has shown a limit.
     pub capacity_bps: Option<u64>,
     /// Part of its packets that it loses, 0 to 1 (*τ*).
     pub loss: f64,
-    /// Until all that was given to its sessions has left.
+    /// How long until all that was given to its sessions has left.
     pub busy: Duration,
 }
 
@@ -43,13 +43,13 @@ pub struct PathState {
 pub struct Competition {
     /// Flows that compete (*n*).
     pub flows: u64,
-    /// What these send while the flow is sent, bytes: the sum of the lesser of
-    /// what each has left and of the flow's own size (Σ min(*r*, *s*)).
+    /// What these send while the flow is sent, bytes: the sum, over these flows, of the lesser of
+    /// what is left of each and the flow's own size (Σ min(*r*, *s*)).
     pub bytes: u64,
     /// What goes before all of them, bytes.
     pub before_bytes: u64,
-    /// What flows that begin on the path bring, bit/s, each counted as far as it is no
-    /// larger than the flow.
+    /// The rate that new flows bring to the path, bit/s, counting of each at most the flow's own
+    /// size.
     pub arriving_bps: u64,
 }
 
@@ -93,11 +93,10 @@ pub fn of_new_connection(path: &PathState, others: &Competition, size_bytes: u64
     seconds(4.0 * delay_s + emission_s + slow_start_s + competition_s + loss_s)
 }
 
-/// The completion time of a flow of `size_bytes` among the flows of a session
-/// that is up and paced: no handshake and no start-up. The flow waits for what
-/// was given to the session and for what goes before it, is sent in turn with
-/// those that compete, and travels. When a packet of its last round trip is
-/// lost, its end waits for the repair.
+/// The completion time of a flow of `size_bytes` among the flows of a session that is up and paced:
+/// no handshake and no start-up. The flow waits for what was given to the session and for what goes
+/// before it, takes turns with the flows that compete, and travels the path. If a packet of its
+/// last round trip is lost, its end waits for the repair.
 pub fn of_open_session(path: &PathState, others: &Competition, size_bytes: u64) -> Duration {
     let delay_s = path.delay.as_secs_f64();
     let bytes = size_bytes as f64 + others.bytes as f64 + others.before_bytes as f64;
@@ -122,11 +121,11 @@ impl Estimate {
         }
     }
 
-    /// By how much other flows are later for a flow of `size_bytes`, all together. Each that
-    /// competes waits for as much of the flow as it sends itself meanwhile; so do those that
-    /// begin while the flow is sent. Where flows take turns on a path that they load by *ρ*,
-    /// one that takes *t* to be sent makes those that begin later by *t* · *ρ* / (1 − *ρ*) in
-    /// all. The paper's estimate counts none of that.
+    /// By how much a flow of `size_bytes` delays other flows, in all. Each flow that competes waits
+    /// for as much of the flow as it sends itself meanwhile; so do those that begin while the flow
+    /// is sent. Where flows take turns on a path with load *ρ*, a flow that takes *t* to send
+    /// delays those that begin meanwhile by *t* · *ρ* / (1 − *ρ*) in all. The paper's estimate does
+    /// not count this.
     pub fn others_wait(self, path: &PathState, others: &Competition, size_bytes: u64) -> Duration {
         match self {
             Estimate::OpenSession => {

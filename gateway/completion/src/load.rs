@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Sizes are told apart by their highest bits: a group is an eighth of an
-/// octave, so that a sum is wrong by less than an eighth of one group's part.
+/// Sizes are grouped by their highest bits. A group is an eighth of an octave, so the error of a
+/// sum is less than an eighth of one group's part.
 const GROUP_BITS: u32 = 3;
 
 /// Flows by what they have left. It takes memory for the groups in use, 500 at
@@ -54,7 +54,7 @@ impl Load {
         self.up_to(u64::MAX)
     }
 
-    /// The sum of the lesser of what each has left and of `most_bytes`, bytes.
+    /// The sum, over all flows, of the lesser of what each has left and `most_bytes`, bytes.
     pub fn up_to(&self, most_bytes: u64) -> u64 {
         let of_group = |group: &Group| {
             let most = u128::from(group.flows) * u128::from(most_bytes);

@@ -1,18 +1,18 @@
-//! What part of its packets a path loses.
+//! The part of its packets that a path loses.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// The part is computed anew so often.
 const STEP: Duration = Duration::from_millis(100);
-/// Packets count for so long; longer while there are few, up to the most.
+/// How long packets count; longer while there are few, up to the second value.
 const COUNTS: Duration = Duration::from_secs(10);
 const COUNTS_AT_MOST: Duration = Duration::from_secs(60);
 const FEW_PACKETS: u64 = 500;
 
-/// Losses of a path over the last seconds. What is lost within a round trip is
-/// one recovery, and counts as one event: so a queue that overflows once counts
-/// once, however many packets it drops (section on PTLR of the paper).
+/// Losses of a path over the last seconds. All losses within a round trip are one recovery, and
+/// count as one event. So a queue that overflows once counts once, however many packets it drops
+/// (section on PTLR of the paper).
 #[derive(Clone, Debug, Default)]
 pub struct LossWindow {
     /// The oldest first; the last one is being filled.

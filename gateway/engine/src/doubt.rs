@@ -430,7 +430,7 @@ impl Engine {
         }
         let left = hop.doubt.patience(now).saturating_sub(silent);
         if !left.is_zero() {
-            // What is due by now has not been judged yet.
+            // A deadline that has passed already is still to be judged.
             let due = hop.link_at;
             if let Some(hop) = self.hops.get_mut(&id) {
                 hop.doubt.rest_due = Some(now + left);
@@ -539,7 +539,7 @@ impl Engine {
             return;
         }
         self.copy_all_in_flight(now, id, from);
-        // What is due by now has not been judged yet.
+        // A deadline that has passed already is still to be judged.
         let due = self.hops.get(&id).and_then(|hop| hop.link_at);
         self.watch(now, id, due);
     }

@@ -25,15 +25,15 @@ const GRACE: Duration = Duration::from_millis(10);
 /// up for it: by as much as a terminal saves up.
 const MOST_LAG: Duration = BUNDLE_TIME;
 
-/// What stands for no rate in an atomic.
+/// The value of an atomic that means no rate.
 const NO_RATE: u64 = u64::MAX;
 
-/// The beam's rate and who may use it next: what all [`crate::LinkScheduler`]s
-/// of a node have in common. At a terminal it is all paths together.
+/// The beam's rate, and which shard may use it next: all [`crate::LinkScheduler`]s of a node share
+/// it. At a terminal it stands for all paths together.
 ///
-/// A scheduler that joins it ([`crate::LinkScheduler::on`]) is a shard. It asks
-/// for a quantum of bytes, sends it, and tells what it has sent. Only that takes
-/// the lock, and nothing is called while the lock is held.
+/// A scheduler that joins it ([`crate::LinkScheduler::on`]) is a shard. It asks for a quantum of
+/// bytes, sends it, and reports what it has sent. Only these calls take the lock, and nothing else
+/// is called while the lock is held.
 #[derive(Debug)]
 pub struct Beam {
     utilisation: Utilisation,
@@ -86,9 +86,9 @@ struct Member {
 /// What a shard says when it wants to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    /// What it has sent since it last told, bytes.
+    /// What it has sent since its last report, bytes.
     pub sent: u64,
-    /// What it would send goes out of turn: signalling, or what is sparse.
+    /// It would send something out of turn: signalling, or a sparse bundle.
     pub urgent: bool,
     /// When its first terminal starts, in virtual time.
     pub start: u128,
@@ -97,7 +97,7 @@ pub(crate) struct Request {
     pub weight: u128,
 }
 
-/// What a shard is told when it has asked.
+/// The answer to a shard that has asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     Send(Quantum),
@@ -127,11 +127,10 @@ pub(crate) struct View {
 }
 
 impl Beam {
-    /// A beam without a rate and without shards. Of its configuration only the
-    /// utilisation counts.
+    /// A beam without a rate and without shards. Only the utilisation of the configuration is used.
     ///
     /// # Errors
-    /// When the utilisation is no part of a rate.
+    /// When the utilisation is not above 0 and at most 1.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         Ok(Beam {
             utilisation: Utilisation::new(config.utilisation)?,
@@ -141,17 +140,17 @@ impl Beam {
         })
     }
 
-    /// Sets the rate, bit/s of IP, `None` for no limit. In force at once; but
-    /// a shard that waits asks again only when it was told to, or when it is
-    /// told of the change itself ([`crate::LinkScheduler::set_root_rate`]).
+    /// Sets the rate, bit/s of IP, `None` for no limit. In force at once. But a shard that waits
+    /// asks again only at the time that it was given, or when it is told of the change itself
+    /// ([`crate::LinkScheduler::set_root_rate`]).
     pub fn set_rate(&self, now: Instant, rate_bps: Option<u64>) {
         let mut state = self.lock();
         state.rate_bps = rate_bps;
         self.reshape(&mut state, now);
     }
 
-    /// Has a debt of `bytes`, no less than it was, to be paid before anything
-    /// more is granted. Shards that have a quantum use it up.
+    /// Makes `bytes` the least debt that has to be paid before anything more is granted. Shards
+    /// that have a quantum use it up.
     pub fn make_up_for(&self, now: Instant, bytes: u64) {
         if let Some(bucket) = &mut self.lock().bucket {
             bucket.owe(now, bytes);
@@ -201,7 +200,7 @@ impl Beam {
         self.active_weight.load(Ordering::Relaxed)
     }
 
-    /// Counts a weight that was `before` as `after`.
+    /// Changes a weight in the sum from `before` to `after`.
     pub(crate) fn weigh(&self, before: u64, after: u64) {
         if before != after {
             let change = after.wrapping_sub(before);
@@ -223,8 +222,8 @@ impl Beam {
         self.view(&state)
     }
 
-    /// The same of a shard that has nothing to send any more; and how far its
-    /// virtual time may go until it asks.
+    /// The same for a shard that has nothing to send any more. Also returns how far its virtual
+    /// time may go until it asks again.
     pub(crate) fn leave(
         &self,
         member: usize,
@@ -248,7 +247,7 @@ impl Beam {
     pub(crate) fn ask(&self, member: usize, now: Instant, request: Request) -> (Answer, Pace) {
         let mut state = self.lock();
         state.settle(member, now, request.sent);
-        // What a shard lags behind is for bundles that have waited.
+        // A shard may make up its lag only for bundles that have waited.
         let was_there = state.members[member].competes;
         state.set_competing(member, Some(request.weight));
         state.now = state.now.max(request.virtual_now);
@@ -291,7 +290,7 @@ impl Beam {
             flow: member,
         };
         let quantum = self.bytes_in(QUANTUM).max(1);
-        // The time in which each has had a quantum.
+        // The virtual time in which each has had a quantum.
         let round = virtual_time(quantum.saturating_mul(state.competing), state.weight);
         let in_turn = urgent || state.is_first(rank, round);
         let reserved = state.reserved;
@@ -363,8 +362,8 @@ impl State {
         }
     }
 
-    /// Takes a shard out of the order, and counts it as one that competes with
-    /// this weight, or does not.
+    /// Takes a shard out of the order, and counts it as competing with this weight, or as not
+    /// competing.
     fn set_competing(&mut self, member: usize, weight: Option<u128>) {
         let entry = &mut self.members[member];
         if let Some(rank) = entry.rank.take() {
@@ -394,8 +393,8 @@ impl State {
         });
     }
 
-    /// Whether it is a shard's turn: nobody who waits comes first, nor who
-    /// sends at present, when its quantum is over.
+    /// Whether it is a shard's turn: no shard that waits comes before it, and none that sends at
+    /// present will, when its quantum is over.
     fn is_first(&self, own: Ranked<Rank>, round: u128) -> bool {
         let before_waiting = self.order.first().is_none_or(|first| own < *first);
         let sending = self.sending.first();
@@ -404,8 +403,8 @@ impl State {
         before_waiting && before_sending
     }
 
-    /// Takes out whom `own` goes before because they are late. The others do
-    /// not wait for them until they ask again.
+    /// Takes out the shards that `own` goes before because they are late. The others do not wait
+    /// for them until they ask again.
     fn pass_over(&mut self, own: Ranked<Rank>, round: u128) {
         while let Some(first) = self.order.first().filter(|first| **first < own) {
             self.members[first.flow].rank = None;
@@ -418,8 +417,8 @@ impl State {
         }
     }
 
-    /// When the first terminal of all these shards starts, but for those that
-    /// wait with something urgent, which is sent out of turn.
+    /// When the first terminal of all these shards starts. Shards that wait with something urgent
+    /// do not count, since that is sent out of turn.
     fn first_start(&self) -> Option<u128> {
         let least = Ranked {
             rank: (true, 0),

@@ -4,11 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::link::{BUNDLE_TIME, LEAST_BUNDLE_BYTES};
 
-/// The bucket holds at most the line time of one bundle. That makes up for late
-/// timers and for other bundles that are due at the same time. A transport that
-/// paces by itself gets its next bundle before the last one is gone, so it
-/// sends no short packet in between. After silence, a burst is at most this and
-/// one bundle.
+/// The bucket holds at most the line time of one bundle. This credit makes up for late timers and
+/// for other bundles that are due at the same time. A transport that paces by itself gets its next
+/// bundle before the last one is gone, so it sends no short packet in between. After silence a
+/// burst is at most this credit and one bundle.
 const CREDIT: Duration = BUNDLE_TIME;
 
 /// Longer waits are split into several of this length.
@@ -16,15 +15,15 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
-/// Fills at `rate_bps`; may be overdrawn once, and then pays back. The size
-/// of a bundle is known only when it is sealed, and one sealed bundle is
-/// never split in time: so the bucket asks for no tokens beforehand.
+/// Fills at `rate_bps`; may be overdrawn by one bundle, which is then paid back. The size of a
+/// bundle is known only when it is sealed, and a sealed bundle is not split, so no tokens are
+/// needed beforehand.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     rate_bps: u64,
     /// Bit × 10⁻⁹, so that rate × nanoseconds needs no rounding.
     level: i128,
-    /// What it holds at least, in the same unit.
+    /// The least capacity of the bucket, in the same unit.
     burst: i128,
     at: Instant,
 }
@@ -45,7 +44,7 @@ impl Bucket {
         self.level = self.level.min(self.ceiling());
     }
 
-    /// Has it hold `bytes`, if that is more than usual, and fills it with them.
+    /// Lets it hold `bytes`, if that is more than usual, and fills it with them.
     pub fn set_burst(&mut self, now: Instant, bytes: u64) {
         self.resize_burst(now, bytes);
         if bytes > 0 {
@@ -53,7 +52,7 @@ impl Bucket {
         }
     }
 
-    /// Has it hold `bytes`, if that is more than usual, with no more in it than it had.
+    /// Lets it hold `bytes`, if that is more than usual, without adding to what it has.
     pub fn resize_burst(&mut self, now: Instant, bytes: u64) {
         self.fill(now);
         self.burst = units(bytes);
@@ -65,8 +64,7 @@ impl Bucket {
         self.level -= units(bytes);
     }
 
-    /// Has a debt of `bytes`, no less than it was, to be paid before the next
-    /// bundle is due.
+    /// Makes `bytes` the least debt that has to be paid before the next bundle is due.
     pub fn owe(&mut self, now: Instant, bytes: u64) {
         self.fill(now);
         self.level = self.level.min(-units(bytes));
@@ -123,7 +121,7 @@ impl Bucket {
         self.rate_bps
     }
 
-    /// The level at the latest time that it was told; negative in debt.
+    /// The level at the time of the last call; negative in debt.
     pub fn level(&self) -> i128 {
         self.level
     }
@@ -133,12 +131,12 @@ impl Bucket {
         self.level -= by;
     }
 
-    /// The latest time that it was told.
+    /// The time of the last call.
     pub fn at(&self) -> Instant {
         self.at
     }
 
-    /// Takes in what was earned until `now`.
+    /// Adds what the rate has earned until `now`.
     pub fn fill(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.at);
         self.level = (self.level + self.earned(elapsed)).min(self.ceiling());
@@ -161,7 +159,7 @@ impl Bucket {
     }
 }
 
-/// A bucket that is there as long as there is a rate.
+/// Sets the rate of a bucket, which exists only while there is a rate.
 pub(crate) fn shape(bucket: &mut Option<Bucket>, now: Instant, rate_bps: Option<u64>) {
     match (bucket.as_mut(), rate_bps) {
         (Some(bucket), Some(rate)) => bucket.set_rate(now, rate),

@@ -23,7 +23,7 @@ pub enum ClassError {
     /// Too many classes.
     #[error("{0} classes; at most {MOST_CLASSES} are possible")]
     TooMany(usize),
-    /// A class is there twice.
+    /// A class is configured twice.
     #[error("class {0} is configured twice")]
     Twice(Class),
     /// A weight is zero.

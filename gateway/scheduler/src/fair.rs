@@ -38,13 +38,12 @@ struct Flow {
     queued: bool,
 }
 
-/// Picks, among the queued flows, the one whose next bundle starts first in
-/// virtual time, which a flow's bytes advance by bytes / weight. A flow that
-/// comes back starts at the present virtual time: silence earns nothing.
+/// Picks, among the queued flows, the one whose next bundle starts first in virtual time. A flow's
+/// bytes advance its virtual time by bytes / weight. A flow that comes back starts at the present
+/// virtual time: silence earns nothing.
 ///
-/// Several queues are in step, like one of all their flows, when the one whose
-/// first flow starts first is served and each is told of the others' pace
-/// ([`FairQueue::follow`]).
+/// Several queues share like a single queue of all their flows if the one whose first flow starts
+/// first is served and each is told of the others' pace ([`FairQueue::follow`]).
 #[derive(Clone, Debug)]
 pub(crate) struct FairQueue {
     flows: Vec<Flow>,
@@ -59,7 +58,7 @@ pub(crate) struct FairQueue {
     horizon: u128,
 }
 
-/// Where the virtual time of several queues stands, as one of them is told.
+/// The common virtual time of several queues, as one of them is told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub now: u128,
@@ -86,7 +85,7 @@ impl Default for FairQueue {
 }
 
 impl FairQueue {
-    /// `flows` is what it was told of at once at most.
+    /// `flows` has as many entries as there ever were flows at once.
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let FairQueue {
             flows,
@@ -165,7 +164,7 @@ impl FairQueue {
         self.order.first().map(|ranked| ranked.flow)
     }
 
-    /// The first of the flows that are such; costs O(n) in their number.
+    /// The first of the queued flows for which `is_such` holds; costs O(n) in their number.
     pub fn first_of(&self, is_such: impl Fn(usize) -> bool) -> Option<usize> {
         let mut flows = self.order.iter().map(|ranked| ranked.flow);
         flows.find(|flow| is_such(*flow))
@@ -200,7 +199,7 @@ impl FairQueue {
         self.horizon = pace.horizon;
     }
 
-    /// There are no other queues to be in step with.
+    /// Leaves the step with other queues, since there are none.
     pub fn run_free(&mut self) {
         self.horizon = u128::MAX;
     }

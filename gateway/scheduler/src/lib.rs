@@ -1,66 +1,59 @@
 //! The link scheduler: what leaves a node, and when.
 //!
-//! A [`LinkScheduler`] is a tree. At a hub its root is the beam, and below it
-//! are the terminals and their classes; at a terminal the children of the
-//! root are its paths. (Streams, the last level, take turns inside the stream
-//! layer, when a bundle is sealed.) It owns no socket and no clock: the node
-//! says which leaves are backlogged ([`LinkScheduler::set_ready`]), asks what
-//! may go ([`LinkScheduler::next`]) and tells what went
-//! ([`LinkScheduler::sent`]).
+//! A [`LinkScheduler`] is a tree. At a hub its root is the beam, and below it are the terminals and
+//! their classes; at a terminal the children of the root are its paths. (Streams, the last level,
+//! take turns inside the stream layer, when a bundle is sealed.) It owns no socket and no clock:
+//! the node says which leaves are backlogged ([`LinkScheduler::set_ready`]), asks what may be sent
+//! ([`LinkScheduler::next`]) and reports what was sent ([`LinkScheduler::sent`]).
 //!
-//! Several schedulers, each with terminals of its own and on a thread of its
-//! own, may share one root, a [`Beam`]: they are its shards. A shard asks the
-//! beam for a quantum: one bundle if no other shard wants to send, else 2 ms of
-//! the beam's rate and at least one bundle. What it has really sent is charged
-//! when the quantum ends, and what it has no use for it gives back. Only this
-//! takes the beam's lock, and without a rate nothing does.
+//! Several schedulers, each with terminals of its own and on a thread of its own, may share one
+//! root, a [`Beam`]: they are its shards. A shard asks the beam for a quantum: one bundle if no
+//! other shard wants to send, else 2 ms of the beam's rate and at least one bundle. The bytes that
+//! it has really sent are charged when the quantum ends; what it does not need it gives back. Only
+//! these calls take the beam's lock, and without a rate nothing does.
 //!
 //! Invariants:
-//! - **Rate.** The root and each child have a debt bucket: a bundle may leave
-//!   while the level is not negative, and is charged with what was really
-//!   sent. So in any window a child sends at most rate × time and two bundles,
-//!   one of them saved up before; the root as many and, of each shard that
-//!   sends at the same time, a quantum and a bundle more. Over long times each
-//!   has exactly its rate. A debt is paid at the rate in force: what left
-//!   before a cut of the rate is still on the line.
-//! - **Debts.** A child's debt holds up a priority for no longer than a bundle
-//!   that suits the rate takes (60 ms, or 4 KiB, and a quarter for headers), unless
-//!   it is of that priority or of one above. What is longer is *carried* by the
-//!   priority that made it: a bundle that was granted at a higher rate or sealed for
-//!   one, what the transports have not sent when the rate falls
-//!   ([`LinkScheduler::wait_for_unsent`]), and what was sent too fast
-//!   ([`LinkScheduler::make_up_for`]). Those above go ahead, and what they send is
-//!   taken from what those that carry the debt may send. So over long times the
-//!   child still has exactly its rate, and in a window that has a cut of the rate
-//!   or a bundle that does not suit it, it sends at most two bundles more for each
-//!   priority: one that carries a debt is granted nothing, however often the rate
-//!   changes. (Two, since what is sparse of a priority counts as one of its own,
-//!   before the rest: it had no part in the debt.) The root's debt holds up all.
-//! - **Work conservation.** While no debt holds up what any unblocked child is to
-//!   send next, and the root's level is not negative, something is granted. A shard
-//!   whose turn it is may be late: the others wait for it until the root has saved
-//!   up 10 ms, which are sent later, since it saves up to 60 ms.
-//! - **Shares.** Children share the root, and classes of one priority share
-//!   their child, by start-time fair queueing over weights (Goyal, Vin and
-//!   Cheng 1996): two that stay backlogged differ from their weights' ratio by
-//!   at most one bundle each. Deficit round robin has the same long-run shares,
-//!   but a bundle may be 250 times the smallest, so its rounds would either
-//!   scan debtors or burst. Shards keep to one virtual time, and the turn is
-//!   that of the shard whose first child starts first: children share as if
-//!   they were all on one shard, but for what their shard sends in a round of
-//!   quanta. A shard that is too late for its turn makes up for 60 ms at most.
-//! - **Sparse bundles.** Many children make long rounds: 250 of them have a turn
-//!   each half second, for as long a bundle as is cheap. What a child sends of
-//!   streams that begin or send seldom ([`LinkScheduler::set_sparse`]) does not
-//!   wait for that. It is charged as all else, and a child that is ahead of its
-//!   share by two bundles waits for its turn again, whatever it calls sparse.
-//! - **Priority.** A class is never granted while one of a higher priority of
-//!   the same child is ready. Class 0, signalling, goes before every other
-//!   class of *all* children: custody signals free memory at the peer and
-//!   plans free capacity, and what is charged for them still counts against
-//!   their child's share and rate. A shard that asks for signalling, or for a
-//!   sparse bundle, waits for no other shard's turn, only for the root's level;
-//!   and the others wait for it as for one whose turn it is.
+//! - **Rate.** The root and each child have a debt bucket: a bundle may leave while the level is
+//!   not negative, and is charged with what was really sent. So in any window a child sends at most
+//!   rate × time and two bundles, one of them saved up before. The root sends at most as much, and
+//!   a quantum and a bundle more for each shard that sends at the same time. Over long times each
+//!   has exactly its rate. A debt is paid at the rate in force: what left before a cut of the rate
+//!   is still on the line.
+//! - **Debts.** A child's debt delays every priority by at most the time of a bundle that suits the
+//!   rate (60 ms, or 4 KiB, and a quarter for headers). The priority that made a longer debt
+//!   *carries* the rest, which delays only that priority and those below. A longer debt comes from
+//!   a bundle that was granted at a higher rate or sealed for one, from what the transports have
+//!   not sent when the rate falls ([`LinkScheduler::wait_for_unsent`]), and from what was sent too
+//!   fast ([`LinkScheduler::make_up_for`]). Higher priorities go ahead, and what they send is taken
+//!   from what the priorities that carry the debt may send. So over long times the child still has
+//!   exactly its rate. In a window with a cut of the rate or a bundle that does not suit it, the
+//!   child sends at most two bundles more for each priority, since a priority that carries a debt
+//!   is granted nothing, however often the rate changes. (Two, since the sparse bundles of a
+//!   priority count as a priority of their own, before the rest: they had no part in the debt.) The
+//!   root's debt delays all.
+//! - **Work conservation.** If some unblocked child's next bundle is not delayed by a debt, and the
+//!   root's level is not negative, something is granted. A shard may be late for its turn: the
+//!   others wait for it until the root has saved up 10 ms of its rate. They are not lost, since the
+//!   root saves up to 60 ms.
+//! - **Shares.** Children share the root, and classes of one priority share their child, by
+//!   start-time fair queueing over weights (Goyal, Vin and Cheng 1996): two that stay backlogged
+//!   differ from their weights' ratio by at most one bundle each. Deficit round robin has the same
+//!   long-run shares, but a bundle may be 250 times the smallest, so its rounds would either scan
+//!   debtors or burst. Shards keep to one virtual time, and the shard whose first child starts
+//!   first has the turn: children share as if they were all on one shard, except for what their
+//!   shard sends in a round of quanta. A shard that is too late for its turn makes up for at most
+//!   60 ms.
+//! - **Sparse bundles.** With many children rounds are long: of 250, each has a turn every half
+//!   second, for a bundle long enough to be cheap. Bundles of streams that begin or send seldom
+//!   ([`LinkScheduler::set_sparse`]) do not wait for that turn. They are charged like all others,
+//!   and a child that is ahead of its share by two bundles waits for its turn again, whatever it
+//!   calls sparse.
+//! - **Priority.** A class is never granted while one of a higher priority of the same child is
+//!   ready. Class 0, signalling, goes before every other class of *all* children: custody signals
+//!   free memory at the peer and plans free capacity, and what is charged for them still counts
+//!   against their child's share and rate. A shard that asks for signalling, or for a sparse
+//!   bundle, waits for no other shard's turn, only for the root's level; and the others wait for it
+//!   as for a shard whose turn it is.
 //!
 //! Every operation costs O(log n) in the number of children, and a question to
 //! the beam O(log n) in the number of shards.

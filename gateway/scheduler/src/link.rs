@@ -23,12 +23,12 @@ pub(crate) const BUNDLE_TIME: Duration = Duration::from_millis(60);
 pub(crate) const LEAST_BUNDLE_BYTES: u64 = 4 << 10;
 pub(crate) const MOST_BUNDLE_BYTES: u64 = 1 << 20;
 
-/// The time of a terminal's share of the root that a bundle may take where
-/// the root's line time of it is short: the rate is low since many share it, and
-/// bundles of 60 ms of it would be costly.
+/// How long a bundle may take at a terminal's share of the root's rate, if it takes little of the
+/// root's line time: the share is low since many have one, and bundles of 60 ms of it would be
+/// costly.
 const SHARE_TIME: Duration = Duration::from_millis(500);
 
-/// What a scheduler is made from; only the classes' weights change later.
+/// The configuration of a scheduler; only the classes' weights change later.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The classes; class 0 among them, above all others.
@@ -45,7 +45,7 @@ pub enum ConfigError {
     /// The classes contradict themselves.
     #[error(transparent)]
     Classes(#[from] ClassError),
-    /// The utilisation is no part of a rate.
+    /// The utilisation is not above 0 and at most 1.
     #[error("utilisation is {0}; it must be above 0 and at most 1")]
     Utilisation(f64),
     /// The classes or priorities differ from those the queues were built for.
@@ -87,12 +87,12 @@ pub struct LinkScheduler {
     terminals: Slab<Terminal>,
     /// Terminals that may send, by their shares.
     eligible: FairQueue,
-    /// Those of them that have signalling ready, by their shares of signalling.
+    /// Eligible terminals with signalling ready, by their shares of signalling.
     signalling: FairQueue,
-    /// Those of them whose next class has something sparse, and that are not
-    /// far ahead of their shares; by their shares of what is sparse.
+    /// Eligible terminals whose next class has something sparse and that are not far ahead of their
+    /// shares, by their shares of sparse bundles.
     sparse: FairQueue,
-    /// Terminals whose first ready level a debt holds up, by when it no longer does.
+    /// Terminals whose first ready level is delayed by a debt, by when that ends.
     waiting: BTreeSet<Ranked<Instant>>,
 }
 
@@ -105,7 +105,7 @@ impl LinkScheduler {
         LinkScheduler::on(config, Arc::new(Beam::new(config)?))
     }
 
-    /// A shard without terminals, until it is dropped, of what leaves by a beam.
+    /// A shard of a beam, without terminals; it is one until it is dropped.
     ///
     /// # Errors
     /// When the configuration contradicts itself.
@@ -123,9 +123,8 @@ impl LinkScheduler {
         })
     }
 
-    /// Tells how many entries each map, set and queue has, by a name, which
-    /// may come more than once: for diagnostics and tests. Flows are as many
-    /// as there ever were at once.
+    /// Tells how many entries each map, set and queue has, by a name, which may come more than
+    /// once: for diagnostics and tests. Flows count as many as there ever were at once.
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let LinkScheduler {
             classes: _,
@@ -175,8 +174,8 @@ impl LinkScheduler {
         self.set_rate(now, id, rate_bps);
     }
 
-    /// Gives the classes other weights, in force at once. Classes and
-    /// priorities stay: they are what the queues of all terminals are built by.
+    /// Gives the classes other weights, in force at once. Classes and priorities stay, since the
+    /// queues of all terminals are built by them.
     ///
     /// # Errors
     /// When these are other classes or priorities, or contradict themselves;
@@ -203,9 +202,9 @@ impl LinkScheduler {
         }
     }
 
-    /// Sets the rate of the beam or, at a terminal, of all paths together;
-    /// bit/s of IP, `None` for no limit. In force at once, for all its shards;
-    /// those that wait are told the same, that they ask again.
+    /// Sets the rate of the beam or, at a terminal, of all paths together; bit/s of IP, `None` for
+    /// no limit. In force at once, for all shards; those that wait have to be told as well, so that
+    /// they ask again.
     pub fn set_root_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
         self.shard.set_rate(now, rate_bps);
     }
@@ -271,43 +270,42 @@ impl LinkScheduler {
         Ok(())
     }
 
-    /// Takes the IP bytes, by class, that a terminal's transports have not sent yet at
-    /// `now`, after its rate was lowered: at the new rate they are a longer debt than
-    /// they were. A class is granted nothing more until what is unsent of its own
-    /// priority and above is paid, but what is sparse.
+    /// Takes the IP bytes, by class, that a terminal's transports have not sent yet at `now`, after
+    /// its rate was lowered: at the new rate they take longer. Except for sparse bundles, a class
+    /// is granted nothing more until the unsent bytes of its own priority and above are paid.
     pub fn wait_for_unsent(&mut self, now: Instant, id: TerminalId, unsent: &[(Class, u64)]) {
         let mut by_level = vec![0_u64; debt_levels(self.classes.levels())];
         for &(class, ip_bytes) in unsent {
             let place = self.classes.place(class);
-            // What is of no class here holds up all of them.
+            // Bytes of no class known here delay all classes.
             let level = place.map_or(0, |place| debt_level(self.classes.level(place).0, false));
             by_level[level] = by_level[level].saturating_add(ip_bytes);
         }
         self.change_shaper(id, |shaper, _| shaper.wait_for(now, &by_level));
     }
 
-    /// Has a terminal with a rate of its own send `ip_bytes` at once after silence, and
-    /// now, instead of the line time of a bundle; 0 is as usual.
+    /// Lets a terminal with a rate of its own send `ip_bytes` at once, now and after silence,
+    /// instead of the line time of a bundle; 0 is as usual.
     pub fn set_burst(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
         self.change_shaper(id, |shaper, _| shaper.set_burst(now, ip_bytes));
     }
 
-    /// Has what a terminal may send at once after silence be another amount. What of it
-    /// was sent is not there again.
+    /// Changes the amount that a terminal may send at once after silence. What was sent of it
+    /// before is not granted again.
     pub fn resize_burst(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
         self.change_shaper(id, |shaper, _| shaper.resize_burst(now, ip_bytes));
     }
 
-    /// Takes that so many `ip_bytes` too much have left for a terminal: nothing more is
-    /// granted until they are made up for at its present rate, but to priorities above
-    /// the one that sent them: above that, less than half was sent of late. What is
-    /// sparse of a priority counts as one of its own, before the rest.
+    /// Takes that `ip_bytes` too many were sent to a terminal. Until they are made up for at its
+    /// present rate, something is granted only to priorities above the debtor, the one that sent
+    /// most of them: those above it sent less than half lately. The sparse bundles of a priority
+    /// count as a priority of their own, before the rest.
     pub fn make_up_for(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
         self.change_shaper(id, |shaper, debtor| shaper.owe(now, debtor, ip_bytes));
     }
 
-    /// Whether a class of a terminal would wait for that: it is of the priority that has
-    /// sent it, or goes behind.
+    /// Whether a class of a terminal would wait then: it is of the priority that sent the excess,
+    /// or of a lower one.
     pub fn makes_up_for(&self, id: TerminalId, class: Class) -> bool {
         let number = self.numbers.get(&id);
         let debtor = number.map_or(0, |&number| self.terminals[number].debtor());
@@ -315,8 +313,8 @@ impl LinkScheduler {
         place.is_none_or(|place| debt_level(self.classes.level(place).0, false) >= debtor)
     }
 
-    /// Takes that so many `ip_bytes` too much have left for all terminals
-    /// together: nothing more is granted until the root could have carried them.
+    /// Takes that `ip_bytes` too many were sent to all terminals together: nothing more is granted
+    /// until the root could have carried them.
     pub fn make_up_for_all(&mut self, now: Instant, ip_bytes: u64) {
         self.shard.beam().make_up_for(now, ip_bytes);
     }
@@ -361,7 +359,7 @@ impl LinkScheduler {
     /// Charges `ip_bytes` that left for `leaf`: a bundle that was granted, or
     /// what its transport sent again by itself.
     pub fn sent(&mut self, now: Instant, leaf: Leaf, ip_bytes: u64) {
-        // Even if the terminal is gone, what was sent to it used the beam.
+        // Bytes to a terminal that is gone have used the beam, too.
         self.shard.sent(now, ip_bytes);
         let Some((number, place)) = self.find(leaf) else {
             return;
@@ -379,18 +377,18 @@ impl LinkScheduler {
         self.update(number, |terminal| terminal.charge(now, level, ip_bytes));
     }
 
-    /// The largest bundle to seal for a terminal, 4 KiB to 1 MiB: about 60 ms of
-    /// its present rate, which is its own or its share of the root's among the
-    /// terminals of all shards that compete now, whichever is less. Of its share
-    /// up to 500 ms, as far as that is no more than 2 ms of the root's rate.
+    /// The largest bundle to seal for a terminal, 4 KiB to 1 MiB: about 60 ms of its present rate,
+    /// which is its own rate or its share of the root's among the terminals of all shards that
+    /// compete now, whichever is less. If the share is less, a bundle may be up to 500 ms of it, as
+    /// far as that takes no more than 2 ms at the root's rate.
     pub fn max_bundle_bytes(&self, id: TerminalId) -> u64 {
         self.numbers
             .get(&id)
             .map_or(LEAST_BUNDLE_BYTES, |&number| self.bundle_bytes(number))
     }
 
-    /// What a terminal may be sent at present, bit/s of IP: its own rate or its
-    /// share of the root's, whichever is less; `None` without a limit.
+    /// The rate at which a terminal may be sent to at present, bit/s of IP: its own or its share of
+    /// the root's, whichever is less; `None` without a limit.
     pub fn present_bps(&self, id: TerminalId) -> Option<u64> {
         let number = *self.numbers.get(&id)?;
         let own = self.usable_bps(&self.terminals[number]);
@@ -408,7 +406,7 @@ impl LinkScheduler {
         self.bundle_within(number, share)
     }
 
-    /// The same without regard to costs: 60 ms of its present rate.
+    /// The same without regard to costs per bundle: 60 ms of its present rate.
     fn short_bundle_bytes(&self, number: usize) -> u64 {
         let share = self.share_bps(number);
         self.bundle_within(number, share.map(|share| bytes_in(share, BUNDLE_TIME)))
@@ -423,8 +421,8 @@ impl LinkScheduler {
         bytes.clamp(LEAST_BUNDLE_BYTES, MOST_BUNDLE_BYTES)
     }
 
-    /// A terminal's share of the root's rate among those that compete now and
-    /// itself, bit/s; `None` if the root has no rate.
+    /// A terminal's share of the root's rate among itself and those that compete now, bit/s; `None`
+    /// if the root has no rate.
     fn share_bps(&self, number: usize) -> Option<u64> {
         let rate = self.shard.beam().usable_bps()?;
         let terminal = &self.terminals[number];
@@ -439,7 +437,7 @@ impl LinkScheduler {
         Some((number, self.classes.place(leaf.class)?))
     }
 
-    /// What is used of a terminal's own rate, bit/s.
+    /// The part of a terminal's own rate that is used, bit/s.
     fn usable_bps(&self, terminal: &Terminal) -> Option<u64> {
         let rate = terminal.rate_bps?;
         Some(self.utilisation.of(rate, terminal.subtracted_bps.into()))
@@ -450,8 +448,8 @@ impl LinkScheduler {
         self.update(number, |terminal| shape(&mut terminal.shaper, now, usable));
     }
 
-    /// Changes what holds a terminal to its rate, if it has one; told is also the level
-    /// of debt that has to make up for what was sent too fast.
+    /// Changes the shaper of a terminal, if it has a rate. `change` also gets the level of debt
+    /// that has to make up for an excess.
     fn change_shaper(&mut self, id: TerminalId, change: impl FnOnce(&mut Shaper, usize)) {
         if let Some(&number) = self.numbers.get(&id) {
             self.update(number, |terminal| {
@@ -463,7 +461,7 @@ impl LinkScheduler {
         }
     }
 
-    /// Changes a terminal, and puts it where it then belongs.
+    /// Changes a terminal, and updates its place in the queues.
     fn update(&mut self, number: usize, change: impl FnOnce(&mut Terminal)) {
         let terminal = &mut self.terminals[number];
         let before = terminal.active_weight();
@@ -504,7 +502,7 @@ impl LinkScheduler {
         !terminal.is_ahead && next.is_some_and(|next| terminal.is_sparse(next))
     }
 
-    /// Makes eligible every terminal that no debt holds up any more.
+    /// Makes eligible every terminal that no debt delays any more.
     fn wake(&mut self, now: Instant) {
         while let Some(&Ranked { rank, flow }) = self.waiting.first() {
             if rank > now {

@@ -1,13 +1,13 @@
-//! Which levels have sent most of late.
+//! Which levels have sent most lately.
 
 use std::time::Duration;
 
 use crate::link::{LEAST_BUNDLE_BYTES, MOST_BUNDLE_BYTES, bytes_in};
 
-/// How far it looks back, about, at the terminal's own rate.
+/// Roughly how far it looks back, at the terminal's own rate.
 const MEMORY: Duration = Duration::from_millis(500);
 
-/// The bytes that each level has sent of late.
+/// The bytes that each level has sent lately.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
     by_level: Vec<u64>,
@@ -22,7 +22,7 @@ impl Recent {
         }
     }
 
-    /// Takes what a level has sent, at this rate.
+    /// Counts what a level has sent, at this rate.
     pub fn sent(&mut self, level: usize, bytes: u64, rate_bps: Option<u64>) {
         let memory = rate_bps.map_or(MOST_BUNDLE_BYTES, |bps| bytes_in(bps, MEMORY));
         let most = memory.clamp(LEAST_BUNDLE_BYTES, MOST_BUNDLE_BYTES);

@@ -1,35 +1,31 @@
-//! What holds a terminal to its rate: a bucket, and whom its debt holds up.
+//! Holds a terminal to its rate: a bucket, and the levels that its debt delays.
 
 use std::time::Instant;
 
 use crate::bucket::{Bucket, units};
 
-/// A bundle may be larger than suits the rate by so much of it (1/n): headers
-/// come on top.
+/// A bundle may be larger than suits the rate by this part of it (1/n), for headers.
 const HEADERS_PART: i128 = 4;
 
-/// A bucket whose debt is divided among levels, 0 first: what is sparse of the first
-/// priority, the rest of it, what is sparse of the second, and so on.
+/// A bucket whose debt is divided among levels, 0 first: the sparse bundles of the first priority,
+/// its other bundles, the sparse ones of the second priority, and so on.
 ///
-/// A debt of no more than a bundle that suits the rate holds up every level:
-/// that much is on the line. What is beyond is *carried* by the level that made
-/// it, and holds up that level and those below. It arises where a bundle is
-/// longer than suits the rate, where the rate is lowered before a bundle is paid,
-/// where transports have more to send than was charged, and where what was sent
-/// too fast is made up for.
+/// A debt up to a bundle that suits the rate delays every level, since so much is on the line. The
+/// level that made a larger debt *carries* the rest, which delays that level and those below. Such
+/// a debt arises when a bundle is longer than suits the rate, when the rate is lowered before a
+/// bundle is paid, when transports have more to send than was charged, and when too much was sent.
 ///
-/// What the rate earns pays what holds up every level, then what is carried, the
-/// first level first. What a level sends ahead of a debt is charged as all else, so
-/// the levels that carry the debt wait for it, too: over a long time all levels
-/// together have exactly the rate. A level is granted nothing while it carries a
-/// debt itself. So each carries one bundle at most of what was granted, and so many
-/// bundles are what all have ahead of the rate at most: one for each level but the
-/// first.
+/// The rate pays first the debt that delays every level, then what is carried, the first level
+/// first. Bundles that a level sends ahead of a debt are charged like all others, so the levels
+/// that carry the debt wait for these, too: over a long time all levels together have exactly the
+/// rate. A level is granted nothing while it carries a debt itself. So each level carries at most
+/// one granted bundle, and all levels together are ahead of the rate by at most one bundle for each
+/// level but the first.
 #[derive(Clone, Debug)]
 pub(crate) struct Shaper {
     bucket: Bucket,
-    /// By level, in the unit of the bucket's level: the debt that it carries. Empty
-    /// where there is none. Their sum is no more than the bucket's debt.
+    /// The debt that each level carries, in the unit of the bucket's level; empty if there is none.
+    /// The sum is at most the bucket's debt.
     carried: Vec<i128>,
     /// The level that has made the rest of the debt.
     debtor: usize,
@@ -44,8 +40,8 @@ impl Shaper {
         }
     }
 
-    /// A lower rate holds up those above the level in debt no longer than the higher
-    /// one would have.
+    /// Changes the rate. After a cut, the levels above the one in debt wait no longer than they
+    /// would have at the higher rate.
     pub fn set_rate(&mut self, now: Instant, rate_bps: u64) {
         self.fill(now);
         let before = self.bucket.rate_bps();
@@ -89,8 +85,8 @@ impl Shaper {
         }
     }
 
-    /// Has what waits to be sent below, bytes by level, be paid before the next bundle
-    /// of its level is due. The bucket's credit may cover a part of it, as it always
+    /// Charges the bytes that wait in the transports, by level: they are paid before the next
+    /// bundle of their level is due. The bucket's credit may cover a part of them, as it always
     /// may.
     pub fn wait_for(&mut self, now: Instant, unsent: &[u64]) {
         self.fill(now);
@@ -102,8 +98,7 @@ impl Shaper {
         self.settle();
     }
 
-    /// Has a debt of `bytes`, no less than it was, to be paid before the next bundle of
-    /// a level is due.
+    /// Makes `bytes` the least debt that has to be paid before the next bundle of a level is due.
     pub fn owe(&mut self, now: Instant, level: usize, bytes: u64) {
         self.fill(now);
         self.hold(level, -units(bytes));
@@ -120,20 +115,19 @@ impl Shaper {
         self.bucket.reaches(now, -self.below(level))
     }
 
-    /// Whether a level carried a debt at the latest time that was told.
+    /// Whether a level carried a debt at the time of the last call.
     pub fn carries(&self, level: usize) -> bool {
         self.carried.get(level).is_some_and(|debt| *debt > 0)
     }
 
-    /// Takes in what was earned until `now`.
+    /// Adds what the rate has earned until `now`.
     pub fn fill(&mut self, now: Instant) {
         self.bucket.fill(now);
         self.settle();
     }
 
-    /// Lets a level have no more than `most`. What the bucket is above that is taken
-    /// from it; the rest of the debt is taken over from the levels below, the last
-    /// first.
+    /// Lowers what a level has to at most `most`. As far as the bucket's level is above that, it is
+    /// lowered; the rest of the debt is taken over from the levels below, the last first.
     fn hold(&mut self, level: usize, most: i128) {
         let missing = self.bucket.level() + self.below(level) - most;
         if missing <= 0 {
@@ -161,11 +155,11 @@ impl Shaper {
         }
     }
 
-    /// Takes off what is paid of the debt that is carried.
+    /// Removes what has been paid from the debt that is carried.
     fn settle(&mut self) {
         let debt = (-self.bucket.level()).max(0);
         if debt == 0 {
-            // Most of the time: then no sum costs anything.
+            // This is the usual case, which then costs no sums.
             self.carried.clear();
         }
         let mut paid = self.carried.iter().sum::<i128>() - debt;
@@ -176,19 +170,19 @@ impl Shaper {
         }
     }
 
-    /// The debt that holds up every level.
+    /// The debt that delays every level.
     fn shared(&self) -> i128 {
         let carried: i128 = self.carried.iter().sum();
         (-self.bucket.level() - carried).max(0)
     }
 
-    /// What the levels below one carry, which does not hold it up.
+    /// The debt that the levels below one carry, which does not delay it.
     fn below(&self, level: usize) -> i128 {
         self.carried.iter().skip(level + 1).sum()
     }
 }
 
-/// One that is there as long as there is a rate.
+/// Sets the rate of a shaper, which exists only while there is a rate.
 pub(crate) fn shape(shaper: &mut Option<Shaper>, now: Instant, rate_bps: Option<u64>) {
     match (shaper.as_mut(), rate_bps) {
         (Some(shaper), Some(rate)) => shaper.set_rate(now, rate),

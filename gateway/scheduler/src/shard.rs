@@ -6,8 +6,7 @@ use std::time::Instant;
 use crate::beam::{Answer, Beam, Quantum, Request, View};
 use crate::fair::{FairQueue, Pace};
 
-/// What a shard has of the beam, so that most questions need no lock. Without
-/// a rate none does.
+/// A shard's part of the beam, so that most questions need no lock. Without a rate none does.
 #[derive(Debug)]
 pub(crate) struct Shard {
     beam: Arc<Beam>,
@@ -36,7 +35,7 @@ enum Standing {
     Sending { quantum: Quantum, sent: u64 },
 }
 
-/// Whether the beam lets something go.
+/// Whether the beam lets something be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Now,
@@ -65,7 +64,7 @@ impl Shard {
         &self.beam
     }
 
-    /// Counts an active weight that was `before` as `after`.
+    /// Changes an active weight in the sum from `before` to `after`.
     pub fn weigh(&mut self, before: u64, after: u64) {
         self.active_weight = self.active_weight - before + after;
         self.beam.weigh(before, after);
@@ -131,8 +130,8 @@ impl Shard {
         }
     }
 
-    /// Gives back what is left of a quantum: nothing of `queue` may go. Says
-    /// from when the beam's level is not negative.
+    /// Gives back what is left of a quantum, since nothing of `queue` may go. Returns from when the
+    /// beam's level is not negative.
     pub fn leave(&mut self, now: Instant, queue: &mut FairQueue) -> Turn {
         let usable_bps = self.beam.usable_bps();
         if usable_bps.is_none() {
@@ -159,7 +158,7 @@ impl Shard {
         }
     }
 
-    /// There is no rate, and what is known of an earlier one is void.
+    /// There is no rate: forgets what is known of an earlier one.
     fn run_free(&mut self, queue: &mut FairQueue) {
         self.standing = Standing::Out;
         self.view.usable_bps = None;

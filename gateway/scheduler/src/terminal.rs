@@ -22,8 +22,8 @@ pub struct Leaf {
     pub class: Class,
 }
 
-/// Where a terminal stands in the orders of its root: with what it is to send next.
-/// Levels below may send no sooner.
+/// Where a terminal stands in the queues of its root, by what it is to send next. Lower levels may
+/// send no sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It has nothing ready, or may not send at all.
@@ -55,13 +55,13 @@ pub(crate) struct Terminal {
     recent: Recent,
 }
 
-/// How many levels of debt there are for so many of priority: each has one for what is
-/// sparse, and a lower one for the rest.
+/// The number of levels of debt for so many of priority: each has one for sparse bundles, and a
+/// lower one for the rest.
 pub(crate) fn debt_levels(levels: usize) -> usize {
     2 * levels
 }
 
-/// The level of the debts that what is sent of a priority level makes.
+/// The level of debt to which bundles of a priority level are charged.
 pub(crate) fn debt_level(level: usize, sparse: bool) -> usize {
     2 * level + usize::from(!sparse)
 }
@@ -160,8 +160,8 @@ impl Terminal {
         if self.is_active() { self.weight } else { 0 }
     }
 
-    /// The level and member to be served next: whose turn it is among its equals; but
-    /// where these carry a debt, one that has something sparse.
+    /// The level and member to be served next: the one whose turn it is among its equals; but if
+    /// these carry a debt, the first that has something sparse.
     pub fn first(&self) -> Option<(usize, usize)> {
         if self.ready_levels == 0 {
             return None;
@@ -176,18 +176,17 @@ impl Terminal {
         Some((level, member))
     }
 
-    /// The level of debt of what is sent of a class.
+    /// The level of debt to which a class's next bundle is charged.
     fn debt_of(&self, (level, member): (usize, usize)) -> usize {
         debt_level(level, self.is_sparse((level, member)))
     }
 
-    /// The level of debt that has to make up for what was sent too fast.
+    /// The level of debt that has to make up for an excess.
     pub fn debtor(&self) -> usize {
         self.recent.debtor()
     }
 
-    /// Where it stands. Whether it has waited long enough is another question
-    /// ([`Terminal::standing_at`]).
+    /// Where it stands, whether or not it has waited long enough ([`Terminal::standing_at`]).
     pub fn present_standing(&self) -> Standing {
         let Some(next) = self.first().filter(|_| !self.blocked) else {
             return Standing::Out;

@@ -12,27 +12,26 @@ const SMOOTHING: Duration = Duration::from_secs(1);
 /// Below this an interval says more about the counters than about the rate.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What was subtracted too little stands in the path's queue, and is
-/// subtracted within about this time; and within no less than two looks at the
-/// counters, lest the repayment swing.
+/// If too little was subtracted, the rest stands in the path's queue. It is subtracted within about
+/// this time, and over at least two looks at the counters, lest the repayment swing.
 const REPAYMENT: Duration = Duration::from_millis(200);
 
-/// What is repaid, and what is credited, at most: the traffic of so long.
+/// The most that is repaid or credited: the traffic of so long.
 const MOST_OWED: Duration = Duration::from_millis(500);
 const MOST_CREDIT: Duration = Duration::from_millis(50);
 
 /// A queue stands from this length on.
 const STANDING: Duration = Duration::from_millis(80);
 
-/// How fast the correction grows while a queue stands, and how fast it fades,
-/// parts of the estimate per second; and the most it can be. ACKs of a path
-/// with losses carry up to 28 bytes of SACK beside their 52.
+/// How fast the correction grows while a queue stands, and how fast it fades, parts of the estimate
+/// per second; and its greatest value. ACKs of a path with losses carry up to 28 bytes of SACK
+/// beside their 52.
 const GROWS_PER_S: f64 = 0.15;
 const FADES_PER_S: f64 = 0.03;
 const MOST_CORRECTION: f64 = 0.5;
 
-/// Measures a path's pure ACKs, which answer data of the other direction, and
-/// its plain IP traffic, for [`crate::LinkScheduler::subtract`].
+/// Measures a path's pure ACKs, which answer data of the other direction, and its plain IP traffic.
+/// The result is for [`crate::LinkScheduler::subtract`].
 #[derive(Clone, Debug)]
 pub struct UnscheduledTraffic {
     sessions: HashMap<SessionId, u64>,
@@ -40,7 +39,7 @@ pub struct UnscheduledTraffic {
     since: Instant,
     bytes: u64,
     bps: f64,
-    /// What was subtracted since then, bit/s, without the correction.
+    /// What has been subtracted since then, bit/s, without the correction.
     subtracted_bps: f64,
     /// What has passed beyond what was subtracted, bits.
     owed_bits: f64,
@@ -65,9 +64,8 @@ impl UnscheduledTraffic {
         }
     }
 
-    /// Takes a session's counters, each a total since it began: all segments
-    /// and those with payload; the others weigh `ack_bytes` of IP each. The
-    /// first ones of a session count from zero.
+    /// Takes a session's counters, each a total since it began: all segments, and those with
+    /// payload. The others have `ack_bytes` of IP each. A session's first counters count from zero.
     pub fn observe_session(
         &mut self,
         session: SessionId,
@@ -78,8 +76,8 @@ impl UnscheduledTraffic {
         let acks = segments_sent.saturating_sub(data_segments_sent);
         let before = self.sessions.entry(session).or_insert(0);
         let new = acks.saturating_sub(*before);
-        // The two counters are not read at one instant: their difference may
-        // step back, and is then not counted twice.
+        // The two counters are not read at one instant, so their difference may step back; it must
+        // not be counted twice then.
         *before = acks.max(*before);
         self.bytes = self.bytes.saturating_add(new.saturating_mul(ack_bytes));
     }
@@ -89,9 +87,8 @@ impl UnscheduledTraffic {
         self.sessions.retain(|session, _| there.contains(session));
     }
 
-    /// Takes the total of plain IP bytes, as an interface or a firewall
-    /// counts them. The first total is where counting starts, and so is one
-    /// below the last: the counter began anew.
+    /// Takes the total of plain IP bytes, as an interface or a firewall counts them. Counting
+    /// starts at the first total, and again at a total below the last one: the counter began anew.
     pub fn observe_plain(&mut self, total_bytes: u64) {
         let before = self.plain_bytes.replace(total_bytes).unwrap_or(total_bytes);
         self.bytes = self
@@ -99,10 +96,10 @@ impl UnscheduledTraffic {
             .saturating_add(total_bytes.saturating_sub(before));
     }
 
-    /// Takes the queue that stands in this direction, or, where nothing tells it
-    /// from one on the way back, how far the round-trip time of sending sessions is
-    /// above its minimum. A standing queue shows what the counters cannot: the size
-    /// of ACKs, and what was sent in excess before they were read.
+    /// Takes the queue in this direction. If it cannot be told from one on the way back, this is
+    /// how far the round-trip time of sending sessions is above its minimum. A standing queue shows
+    /// what the counters cannot: the size of ACKs, and what was sent in excess before the counters
+    /// were read.
     pub fn observe_queue(&mut self, queue: Duration) {
         self.queue = queue;
     }
@@ -122,8 +119,8 @@ impl UnscheduledTraffic {
                 -self.bps * MOST_CREDIT.as_secs_f64(),
                 most * MOST_OWED.as_secs_f64(),
             );
-            // A credit only makes up for uneven intervals. Repaid, it would
-            // speed up a node whose rate is being lowered.
+            // A credit only evens out intervals. If it were paid out, it would speed up a node
+            // whose rate is being lowered.
             let repaid = self.owed_bits.max(0.0) / REPAYMENT.as_secs_f64().max(2.0 * seconds);
             self.subtracted_bps = self.bps + repaid;
             self.bytes = 0;
