@@ -34,7 +34,8 @@ impl Recent {
         }
     }
 
-    /// The level above which less than half was sent; the first if nothing was.
+    /// The first level that, with those above it, has sent at least half; the first of all if
+    /// nothing was sent.
     pub fn debtor(&self) -> usize {
         let mut above = 0;
         let reaches_half = |bytes: &u64| {

@@ -1,16 +1,15 @@
-//! Memory that the stores of all shards have together.
+//! A memory limit that the stores of all shards share.
 //!
-//! A limit holds for the sum over all stores, and each store counts what it
-//! adds to the sum. A quarter of a limit is set apart in equal parts, one for
-//! each store; the rest goes to whoever comes first. So a lone busy store has
-//! three quarters and its part, and one that is blocked with much in memory
-//! leaves each of the others its part. Equal parts of the whole would leave a
-//! lone busy store 1/n; a sum alone would let one store take all.
+//! A limit holds for the sum over all stores, and each store counts what it adds to the sum. A
+//! quarter of a limit is reserved in equal parts, one for each store; the rest goes to whoever
+//! comes first. So a lone busy store has three quarters and its own part, and a blocked store with
+//! much in memory leaves each of the others its part. With equal parts of the whole a lone busy
+//! store would have only 1/n; with a sum alone one store could take all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// This part (1/n) of a limit is set apart, if there are several stores.
+/// The part (1/n) of a limit that is reserved, if there are several stores.
 const APART: u64 = 4;
 
 /// A sum over all stores.
@@ -35,7 +34,7 @@ impl Sum {
         self.total.load(Ordering::SeqCst)
     }
 
-    /// What is set apart of a limit for each store.
+    /// The part of a limit that is reserved for each store.
     fn apart(&self, limit: u64) -> u64 {
         match self.stores {
             1 => 0,
@@ -48,7 +47,7 @@ impl Sum {
         limit / self.stores
     }
 
-    /// What is left of a limit for whoever comes first.
+    /// The rest of a limit, for whoever comes first.
     pub fn common(&self, limit: u64) -> u64 {
         limit - self.apart(limit) * self.stores
     }
@@ -89,9 +88,9 @@ impl Share {
         self.sum.total.fetch_sub(bytes, Ordering::SeqCst)
     }
 
-    /// The most that this store may have now, so that all have no more than
-    /// `limit` if each keeps to it. Stores that add at the same moment may
-    /// exceed it, by what each adds before it asks again.
+    /// The most that this store may have now, so that all together have at most `limit` if each
+    /// keeps to it. Stores that add at the same moment may exceed the limit by what each adds
+    /// before it asks again.
     pub fn most(&self, limit: u64) -> u64 {
         let others = self.sum.total().saturating_sub(self.own);
         let common = self.sum.common(limit).saturating_sub(others);

@@ -44,7 +44,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Takes a directory; makes it, for its owner alone, if it is not there.
+    /// Opens a directory; creates it, for its owner alone, if it is not there.
     ///
     /// # Errors
     /// When another process has it, or it cannot be used.
@@ -89,8 +89,8 @@ impl Directory {
     }
 }
 
-/// Whether it is this process that cannot open a file, which may be whole. If it
-/// were taken for lost, its bundles' ids would be given to others.
+/// Whether an error is due to this process, so that the file may be whole. If the file were taken
+/// for lost, its bundles' ids would be given to others.
 fn is_of_process(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     errno.is_some_and(|errno| {
@@ -108,8 +108,8 @@ impl Disk for Directory {
             let path = entry?.path();
             let name = path.file_stem().and_then(|stem| stem.to_str());
             let number = name.and_then(|name| u64::from_str_radix(name, 16).ok());
-            // A file with another name for the number is none of ours: read in
-            // place of the segment that has the number, it would have that deleted.
+            // A file that spells the number differently is none of ours: if it were read in place
+            // of the segment with that number, the segment would be deleted.
             if let Some(number) = number.filter(|number| path == self.path_of(*number)) {
                 let opened = OpenOptions::new().read(true).write(true).open(&path);
                 let file = match opened {
@@ -190,7 +190,7 @@ impl Disk for Directory {
 
     fn read(&mut self, segment: u64, at: u64, length: usize) -> io::Result<Bytes> {
         let file = self.file(segment)?;
-        // A length that was damaged must not take memory.
+        // A damaged length must not take memory.
         let there = file.metadata()?.len().saturating_sub(at);
         let length = length.min(usize::try_from(there).unwrap_or(usize::MAX));
         let mut bytes = vec![0; length];

@@ -1,4 +1,4 @@
-//! What the log asks of a disk.
+//! The interface that the log needs of a disk.
 
 use std::io;
 
@@ -35,17 +35,16 @@ pub trait Disk {
     /// Returns when all that was written to the segment is on stable storage.
     ///
     /// # Errors
-    /// When the disk fails; nothing is known then of what was written since
-    /// the last success, and another call may succeed without writing it.
+    /// When the disk fails. Then it is unknown what was written since the last success, and another
+    /// call may succeed without writing it.
     fn sync(&mut self, segment: u64) -> io::Result<()>;
 
     /// Returns when all segments that were made are there after a loss of
     /// power, and all that were deleted are not.
     ///
     /// # Errors
-    /// When the disk fails; nothing is known then of what was made or deleted
-    /// since the last success, and another call may succeed without effect
-    /// unless a segment is made or deleted before.
+    /// When the disk fails. Then it is unknown what was made or deleted since the last success, and
+    /// another call may succeed without effect unless a segment is made or deleted before it.
     fn sync_names(&mut self) -> io::Result<()>;
 
     /// Cuts a segment.

@@ -7,7 +7,7 @@ use crate::segment::Location;
 
 static PADDING: [u8; ALIGNMENT as usize] = [0; ALIGNMENT as usize];
 
-/// Records for one segment, one behind the other.
+/// Records for one segment, one after the other.
 #[derive(Debug)]
 pub struct Group {
     pub segment: u64,

@@ -12,10 +12,9 @@
 //!   recovery, compaction. It sees a [`Disk`], which is a directory, or in
 //!   simulations a model of one that loses and tears what it was given.
 //!
-//! Invariants: a bundle is told to be committed only when it and all before it
-//! in the log are on stable storage. A release never reaches the disk before
-//! the bundle. A segment is deleted only if no bundle in it is kept, and no
-//! release in it is needed.
+//! Invariants: a bundle is reported as committed only when it and all before it in the log are on
+//! stable storage. A release never reaches the disk before the bundle. A segment is deleted only if
+//! no bundle in it is kept, and no release in it is needed.
 
 mod budget;
 mod directory;

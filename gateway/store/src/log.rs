@@ -1,9 +1,8 @@
 //! The log: bundles appended to segments, and an index of those still kept.
 //!
-//! A group of bundles is written with one call and made durable with one more.
-//! What is released is noted in memory, and in the log at the next occasion:
-//! a release that a crash loses costs a repetition, which the next hop
-//! suppresses. A segment without a kept bundle is deleted.
+//! A group of bundles is written with one call and made durable with one more. A release is noted
+//! in memory, and in the log at the next occasion: if a crash loses it, the bundle is sent again,
+//! and the next hop drops the duplicate. A segment without a kept bundle is deleted.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,12 +24,11 @@ use crate::segment::{Identity, Location};
 use crate::segments::Segments;
 use crate::untold::Untold;
 
-/// A segment is closed when the index of its records has this size. The index
-/// is in memory until then, and grows with all that is written, not with what
-/// is kept: small, it leaves memory as it is, however long the node runs. A
-/// million bundles are in some thousand such segments.
+/// A segment is closed when the index of its records has this size. The index is in memory until
+/// then, and grows with all that is written, not only with what is kept. A small one keeps memory
+/// constant, however long the node runs. A million bundles take about a thousand such segments.
 const MOST_INDEX_BYTES: usize = 256 << 10;
-/// Ids in one release record at most.
+/// The most ids in one release record.
 const MOST_RELEASES: usize = MAX_DESCRIPTION / 16;
 /// Room that is set aside for compaction: a segment with this part (1/n) of
 /// its bytes.
@@ -43,11 +41,11 @@ pub struct Put {
     pub id: u64,
     /// When it was to be kept, ms of the boot's time.
     pub stored_at_ms: i64,
-    /// What describes it.
+    /// Its description.
     pub description: Bytes,
     /// Its payload.
     pub payload: Vec<Bytes>,
-    /// A payload that the description names, which has its name first.
+    /// A payload file that the description names; it gets its name before the record is written.
     pub file: Option<Arc<PayloadFile>>,
 }
 
@@ -65,7 +63,7 @@ pub enum ReadError {
     /// It was not kept, or is released.
     #[error("not in the log")]
     Unknown,
-    /// Its bytes are not those that were written.
+    /// Its bytes differ from those that were written.
     #[error("its checksum is wrong")]
     Damaged(Bytes),
     /// The disk cannot read it.
@@ -73,13 +71,12 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
-/// The segment that is written, and the index it will end with.
+/// The segment that is being written, and the index with which it will end.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub number: u64,
     pub index: Vec<u8>,
-    /// Releases written to it since it was made durable last, each with the
-    /// segment of its record.
+    /// Releases written to it since it was last made durable, each with the segment of its record.
     unsynced: Vec<(u64, u64)>,
 }
 
@@ -98,21 +95,20 @@ pub struct Log<D> {
     pub(crate) latest_ms: i64,
     /// The segment that is being emptied.
     pub(crate) moving: Option<Moving>,
-    /// Released as damaged in a step of compaction that failed then, with what is
-    /// left of their payloads: the next step tells of them.
+    /// Bundles released as damaged in a step of compaction that then failed, with the rest of their
+    /// payloads: the next step reports them.
     pub(crate) untold_lost: Vec<(u64, Bytes)>,
-    /// Zeros that hold room for compaction on a full disk, as a segment that is
-    /// never begun.
+    /// A segment of zeros that reserves room for compaction on a full disk; it is never begun.
     pub(crate) reserve: Option<u64>,
-    /// Deleted, but a loss of power may bring them back.
+    /// Segments that are deleted, but that a loss of power may bring back.
     pub(crate) deleted: Vec<u64>,
-    /// Could not be deleted, and are tried again.
+    /// Segments that could not be deleted; this is tried again.
     pub(crate) undeleted: Vec<u64>,
-    /// Segments that could not be cut where a write failed, and where.
+    /// Segments that could not be truncated where a write failed, and the place.
     pub(crate) uncut: BTreeMap<u64, u64>,
 }
 
-/// Whether there is no room for what was to be written.
+/// Whether an error means that there was no room.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded)
@@ -198,7 +194,7 @@ impl<D: Disk> Log<D> {
         self.segments.bytes() + reserve
     }
 
-    /// Bytes of bundles that are kept, with what describes them.
+    /// Bytes of bundles that are kept, with their descriptions.
     pub fn live_bytes(&self) -> u64 {
         self.segments.live_bytes()
     }
@@ -208,7 +204,7 @@ impl<D: Disk> Log<D> {
         self.segments.failed()
     }
 
-    /// Forgets bundles; [`Log::tell`] or [`Log::commit`] tells the disk.
+    /// Releases bundles; [`Log::tell`] or [`Log::commit`] writes that to the disk.
     pub fn release(&mut self, at_ms: i64, ids: impl IntoIterator<Item = u64>) {
         self.latest_ms = self.latest_ms.max(at_ms);
         for id in ids {
@@ -220,8 +216,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Keeps bundles: when it returns, they are on stable storage, and so are
-    /// the releases written so far.
+    /// Writes bundles: when it returns, they are on stable storage, and so are the releases written
+    /// so far.
     ///
     /// # Errors
     /// When the disk fails or is full: none of them counts as kept, and all
@@ -234,15 +230,13 @@ impl<D: Disk> Log<D> {
         self.write_durably(puts, &[])
     }
 
-    /// Writes bundles and releases, and makes all that is in their segment
-    /// durable. `again` are releases that another segment tells, each with the
-    /// segment of its record.
+    /// Writes bundles and releases, and makes all that is in their segment durable. `again` are
+    /// releases from another segment, each with the segment of its record.
     pub(crate) fn write_durably(&mut self, puts: &[Put], again: &[(u64, u64)]) -> io::Result<()> {
         let group = self.append(puts, again)?;
         if let Err(error) = self.disk.sync(group.segment) {
-            // Nothing is known of what was written, and another sync may
-            // succeed without writing it: it is all written again, elsewhere,
-            // and must not be taken for bundles later.
+            // It is unknown what was written, and another sync may succeed without writing it. So
+            // all is written again elsewhere, and what is here must not be taken for bundles later.
             self.untold.put_back(group.told);
             self.cut(group.segment, group.start);
             self.abandon();
@@ -282,7 +276,7 @@ impl<D: Disk> Log<D> {
             return Ok(());
         };
         if let Err(error) = self.disk.sync(active.number) {
-            // Another sync may succeed without writing it: it is told elsewhere.
+            // Another sync may succeed without writing them, so they are written again elsewhere.
             self.abandon();
             return Err(error);
         }
@@ -326,8 +320,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// The disk cannot read all of a segment: nothing more goes there, and it
-    /// is emptied.
+    /// Takes that the disk cannot read all of a segment: nothing more is written there, and it is
+    /// emptied.
     pub(crate) fn fail(&mut self, number: u64) {
         if self.is_active(number) {
             self.abandon();
@@ -335,7 +329,7 @@ impl<D: Disk> Log<D> {
         self.segments.fail(number);
     }
 
-    /// What is set aside, bytes.
+    /// The room that is set aside, bytes.
     pub(crate) fn reserve_bytes(&self) -> u64 {
         SEGMENT_HEAD + self.segment_bytes / RESERVE_PART
     }
@@ -359,7 +353,7 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Writes releases and bundles behind what is in the active segment.
+    /// Appends releases and bundles to the active segment.
     fn append(&mut self, puts: &[Put], again: &[(u64, u64)]) -> io::Result<Group> {
         let number = self.open_segment()?;
         let length = self.segments.length(number);
@@ -387,7 +381,7 @@ impl<D: Disk> Log<D> {
         }
         if let Err(error) = self.disk.write(number, group.start, &group.pieces) {
             self.untold.put_back(group.told);
-            // What was written of it must not be taken for bundles later.
+            // The part that was written must not be taken for bundles later.
             let cut = self.cut(number, group.start);
             if !cut || !is_full(&error) {
                 self.abandon();
@@ -399,7 +393,7 @@ impl<D: Disk> Log<D> {
         Ok(group)
     }
 
-    /// What a group says holds from now on.
+    /// Puts a written group into effect.
     fn accept(&mut self, group: Group) {
         for (target, id) in group.told {
             self.segments.void(group.segment, target, id);
@@ -425,7 +419,7 @@ impl<D: Disk> Log<D> {
             }
             self.close();
         }
-        // A name is tried once: what is known of one that failed is nothing.
+        // A name is tried once: after a failure its state is unknown.
         let number = self.next_segment;
         self.next_segment += 1;
         let header = SegmentHeader {
@@ -436,7 +430,7 @@ impl<D: Disk> Log<D> {
             records_at: SEGMENT_HEAD,
         };
         if let Err(error) = self.begin(&header) {
-            // An empty segment is no loss, and deleted at the next start.
+            // An empty segment does no harm, and is deleted at the next start.
             let _ = self.disk.delete(number);
             return Err(error);
         }
@@ -457,8 +451,8 @@ impl<D: Disk> Log<D> {
         self.disk.write(header.number, 0, &[header.encode()])
     }
 
-    /// Ends the active segment with its index, so that the next start need not
-    /// read it. Without room for the index it stays as it is.
+    /// Ends the active segment with its index, so that the next start need not read it. If there is
+    /// no room for the index, the segment stays as it is.
     fn close(&mut self) {
         let Some(active) = self.active.take() else {
             return;
@@ -469,8 +463,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Gives up the active segment as it is. What it tells that is not durable
-    /// is told again elsewhere.
+    /// Closes the active segment as it is. Its releases that are not durable are written again
+    /// elsewhere.
     pub(crate) fn abandon(&mut self) {
         if let Some(active) = self.active.take() {
             self.segments.close(active.number);
@@ -498,7 +492,7 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Cuts a segment; one that cannot be cut is tried again later.
+    /// Truncates a segment; if that fails it is tried again later.
     fn cut(&mut self, number: u64, length: u64) -> bool {
         let cut = self.disk.truncate(number, length).is_ok();
         if !cut {
@@ -509,7 +503,7 @@ impl<D: Disk> Log<D> {
 }
 
 impl<D> Log<D> {
-    /// Whether a segment is the one that is written.
+    /// Whether a segment is the one that is being written.
     pub(crate) fn is_active(&self, number: u64) -> bool {
         self.active
             .as_ref()

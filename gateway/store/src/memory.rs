@@ -1,11 +1,11 @@
-//! Payloads in memory that are on the disk too: which of them go first when
-//! memory is short.
+//! Payloads in memory that are on the disk too, and which of them are dropped first when memory is
+//! short.
 
 use std::collections::BTreeMap;
 
 use crate::budget::Share;
 
-/// Why a payload is still in memory, in the order in which they go.
+/// Why a payload is still in memory, in the order in which payloads are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
     /// It was given to a session: its next use is a repetition.
@@ -19,7 +19,7 @@ pub enum Use {
 /// A payload's place in the order.
 pub type Place = (Use, u64);
 
-/// The order in which payloads leave memory.
+/// The order in which payloads are dropped from memory.
 #[derive(Debug)]
 pub struct Residents {
     order: BTreeMap<Place, (u64, u64)>,
@@ -36,8 +36,8 @@ impl Residents {
         }
     }
 
-    /// The most bytes that they may have now, so that those of all stores have
-    /// no more than `limit`.
+    /// The most bytes that these payloads may have now, so that those of all stores have at most
+    /// `limit`.
     pub fn most(&self, limit: u64) -> u64 {
         self.bytes.most(limit)
     }
@@ -51,7 +51,7 @@ impl Residents {
         tell("resident payloads", order.len());
     }
 
-    /// Adds a payload; its place is where to find it again.
+    /// Adds a payload. Returns its place, by which it is found again.
     pub fn insert(&mut self, id: u64, bytes: u64, why: Use) -> Place {
         self.tick += 1;
         let place = match why {
@@ -70,8 +70,8 @@ impl Residents {
         }
     }
 
-    /// The payload that goes first, if there are more than [`Residents::most`]
-    /// bytes. The last one stays: it may have come just now, to be sent.
+    /// Takes out the payload that is dropped first, if there are more than [`Residents::most`]
+    /// bytes. The last one stays: it may just have been read to be sent.
     pub fn evict(&mut self, limit: u64) -> Option<u64> {
         if self.bytes.own() <= self.most(limit) || self.order.len() == 1 {
             return None;

@@ -23,7 +23,7 @@ pub enum OpenError {
     /// The directory is not usable.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// What is in it is not.
+    /// The contents of the directory are not usable.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     /// The thread does not start.
@@ -31,7 +31,7 @@ pub enum OpenError {
     Thread(std::io::Error),
 }
 
-/// Shows how a store fares.
+/// Shows a store's figures.
 #[derive(Clone, Debug)]
 pub struct Monitor(Arc<Shared>);
 
@@ -49,8 +49,8 @@ pub struct Handle {
     thread: JoinHandle<()>,
 }
 
-/// Opens a directory for a node. `notify` is called, from the store's thread,
-/// when the bundle node shall look at its store.
+/// Opens a directory for a node. `notify` is called, from the store's thread, when the bundle node
+/// should look at its store.
 ///
 /// # Errors
 /// When the directory cannot be used, is in use, or is another node's.
@@ -66,9 +66,8 @@ pub fn open(
     Ok((stores.swap_remove(0), handle, report))
 }
 
-/// As [`open`], with a store for each of so many shards: see
-/// [`DiskStore::sharded`]. `notify` is called from the stores' thread, and from
-/// those that call stores.
+/// As [`open`], with a store for each of several shards: see [`DiskStore::sharded`]. `notify` is
+/// called from the stores' thread, and from threads that call stores.
 ///
 /// # Errors
 /// When the directory cannot be used, is in use, or is another node's.
@@ -94,12 +93,12 @@ pub fn open_sharded(
 }
 
 impl Handle {
-    /// What shows how the store fares.
+    /// The monitor of the store.
     pub fn monitor(&self) -> Monitor {
         Monitor(self.shared.clone())
     }
 
-    /// Returns when all that the stores were given is written, or cannot be.
+    /// Closes the stores. Returns when all that they were given is written or cannot be.
     pub fn close(self) {
         self.shared.stop();
         // A thread that panicked has nothing more to write.
@@ -125,7 +124,7 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// No boot is like one that has no name.
+/// A boot without a name is like no other.
 fn unknown_boot() -> [u8; 16] {
     (u128::from(random()) << 64 | u128::from(random())).to_be_bytes()
 }

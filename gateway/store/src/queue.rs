@@ -1,8 +1,7 @@
-//! What the stores and their worker tell each other.
+//! The messages between the stores and their worker.
 //!
-//! Each shard has a board with a lock of its own, taken by its store and by the
-//! worker, which goes over all boards in each step. What all have in common is
-//! locked only to wake a worker that waits.
+//! Each shard has a board with a lock of its own, taken by its store and by the worker, which looks
+//! at all boards in each step. The state common to all is locked only to wake a waiting worker.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,9 +15,9 @@ use underpass_payloads::PayloadFile;
 use crate::budget::Sum;
 use crate::log::Put;
 
-/// So long after it was last at work, releases alone do not wake the worker:
-/// those of one moment are written down together. What is not written down when
-/// the process is killed is sent again, and known for a duplicate.
+/// For so long after its last work, releases alone do not wake the worker, so that those of one
+/// moment are written together. A bundle whose release is not written when the process is killed is
+/// sent again, and recognised as a duplicate.
 const RELEASES_TOGETHER: Duration = Duration::from_millis(50);
 
 /// The worker is at work.
@@ -33,7 +32,7 @@ const ASLEEP: u8 = 2;
 pub struct Jobs {
     pub puts: VecDeque<Put>,
     pub releases: Vec<u64>,
-    /// When the last of them was released, ms of the boot's time.
+    /// When the last one was released, ms of the boot's time.
     pub released_at_ms: i64,
     pub reads: VecDeque<u64>,
     /// Payloads on disk of bundles that are released, with these bundles.
@@ -45,7 +44,7 @@ impl Jobs {
         self.releases.is_empty() && self.files.is_empty() && !self.is_urgent()
     }
 
-    /// Whether somebody waits for what is to be done.
+    /// Whether somebody waits for this work.
     fn is_urgent(&self) -> bool {
         !self.puts.is_empty() || !self.reads.is_empty()
     }
@@ -56,7 +55,7 @@ impl Jobs {
 pub enum Done {
     Committed(Vec<u64>),
     Loaded(u64, Bytes),
-    /// Told to all shards where the worker does not know whose the bundle is.
+    /// Reported to all shards if the worker does not know which one has the bundle.
     Lost(u64, Bytes),
     Stalled(String),
     Resumed,
@@ -67,7 +66,7 @@ pub enum Done {
 pub struct Figures {
     /// Bytes on the disk.
     pub log_bytes: u64,
-    /// Those of bundles that are kept.
+    /// Bytes of bundles that are kept.
     pub live_bytes: u64,
     /// Files on the disk.
     pub segments: usize,
@@ -97,7 +96,7 @@ pub struct Figures {
     pub stalled: Option<String>,
 }
 
-/// What a store asks, and what it is told.
+/// A store's requests, and the answers to it.
 #[derive(Debug, Default)]
 pub struct Board {
     pub jobs: Jobs,
@@ -125,7 +124,7 @@ pub struct Shared {
     boards: Box<[Mutex<Board>]>,
     /// Stores that wait for memory which others have.
     short: Box<[AtomicBool]>,
-    /// What the worker has counted.
+    /// The worker's counts.
     figures: Mutex<Figures>,
     /// Payload in memory that is not on the disk yet, bytes.
     pub uncommitted: Arc<Sum>,
@@ -147,7 +146,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// `notify` is called with a shard when its store has something to hear.
+    /// `notify` is called with a shard when there is something for its store.
     pub fn new(shards: usize, notify: impl Fn(usize) + Send + Sync + 'static) -> Arc<Shared> {
         Arc::new(Shared {
             boards: (0..shards).map(|_| Mutex::default()).collect(),
@@ -202,8 +201,7 @@ impl Shared {
         self.wake(DOZING);
     }
 
-    /// Whether the worker is to end. What was asked before that is on the
-    /// boards from then on.
+    /// Whether the worker is to end. All that was asked before is on the boards by then.
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
@@ -218,7 +216,7 @@ impl Shared {
         std::mem::take(&mut self.board(shard).done)
     }
 
-    /// Tells what the worker has counted.
+    /// Publishes the worker's counts.
     pub fn publish(&self, figures: Figures) {
         *self.figures.lock().unwrap() = figures;
     }
@@ -231,17 +229,17 @@ impl Shared {
         }
     }
 
-    /// Has a shard's store told when others give memory back. To be called
-    /// before it reads how much is taken.
+    /// Registers a shard's store to be notified when others give memory back. To be called before
+    /// it reads how much is taken.
     pub fn await_room(&self, shard: usize) {
-        // Flags share a cache line: one that is set is not written again.
+        // Flags share a cache line, so one that is set already is not written again.
         if !self.short[shard].load(Ordering::SeqCst) {
             self.short[shard].store(true, Ordering::SeqCst);
         }
     }
 
-    /// A shard's store has given memory back: those that wait for some look
-    /// again. The store itself does so anyway.
+    /// Takes that a shard's store has given memory back: stores that wait for memory look again.
+    /// The store itself does so anyway.
     pub fn make_room(&self, by: usize) {
         for (shard, short) in self.short.iter().enumerate() {
             if shard != by && short.load(Ordering::SeqCst) && short.swap(false, Ordering::SeqCst) {
@@ -250,8 +248,8 @@ impl Shared {
         }
     }
 
-    /// Wakes a worker that waits as deeply as `from`, or deeper. One that is
-    /// awake looks at the boards once more before it waits.
+    /// Wakes a worker that waits at depth `from` or deeper. A worker that is awake looks at the
+    /// boards once more before it waits.
     fn wake(&self, from: u8) {
         if self.asleep.load(Ordering::SeqCst) >= from {
             let _sleep = self.sleep.lock().unwrap();
@@ -260,8 +258,8 @@ impl Shared {
         }
     }
 
-    /// Waits until there is something to do, or `most` has passed. `hurry` says
-    /// that releases are waited for.
+    /// Waits until there is something to do, or `most` has passed. With `hurry`, releases wake the
+    /// worker at once.
     pub fn wait(&self, most: Option<Duration>, hurry: bool) {
         let mut left = most;
         if !hurry {
@@ -274,11 +272,11 @@ impl Shared {
         self.sleep(ASLEEP, left, |jobs| !jobs.is_empty());
     }
 
-    /// Waits as `depth` says until there is work or `most` has passed; tells
-    /// whether there is.
+    /// Waits at depth `depth` until there is work or `most` has passed. Returns whether there is
+    /// work.
     fn sleep(&self, depth: u8, most: Option<Duration>, is_work: fn(&Jobs) -> bool) -> bool {
         let sleep = self.sleep.lock().unwrap();
-        // A store that asks after its board was looked at here sees this.
+        // A store that asks after its board was looked at sees this flag.
         self.asleep.store(depth, Ordering::SeqCst);
         let asked = |shard: usize| is_work(&self.board(shard).jobs);
         let mut woken = self.is_stopping() || (0..self.shards()).any(asked);

@@ -1,10 +1,9 @@
-//! Getting back the room of what is released.
+//! Reclaims the room of released bundles.
 //!
-//! A segment of which nothing is needed is deleted. It is needed as long as it
-//! has a bundle that is kept, or tells that a record in another segment counts
-//! no longer: without that the bundle would come back at the next start. If
-//! more is garbage than is kept, the segment with the least to move is emptied,
-//! some megabytes at a time; so is a segment that the disk cannot read.
+//! A segment that is not needed is deleted. It is needed as long as it has a bundle that is kept,
+//! or voids a record in another segment: without it that bundle would come back at the next start.
+//! If there is more garbage than kept bundles, the segment with the least to move is emptied, some
+//! megabytes at a time; so is a segment that the disk cannot read.
 
 use std::io;
 
@@ -16,14 +15,13 @@ use crate::log::{Log, Put, ReadError, is_full};
 use crate::record::{RECORD_HEAD, RecordHead, SEGMENT_HEAD, payload_checksum};
 use crate::segment::{Location, PARTS};
 
-/// Garbage of so many segments is left lie.
+/// The garbage of so many segments is tolerated.
 const TOLERATED_SEGMENTS: u64 = 4;
-/// The active segment is given up once its records have this part (1/n) of its
-/// size and it has no kept bundle. The header does not count: a small segment
-/// would be given up as soon as it tells a release, and so would be the one that
-/// it is emptied into, for ever.
+/// The active segment is closed early once its records fill this part (1/n) of it and it has no
+/// kept bundle. The header does not count: otherwise a small segment would be closed as soon as it
+/// holds a release, and so would the one that it is emptied into, for ever.
 const LEAST_PART: u64 = 4;
-/// A segment is emptied only if no more of it is needed: the rest is gained.
+/// A segment is emptied only if at most this part of it is needed; the rest is gained.
 const MOST_PART: u8 = PARTS / 4 * 3;
 
 /// A segment that is being emptied.
@@ -43,15 +41,15 @@ pub struct Moved {
     pub bytes: u64,
     /// Whether there is more to do.
     pub more: bool,
-    /// Bundles that were found damaged, and what is left of their payloads.
+    /// Bundles that were found damaged, and the rest of their payloads.
     pub lost: Vec<(u64, Bytes)>,
-    /// Bundles that the disk cannot read, at least at present: to be read once
-    /// more, and then released.
+    /// Bundles that the disk cannot read, at least at present: they are tried again, and then
+    /// released.
     pub unreadable: Vec<u64>,
 }
 
 impl<D: Disk> Log<D> {
-    /// Deletes segments that nothing needs. Tells whether there were any.
+    /// Deletes segments that are not needed. Returns whether there were any.
     pub fn reclaim(&mut self) -> bool {
         let least = SEGMENT_HEAD + self.segment_bytes / LEAST_PART;
         if let Some(active) = &self.active
@@ -62,8 +60,7 @@ impl<D: Disk> Log<D> {
             self.abandon();
         }
         let mut any = false;
-        // A segment may be needed until the one whose records it voids is gone
-        // for good.
+        // A segment is needed until those whose records it voids are gone for good.
         while self.delete_needless() {
             any = true;
             if self.disk.sync_names().is_err() {
@@ -74,7 +71,7 @@ impl<D: Disk> Log<D> {
         any
     }
 
-    /// Tries again what has failed at the disk: deleting, cutting.
+    /// Tries again what has failed at the disk: deleting and truncating segments.
     pub fn retry(&mut self) {
         for number in std::mem::take(&mut self.undeleted) {
             self.segments.put_back_needless(number);
@@ -104,7 +101,7 @@ impl<D: Disk> Log<D> {
         any
     }
 
-    /// What was deleted is gone for good.
+    /// Takes that deleted segments are gone for good.
     pub(crate) fn forget_deleted(&mut self) {
         for number in std::mem::take(&mut self.deleted) {
             count();
@@ -114,8 +111,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// After a failed sync of the names the next one has nothing to do, unless
-    /// a name is new.
+    /// After a failed sync of the names the next one would do nothing, so a name is changed first.
     fn change_names(&mut self) -> io::Result<()> {
         let number = self.next_segment;
         self.next_segment += 1;
@@ -124,8 +120,8 @@ impl<D: Disk> Log<D> {
         self.disk.sync_names()
     }
 
-    /// Whether a segment should be emptied: there is so much garbage, or the
-    /// disk cannot read it; or a step that failed has something left to tell.
+    /// Whether compaction has something to do: there is too much garbage, the disk cannot read a
+    /// segment, or a step that failed has damaged bundles left to report.
     pub fn wants_compaction(&self) -> bool {
         self.moving.is_some() || !self.untold_lost.is_empty() || self.next_to_move().is_some()
     }
@@ -151,13 +147,13 @@ impl<D: Disk> Log<D> {
         self.empty(next, most)
     }
 
-    /// Empties a segment that is not needed much, since the disk is full, if
-    /// what it has to keep is sure to find room. Tells whether that makes any.
+    /// Empties a segment of which little is needed, since the disk is full, if what has to be kept
+    /// is sure to find room. The result says whether that made room.
     ///
     /// # Errors
     /// When the disk fails, or others have taken the room that was set aside.
     pub fn make_room(&mut self, most: u64) -> io::Result<Moved> {
-        // What is being emptied may have too much to move.
+        // The segment that is being emptied may have too much to move.
         self.moving = None;
         let Some(number) = self.roomiest() else {
             return self.empty(None, most);
@@ -217,7 +213,7 @@ impl<D: Disk> Log<D> {
             };
             count();
             moving.at += 1;
-            // Released, or moved before, meanwhile.
+            // Bundles that were released meanwhile, or moved before, are skipped.
             let location = self.index.get(id).copied();
             let Some(location) = location.filter(|at| at.segment == number) else {
                 continue;
@@ -247,7 +243,7 @@ impl<D: Disk> Log<D> {
         if (!puts.is_empty() || !again.is_empty())
             && let Err(error) = self.write_durably(&puts, &again)
         {
-            // They are released already: no later step finds them again.
+            // The damaged bundles are released already, so no later step would find them again.
             self.untold_lost = moved.lost;
             return Err(error);
         }
@@ -262,19 +258,19 @@ impl<D: Disk> Log<D> {
         Ok(moved)
     }
 
-    /// The releases that a segment tells, and that are needed.
+    /// The releases in a segment that are still needed.
     fn releases_in(&self, number: u64) -> Vec<(u64, u64)> {
         let Some(segment) = self.segments.get(number) else {
             return Vec::new();
         };
         let voids = segment.voids.iter();
         let all = voids.flat_map(|(target, ids)| ids.iter().map(move |id| (*target, *id)));
-        // What was moved is not released: its new record voids the old one.
+        // A bundle that was moved is not released: its new record voids the old one.
         all.filter(|(_, id)| !self.index.contains_key(*id))
             .collect()
     }
 
-    /// What a segment voids is voided by others from now on.
+    /// Lets other segments void what a segment has voided until now.
     fn hand_over_voids(&mut self, number: u64) {
         for (target, ids) in self.segments.take_voids(number) {
             for id in ids {
@@ -316,7 +312,7 @@ impl<D: Disk> Log<D> {
                 stored_at_ms: location.stored_at_ms,
                 description,
                 payload: vec![payload],
-                // It has its name already.
+                // The payload's file has its name already.
                 file: None,
             }),
             false => Err(ReadError::Damaged(payload)),

@@ -1,15 +1,15 @@
 //! The log's bytes: segments' headers, records, indexes. All numbers are
 //! big-endian; `docs/custody.md` has the tables.
 //!
-//! Every checksum begins with its segment's nonce: what a peer sends may look
-//! like a record, but cannot be one.
+//! Every checksum begins with its segment's nonce, so that data from a peer may look like a record
+//! but cannot be one.
 
 use bytes::{BufMut, Bytes};
 
-/// A segment's header, its second copy in another sector than the first: what
-/// costs one of them costs nothing. Records follow.
+/// A segment's header has two copies in different sectors, so that losing one does no harm. Records
+/// follow.
 pub const SEGMENT_HEAD: u64 = SECOND_HEADER_AT + HEADER_COPY as u64;
-/// Where the second copy is: no sector has more bytes.
+/// Where the second copy is: no sector is larger.
 pub const SECOND_HEADER_AT: u64 = 4096;
 /// The bytes of a copy.
 pub const HEADER_COPY: usize = 64;
@@ -23,17 +23,17 @@ pub const RECORD_HEAD: usize = 48;
 const RECORD_MAGIC: u32 = 0x5550_4352;
 /// Records begin at multiples of this.
 pub const ALIGNMENT: u64 = 8;
-/// A description is not longer.
+/// The longest description.
 pub const MAX_DESCRIPTION: usize = 1 << 20;
 
 /// An entry of an index without the description.
 pub const INDEX_ENTRY_HEAD: usize = 8 + RECORD_HEAD;
 
-/// At the end of a sealed segment: where its index is.
+/// The end of a sealed segment, which says where its index is.
 pub const TRAILER: usize = 24;
 const TRAILER_MAGIC: &[u8; 8] = b"UPCINDEX";
 
-/// Whose a segment is, and how its checksums begin.
+/// The node that owns a segment, and the nonce of its checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The node's ipn node number.
@@ -42,7 +42,7 @@ pub struct SegmentHeader {
     pub number: u64,
     /// Drawn at random.
     pub nonce: u64,
-    /// The boot in whose time its records are.
+    /// The boot whose clock its records use.
     pub boot: [u8; 16],
     /// Where its records begin.
     pub records_at: u64,
@@ -91,7 +91,7 @@ impl SegmentHeader {
 pub enum Kind {
     /// A bundle: its description and its payload.
     Bundle,
-    /// Bundles that are kept no longer; their ids are the description.
+    /// Bundles that were released; their ids are the description.
     Release,
     /// The heads and descriptions of all records before it, as payload.
     Index,
@@ -104,7 +104,7 @@ pub struct RecordHead {
     pub kind: Kind,
     /// The bundle.
     pub id: u64,
-    /// When it was to be kept, ms of the boot's time.
+    /// When it was put, ms of the boot's time.
     pub stored_at_ms: i64,
     /// The description's bytes.
     pub description: u32,
@@ -136,8 +136,8 @@ impl RecordHead {
         head
     }
 
-    /// Reads a head; whether it is one only [`RecordHead::is_valid`] can say,
-    /// when its description is there.
+    /// Reads a head. Only [`RecordHead::is_valid`] can say whether it is one, once its description
+    /// is there.
     pub fn decode(head: &[u8]) -> Option<RecordHead> {
         if head.len() < RECORD_HEAD || number32(head, 0) != RECORD_MAGIC {
             return None;
@@ -243,7 +243,7 @@ pub fn put_index_entry(index: &mut Vec<u8>, at: u64, head: &[u8; RECORD_HEAD], d
     index.put_slice(description);
 }
 
-/// The first entry of what is left of an index.
+/// Takes the first entry of the rest of an index.
 pub fn take_index_entry(index: &mut Bytes) -> Option<(u64, RecordHead, Bytes)> {
     if index.len() < 8 + RECORD_HEAD {
         return None;

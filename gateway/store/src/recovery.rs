@@ -1,10 +1,9 @@
 //! What a start finds in the log.
 //!
-//! A sealed segment's index says what is in it; payloads are verified when
-//! they are read, and in the background. A segment without index (the one that
-//! was written last, when the node was killed) is read whole, and sealed, so
-//! that what is torn in it is reported once. Where the disk cannot read, that
-//! is passed, and the segment is emptied while the node runs.
+//! A sealed segment's index says what is in it; payloads are verified when they are read, and in
+//! the background. A segment without index (the last one written before the node was killed) is
+//! read whole, and sealed, so that torn records in it are reported once. Places that the disk
+//! cannot read are skipped, and the segment is emptied while the node runs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -24,14 +23,13 @@ use crate::record::{
 use crate::salvage::read_around;
 use crate::segment::{Identity, Location};
 
-/// In search of the next record, heads are checked up to so many times a
-/// segment's bytes. What is no head can be a payload that asks for a checksum
-/// over much wherever one may begin.
+/// In search of the next record, checking heads may cost up to so many times a segment's bytes. A
+/// payload may look like heads everywhere, each of which asks for a checksum over much.
 const SEARCH_FACTOR: usize = 8;
-/// Beyond that, only heads with descriptions up to this are.
+/// Beyond that cost, only heads with descriptions up to this length are checked.
 const SHORT_DESCRIPTION: u32 = 1024;
 
-/// Why a log cannot be taken up.
+/// Why a log cannot be opened.
 #[derive(Debug, Error)]
 pub enum RecoveryError {
     /// The disk cannot be read.
@@ -42,7 +40,7 @@ pub enum RecoveryError {
     OtherNode(u64),
 }
 
-/// Bytes that are not what was written.
+/// Bytes that differ from what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The segment.
@@ -94,7 +92,7 @@ struct Entry {
     payload: Seen,
 }
 
-/// What is known of a record's payload.
+/// What recovery knows of a record's payload.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Intact,
@@ -113,8 +111,7 @@ struct Scanned {
 }
 
 impl<D: Disk> Log<D> {
-    /// Takes up what is on the disk. Segments are as large as `segment_bytes`
-    /// or slightly larger.
+    /// Opens the log on a disk. Segments are as large as `segment_bytes` or slightly larger.
     ///
     /// # Errors
     /// When the disk cannot be read, or holds another node's log.
@@ -138,10 +135,10 @@ impl<D: Disk> Log<D> {
         for number in &state.failing {
             log.segments.fail(*number);
         }
-        // Nothing depends on either: the next start would do it.
+        // Nothing depends on these: the next start would do them.
         log.reclaim();
         for (number, index) in state.indexes {
-            // What cannot be read is not written either.
+            // A segment that cannot be read is not written either.
             if !state.failing.contains(&number) {
                 let _ = log.seal(number, index.into());
             }
@@ -149,8 +146,7 @@ impl<D: Disk> Log<D> {
         Ok((log, recovered))
     }
 
-    /// Reads a segment's records; none if it was never begun, or cannot be
-    /// read as a whole.
+    /// Reads a segment's records; `None` if it was never begun, or has no header that can be read.
     fn scan(
         &mut self,
         number: u64,
@@ -167,8 +163,7 @@ impl<D: Disk> Log<D> {
             let start = start.unwrap_or_default();
             blank &= start.iter().all(|byte| *byte == 0);
             let decoded = SegmentHeader::decode(&start);
-            // What is no header of ours there is a payload of an earlier
-            // version's.
+            // Bytes there that are no header of ours are a payload of an earlier version.
             let ours = |header: &SegmentHeader| {
                 header.number == number && (at == 0 || header.records_at > at)
             };
@@ -179,7 +174,7 @@ impl<D: Disk> Log<D> {
         }
         let Some(header) = header else {
             if !failing && (length <= EARLIER_SEGMENT_HEAD || blank) {
-                // What cannot be deleted is tried again at the next start.
+                // If this fails, it is tried again at the next start.
                 let _ = self.disk.delete(number);
             } else {
                 damaged.push(Damage {
@@ -245,8 +240,8 @@ impl<D: Disk> Log<D> {
         Ok(intact.then_some(index))
     }
 
-    /// Reads a segment without index from record to record. What is no record
-    /// is searched for the next one.
+    /// Reads a segment without index from record to record. Bytes that are no record are searched
+    /// for the next one.
     fn read_records(&mut self, scanned: &mut Scanned, damaged: &mut Vec<Damage>) {
         let header = scanned.header;
         let number = header.number;
@@ -307,7 +302,7 @@ impl<D: Disk> Log<D> {
         for entry in scanned.entries {
             let head = entry.head;
             let latest = state.latest.entry(header.boot).or_insert(i64::MIN);
-            // An index may have been written in a later boot, and has its time.
+            // An index may have been written in a later boot, and then has that boot's time.
             if head.kind != Kind::Index {
                 *latest = (*latest).max(head.stored_at_ms);
             }
@@ -351,7 +346,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Gives what is kept its place in the present boot's time.
+    /// Converts the times of kept bundles to the present boot's.
     fn restore(&mut self, state: &State, recovered: &mut Recovered) {
         let now = self.identity.boot_ms;
         for (id, (location, description, verified)) in &state.kept {
@@ -387,14 +382,14 @@ struct State {
     boots: HashMap<u64, [u8; 16]>,
     /// The time of the last record of each boot.
     latest: HashMap<[u8; 16], i64>,
-    /// The indexes that segments without one shall get.
+    /// The indexes for segments that have none.
     indexes: HashMap<u64, Vec<u8>>,
     /// Segments that the disk cannot read all of.
     failing: BTreeSet<u64>,
 }
 
-/// The record that begins at `at`, if one does: its head, description and
-/// payload. What is no record is checked at the cost of `search_bytes`.
+/// The record that begins at `at`, if one does: its head, description and payload. Checking bytes
+/// that are no record is charged to `search_bytes`.
 fn record_at<'a>(
     content: &'a [u8],
     at: usize,

@@ -4,19 +4,19 @@ use crate::disk::Disk;
 
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
-/// What the disk reads as a whole or not at all.
+/// The unit that a disk reads as a whole or not at all.
 const SECTOR: usize = 512;
-/// A disk may take seconds for a read that fails: after so many of them in a
-/// segment, a piece that cannot be read as a whole is passed as a whole.
+/// A disk may take seconds for a read that fails: after so many failures in a segment, a piece that
+/// cannot be read as a whole is skipped as a whole.
 const MOST_FAILURES: usize = 256;
 
-/// All of a segment, with zeros where it cannot be read; and whether there is
-/// such a place.
+/// Reads all of a segment, with zeros where it cannot be read. Also returns whether there is such a
+/// place.
 pub fn read_around(disk: &mut impl Disk, segment: u64, length: u64) -> (Vec<u8>, bool) {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     let mut content = Vec::new();
     let mut failures = 0;
-    // The next pieces, the first of them last.
+    // The next pieces, as a stack: the first of them is last.
     let mut pieces = vec![];
     while content.len() < length {
         let at = content.len();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{INDEX_ENTRY_HEAD, RECORD_HEAD, RecordHead};
 
-/// Whose the log is, and in which time its records are.
+/// The node that owns the log, and the boot whose clock its records use.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// The node's ipn node number.
@@ -13,7 +13,7 @@ pub struct Identity {
     pub boot: [u8; 16],
     /// Time since that boot, ms.
     pub boot_ms: i64,
-    /// Whence the nonces are drawn.
+    /// The seed of the nonces.
     pub seed: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct Location {
     pub description: u32,
     pub payload: u64,
     pub payload_crc: u32,
-    /// When it was to be kept, ms of the present boot's time.
+    /// When it was put, ms of the present boot's time.
     pub stored_at_ms: i64,
 }
 
@@ -64,35 +64,33 @@ impl Location {
         RECORD_HEAD as u64 + u64::from(self.description) + self.payload
     }
 
-    /// What keeping it takes: the record, and its entry in an index.
+    /// The bytes that keeping it takes: the record, and its entry in an index.
     pub fn needed(&self) -> u64 {
         self.length() + INDEX_ENTRY_HEAD as u64 + u64::from(self.description)
     }
 }
 
-/// What a release takes that is written again, bytes, with its part of an
-/// index.
+/// What a release that is written again takes, bytes, with its part of an index.
 const RELEASE_BYTES: u64 = 32;
-/// A segment's part that is needed is told in so many steps.
+/// The needed part of a segment is counted in so many steps.
 pub const PARTS: u8 = 64;
 
 /// One segment of the log. [`crate::segments::Segments`] changes it.
 #[derive(Debug, Default)]
 pub struct Segment {
     pub nonce: u64,
-    /// Up to where it is written, bytes.
+    /// How much of it is written, bytes.
     pub length: u64,
     /// Bundles in it that are kept.
     pub live: usize,
     /// Their records' bytes.
     pub live_bytes: u64,
-    /// What keeping them takes, bytes.
+    /// The bytes that keeping them takes.
     pub needed_bytes: u64,
     /// Bundles that were written to it, in order; most of them may be gone.
     pub ids: Vec<u64>,
-    /// Records in older segments, by segment, that count no longer because of
-    /// what this one says: their bundles are released here, or were moved here.
-    /// As long as the older segment is there, this one must be.
+    /// Records in older segments, by segment, that are void because of this one: their bundles are
+    /// released here, or were moved here. This segment must stay as long as the older one is there.
     pub voids: BTreeMap<u64, Vec<u64>>,
     pub void_count: usize,
     /// Segments that void records of this one.
@@ -101,8 +99,7 @@ pub struct Segment {
     pub closed: bool,
     /// The disk cannot read all of it.
     pub failing: bool,
-    /// Not to be emptied at present: what is left in it cannot be read, but
-    /// has not been given up.
+    /// Not to be emptied at present: the rest of it cannot be read, but has not been given up.
     pub resting: bool,
 }
 
@@ -117,7 +114,7 @@ impl Segment {
         self.needed_bytes + RELEASE_BYTES * self.void_count as u64
     }
 
-    /// Its part that is needed, in [`PARTS`]; none if it is not to be emptied.
+    /// The part of it that is needed, in [`PARTS`]; `None` if it is not to be emptied.
     pub fn part(&self) -> Option<u8> {
         if !self.closed || self.resting || self.is_needless() {
             return None;

@@ -1,6 +1,5 @@
-//! The segments of the log, with what must be known of all of them at once:
-//! sums, which are needless, which has the least to move. Nothing here looks
-//! at all segments or bundles.
+//! The segments of the log, with the figures over all of them: sums, which are needless, and which
+//! has the least to move. No call looks at all segments or bundles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +18,7 @@ pub struct Segments {
     needless: BTreeSet<u64>,
     /// The other closed ones, by the part of them that is needed.
     by_part: BTreeSet<(u8, u64)>,
-    /// Those of them that the disk cannot read.
+    /// Those of the closed ones that the disk cannot read.
     failing: BTreeSet<u64>,
     failed: u64,
 }
@@ -114,7 +113,7 @@ impl Segments {
         self.all.insert(number, segment);
     }
 
-    /// Changes a segment, and what is known of all by it.
+    /// Changes a segment, and updates the figures over all.
     fn change(&mut self, number: u64, change: impl FnOnce(&mut Segment)) {
         let Some(segment) = self.all.get_mut(&number) else {
             return;
@@ -150,7 +149,7 @@ impl Segments {
         self.change(number, |segment| segment.length = length);
     }
 
-    /// Nothing more is written to a segment.
+    /// Closes a segment: nothing more is written to it.
     pub fn close(&mut self, number: u64) {
         self.change(number, |segment| {
             segment.closed = true;
@@ -158,7 +157,7 @@ impl Segments {
         });
     }
 
-    /// The disk cannot read all of a closed segment: it is to be emptied. Tells
+    /// Takes that the disk cannot read all of a closed segment, so that it is emptied. Returns
     /// whether that is new.
     pub fn fail(&mut self, number: u64) -> bool {
         let known = self.get(number).is_none_or(|segment| segment.failing);
@@ -173,15 +172,14 @@ impl Segments {
         !known
     }
 
-    /// What is left in a segment waits until it can be read or is given up, or
-    /// waits no longer.
+    /// Sets whether a segment rests: what is left in it waits until it can be read or is given up.
     pub fn rest(&mut self, number: u64, resting: bool) {
         if self.get(number).is_some_and(|s| s.resting != resting) {
             self.change(number, |segment| segment.resting = resting);
         }
     }
 
-    /// A bundle's record is in a segment now.
+    /// Notes that a bundle's record is in a segment.
     pub fn gain(&mut self, id: u64, location: &Location) {
         self.change(location.segment, |segment| {
             segment.live += 1;
@@ -191,7 +189,7 @@ impl Segments {
         });
     }
 
-    /// A bundle's record counts no longer.
+    /// Notes that a bundle's record is void.
     pub fn lose(&mut self, location: &Location) {
         self.change(location.segment, |segment| {
             segment.live -= 1;
@@ -200,8 +198,7 @@ impl Segments {
         });
     }
 
-    /// A bundle's record in segment `target` counts no longer because of what
-    /// is written in segment `by`.
+    /// Notes that segment `by` voids a bundle's record in segment `target`.
     pub fn void(&mut self, by: u64, target: u64, id: u64) {
         if by == target || !self.contains(target) {
             return;
@@ -215,7 +212,7 @@ impl Segments {
         });
     }
 
-    /// What a segment voids, by segment, it need not void any more: others do.
+    /// Takes what a segment voids, by segment: others void it from now on.
     pub fn take_voids(&mut self, number: u64) -> BTreeMap<u64, Vec<u64>> {
         let mut voids = BTreeMap::new();
         self.change(number, |segment| {
@@ -230,10 +227,10 @@ impl Segments {
         voids
     }
 
-    /// A segment is no more, also after a loss of power.
+    /// Removes a segment that is gone, even after a loss of power.
     pub fn remove(&mut self, number: u64) {
         self.take_voids(number);
-        // Out of all that is known of it.
+        // First out of the figures over all.
         self.change(number, |segment| {
             *segment = Segment {
                 voided_by: std::mem::take(&mut segment.voided_by),
@@ -251,7 +248,7 @@ impl Segments {
         }
     }
 
-    /// A segment of which nothing is needed, which the caller deletes.
+    /// Takes a segment of which nothing is needed; the caller deletes it.
     pub fn take_needless(&mut self) -> Option<u64> {
         self.needless.pop_first()
     }
@@ -266,8 +263,7 @@ impl Segments {
         self.failing.first().copied()
     }
 
-    /// The closed segment whose part that is needed is the smallest, and not
-    /// more than `most`.
+    /// The closed segment of which the smallest part is needed, if that is at most `most`.
     pub fn sparsest(&self, most: u8) -> Option<u64> {
         let (part, number) = self.by_part.first()?;
         (*part <= most).then_some(*number)

@@ -1,4 +1,4 @@
-//! A disk in memory that does to its bytes what disks do when power fails.
+//! A disk in memory that loses bytes as real disks do when power fails.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use crate::disk::Disk;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
 /// How a node ends.
@@ -17,22 +17,20 @@ const SECTOR: usize = 512;
 pub enum Crash {
     /// The process is killed: what was written is there.
     Kill,
-    /// Power fails: of what was not made durable, a part is there that begins
-    /// at its beginning.
+    /// Power fails: of what was not made durable, a prefix is there.
     PowerInOrder,
     /// Power fails: of what was not made durable, any sectors are there.
     PowerInAnyOrder,
 }
 
-/// What a disk can be made to fail at, once.
+/// An operation that the disk can be made to fail at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// A segment is made, and its making fails all the same.
+    /// A segment is made, but the call fails.
     Create,
-    /// A write stops in its midst.
+    /// A write stops in the middle.
     Write,
-    /// What was written since the last success may never be: the next sync
-    /// does not try again.
+    /// Data written since the last success may be lost: the next sync does not try again.
     Sync,
     /// The same for segments that were made or deleted.
     SyncNames,
@@ -48,7 +46,7 @@ struct File {
     written: Vec<u8>,
     /// As it is after a loss of power.
     durable: Vec<u8>,
-    /// Up to where both are the same, but for what is forgotten.
+    /// Up to where both are the same, except for forgotten sectors.
     clean: usize,
     /// Sectors that a failed sync has left unwritten.
     forgotten: BTreeSet<usize>,
@@ -56,7 +54,7 @@ struct File {
     unreadable: BTreeSet<usize>,
 }
 
-/// What a crash has left undone.
+/// What a crash has undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Part of a write is on the disk, and part is not.
@@ -65,16 +63,16 @@ pub struct Losses {
     pub sectors: u64,
     /// Of these, those before one that was kept.
     pub overtaken_sectors: u64,
-    /// Files made or deleted that are not.
+    /// Files made or deleted whose change is undone.
     pub names: u64,
 }
 
 #[derive(Debug, Default)]
 struct Media {
     files: BTreeMap<u64, File>,
-    /// Whose making a loss of power may undo.
+    /// Files whose creation a loss of power may undo.
     made: BTreeSet<u64>,
-    /// Whose deletion a loss of power may undo.
+    /// Files whose deletion a loss of power may undo.
     deleted: BTreeMap<u64, File>,
     /// Whether a sync of the names has something to do.
     names_changed: bool,
@@ -82,9 +80,9 @@ struct Media {
     /// Writes and syncs fail.
     broken: bool,
     writes: u64,
-    /// After so many bytes written, the process is no more.
+    /// After so many bytes written, the process dies.
     dies_after: Option<u64>,
-    /// A write has ended in its midst with that.
+    /// A write has ended in the middle by that.
     torn: bool,
     faults: HashMap<Fault, u64>,
     operations: u64,
@@ -141,8 +139,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// Makes the first sector that has these bytes unreadable; tells of which
-    /// segment it is.
+    /// Makes the first sector that has these bytes unreadable. Returns its segment.
     pub fn spoil_in(&self, bytes: &[u8]) -> Option<u64> {
         self.media().files.iter_mut().find_map(|(number, file)| {
             let mut windows = file.written.windows(bytes.len());
@@ -164,13 +161,13 @@ impl SimulatedDisk {
         self.media().operations
     }
 
-    /// Lets writes end in their midst once so many more bytes are written; all
-    /// that comes after fails until [`SimulatedDisk::crash`].
+    /// Lets writes end in the middle once so many more bytes are written; everything after that
+    /// fails until [`SimulatedDisk::crash`].
     pub fn die_after(&self, bytes: u64) {
         self.media().dies_after = Some(bytes);
     }
 
-    /// Whether [`SimulatedDisk::die_after`] is to come true, or has.
+    /// Whether [`SimulatedDisk::die_after`] is set or has taken effect.
     pub fn is_dying(&self) -> bool {
         self.media().dies_after.is_some()
     }
@@ -185,7 +182,7 @@ impl SimulatedDisk {
         self.media().writes
     }
 
-    /// The node ends, and what is on the disk is what the crash leaves.
+    /// Ends the node: the disk keeps what the crash leaves.
     pub fn crash(&self, how: Crash, seed: u64) -> Losses {
         let mut media = self.media();
         let mut losses = Losses {
@@ -268,14 +265,14 @@ fn roll(dice: &mut u64) -> u64 {
 }
 
 impl File {
-    /// All is as it is after a loss of power.
+    /// Makes all that was written durable.
     fn make_durable(&mut self) {
         self.durable = self.written.clone();
         self.clean = self.written.len();
         self.forgotten.clear();
     }
 
-    /// Sectors that differ from what is durable, and are known to.
+    /// Sectors that may differ from the durable state, forgotten ones not counted.
     fn dirty(&self) -> impl Iterator<Item = usize> + use<> {
         let length = self.written.len().max(self.durable.len());
         self.clean / SECTOR..length.div_ceil(SECTOR)
@@ -318,7 +315,7 @@ impl File {
         if !bytes.is_empty() {
             for sector in at / SECTOR..=(end - 1) / SECTOR {
                 self.forgotten.remove(&sector);
-                // A disk replaces a sector that is written again.
+                // A disk replaces a bad sector when it is written again.
                 self.unreadable.remove(&sector);
             }
         }
@@ -328,8 +325,8 @@ impl File {
         self.written.truncate(length);
         self.clean = self.clean.min(length);
     }
-    /// Leaves of what differs from the durable state some sectors, and a
-    /// length between both.
+    /// Keeps some of the sectors that differ from the durable state, and a length between both
+    /// states.
     fn lose_power(&mut self, in_order: bool, dice: &mut u64, losses: &mut Losses) {
         let sectors = self.written.len().max(self.durable.len()).div_ceil(SECTOR);
         let changed: Vec<usize> = (0..sectors)

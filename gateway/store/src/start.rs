@@ -1,5 +1,5 @@
-//! Taking up a disk: its bundles go to one store, or to the stores of a node's
-//! shards, which have one log and one worker.
+//! Opens a disk: its bundles go to one store, or to the stores of a node's shards, which share one
+//! log and one worker.
 
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,8 @@ pub struct Report {
 }
 
 impl DiskStore {
-    /// A store over a disk, and the worker that it needs: whoever has it calls
-    /// [`Worker::step`]. `notify` is called when it has done something.
+    /// A store over a disk, and the worker that it needs, whose owner calls [`Worker::step`].
+    /// `notify` is called when the worker has done something.
     ///
     /// # Errors
     /// When the disk cannot be read, or holds another node's bundles.
@@ -44,16 +44,15 @@ impl DiskStore {
         Ok((stores.swap_remove(0), worker, report))
     }
 
-    /// As [`DiskStore::over`], for so many shards, at least one: a store for
-    /// each, which is used under its shard's own lock. A bundle's id is unique
-    /// over all shards. `limits` hold for all stores together. `assign` says
-    /// which shard takes a bundle that an earlier run has left, be it of
-    /// another number of shards; one that there is not stands for shard 0.
+    /// As [`DiskStore::over`], for `shards` shards, at least one: a store for each, which is used
+    /// under its shard's own lock. A bundle's id is unique over all shards. `limits` hold for all
+    /// stores together. `assign` says which shard takes a bundle that an earlier run has left, even
+    /// if that run had another number of shards; a shard that does not exist stands for shard 0.
     ///
-    /// `notify` is called with a shard whose store has something to hear, from
-    /// the worker, or may have room again, from a call of another shard's
-    /// store: so it must not wait for a shard's lock. The shard then polls its
-    /// store, and asks again for room that it was refused.
+    /// `notify` is called with a shard, by the worker when there is something for the shard's
+    /// store, or by a call of another shard's store when there may be room again. So it must not
+    /// wait for a shard's lock. The shard then polls its store, and asks again for room that it was
+    /// refused.
     ///
     /// # Errors
     /// When the disk cannot be read, or holds another node's bundles.

@@ -1,4 +1,4 @@
-//! The store as the bundle node sees it: nothing in it waits.
+//! The store as the bundle node sees it: no call waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,31 +14,27 @@ use crate::log::Put;
 use crate::memory::{Place, Residents, Use};
 use crate::queue::{Done, Shared};
 
-/// Payloads that are on the disk too have this part (1/n) of the memory of
-/// those that are not.
+/// Payloads that are on the disk too may take this part (1/n) of the memory for those that are not.
 const RESIDENT_PART: u64 = 4;
 
-/// What a node knows of a stored bundle, about. It is taken from that part, of
-/// which a quarter (1/n) stays, so that a long blockage takes little more memory
-/// than a short one.
+/// The approximate memory of a node's notes on a stored bundle. It is taken from that part, down to
+/// a quarter (1/n) of it, so that a long blockage takes little more memory than a short one.
 const KNOWN_BYTES: u64 = 512;
 const LEAST_RESIDENT_PART: u64 = 4;
 
-/// Stores that wait for memory look again when a step of it is free: it has so
-/// many.
+/// Stores that wait for memory look again when another of so many equal steps is free.
 const ROOM_STEPS: u64 = 16;
 
-/// How much of what the stores of a disk take together.
+/// How much the stores of a disk take together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of one segment file.
     pub segment_bytes: u64,
-    /// Payload in memory that is not on the disk yet, bytes; and a quarter of
-    /// that of payload that is, together with what is known of each bundle.
+    /// Payload in memory that is not on the disk yet, bytes. A quarter of this on top is for
+    /// payload that is on the disk and for the notes on each bundle.
     pub memory_bytes: u64,
-    /// What nobody upstream waits for is written when it is so old, and with it
-    /// what is half as old: making it durable costs as much for one bundle as
-    /// for many.
+    /// Bundles that nobody upstream waits for are written when they are so old, together with those
+    /// half as old: making one durable costs as much as many.
     pub write_behind: Duration,
 }
 
@@ -93,12 +89,12 @@ pub struct DiskStore {
     /// A moment, and the boot's time then, ms.
     epoch: (Instant, i64),
     entries: IdMap<u64, Entry>,
-    /// How many there are, also in other stores.
+    /// How many bundles there are, with those of other stores.
     known: Share,
-    /// What is written behind, in the order in which it was put.
+    /// Bundles to be written behind, in the order in which they were put.
     behind: VecDeque<(Instant, u64)>,
     behind_bytes: Share,
-    /// All that is not on the disk yet, bytes.
+    /// Bytes that are not on the disk yet.
     uncommitted_bytes: Share,
     residents: Residents,
     asked_bytes: u64,
@@ -141,7 +137,7 @@ impl DiskStore {
         }
     }
 
-    /// Takes up what an earlier run has left.
+    /// Takes over a bundle that an earlier run has left.
     pub(crate) fn take_up(&mut self, restored: Restored) {
         self.insert(restored.id.0, Entry::OnDisk(restored.payload_bytes));
         self.restored.push(restored);
@@ -184,7 +180,7 @@ impl DiskStore {
         }
     }
 
-    /// Submits what was put behind first.
+    /// Submits the oldest bundle that is to be written behind.
     fn submit_next(&mut self) {
         let Some((due, id)) = self.behind.pop_front() else {
             return;
@@ -199,8 +195,7 @@ impl DiskStore {
         }
     }
 
-    /// Drops what is released from the front of the queue, so that its times
-    /// wake nobody.
+    /// Drops released bundles from the front of the queue, so that their deadlines wake nobody.
     fn skip_released(&mut self) {
         while let Some((_, id)) = self.behind.front()
             && !self.entries.contains_key(*id)
@@ -219,14 +214,14 @@ impl DiskStore {
         }
     }
 
-    /// Takes what the worker has done.
+    /// Takes the worker's results.
     fn take_done(&mut self) {
         for done in self.shared.take_done(self.shard) {
             match done {
                 Done::Committed(ids) => ids.into_iter().for_each(|id| self.committed(id)),
                 Done::Loaded(id, payload) => self.loaded(id, payload),
                 Done::Lost(id, damaged) => {
-                    // It may be another shard's.
+                    // The bundle may be another shard's.
                     if self.entries.contains_key(id) {
                         let id = BundleId(id);
                         self.events.push_back(StoreEvent::Lost { id, damaged });
@@ -245,7 +240,7 @@ impl DiskStore {
         self.evict();
     }
 
-    /// Bytes wait no longer to be on the disk.
+    /// Notes that bytes no longer wait to be on the disk.
     fn give_back(&mut self, bytes: u64) {
         let before = self.uncommitted_bytes.subtract(bytes);
         let step = (self.limits.memory_bytes / ROOM_STEPS).max(1);
@@ -286,14 +281,14 @@ impl DiskStore {
         }
     }
 
-    /// Payload that is on the disk and may be in memory too, of all stores.
+    /// The most payload of all stores that is on the disk and in memory, too.
     fn resident_limit(&self) -> u64 {
         let part = self.limits.memory_bytes / RESIDENT_PART;
         let known = self.known.sum().total() * KNOWN_BYTES;
         part.saturating_sub(known).max(part / LEAST_RESIDENT_PART)
     }
 
-    /// Lets payloads that are on the disk leave memory.
+    /// Drops payloads that are on the disk from memory.
     fn evict(&mut self) {
         let limit = self.resident_limit();
         while let Some(id) = self.residents.evict(limit) {
@@ -328,7 +323,7 @@ impl Store for DiskStore {
             self.shared.await_room(self.shard);
         }
         match uncommitted.sum().total() {
-            // A lone bundle may be larger than the memory for many.
+            // A single bundle may be larger than the memory for all.
             0 => u64::MAX,
             _ => {
                 let most = uncommitted.most(self.limits.memory_bytes);
@@ -338,8 +333,8 @@ impl Store for DiskStore {
     }
 
     fn burst_bytes(&self) -> u64 {
-        // A caller that waits until an eighth of it is free finds that in what
-        // is set apart for this store, whatever the others take.
+        // A caller that waits until an eighth of this is free finds it in this store's reserved
+        // part, whatever the others take.
         let sum = self.uncommitted_bytes.sum();
         sum.equal_part(self.limits.memory_bytes)
     }
@@ -374,8 +369,8 @@ impl Store for DiskStore {
             self.insert(id, Entry::InMemory(held));
             self.behind.push_back((now + self.limits.write_behind, id));
             self.behind_bytes.add(bytes);
-            // Memory is for what is released soon; when it is nearly full, the
-            // disk begins. What other stores have in it waits for their calls.
+            // Memory is for bundles that are released soon; when it is nearly full, writing begins.
+            // Bundles of other stores wait for calls of those.
             let most = self.behind_bytes.sum().common(self.limits.memory_bytes) / 4 * 3;
             while self.behind_bytes.own() > 0 && self.behind_bytes.sum().total() > most {
                 self.submit_next();
@@ -412,7 +407,7 @@ impl Store for DiskStore {
         let Some(Entry::OnDisk(bytes)) = self.entries.get(id.0) else {
             return;
         };
-        // More would push each other out again.
+        // With more, payloads would push each other out again.
         if self.asked_bytes + bytes <= self.residents.most(self.resident_limit()) {
             self.ask(id.0);
         }
@@ -440,7 +435,7 @@ impl Store for DiskStore {
                 State::Durable(place) => self.residents.remove(place),
             },
         }
-        // Also a file that nothing names: deleting it takes the disk a while.
+        // This includes a file that no record names: to delete it takes the disk a while.
         let file = self.files.remove(id).map(|file| (id, file));
         if !written && file.is_none() {
             return;
@@ -493,7 +488,7 @@ impl Store for DiskStore {
 
     fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let DiskStore {
-            // Its queues are the worker's, told there.
+            // Its queues are reported by the worker.
             shared: _,
             shard: _,
             limits: _,

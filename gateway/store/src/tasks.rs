@@ -1,4 +1,4 @@
-//! What the worker has to do for each shard, and has done.
+//! The worker's work for each shard, and its results.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use crate::pending::Pending;
 use crate::queue::{Done, Jobs};
 use crate::turns::Turns;
 
-/// Reading anywhere takes a disk as long as reading so many bytes in a row.
+/// A read at a random place takes a disk as long as reading so many bytes in a row.
 const LEAST_READ_BYTES: u64 = 64 << 10;
 
 /// The work for one shard.
@@ -24,7 +24,7 @@ struct Tasks {
 #[derive(Debug)]
 pub struct AllTasks {
     shards: Vec<Tasks>,
-    /// Whose puts and whose reads come next.
+    /// Which shard's puts and which shard's reads come next.
     writing: Turns,
     reading: Turns,
 }
@@ -76,8 +76,8 @@ impl AllTasks {
         self.shards.iter().any(|tasks| !tasks.reads.is_empty())
     }
 
-    /// Takes what a shard asks to be written and read. What is released before
-    /// it was written never is.
+    /// Takes a shard's requests to write and read. A bundle that is released before it was written
+    /// is never written.
     pub fn add(&mut self, shard: usize, jobs: &mut Jobs) {
         let tasks = &mut self.shards[shard];
         for put in jobs.puts.drain(..) {
@@ -118,7 +118,7 @@ impl AllTasks {
         }
     }
 
-    /// Tells each shard what of it is written.
+    /// Reports to each shard which of its bundles are written.
     pub fn committed(&mut self, taken: &Taken) {
         let mut committed = vec![Vec::new(); self.shards.len()];
         for ((shard, _), put) in taken.places.iter().zip(&taken.puts) {
@@ -131,8 +131,8 @@ impl AllTasks {
         }
     }
 
-    /// Takes about `most` bytes of what is to be read next, each with its
-    /// shard. `bytes_of` says how long a payload is, if it is still there.
+    /// Takes about `most` bytes of payloads to be read next, each with its shard. `bytes_of` says
+    /// how long a payload is, if it is still there.
     pub fn take_reads(
         &mut self,
         most: u64,
@@ -155,7 +155,7 @@ impl AllTasks {
         taken
     }
 
-    /// Tells a shard what is done.
+    /// Reports a result to a shard.
     pub fn tell(&mut self, shard: usize, done: Done) {
         self.shards[shard].done.push(done);
     }
@@ -166,7 +166,7 @@ impl AllTasks {
         }
     }
 
-    /// What is told to each shard, from the first to the last.
+    /// The results for each shard, from the first to the last.
     pub fn take_done(&mut self) -> impl Iterator<Item = Vec<Done>> {
         let shards = self.shards.iter_mut();
         shards.map(|tasks| std::mem::take(&mut tasks.done))

@@ -1,6 +1,6 @@
-//! Whose work comes next when several shards have some.
+//! Which shard's work comes next when several have some.
 
-/// Shares out bytes of work, so that no shard waits for all that another has.
+/// Shares out bytes of work, so that no shard waits for all the work of another.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turns {
     /// The shard that is first next time, if it has work.
@@ -8,11 +8,10 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Shares `most` bytes out among the shards that have work, in ascending
-    /// order: equal parts first, and then what some of them have not needed.
-    /// `take` does a shard's work until it has done so many bytes or has no
-    /// more, and returns the bytes. Its last piece may exceed them; shards for
-    /// which nothing is left then are first next time.
+    /// Shares `most` bytes out among the shards that have work, in ascending order: first equal
+    /// parts, then what some of them have not needed. `take` does a shard's work until it has done
+    /// so many bytes or has no more, and returns the bytes. Its last piece may exceed them; shards
+    /// that then get nothing are first next time.
     pub fn share(&mut self, busy: &[usize], most: u64, mut take: impl FnMut(usize, u64) -> u64) {
         let (before, after) = busy.split_at(busy.partition_point(|shard| *shard < self.next));
         let part = (most / busy.len().max(1) as u64).max(1);

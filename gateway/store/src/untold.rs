@@ -1,9 +1,9 @@
-//! Releases that no segment on the disk tells yet.
+//! Releases that are not on the disk yet.
 
 use std::collections::BTreeMap;
 
-/// Released bundles by the segment that has their record: once that is gone,
-/// the release need not be told.
+/// Released bundles by the segment that has their record: once that segment is gone, the release
+/// need not be written.
 #[derive(Debug, Default)]
 pub struct Untold(BTreeMap<u64, Vec<u64>>);
 
@@ -21,7 +21,7 @@ impl Untold {
         self.0.entry(target).or_default().push(id);
     }
 
-    /// A segment is gone, and with it all of its records.
+    /// Forgets releases for a segment that is gone with all of its records.
     pub fn forget(&mut self, target: u64) {
         self.0.remove(&target);
     }
@@ -43,7 +43,7 @@ impl Untold {
         taken
     }
 
-    /// Takes back what could not be told.
+    /// Takes back releases that could not be written.
     pub fn put_back(&mut self, taken: impl IntoIterator<Item = (u64, u64)>) {
         for (target, id) in taken {
             self.add(target, id);

@@ -7,7 +7,7 @@ use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreE
 
 use crate::store::DiskStore;
 
-/// A store that tells of each call that may have changed it.
+/// A store that reports each call that may have changed it.
 #[derive(Debug)]
 pub struct Watched<F> {
     store: DiskStore,

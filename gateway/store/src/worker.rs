@@ -1,4 +1,4 @@
-//! The one who waits for the disk.
+//! The worker: it alone waits for the disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -13,33 +13,32 @@ use crate::log::{Log, Put, ReadError, is_full};
 use crate::queue::{Done, Figures, Shared};
 use crate::tasks::AllTasks;
 
-/// Bytes that are written and made durable together at most, and bytes that are
-/// read before the next group is written.
+/// The most bytes that are written and made durable together, and the most that are read before the
+/// next group is written.
 const GROUP_BYTES: u64 = 8 << 20;
-/// How long a failed write waits for the next attempt.
+/// How long after a failed write the next attempt is made.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// What was not verified at the start is read one by one, so far apart.
+/// Payloads that were not verified at the start are read one by one, at this interval.
 const VERIFY_EVERY: Duration = Duration::from_millis(5);
 /// Bytes that compaction moves in one step, unless segments are small.
 const MOVE_BYTES: u64 = 4 << 20;
-/// And the part (1/n) of a segment that it moves if they are.
+/// The part (1/n) of a segment that it moves if they are.
 const MOVE_PART: u64 = 4;
-/// While there is too much garbage, so many bytes are moved for each byte put:
-/// of what is emptied at least a quarter is garbage, so this gains more than
-/// the puts take.
+/// While there is too much garbage, so many bytes are moved for each byte put. At least a quarter
+/// of each segment emptied is garbage, so this gains more than the puts take.
 const MOVED_PER_PUT: u64 = 2;
 /// Emptying a segment that has nearly nothing to move counts as this part (1/n)
 /// of a step.
 const LEAST_MOVE_PART: u64 = 4;
-/// A bundle that the disk cannot read is tried so often in all.
+/// How often in all a bundle that the disk cannot read is tried.
 const READ_ATTEMPTS: u8 = 3;
 
-/// What is to happen after a step.
+/// What to do after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Another step at once.
     Step,
-    /// Nothing until something is asked, or so much time has passed.
+    /// Wait until something is asked, or so much time has passed.
     Wait(Option<Duration>),
     /// It was told to stop, and has done all that it can.
     Stop,
@@ -54,7 +53,7 @@ enum Stall {
     Failing,
 }
 
-/// What the disk could not read.
+/// A bundle that the disk could not read.
 #[derive(Debug)]
 struct Unreadable {
     /// How often it was tried.
@@ -63,25 +62,25 @@ struct Unreadable {
     asked_by: Option<usize>,
 }
 
-/// Does to the log what the stores ask.
+/// Does the work on the log that the stores ask for.
 #[derive(Debug)]
 pub struct Worker<D> {
     log: Log<D>,
     shared: Arc<Shared>,
     tasks: AllTasks,
     stalled: Option<Stall>,
-    /// Bytes that compaction is behind what was put.
+    /// How many bytes compaction is behind the puts.
     to_move: u64,
     unverified: VecDeque<u64>,
     unreadable: BTreeMap<u64, Unreadable>,
-    /// Payloads on disk of bundles that are released, to be deleted once no
-    /// record of theirs can come back.
+    /// Payload files of released bundles, to be deleted once none of these bundles' records can
+    /// come back.
     unneeded: Vec<(u64, Arc<PayloadFile>)>,
-    /// Those of the log are taken from it with each report.
+    /// The log's own figures are taken from it with each report.
     figures: Figures,
 }
 
-/// Has payloads on disk keep their names, so that each record finds its payload.
+/// Gives payloads on disk lasting names, so that each record finds its payload.
 fn save_files(puts: &[Put]) -> io::Result<()> {
     for put in puts {
         if let Some(file) = &put.file {
@@ -123,10 +122,9 @@ impl<D: Disk> Worker<D> {
         self.shared.figures()
     }
 
-    /// Tells how many entries each map, set and queue has, by a name, for
-    /// diagnostics and tests; those of the boards that it shares with the stores
-    /// among them. What of the log stays when all bundles are released is that
-    /// of the segments which compaction leaves.
+    /// Tells how many entries each map, set and queue has, by a name, for diagnostics and tests;
+    /// including those of the boards that it shares with the stores. When all bundles are released,
+    /// only the entries of segments that compaction leaves remain.
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Worker {
             log,
@@ -220,7 +218,7 @@ impl<D: Disk> Worker<D> {
         next
     }
 
-    /// Reads some of what is to be read; tells whether there was any.
+    /// Reads some of the payloads that are to be read. Returns whether there were any.
     fn read(&mut self) -> bool {
         let any = self.tasks.has_reads();
         let bytes_of = |id| self.log.payload_bytes(id);
@@ -242,11 +240,11 @@ impl<D: Disk> Worker<D> {
                     self.tasks.tell(shard, Done::Loaded(id, payload));
                 }
             }
-            // Released meanwhile.
+            // The bundle was released meanwhile.
             Err(ReadError::Unknown) => {}
             Err(ReadError::Damaged(left)) => self.lose(id, asked_by, left),
             Err(ReadError::Io(_)) => {
-                // A disk that fails as a whole may have all of it again.
+                // A disk that fails as a whole may come back with all of it.
                 if attempts >= READ_ATTEMPTS && self.stalled != Some(Stall::Failing) {
                     self.lose(id, asked_by, Bytes::new());
                 } else {
@@ -257,7 +255,7 @@ impl<D: Disk> Worker<D> {
         }
     }
 
-    /// The disk cannot read a bundle that no shard has asked for.
+    /// Notes that the disk cannot read a bundle that no shard has asked for.
     fn note_unreadable(&mut self, id: u64) {
         let first = Unreadable {
             attempts: 1,
@@ -279,9 +277,8 @@ impl<D: Disk> Worker<D> {
         }
     }
 
-    /// A bundle is damaged. Without a shard that has asked for it all are told:
-    /// it is one store's, and an owner kept with each bundle would take memory
-    /// for what hardly ever happens.
+    /// Reports a damaged bundle. If no shard has asked for it, all are told: one of them has it,
+    /// and an owner kept with each bundle would take memory for what hardly ever happens.
     fn lose(&mut self, id: u64, asked_by: Option<usize>, left: Bytes) {
         self.figures.lost_bundles += 1;
         let known = self.unreadable.remove(&id);
@@ -321,8 +318,8 @@ impl<D: Disk> Worker<D> {
         }
     }
 
-    /// Deletes payloads on disk that no bundle has any more. A release that a
-    /// crash loses brings the bundle back, so it must be durable before.
+    /// Deletes payloads on disk that no bundle has any more. If a crash loses a release, the bundle
+    /// comes back, so the release must be durable first.
     fn delete_files(&mut self) {
         if self.unneeded.is_empty() || self.log.tell_durably().is_err() {
             return;
@@ -347,10 +344,10 @@ impl<D: Disk> Worker<D> {
         MOVE_BYTES.min(self.log.segment_bytes / MOVE_PART).max(1)
     }
 
-    /// Makes room on a full disk; tells whether there is more than before.
+    /// Makes room on a full disk. Returns whether there is more than before.
     fn make_room(&mut self) -> bool {
         let before = self.log.bytes();
-        // What one step moves is gained once the segment is empty.
+        // Room is gained only once a segment is empty.
         for _ in 0..=MOVE_PART {
             match self.log.make_room(self.portion()) {
                 Ok(moved) => {
@@ -360,15 +357,14 @@ impl<D: Disk> Worker<D> {
                         break;
                     }
                 }
-                // There will be some when others give it back.
+                // There will be room when others give it back.
                 Err(_) => break,
             }
         }
         self.log.bytes() < before
     }
 
-    /// Compacts as much as what was put meanwhile asks for, so that puts that
-    /// never pause do not outrun it.
+    /// Compacts in proportion to what was put meanwhile, so that continuous puts do not outrun it.
     fn keep_up(&mut self) {
         if self.stalled.is_some() || !self.log.wants_compaction() {
             self.to_move = 0;
@@ -384,8 +380,8 @@ impl<D: Disk> Worker<D> {
         }
     }
 
-    /// One step of compaction: the bytes moved; none if there is nothing to do
-    /// or it cannot be done.
+    /// One step of compaction. Returns the bytes moved; `None` if there is nothing to do or it
+    /// cannot be done.
     fn compact(&mut self) -> Option<u64> {
         if !self.log.wants_compaction() {
             return None;
