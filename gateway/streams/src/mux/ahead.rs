@@ -2,9 +2,9 @@
 //! present, are sealed into custody at once, even beyond the peer's credit. The
 //! bundle node withholds them until their stream has a turn and credit.
 //!
-//! A payload that is sealed ahead has frames of one stream only, and at most
-//! half a floor of its bytes, so that credit covers it in the end. Nothing else
-//! of a stream is sealed until all of that has left.
+//! A payload that is sealed ahead has frames of one stream only, and at most half a floor of its
+//! bytes, so that credit covers it in the end. No more of the stream is sealed otherwise until all
+//! of these have left.
 
 use std::time::Instant;
 
@@ -21,9 +21,8 @@ use crate::wire::{Frame, Open, Sealer, StreamId};
 /// Room for the payload's head, an OPEN, and the heads of frames.
 const HEAD_BYTES: usize = 1024;
 
-/// What is sealed of a stream is copied as long as it is no more than this, and no
-/// more than this part of the stream's send buffer; all copies together no more than
-/// this part of all send buffers.
+/// The sealed beginning of a stream is copied up to this many bytes, and up to this part of the
+/// stream's send buffer; all copies together up to this part of all send buffers.
 const BEGINNING_BYTES: usize = 64 << 10;
 const BEGINNINGS_PART: usize = 4;
 
@@ -32,22 +31,22 @@ const BEGINNINGS_PART: usize = 4;
 pub struct Ahead {
     /// Its class.
     pub class: Class,
-    /// The offset behind the stream's bytes in it.
+    /// The offset at which the stream's bytes in it end.
     pub end: u64,
     /// Its parts, one after the other.
     pub payload: Vec<Bytes>,
 }
 
 impl Mux {
-    /// Lets each stream have so many bytes here beyond its credit; they are to
-    /// be sealed by [`Mux::seal_ahead`]. 0 ends it.
+    /// Lets each stream take so many bytes beyond its credit, to be sealed by [`Mux::seal_ahead`].
+    /// 0 ends this.
     pub fn set_beyond_credit(&mut self, bytes: u64) {
         self.beyond_credit = bytes;
         self.writers_retry = true;
     }
 
-    /// Streams with something to seal, by id; of those whose OPEN waits, none
-    /// that was opened later than `opened_by`.
+    /// Streams with something to seal, by id. Streams whose OPEN waits count only if they were
+    /// opened by `opened_by`.
     pub fn streams_with_output(&self, opened_by: Instant) -> Vec<StreamId> {
         let able = |id: &StreamId| {
             let stream = self.streams.get(id);
@@ -88,7 +87,7 @@ impl Mux {
             if stream.tells_acknowledgement(&open) {
                 self.events.push_back(Event::OpenSealed(id));
             }
-            // A name, two addresses and a trace are less than the room for heads.
+            // A name, two addresses and a trace fit into the room for heads.
             let frame = Frame::Open { id, open: *open };
             sealer.frame(&frame);
             if let Frame::Open { open, .. } = frame {
@@ -133,10 +132,10 @@ impl Mux {
         })
     }
 
-    /// Copies the next `count` bytes, and the end, of a stream of which the peer has
-    /// not heard: they are sealed for its present run, and the next one may have to get
-    /// them. Where they are too many, beside the bytes that all streams have copied,
-    /// nothing of the stream is copied any more.
+    /// Copies the next `count` bytes, and the end, of a stream of which the peer has not heard:
+    /// they are sealed for its present run, and its next run may have to get them. If there are too
+    /// many, with the bytes copied for all streams, the copy is dropped and the stream is not
+    /// copied any more.
     pub(super) fn keep_beginning(
         stream: &mut Stream,
         (copied, config): (&mut usize, &Config),
@@ -160,7 +159,7 @@ impl Mux {
         *copied += count;
     }
 
-    /// A stream cannot begin anew any more.
+    /// Takes that a stream cannot begin anew any more.
     pub(super) fn forget_beginning(&mut self, id: StreamId) {
         let stream = self.streams.get_mut(&id);
         if let Some(beginning) = stream.and_then(|stream| stream.send.beginning.take()) {
@@ -168,8 +167,8 @@ impl Mux {
         }
     }
 
-    /// The peer or a custodian has something of a stream, so it does not begin anew
-    /// once something has left.
+    /// Takes that the peer or a custodian has something of a stream: once something of it has left,
+    /// it does not begin anew.
     pub(super) fn is_heard(&mut self, id: StreamId) {
         let stream = self.streams.get(&id);
         if stream.is_some_and(|stream| stream.send.begins_and_has_left()) {
@@ -178,7 +177,7 @@ impl Mux {
         }
     }
 
-    /// Whether it is what is withheld that leaves in a flow's next turn.
+    /// Whether a withheld payload leaves in a flow's next turn.
     pub(super) fn leaves_custody(&self, flow: Flow) -> bool {
         match flow {
             Flow::Restored { .. } => true,
@@ -189,7 +188,7 @@ impl Mux {
         }
     }
 
-    /// Has the oldest payload of a flow leave that is withheld.
+    /// Lets the oldest withheld payload of a flow leave.
     pub(super) fn let_leave(&mut self, now: Instant, flow: Flow, quantum: u64) -> Sealed {
         match flow {
             Flow::Restored { run, id } => self.restored_turn_over(run, id),
@@ -218,8 +217,8 @@ impl Mux {
         self.close_if_done(id);
     }
 
-    /// Has the next payload leave that is withheld, where there is no room to
-    /// seal another: the flow whose it is.
+    /// Lets the next withheld payload leave, where there is no room to seal another. Returns its
+    /// flow.
     pub(crate) fn poll_withheld(&mut self, now: Instant, class: Class) -> Option<Flow> {
         self.let_one_go_on(class);
         let flow = self.next_withheld(class)?;
@@ -240,7 +239,7 @@ impl Mux {
         self.enqueue(id, Place::New);
     }
 
-    /// The next stream of which nobody wants what is withheld.
+    /// The next stream whose withheld payloads nobody wants.
     pub(crate) fn poll_unwanted(&mut self) -> Option<StreamId> {
         self.unwanted.pop()
     }
@@ -251,8 +250,8 @@ impl Mux {
         self.ended.pop()
     }
 
-    /// A bundle with bytes, OPEN or end of these streams has been acknowledged
-    /// by the next custodian, or is gone.
+    /// Takes that a bundle with bytes, OPEN or end of these streams has been acknowledged by the
+    /// next custodian, or is gone.
     pub fn acknowledged(&mut self, ids: &[StreamId]) {
         for id in ids {
             if let Some(stream) = self.streams.get_mut(id)
@@ -272,7 +271,7 @@ impl Mux {
 }
 
 impl Stream {
-    /// Its OPEN is sealed; `left` tells when it leaves, unless it is withheld.
+    /// Takes that its OPEN is sealed; `left` says when it leaves, unless it is withheld.
     pub(super) fn begins(&mut self, open: Open, left: Option<Instant>) {
         // A peer that guesses an id may have ended the stream.
         if self.send.state != Sending::Done {

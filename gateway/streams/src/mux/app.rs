@@ -12,9 +12,8 @@ use super::{Event, Mux, OpenError, StreamError, StreamInfo, StreamState, WriteEr
 use crate::stream::{Life, Origin, Receiving, SendSide, Sending, Stream};
 use crate::wire::{MAX_HOST_BYTES, Open, ResetCode, StreamId, Target, VARINT_MAX};
 
-/// Written bytes that each stream may have whatever the others have; with many
-/// streams less, so that all together have no more than `RESERVED_TOTAL_BYTES`
-/// as long as each has `LEAST_CAPACITY_BYTES`.
+/// Written bytes that each stream may have whatever the others have. With many streams it is less,
+/// down to `LEAST_CAPACITY_BYTES`, so that all together have at most `RESERVED_TOTAL_BYTES`.
 const RESERVED_BUFFER_BYTES: usize = 16 * 1024;
 const RESERVED_TOTAL_BYTES: usize = 64 << 20;
 
@@ -59,7 +58,7 @@ impl Mux {
         Ok(())
     }
 
-    /// Sends what is not sealed yet, and all that follows, in another class.
+    /// Changes the class of a stream, for the bytes not sealed yet and all that follow.
     pub fn set_class(&mut self, id: StreamId, class: Class) -> Result<(), StreamError> {
         let stream = self.open_stream(id)?;
         if stream.class != class {
@@ -115,15 +114,15 @@ impl Mux {
         share.clamp(LEAST_CAPACITY_BYTES, RESERVED_BUFFER_BYTES)
     }
 
-    /// Has no more written data wait than suits the present rate, bytes: of one
-    /// stream, and of all together. More that is there stays. No stream is
-    /// visited: each is looked at again when bytes of it are sealed.
+    /// Limits the written data that waits, bytes, for one stream and for all together, to what
+    /// suits the present rate. Data beyond that stays. No stream is visited: each is looked at
+    /// again when bytes of it are sealed.
     pub fn set_present_buffers(&mut self, stream_bytes: usize, total_bytes: usize) {
         self.present_buffers = (stream_bytes, total_bytes);
     }
 
-    /// Takes bytes to send, all or none. What [`Mux::send_capacity`] gave is
-    /// always taken, even if others have used the room since.
+    /// Takes bytes to send, all or none. Bytes up to the last [`Mux::send_capacity`] are always
+    /// taken, even if others have used the room since.
     pub fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
         let limit = self.config.send_buffer_bytes;
         let stream = self.open_stream(id).map_err(|_| WriteError::Unknown)?;
@@ -158,7 +157,7 @@ impl Mux {
         Ok(())
     }
 
-    /// Ends the sending direction behind what was written.
+    /// Ends the sending direction after what was written.
     pub fn finish(&mut self, id: StreamId) -> Result<(), StreamError> {
         let stream = self.open_stream(id)?;
         if stream.send.state == Sending::Open {
@@ -178,9 +177,8 @@ impl Mux {
         }
     }
 
-    /// Ends both directions at once. What was not sealed is dropped; the peer
-    /// delivers what was, then its application sees `code`. `reason` is for
-    /// people and cut at 256 bytes.
+    /// Ends both directions at once. Bytes not sealed are dropped; the peer delivers the sealed
+    /// ones, then its application sees `code`. `reason` is for people and cut at 256 bytes.
     pub fn reset(
         &mut self,
         id: StreamId,
@@ -214,8 +212,8 @@ impl Mux {
         Ok(())
     }
 
-    /// Resets the streams that began at `before` or earlier and that their
-    /// applications have not ended; which these are. No other is visited.
+    /// Resets the streams that began at `before` or earlier and that their applications have not
+    /// ended. Returns them. No other stream is visited.
     pub(crate) fn reset_older(
         &mut self,
         before: Instant,
@@ -239,8 +237,7 @@ impl Mux {
         reset
     }
 
-    /// When the first of the streams began that [`Mux::reset_older`] has not
-    /// seen.
+    /// When the oldest stream that [`Mux::reset_older`] has not reset yet began.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.by_age.first().map(|(at, _)| *at)
     }
@@ -250,8 +247,8 @@ impl Mux {
         self.streams.len()
     }
 
-    /// Says that no more bytes are wanted; unread ones are dropped. The
-    /// sending direction goes on.
+    /// Tells the peer that no more bytes are wanted; unread ones are dropped. The sending direction
+    /// goes on.
     pub fn stop(&mut self, id: StreamId, code: ResetCode) -> Result<(), StreamError> {
         let stream = self.open_stream(id)?;
         if stream.recv.state == Receiving::Done {
@@ -352,8 +349,8 @@ fn least_capacity(send_buffer_bytes: usize) -> usize {
 }
 
 impl Mux {
-    /// Whether a stream waits for room or credit that other streams use, and not
-    /// for its own bytes to be sealed or their copy to end; and if so, whether for
+    /// Whether a stream waits for room or credit that other streams use, rather than for its own
+    /// bytes to be sealed or their copy to be dropped. If so, the value says whether it waits for
     /// the buffer that all share.
     pub(super) fn waits_for_others(&self, send: &SendSide) -> Option<bool> {
         let (limit, _) = self.send_buffers();

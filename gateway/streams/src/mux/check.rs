@@ -1,12 +1,12 @@
-//! The books of a [`Mux`], for its laws.
+//! Checks the books of a [`Mux`], for its laws.
 
 use super::Mux;
 use crate::stream::{Life, Receiving, Sending, Stream};
 use crate::wire::StreamId;
 
 impl Mux {
-    /// Streams whose OPEN waits, or is withheld and can be said anew, and that no
-    /// payload can bring to a later run of the peer.
+    /// Streams whose OPEN waits, or is withheld and can be sent anew, and that no payload can bring
+    /// to a later run of the peer.
     pub(crate) fn unheard(&self) -> impl Iterator<Item = StreamId> + '_ {
         let streams = self.streams.iter();
         let begins = |s: &Stream| match &s.send.beginning {
@@ -17,7 +17,7 @@ impl Mux {
         unheard.map(|(id, _)| *id)
     }
 
-    /// Every sum is what it sums.
+    /// Asserts that every sum is right.
     pub(crate) fn check(&self) {
         let floor = self.peer_credit.floor;
         let beyond = |bytes: u64, floor: u64| bytes.saturating_sub(floor);
@@ -97,7 +97,7 @@ impl Mux {
                 assert!(self.control.is_empty() && self.loose.is_empty());
             }
             if stream.life == Life::Draining {
-                // What one has left that begins anew is sealed again.
+                // The rest of a stream that begins anew is sealed again.
                 assert_ne!(stream.send.state, Sending::Open);
                 assert_eq!(stream.recv.state, Receiving::Done);
             }

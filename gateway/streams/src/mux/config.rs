@@ -1,4 +1,4 @@
-//! What the node sets.
+//! The configuration of a [`crate::Mux`].
 
 use std::time::Duration;
 
@@ -67,18 +67,18 @@ pub struct Config {
     pub floor_bytes: u64,
     /// Written bytes that one stream may have waiting to be sealed.
     pub send_buffer_bytes: usize,
-    /// The same for all streams together. Beyond it each stream still has
-    /// 16 KiB, so that those that wait for credit do not stop the others; of
-    /// more than 4096 streams less, 4 KiB at least.
+    /// The same for all streams together. Beyond it each stream still has 16 KiB, so that those
+    /// that wait for credit do not stop the others; with more than 4096 streams it is less, but at
+    /// least 4 KiB.
     pub send_buffer_total_bytes: usize,
     /// Streams of both directions, those that wait for their last frames
     /// included.
     pub max_streams: usize,
     /// What a stream may seal before it is the next one's turn, bytes.
     pub quantum_bytes: u64,
-    /// From so many payloads under way on, a stream seals less than 4 KiB only
-    /// when one of them is acknowledged, or at its end. The same holds for each
-    /// stream with a 256th of them while all have four times as many together.
+    /// With so many payloads under way or more, a stream seals less than 4 KiB only when one of
+    /// them is acknowledged, or at its end. The same holds for a stream with a 256th as many while
+    /// all streams together have four times as many.
     pub many_payloads: u32,
     /// The class whose payloads carry the frames about streams and nodes
     /// (HELLO, CREDIT, RESET, STOP, OPENED): they are few and urgent.

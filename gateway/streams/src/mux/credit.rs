@@ -11,10 +11,9 @@ use super::Mux;
 use crate::stream::{InUse, Life, Receiving, SendSide};
 use crate::wire::{FLOOR_BYTES, Hello, StreamId, VARINT_MAX};
 
-/// Consumption is told when it reaches this part of a window. A sender must
-/// be able to have a round trip's bytes under way besides what was consumed
-/// and not told. A sixteenth of the peer window, which is 8 x rate x RTT by
-/// default, is half of a round trip's bytes.
+/// Consumption is reported when it reaches this part of a window. A sender must be able to have a
+/// round trip's bytes under way besides what was consumed and not reported. A sixteenth of the peer
+/// window, which is 8 x rate x RTT by default, is half of a round trip's bytes.
 pub(super) const PART_TOLD: u64 = 16;
 
 /// The credit that the peer gives.
@@ -108,9 +107,9 @@ impl Mux {
         self.credit_changed = true;
     }
 
-    /// Whether receiving up to `end` on a stream that has received up to
-    /// `highest` and consumed up to `taken` is within the credit given. To a run
-    /// that is over it was given once, and anew by the limits told since.
+    /// Whether receiving up to `end` on a stream that has received up to `highest` and consumed up
+    /// to `taken` is within the credit given. A run that is over was given credit once, and more by
+    /// the limits reported since.
     pub(super) fn within_credit(&self, highest: u64, taken: u64, end: u64) -> bool {
         let floor = self.floor();
         let before = (highest - taken).saturating_sub(floor);
@@ -134,14 +133,13 @@ impl Mux {
             self.promised_excess - beyond(before.promised) + beyond(after.promised);
     }
 
-    /// Decides whether what the application has just taken is told to the
-    /// peer now. `before` is what was untold before.
+    /// Decides whether to report now to the peer what the application has just taken. `before` is
+    /// what was unreported before that.
     ///
-    /// Less than half a floor need not be told: with it untold the stream
-    /// still has half a floor of credit. Of the streams with more, each tells
-    /// at its part of the stream window, and all tell when together they
-    /// have their part of the peer window; so neither can keep a sender
-    /// waiting.
+    /// Less than half a floor need not be reported: without it the stream still has half a floor of
+    /// credit. Of the streams with more, each reports at its part of the stream window, and all
+    /// report when together they reach that part of the peer window. So neither window can keep a
+    /// sender waiting.
     pub(super) fn consumed(&mut self, id: StreamId, before: u64) {
         if self.former {
             return self.raise_limit(id);
@@ -196,9 +194,9 @@ impl Mux {
         self.list_control(id);
     }
 
-    /// Ends the receiving direction. `end` is where the peer's bytes end; the
-    /// peer computes the same charge, and if one is left there, it is told
-    /// that nothing is unconsumed any more. `None` if a RESET or STOP says so.
+    /// Ends the receiving direction. `end` is where the peer's bytes end. The peer computes the
+    /// same charge, and if it has one left, it is told that nothing is unconsumed any more. `None`
+    /// if a RESET or STOP tells it so.
     pub(super) fn receiving_done(&mut self, id: StreamId, end: Option<u64>) {
         let floor = self.floor();
         let least = floor / 2;

@@ -1,4 +1,4 @@
-//! Payloads out: sealed when they are asked for, not before.
+//! Outgoing payloads, sealed only when they are asked for.
 
 use std::time::Instant;
 
@@ -14,15 +14,14 @@ use crate::wire::{Frame, ResetCode, Sealer, StreamId};
 /// The least payload that holds every kind of frame.
 const MIN_PAYLOAD_BYTES: usize = 512;
 
-/// Frames about no stream that wait at most. They answer a peer that asks about
-/// each stream once.
+/// The most waiting frames about streams that are not here. They answer a peer that asks about each
+/// stream once.
 const MAX_LOOSE: usize = 65_536;
 
-/// A payload that is not empty takes at least so much of a further stream, or
-/// nothing.
+/// A payload that is not empty takes at least so much of another stream, or nothing.
 const LEAST_TAIL_BYTES: usize = 256;
 
-/// What leaves next.
+/// What is to leave next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sealed {
     /// A payload sealed now.
@@ -38,9 +37,9 @@ pub enum Sealed {
 }
 
 impl Mux {
-    /// Seals a payload of at most `max_bytes` (512 at least) with what waits
-    /// in `class`, or has one leave that is withheld; `None` if nothing waits.
-    /// Frames without data come first, then flows in turn.
+    /// Seals a payload of at most `max_bytes` (512 at least) with what waits in `class`, or names a
+    /// withheld one that may leave; `None` if nothing waits. Frames without data come first, then
+    /// flows in turn.
     pub(crate) fn poll_payload(
         &mut self,
         now: Instant,
@@ -56,7 +55,7 @@ impl Mux {
         let sparse = self.has_sparse(class);
         let room = class != self.config.control_class || self.seal_control(&mut sealer);
         while room && let Some(flow) = self.next_turn(class) {
-            // Those that begin or send seldom do not wait for the others' bytes.
+            // Flows that begin or send seldom do not wait for the bytes of others.
             let sealed = (limit - sealer.room()) as u64;
             let goes_along = || {
                 let fits = limit as u64 <= SHORT_BUNDLE_BYTES;
@@ -110,9 +109,9 @@ impl Mux {
         }
     }
 
-    /// Whether a payload with this flow's turn too makes a short bundle. Short
-    /// flows that begin or send seldom do not leave in long bundles: they would
-    /// wait for the lost segments of these.
+    /// Whether a payload still makes a short bundle with this flow's turn in it. Short flows that
+    /// begin or send seldom do not leave in long bundles, since they would wait for lost segments
+    /// of these.
     fn stays_short(&self, flow: Flow, sealed_bytes: u64, quantum: u64) -> bool {
         let Flow::Stream(id) = flow else {
             return false;
@@ -134,7 +133,7 @@ impl Mux {
             || !self.control.is_empty()
     }
 
-    /// Sends a control frame that is about no stream of these.
+    /// Sends a control frame that is not about a stream here.
     pub(crate) fn send_loose(&mut self, frame: Frame) {
         if self.loose.len() < MAX_LOOSE {
             self.loose.push_back(frame);
@@ -276,7 +275,7 @@ impl Mux {
             return true;
         };
         Self::begin_turn(stream, quantum);
-        // Nobody waits behind it: one frame instead of one per turn.
+        // If no other stream waits, it gets one frame instead of one per turn.
         let alone = self
             .classes
             .get(usize::from(stream.class.0))
@@ -321,7 +320,7 @@ impl Mux {
             }
             return true;
         }
-        // A turn that the payload's end cuts goes on in the next payload.
+        // A turn that is cut by the payload's end goes on in the next payload.
         self.enqueue(id, Place::First);
         false
     }

@@ -1,4 +1,4 @@
-//! What the application is told, and why it is refused.
+//! Events for the application, and the reasons why a call is refused.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ pub enum Event {
     /// The next custodian has acknowledged the first bundle of a stream that is
     /// traced.
     OpenAcknowledged(StreamId),
-    /// [`crate::Mux::read`] has bytes. Told again once it returned `None`.
+    /// [`crate::Mux::read`] has bytes. Sent again only after that has returned `None`.
     Readable(StreamId),
     /// [`crate::Mux::send_capacity`], which had been 0, has risen.
     Writable(StreamId),
@@ -143,7 +143,7 @@ pub enum PayloadError {
 pub struct Backlog {
     /// Written bytes of the streams that have credit.
     pub bytes: u64,
-    /// Frames without data wait, OPEN among them: they should leave at once.
+    /// Frames without data, such as OPEN, wait: they should leave at once.
     pub has_control: bool,
     /// Streams that have something to seal.
     pub streams: usize,
@@ -165,7 +165,7 @@ pub enum StreamState {
 }
 
 impl StreamState {
-    /// Its name in what operators are shown.
+    /// Its name for operators.
     pub fn name(self) -> &'static str {
         match self {
             StreamState::Early => "early",
@@ -184,7 +184,7 @@ pub struct StreamInfo {
     pub id: StreamId,
     /// Class of what is sent from here.
     pub class: Class,
-    /// The queue in which that waits, or would: the class' own, or a lane of it.
+    /// The queue in which these bytes wait, or would: the class' own, or a lane of it.
     pub queue: Class,
     /// Where it stands.
     pub state: StreamState,

@@ -9,9 +9,9 @@ use crate::wire::{Frame, ResetCode, StreamId};
 const REASON: &str = "a bundle of the stream expired on its way";
 
 impl Mux {
-    /// Takes back a payload that was sealed here and will not be delivered.
-    /// Streams that had bytes or their OPEN in it are reset both ways; what
-    /// it said about streams and node is said again.
+    /// Takes back a payload that was sealed here and will not be delivered. Streams with bytes or
+    /// their OPEN in it are reset both ways; its other frames about streams and the node are sent
+    /// again.
     pub(crate) fn handle_expired(&mut self, frames: Vec<Frame>) {
         for frame in frames {
             match frame {
@@ -20,7 +20,7 @@ impl Mux {
                 Frame::Data {
                     id, offset, data, ..
                 } => self.lost(id, offset + data.len() as u64),
-                // EXPIRED is said again when the next lifetime has passed.
+                // EXPIRED is sent again when the next lifetime has passed.
                 Frame::Settled | Frame::Expired { .. } | Frame::Unknown { .. } => {}
                 // They are idempotent and cumulative.
                 control => self.loose.push_back(control),
@@ -28,9 +28,9 @@ impl Mux {
         }
     }
 
-    /// To be called each time that a bundle's lifetime has passed. Tells the
-    /// peer what was sealed before the last call: its bundles have ended
-    /// wherever they were, and a relay that deletes one tells nobody.
+    /// To be called each time that a bundle's lifetime has passed. Tells the peer what was sealed
+    /// before the last call: those bundles have expired wherever they were, and a relay that
+    /// deletes one tells nobody.
     pub(crate) fn look_for_expired(&mut self) {
         for id in self.sorted_ids() {
             let Some(stream) = self.streams.get_mut(&id) else {
@@ -45,7 +45,7 @@ impl Mux {
         }
     }
 
-    /// The peer's bytes below `below` have arrived by now or never will.
+    /// Takes that the peer's bytes below `below` have arrived by now or never will.
     pub(super) fn on_expired(&mut self, id: StreamId, below: u64) {
         let Some(stream) = self.streams.get(&id) else {
             return self.on_expired_unknown(id);

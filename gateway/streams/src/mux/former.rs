@@ -12,10 +12,10 @@ use crate::wire::{ResetCode, StreamId};
 const REASON: &str = "the peer node restarted";
 
 impl Mux {
-    /// Ends this run as [`Mux::retire`] does, and begins the next. Streams of
-    /// which the peer cannot have heard go over into it, those included that began to
-    /// leave when its run was over, if it is known by when it was. This node's own ids
-    /// count on, so that none ever names two streams.
+    /// Ends this run as [`Mux::retire`] does, and begins the next. Streams of which the peer cannot
+    /// have heard continue in the next run. These include streams that began to leave after the
+    /// peer's run was over, if it is known by when (`over_by`). The ids of this node count on, so
+    /// that no id ever names two streams.
     pub(crate) fn succeed(&mut self, incarnation: u64, over_by: Option<Instant>) -> Mux {
         let mut next = Mux::new(self.config, self.side, incarnation);
         next.next_id = self.next_id;
@@ -36,7 +36,7 @@ impl Mux {
                 self.under_way -= u64::from(stream.unacknowledged);
             }
             if !stream.send.ahead.is_empty() {
-                // It names the run that is over.
+                // The withheld payloads name the run that is over.
                 self.unwanted.push(id);
             }
             next.first_valid = next.first_valid.min(id);
@@ -46,9 +46,9 @@ impl Mux {
         next
     }
 
-    /// Whether nothing of a stream was sealed, or all that was is copied and withheld
-    /// or left for a run that was over, and the peer has sent nothing on it either, as
-    /// one that guesses ids may.
+    /// Whether the peer cannot have heard of a stream: nothing of it was sealed, or all sealed
+    /// bytes are copied and are either withheld or left when the peer's run was over. The peer,
+    /// which may guess ids, must not have sent anything on it either.
     fn is_unheard(&self, id: StreamId, over_by: Option<Instant>) -> bool {
         self.streams.get(&id).is_some_and(|stream| {
             let recv = &stream.recv;
@@ -60,7 +60,7 @@ impl Mux {
         })
     }
 
-    /// Takes a stream in that was opened for the run before.
+    /// Takes over a stream that was opened for the run before.
     fn carry_on(&mut self, id: StreamId, stream: Stream) {
         self.buffered += stream.send.pieces.len();
         let stops = stream.control.stop.is_some();
@@ -84,8 +84,8 @@ impl Mux {
         former
     }
 
-    /// The peer's run is over. Nothing is sent any more, and what the peer
-    /// has not heard of ends; what it had sealed may still arrive.
+    /// Takes that the peer's run is over. Nothing is sent any more, and streams of which the peer
+    /// has not heard end; what it had sealed may still arrive.
     fn retire(&mut self) {
         self.former = true;
         self.classes.clear();
@@ -127,8 +127,8 @@ impl Mux {
         }
     }
 
-    /// All that the peer's run had sealed has arrived: what has not ended in
-    /// order is reset once the application has read what is contiguous.
+    /// Takes that all that the peer's run had sealed has arrived: streams that have not ended in
+    /// order are reset once the application has read the contiguous bytes.
     pub(crate) fn conclude(&mut self) {
         for id in self.sorted_ids() {
             let Some(stream) = self.streams.get_mut(&id) else {
@@ -162,8 +162,8 @@ impl Mux {
         }
     }
 
-    /// Ends the stream of a run that is over and whose peer has finished: the
-    /// rest of what the application wrote has nobody to go to.
+    /// Ends a stream of a run that is over, if the peer has finished it: nobody is left to receive
+    /// the rest of what the application wrote.
     pub(super) fn end_if_cut(&mut self, id: StreamId) {
         let cut = |stream: &Stream| stream.cut && stream.life == Life::Open;
         if self.streams.get(&id).is_some_and(cut) {

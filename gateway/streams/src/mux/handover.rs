@@ -1,7 +1,6 @@
-//! The streams between two runs as one process gives them to the next.
+//! The streams between two runs, as one process hands them over to the next.
 //!
-//! What waits in queues is put there anew: whose turn it is begins again, and
-//! nothing else is lost.
+//! What waits in queues is queued anew: only the order of turns is lost.
 
 use std::time::Instant;
 
@@ -18,7 +17,7 @@ use super::{Config, Counters, Mux, Side, Windows};
 use crate::stream::{InUse, Receiving, Sending, StreamState, sum};
 use crate::wire::{Announcement, StreamId, VARINT_MAX, frames_of, packed};
 
-/// All of a [`Mux`] that neither configuration nor the rest says.
+/// All of a [`Mux`] that does not follow from the configuration or from the other fields.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct MuxState {
     incarnation: u64,

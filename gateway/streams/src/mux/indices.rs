@@ -5,9 +5,8 @@ use rangemap::RangeInclusiveSet;
 /// Indices (id / 2) of streams: a thousand in a row cost as much as one.
 pub(super) type Indices = RangeInclusiveSet<u64>;
 
-/// Ranges that a set may have beside one per stream. A range more is a payload
-/// with an OPEN that is still on its way, so only a peer that skips ids on
-/// purpose comes near.
+/// The ranges that a set may have besides one per stream. Each further range is a payload with an
+/// OPEN that is still on its way, so only a peer that skips ids on purpose comes near this.
 const MAX_RANGES: usize = 65_536;
 
 /// Whether an index may be added: to a full set, only where it makes no

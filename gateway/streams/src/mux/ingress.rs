@@ -1,4 +1,4 @@
-//! Payloads in: any order, any number of times.
+//! Incoming payloads, in any order and any number of times.
 
 use std::time::Instant;
 
@@ -11,20 +11,19 @@ use super::{Counters, Event, Mux, PayloadError};
 use crate::stream::{Life, Origin, Receiving, Sending, Stream};
 use crate::wire::{Frame, Frames, Hello, Open, ResetCode, StreamId};
 
-/// Runs of bytes beyond a gap that are kept of all streams.
+/// The most runs of bytes beyond a gap that are kept of all streams.
 const MAX_RUNS: usize = 65_536;
 
-/// Streams at one time whose OPEN is still on its way, of which only bytes or a
-/// STOP have come: OPEN leaves with the first bytes, so an honest peer needs
-/// few.
+/// The most streams at one time of which bytes or a STOP have come before their OPEN. OPEN leaves
+/// with the first bytes, so an honest peer needs few.
 const MAX_EARLY: usize = 4096;
 
 /// CREDIT frames kept about streams that are not here.
 pub(super) const MAX_LOOSE_FRAMES: usize = 4096;
 
 impl Mux {
-    /// Takes in the frames of a well-formed payload. Received bytes are
-    /// slices of it. `addressed` tells whether its sender knew this run.
+    /// Takes in the frames of a well-formed payload. Received bytes are slices of it. `addressed`
+    /// says whether its sender knew this run.
     pub(crate) fn handle_frames(
         &mut self,
         now: Instant,
@@ -117,7 +116,7 @@ impl Mux {
             self.events
                 .push_back(Event::AnnouncementChanged(hello.announcement));
         }
-        // It is the same in all that is said to this run.
+        // The value is the same in all that the peer sends to this run.
         let valid = first || addressed && !self.peer_first_valid_is_final;
         self.peer_first_valid_is_final |= addressed;
         if valid && hello.first_valid > self.peer_first_valid {
@@ -288,7 +287,7 @@ impl Mux {
             let sent = stream.send.sent;
             self.sending_done(id);
             if told {
-                // It may be blocked writing and never read so far.
+                // The application may be blocked in writing and may not have read yet.
                 self.events.push_back(Event::Stopped { id, code });
             }
             self.credit_returned(id, sent);

@@ -1,7 +1,7 @@
 //! Lanes: flows of one class that go by different paths.
 //!
-//! The flows of a class that go by one path wait in a queue of their own, its
-//! *lane*. On the wire and in all figures they are of the class.
+//! The flows of a class that go by one path wait in a queue of their own, its *lane*. On the wire
+//! and in all figures they belong to the class.
 
 use underpass_cla::Class;
 use underpass_completion::Load;
@@ -17,8 +17,8 @@ const LANES: u8 = 4;
 /// Queues with lower numbers are those of classes.
 const FIRST: u8 = 64;
 
-/// The queue of the flows of a class that go by the path of this place; none
-/// beyond four paths, or of classes beyond sixteen.
+/// The queue of the flows of a class that go by the path at this place; `None` beyond four paths or
+/// sixteen classes.
 pub fn lane(class: Class, place: usize) -> Option<Class> {
     let place = u8::try_from(place).ok().filter(|place| *place < LANES)?;
     (class.0 < CLASSES).then(|| Class(FIRST + class.0 * LANES + place))
@@ -42,9 +42,9 @@ pub(super) fn is_lane(queue: Class) -> bool {
 }
 
 impl Mux {
-    /// Begins a flow of a stream: what of it is not sealed yet, and all that
-    /// follows, waits in a queue of its class. `size_bytes` are to come, those
-    /// that are written and not sealed included; it is an estimate.
+    /// Begins a flow of a stream: its unsealed bytes, and all that follow, wait in `queue`, which
+    /// belongs to its class. `size_bytes` estimates the bytes to come, including those written and
+    /// not sealed.
     ///
     /// # Errors
     /// When the stream is gone, or takes no bytes any more.
@@ -62,8 +62,7 @@ impl Mux {
         Ok(())
     }
 
-    /// What the flows have left that wait in a lane. Other queues have no such
-    /// figure.
+    /// What the flows that wait in a lane have left. Other queues have no such figure.
     pub(crate) fn load(&self, lane: Class) -> Option<&Load> {
         Some(&self.classes.get(usize::from(lane.0))?.load)
     }

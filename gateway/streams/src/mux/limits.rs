@@ -1,8 +1,8 @@
 //! Credit for a run of the peer that is over.
 //!
-//! What that run had sealed ahead is still in its node's custody and exceeds
-//! the windows. The node's present run asks about each such stream and is told
-//! up to which offset its bytes may leave; more, as they are consumed.
+//! Bytes that the run had sealed ahead are still in its node's custody and exceed the windows. The
+//! node's present run asks about each such stream, and is told up to which offset its bytes may
+//! leave. It is told a higher offset as bytes are consumed.
 
 use std::time::Instant;
 
@@ -17,8 +17,7 @@ use crate::wire::StreamId;
 pub(crate) type Limit = Option<u64>;
 
 impl Mux {
-    /// Answers for a stream, and from then on tells by
-    /// [`Mux::take_limits`] whenever more may leave.
+    /// Answers for a stream. From then on, [`Mux::take_limits`] reports whenever more may leave.
     pub(crate) fn limit(&mut self, now: Instant, class: Class, id: StreamId) -> Limit {
         if !self.admit(now, class, id, usize::MAX) {
             return None;
@@ -28,12 +27,12 @@ impl Mux {
         Some(limit)
     }
 
-    /// What is to be told of streams that were asked about.
+    /// The answers to send about streams that were asked about.
     pub(crate) fn take_limits(&mut self) -> Vec<(StreamId, Limit)> {
         std::mem::take(&mut self.limits)
     }
 
-    /// The application has taken bytes of a stream of a run that is over.
+    /// Takes that the application has read bytes of a stream of a run that is over.
     pub(super) fn raise_limit(&mut self, id: StreamId) {
         let Some(recv) = self.streams.get(&id).map(|stream| &stream.recv) else {
             return;
@@ -41,8 +40,8 @@ impl Mux {
         let (Some(told), taken) = (recv.limit, recv.assembler.taken()) else {
             return;
         };
-        // A payload sealed ahead has half a floor at most: with so much left
-        // untold, the next one is never kept waiting for nothing.
+        // A payload sealed ahead has at most half a floor. If less than that is left unreported,
+        // the next payload never waits for it.
         let least = self.floor() / 2;
         let step = (self.granted.stream_window_bytes / PART_TOLD).max(least);
         let short = told < taken + least;
@@ -56,7 +55,7 @@ impl Mux {
         }
     }
 
-    /// A direction has ended here: nobody wants what is withheld of it.
+    /// Takes that a direction has ended here: nobody wants its withheld bytes.
     pub(super) fn drop_limit(&mut self, id: StreamId) {
         let stream = self.streams.get(&id);
         if stream.is_some_and(|stream| stream.recv.limit.is_some()) {
@@ -74,8 +73,8 @@ impl Mux {
         }
     }
 
-    /// The rule by which a sender seals, with what was promised in place of
-    /// what was sealed. `None` where the receiving direction has ended.
+    /// The limit by the rule by which a sender seals, with promised bytes in place of sealed ones.
+    /// `None` if the receiving direction has ended.
     fn possible_limit(&self, id: StreamId) -> Limit {
         let stream = self.streams.get(&id)?;
         if stream.recv.state == Receiving::Done {

@@ -1,4 +1,4 @@
-//! What the streams between one run of this node and one of the peer share.
+//! The state shared by the streams between one run of this node and one of the peer.
 
 mod ahead;
 mod app;
@@ -69,7 +69,7 @@ pub struct Mux {
     /// and so may reach each of its runs.
     unaddressed_below: StreamId,
     peer_first_valid: StreamId,
-    /// That is said to this run, and final.
+    /// The peer has sent that value to this run, so it is final.
     peer_first_valid_is_final: bool,
     /// Indices (id / 2) of the peer's streams that are gone.
     closed: Indices,
@@ -93,35 +93,35 @@ pub struct Mux {
     charged: u64,
     /// Sum of the streams' payloads that no custodian has acknowledged.
     under_way: u64,
-    /// A credit came that others than its stream may profit from.
+    /// Credit has come that other streams than its own may use.
     credit_changed: bool,
-    /// The most that was ever given; a lowered window binds only what is
-    /// sent after the peer has heard of it.
+    /// The largest windows that were ever given: a lowered window binds the peer only once it has
+    /// heard of it.
     granted: Windows,
     /// Credit in use by the peer's bytes here, beyond the floors.
     excess: u64,
-    /// The same, with what was promised to a run that is over.
+    /// The same, and what was promised to a run that is over.
     promised_excess: u64,
     /// Runs of bytes beyond a gap.
     runs: usize,
-    /// Consumption not told, of streams with half a floor or more of it.
+    /// Consumption that the peer was not told of, in streams with half a floor or more of it.
     untold: u64,
     untold_streams: Vec<StreamId>,
 
-    /// What is to be told of a run that is over.
+    /// Limits that are to be sent about a run that is over.
     limits: Vec<(StreamId, limits::Limit)>,
 
     /// Bytes beyond its credit that a stream may have here, withheld.
     beyond_credit: u64,
-    /// Copies of those that streams begin anew with, in all.
+    /// Bytes of all copies with which streams can begin anew.
     beginning_bytes: usize,
-    /// Streams of which nobody wants what is withheld.
+    /// Streams whose withheld payloads nobody wants.
     unwanted: Vec<StreamId>,
     /// Streams that have ended for the application with bytes left to seal.
     ended: Vec<StreamId>,
     /// Written bytes of all streams that wait to be sealed.
     buffered: usize,
-    /// What may wait at the present rate, of one stream and of all, bytes.
+    /// How much may wait at the present rate, for one stream and for all, bytes.
     present_buffers: (usize, usize),
     writers: Writers,
     /// Something has changed that may let writers go on.
@@ -129,7 +129,7 @@ pub struct Mux {
     /// Some have been told of it since the events were last drained.
     writers_told: bool,
 
-    /// What all streams have sealed, for their light budgets.
+    /// The bytes that all streams have sealed, for their light budgets.
     sent_bytes: u64,
 
     events: VecDeque<Event>,
@@ -247,7 +247,7 @@ impl Mux {
         self.peer_incarnation
     }
 
-    /// Notes which run of the peer this is about.
+    /// Notes the run of the peer that this is about.
     pub(crate) fn meet(&mut self, peer_incarnation: u64) {
         self.peer_incarnation = Some(peer_incarnation);
         self.renew_hello();
@@ -256,8 +256,8 @@ impl Mux {
     /// The next event.
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
-            // Once for each time that the events are drained: those who are
-            // told write, and their bytes are drained again.
+            // Only once for each time that the events are drained: applications that are told
+            // write, after which events are drained again.
             if self.writers_retry && !std::mem::take(&mut self.writers_told) {
                 self.wake_writers();
                 self.writers_told = !self.events.is_empty();
@@ -323,8 +323,7 @@ impl Mux {
         }
     }
 
-    /// Drops what was written and not sealed, and takes no more. What is
-    /// withheld still leaves.
+    /// Drops what was written and not sealed, and takes no more. Withheld payloads still leave.
     fn sending_done(&mut self, id: StreamId) {
         self.dequeue(id);
         self.forget_beginning(id);

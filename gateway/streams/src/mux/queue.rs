@@ -1,8 +1,7 @@
-//! Whose turn it is: among the streams of a class that may send, those that
-//! begin or send seldom first, then deficit round robin (RFC 8290, Shreedhar
-//! and Varghese 1995).
+//! The turns among the streams of a class that may send: first those that begin or send seldom,
+//! then deficit round robin (RFC 8290, Shreedhar and Varghese 1995).
 //!
-//! What is withheld in custody takes turns like bytes that are not sealed yet.
+//! Withheld payloads take turns like bytes that are not sealed yet.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -16,12 +15,12 @@ use super::{Backlog, Mux};
 use crate::stream::{Queued, Sending, Stream};
 use crate::wire::StreamId;
 
-/// Fewer bytes than this are sealed only if they are all there is; credit
-/// would otherwise trickle away in ever smaller frames.
+/// Fewer bytes than this are sealed only if there are no more; otherwise credit would trickle away
+/// in ever smaller frames.
 const LEAST_DATA_BYTES: u64 = 4096;
 
-/// Turns that a stream has at most before those that send all the time, until
-/// each of these has had one.
+/// The most turns that a stream has ahead of those that send all the time, until each of these has
+/// had one.
 const MOST_SPARSE_TURNS: u64 = 16;
 
 /// What takes turns.
@@ -53,7 +52,7 @@ pub(super) enum Place {
 /// flow's is void.
 type Turns = VecDeque<(Flow, u32)>;
 
-/// The flows of a class that wait for their turn.
+/// The flows of a queue that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct ClassQueue {
     /// Flows that begin, or that had nothing to send when their last turn came,
@@ -71,13 +70,13 @@ pub(super) struct ClassQueue {
     pub opening: usize,
     /// Bytes of these flows.
     pub bytes: u64,
-    /// In a lane, what these flows have left.
+    /// In a lane: what these flows have left.
     pub load: Load,
     /// How often it was the turn of `busy`.
     busy_turns: u64,
     /// Those that have something withheld in custody.
     withheld: BTreeSet<Flow>,
-    /// The one of them that left last for want of room.
+    /// The one of them whose payload left last when there was no room to seal.
     last_withheld: Option<Flow>,
 }
 
@@ -139,7 +138,7 @@ impl Mux {
         let Some(stream) = self.streams.get(&id) else {
             return 0;
         };
-        // What is withheld goes first.
+        // Withheld payloads go first.
         if stream.send.state == Sending::Done || !stream.send.ahead.is_empty() {
             return 0;
         }
@@ -201,8 +200,8 @@ impl Mux {
                 if stream.busy_until <= queue.busy_turns {
                     stream.fresh = self.config.quantum_bytes;
                 }
-                // What much is withheld of has been waiting for long: it would
-                // keep those that begin from their turn.
+                // A flow with much withheld has been waiting for long. It is not sparse, since it
+                // would keep flows that begin from their turn.
                 stream.fresh > 0 && stream.send.ahead.bytes() <= self.config.quantum_bytes
             }
             Place::First => stream.sparse,
@@ -230,9 +229,9 @@ impl Mux {
         self.sweep(usize::from(queued.class.0));
     }
 
-    /// Whether the stream has few bytes and so many payloads under way that it
-    /// waits for more bytes or an acknowledgement. Each payload that arrives
-    /// before an earlier one is a gap at the peer, which takes only so many.
+    /// Whether the stream gathers bytes: it has few bytes to seal and so many payloads under way
+    /// that it waits for more bytes or an acknowledgement. Each payload that arrives before an
+    /// earlier one is a gap at the peer, which accepts a limited number.
     fn gathers(&self, id: StreamId) -> bool {
         let Some(stream) = self.streams.get(&id) else {
             return false;
@@ -247,14 +246,13 @@ impl Mux {
                 || stream.unacknowledged >= part && self.under_way >= 4 * u64::from(many))
     }
 
-    /// Only with so many payloads under way a stream gathers bytes: of those
-    /// one is acknowledged some time.
+    /// A stream gathers bytes only with so many payloads under way, of which one is acknowledged in
+    /// time.
     pub(super) fn least_gathering(&self) -> u32 {
         (self.config.many_payloads / 256).max(1)
     }
 
-    /// A payload of the stream is acknowledged: it may have gathered bytes for
-    /// want of that.
+    /// Takes that a payload of the stream is acknowledged: a stream that gathered bytes may go on.
     pub(super) fn let_gathered_go_on(&mut self, id: StreamId) {
         let waits = |stream: &Stream| {
             stream.has_output() && stream.queued.is_none() && stream.blocked.is_none()
@@ -285,8 +283,7 @@ impl Mux {
         queue.forget(Flow::Stream(id), stream.sparse);
     }
 
-    /// A stream that waits has more to send than its flow was expected to have
-    /// left.
+    /// Takes that a waiting stream has more to send than its flow was expected to have left.
     pub(super) fn flow_grew(&mut self, id: StreamId, left_bytes: u64) {
         let queued = self.streams.get_mut(&id);
         if let Some(queued) = queued.and_then(|stream| stream.queued.as_mut()) {
@@ -299,7 +296,7 @@ impl Mux {
         }
     }
 
-    /// Looks whether a light stream that has more to send is so still.
+    /// Checks whether a light stream that has more to send is still light.
     pub(super) fn look_at_weight(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id)
             && let Some(queued) = &stream.queued
@@ -311,7 +308,7 @@ impl Mux {
         }
     }
 
-    /// Lets so many payloads of a former run's stream leave by now.
+    /// Allows so many payloads of a former run's stream to leave by now.
     pub(crate) fn let_restored_leave(
         &mut self,
         run: u64,
@@ -339,7 +336,7 @@ impl Mux {
         ClassQueue::of(&mut self.classes, class).insert((flow, ticket), false, Place::Last, true);
     }
 
-    /// A former run's stream has nothing more to send.
+    /// Forgets a former run's stream that has nothing more to send.
     pub(crate) fn forget_restored(&mut self, run: u64, id: StreamId) {
         if let Some(restored) = self.restored.remove(&(run, id)) {
             let flow = Flow::Restored { run, id };
@@ -402,7 +399,7 @@ impl Mux {
     /// Charges the stream with what it sent.
     pub(super) fn charge_turn(stream: &mut Stream, bytes: u64, quantum: u64) {
         stream.deficit = stream.deficit.saturating_sub(bytes.max(1));
-        // One that writes byte by byte has few turns before the others too.
+        // A stream that writes byte by byte also has only few turns ahead of the others.
         let least = quantum.div_ceil(MOST_SPARSE_TURNS);
         stream.fresh = stream.fresh.saturating_sub(bytes.max(least));
     }
@@ -412,14 +409,14 @@ impl Mux {
     pub(super) fn turn_over(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id) {
             let queue = ClassQueue::of(&mut self.classes, stream.class);
-            // As one that waits behind all the others, without waiting.
+            // The stream counts as if it waited behind all others, without waiting.
             stream.busy_until = queue.busy_turns + queue.busy.len() as u64 + 1;
             stream.deficit = 0;
         }
         self.enqueue(id, Place::Last);
     }
 
-    /// Drops void entries once they are the most.
+    /// Drops void entries once they are the majority.
     fn sweep(&mut self, class: usize) {
         let queue = &mut self.classes[class];
         if queue.sparse.len() + queue.busy.len() <= 2 * queue.flows + 64 {
@@ -498,8 +495,8 @@ impl Mux {
 impl ClassQueue {
     pub(super) fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let ClassQueue {
-            // Void entries are swept when they are the most, and when turns
-            // come; what counts is `flows`.
+            // Void entries are swept when they are the majority, and when turns come; `flows`
+            // counts the valid ones.
             sparse: _,
             busy: _,
             flows,
@@ -542,7 +539,7 @@ impl ClassQueue {
         }
     }
 
-    /// A valid entry is so no more.
+    /// Takes that a valid entry has become void.
     fn forget(&mut self, flow: Flow, sparse: bool) {
         self.withheld.remove(&flow);
         self.flows -= 1;

@@ -1,10 +1,9 @@
 //! Streams that wait for the peer's credit, and applications that wait to
 //! write.
 //!
-//! Each is looked at again when its own credit or bytes change. What others
-//! give back lets those go on that have the least on its way: these are in
-//! order, so one look tells whether there are any. Nothing looks at all of
-//! them, whatever the peer says.
+//! Each is looked at again when its own credit or bytes change. When others give credit or room
+//! back, those that need the least go on. They are kept in that order, so one look shows whether
+//! there are any. No call looks at all of them, whatever the peer sends.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +15,8 @@ use super::{Event, Mux};
 use crate::stream::{Life, Sending, Stream};
 use crate::wire::StreamId;
 
-/// Applications told in a row that they may write: each of them has the others
-/// told in turn when it writes.
+/// The most applications told in a row that they may write: when one of them writes, others are
+/// told in turn.
 const TOLD_IN_A_ROW: usize = 16;
 
 /// Streams with something to send and no credit for it, by class; those first
@@ -40,7 +39,7 @@ impl Mux {
         }
     }
 
-    /// The stream does not wait for credit any more.
+    /// Notes that the stream does not wait for credit any more.
     pub(super) fn forget_blocked(&mut self, id: StreamId) {
         let stream = self.streams.get_mut(&id);
         if let Some((class, place)) = stream.and_then(|stream| stream.blocked.take()) {
@@ -48,7 +47,7 @@ impl Mux {
         }
     }
 
-    /// The stream of the class that waits for credit and now has it.
+    /// A stream of the class that waited for credit and now has it.
     pub(super) fn has_credit_now(&self, class: Class) -> Option<StreamId> {
         count();
         let first = self.blocked.range((class, 0, StreamId(0))..).next();
@@ -56,7 +55,7 @@ impl Mux {
         (!self.waits_for_credit(*id)).then_some(*id)
     }
 
-    /// Lets a stream of the class take turns that has credit again.
+    /// Lets a stream of the class that has credit again take turns.
     pub(super) fn let_one_go_on(&mut self, class: Class) {
         if let Some(id) = self.has_credit_now(class) {
             self.forget_blocked(id);
@@ -64,7 +63,7 @@ impl Mux {
         }
     }
 
-    /// The peer gives credit that streams of all classes may profit from.
+    /// Takes that the peer has given credit that streams of all classes may use.
     pub(super) fn credit_came(&mut self) {
         for class in 0..self.classes.len() {
             self.let_one_go_on(Class(class as u8));
@@ -72,8 +71,8 @@ impl Mux {
         self.writers_retry = true;
     }
 
-    /// The stream's own credit or bytes have changed: it may go on, and so may
-    /// its application.
+    /// Takes that the stream's own credit or bytes have changed: it may go on, and so may its
+    /// application.
     pub(super) fn look_again(&mut self, id: StreamId) {
         let stream = self.streams.get(&id);
         if stream.is_some_and(|stream| stream.blocked.is_some()) {
@@ -82,7 +81,7 @@ impl Mux {
         self.look_at_writer(id);
     }
 
-    /// Has the application told once it may write.
+    /// Notes that the application is to be told when it may write.
     pub(super) fn want_to_write(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.writer.wanted = true;
@@ -90,7 +89,7 @@ impl Mux {
         self.look_at_writer(id);
     }
 
-    /// Tells the application if it waits and may write; else it waits on.
+    /// Tells the application if it waits and may write; otherwise it goes on waiting.
     pub(super) fn look_at_writer(&mut self, id: StreamId) {
         let capacity = self.capacity(id);
         let Some(send) = self.streams.get(&id).map(|stream| &stream.send) else {
@@ -133,8 +132,8 @@ impl Mux {
                 let Some(id) = self.first_writer(large) else {
                     break;
                 };
-                // It may have come to wait for its own bytes, since the rate
-                // has fallen: then the others need not wait behind it.
+                // It may now wait for its own bytes, since the rate has fallen: then the others
+                // need not wait behind it.
                 self.look_at_writer(id);
                 if self.first_writer(large) == Some(id) {
                     break;
