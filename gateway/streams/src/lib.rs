@@ -2,16 +2,14 @@
 //! the payloads of BPv7 bundles. `docs/stream-protocol.md` is the
 //! specification.
 //!
-//! Custody below delivers each payload at last, but late, out of order and
-//! more than once, or says that it expired. So bytes carry offsets, every
-//! frame may arrive at any time any number of times, and nothing is
-//! retransmitted here. [`Peer`] holds no socket, clock or task: writes and
-//! payloads go in, payloads and [`Event`]s come out, and a payload is sealed
-//! only when [`Peer::poll_payload`] asks for it.
+//! Custody below delivers each payload in the end, maybe late, out of order and more than once, or
+//! reports that it expired. So bytes carry offsets, every frame may arrive at any time and any
+//! number of times, and nothing is retransmitted here. [`Peer`] holds no socket, clock or task:
+//! writes and payloads go in, payloads and [`Event`]s come out, and a payload is sealed only when
+//! [`Peer::poll_payload`] asks for it.
 //!
-//! Rooms: [`wire`] is the format, `stream` is what one stream holds, `mux` is
-//! what the streams between two runs share (credit, turn), `peer` what one run
-//! of a node leaves to the next.
+//! The folders: [`wire`] is the format, `stream` the state of one stream, `mux` what the streams
+//! between two runs share (credit, turns), `peer` what one run of a node leaves to the next.
 
 mod mux;
 mod peer;

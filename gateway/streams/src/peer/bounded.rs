@@ -1,7 +1,7 @@
-//! What a payload costs does not depend on how many streams there are.
+//! The cost of a payload does not depend on the number of streams.
 //!
-//! The same payload meets a node with 100 streams and one with 10,000; steps
-//! are counted, see `underpass_work`.
+//! The same payload is given to a node with 100 streams and to one with 10,000; steps are counted,
+//! see `underpass_work`.
 
 use std::time::Instant;
 
@@ -210,7 +210,7 @@ fn many_hellos() {
             let mut told = Vec::new();
             for frame in &changing {
                 node.hears(std::slice::from_ref(frame));
-                // Who was told finds that the next one has taken it back.
+                // A stream that was told finds that the next frame has taken the credit back.
                 for id in std::mem::take(&mut told) {
                     node.peer.current().send_capacity(id);
                 }
@@ -372,7 +372,7 @@ fn bytes_without_a_request_to_open_make_few_streams() {
     node.hears(&frames);
     assert_eq!(node.peer.streams().count(), 100 + 4096);
     node.events();
-    // Those that are open are not concerned, nor are new ones.
+    // Open and new streams are not concerned.
     node.hears(&[data(StreamId(1), 100, 10)]);
     let new = StreamId(2 * 50_000 + 1);
     let open_new = |id| Frame::Open { id, open: open() };
@@ -382,7 +382,7 @@ fn bytes_without_a_request_to_open_make_few_streams() {
     // An OPEN makes room for another that comes early.
     node.hears(&[data(early(60_000), 0, 1), data(early(60_001), 0, 1)]);
     assert_eq!(node.peer.streams().count(), 101 + 4096 + 1);
-    // The others are refused, and stay so.
+    // The others are refused, and stay refused.
     let refused = node.peer.counters().refused;
     assert_eq!(refused, 20_000 - 4096 + 1);
     node.hears(&[open_new(early(10_000))]);
@@ -438,7 +438,7 @@ fn waiting_applications_are_told_as_soon_as_there_is_room_for_them() {
         ..hello(2)
     };
     node.hears(&[Frame::Hello(windows)]);
-    // Whoever is told writes, by which the others are told in turn.
+    // An application that is told writes, and then the others are told in turn.
     let mut told = vec![false; 300];
     loop {
         let told_now: Vec<StreamId> = node.events().into_iter().filter_map(writable).collect();

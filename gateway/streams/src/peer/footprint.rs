@@ -3,10 +3,10 @@
 use super::Peer;
 
 impl Peer {
-    /// Tells how many entries each map, set and queue has, by a name, which
-    /// may come more than once: for diagnostics and tests. What grows and does
-    /// not shrink again when nothing is left to be done is a leak. Ranges of
-    /// closed streams stay, and what streams have of their own is not counted.
+    /// Tells how many entries each map, set and queue has, by a name, which may come more than
+    /// once: for diagnostics and tests. A count that does not shrink again when nothing is left to
+    /// do is a leak. Ranges of closed streams stay, and what each stream has of its own is not
+    /// counted.
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Peer {
             config: _,

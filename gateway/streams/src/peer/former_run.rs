@@ -7,8 +7,8 @@ use super::{Epoch, Peer};
 use crate::mux::{Event, Mux};
 use crate::wire::StreamId;
 
-/// At most so many former runs are remembered; one more ends the oldest at
-/// once. Each is bounded by its windows and count of streams.
+/// The most former runs that are remembered; one more ends the oldest at once. Each is bounded by
+/// its windows and count of streams.
 const MAX_FORMER_RUNS: usize = 8;
 
 /// The streams of a former run of the peer.
@@ -31,16 +31,16 @@ impl FormerRun {
 }
 
 impl Peer {
-    /// The peer is heard in a later run than before: its streams become those
-    /// of a former run, except those that it has not heard of.
-    /// `over_by` tells by when the run before the later one was over, if that is known.
+    /// Takes that the peer is heard in a later run: the present streams become those of a former
+    /// run, except those that the peer has not heard of. `over_by` says by when the run before the
+    /// later one was over, if that is known.
     pub(super) fn succeed(
         &mut self,
         now: Instant,
         former: u64,
         (incarnation, over_by): (u64, Option<Instant>),
     ) {
-        // Others that it has not heard of may have been between them, and beside.
+        // There may have been other runs in between, at the same time.
         let over_by = over_by.filter(|_| former.checked_add(1) == Some(incarnation));
         let (epoch, mux) = self.begin_epoch(self.incarnation(), over_by);
         self.remember(now, former, epoch, mux);
@@ -48,15 +48,15 @@ impl Peer {
         self.events.push_back((self.epoch, restarted));
     }
 
-    /// Streams begin between other runs of the two nodes; those before, and
-    /// their epoch. `over_by` as [`Mux::succeed`] has it.
+    /// Begins the streams between other runs of the two nodes. Returns the streams before, and
+    /// their epoch. `over_by` is as in [`Mux::succeed`].
     fn begin_epoch(&mut self, incarnation: u64, over_by: Option<Instant>) -> (Epoch, Mux) {
         let next = self.current.succeed(incarnation, over_by);
         let former = std::mem::replace(&mut self.current, next);
         let epoch = std::mem::replace(&mut self.epoch, self.next_epoch);
         self.next_epoch.0 += 1;
         self.opened.insert(self.current.next_id(), self.epoch);
-        // Of earlier ids there are no streams any more.
+        // There are no streams with earlier ids any more.
         let former_runs = self.former_runs.values().map(|former| &former.mux);
         let runs = former_runs.chain([&former, &self.current]);
         let least = runs.map(Mux::first_valid).min().unwrap_or(StreamId(0));
@@ -67,8 +67,7 @@ impl Peer {
         (epoch, former)
     }
 
-    /// The streams of a former run whose payloads count; made if it was never
-    /// heard of.
+    /// The streams of a former run whose payloads count; created if the run was never heard of.
     pub(super) fn former_run(&mut self, now: Instant, incarnation: u64) -> Option<&mut Mux> {
         if !self.former_runs.contains_key(&incarnation) {
             let mux = self.current.predecessor(incarnation);
@@ -95,7 +94,7 @@ impl Peer {
         }
     }
 
-    /// Nothing of the peer's runs below `incarnation` comes any more.
+    /// Takes that nothing more comes from the peer's runs below `incarnation`.
     pub(super) fn settle_below(&mut self, incarnation: u64) {
         if incarnation <= self.settled_below {
             return;
@@ -134,9 +133,8 @@ impl Peer {
         }
     }
 
-    /// The peer has heard a later run of this node, which so takes another
-    /// incarnation: no stream of either side goes on that the peer may have
-    /// heard of.
+    /// Takes another incarnation, since the peer has heard a later run of this node: no stream of
+    /// either side that the peer may have heard of goes on.
     pub(super) fn raise(&mut self, incarnation: u64) {
         let peer = self.peer_incarnation();
         let (epoch, former) = self.begin_epoch(incarnation, None);
@@ -161,8 +159,8 @@ impl Peer {
         open.map(|(_, former)| former.until).chain(look).min()
     }
 
-    /// Settles former runs whose time is over: what custody had of them has
-    /// expired. Tells the peer what else may have.
+    /// Settles former runs whose time is over, since their bundles in custody have expired. Tells
+    /// the peer what else may have expired.
     pub fn handle_timeout(&mut self, now: Instant) {
         let open = self.former_runs.range(self.settled_below..);
         let due = open.filter(|(_, former)| former.until <= now);
@@ -176,9 +174,8 @@ impl Peer {
         }
     }
 
-    /// Sees to it that streams are looked at when what they have sealed by now
-    /// has ended. Bundles do not age while they are under way between nodes,
-    /// which an eighth of their lifetime allows for.
+    /// Has streams looked at when bundles with what they have sealed by now have expired. Bundles
+    /// do not age while they travel between nodes; an eighth of their lifetime is added for that.
     pub(super) fn watch_expiry(&mut self, now: Instant) {
         if self.look_at.is_none() && !self.current.is_empty() {
             let lifetime = self.config.bundle_lifetime;

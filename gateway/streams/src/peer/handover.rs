@@ -1,7 +1,6 @@
-//! All streams with a peer as one process of the node gives them to the next.
+//! All streams with a peer, as one process of the node hands them over to the next.
 //!
-//! It is no other run of the node: the incarnation stays, and the peer notices
-//! nothing.
+//! The run of the node goes on: the incarnation stays, and the peer notices nothing.
 
 use std::time::Instant;
 
@@ -62,9 +61,8 @@ impl Peer {
         }
     }
 
-    /// Takes the streams of the process before over. Who was told that a
-    /// stream may be read or written is not told again; the credit that the
-    /// peer was given is changed to that of `config`.
+    /// Takes over the streams of the process before. Events that a stream may be read or written
+    /// are not repeated; the credit given to the peer is changed to that of `config`.
     ///
     /// # Errors
     /// When the state contradicts itself.

@@ -1,4 +1,4 @@
-//! Payloads in: which run they are from, and whether they count.
+//! Incoming payloads: which run they are from, and whether they count.
 
 use std::time::Instant;
 
@@ -47,18 +47,17 @@ impl Peer {
         Ok(())
     }
 
-    /// The peer's process says by other means, as a session with it does,
-    /// which run it is; so the first payload already names it. It may say as well by
-    /// when the run with the number before was over: what left later has not reached
-    /// that one.
+    /// Takes that the peer's run is known by other means, such as a session with it, so that the
+    /// first payload already names it. It may also be known by when (`over_by`) the run with the
+    /// number before was over: what left later has not reached that run.
     pub fn peer_announced(&mut self, now: Instant, incarnation: u64, over_by: Option<Instant>) {
         if self.peer_incarnation() < Some(incarnation) {
             self.learn(now, incarnation, over_by);
         }
     }
 
-    /// Learns from a header; the streams that the frames behind it are about,
-    /// if they count.
+    /// Learns from a payload's header. Returns the streams that the frames behind it are about, if
+    /// they count.
     fn addressee(
         &mut self,
         now: Instant,
@@ -89,7 +88,7 @@ impl Peer {
         Ok(self.former_run(now, header.sender))
     }
 
-    /// Hears of a run of the peer that is later than what is known.
+    /// Takes note of a run of the peer that is later than the known one.
     fn learn(&mut self, now: Instant, incarnation: u64, over_by: Option<Instant>) {
         if let Some(former) = self.peer_incarnation() {
             self.succeed(now, former, (incarnation, over_by));
@@ -98,10 +97,9 @@ impl Peer {
         self.settled_due = true;
     }
 
-    /// Takes back a payload that was sealed here and will not be delivered.
-    /// Streams that had bytes or their OPEN in it are reset both ways; what
-    /// it said about streams and node is said again. Of a former run's
-    /// payload, SETTLED is the peer's only news.
+    /// Takes back a payload that was sealed here and will not be delivered. Streams with bytes or
+    /// their OPEN in it are reset both ways; its other frames about streams and the node are sent
+    /// again. For a former run's payload the peer learns only by SETTLED.
     ///
     /// # Errors
     /// When it is malformed.

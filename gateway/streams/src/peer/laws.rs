@@ -1,9 +1,9 @@
 //! Laws of two nodes over a channel that repeats, reorders, delays and gives
 //! up payloads, while nodes restart and applications do whatever they like.
 //!
-//! The channel is custody: what a node has sealed is in it until it arrives,
-//! or is lost when the node restarts without a durable store. SETTLED leaves
-//! it behind all that its sender has in it.
+//! The channel is custody: a sealed payload is in it until it arrives, or until the node restarts
+//! without a durable store and it is lost. SETTLED leaves it after all other payloads of its
+//! sender.
 
 mod hostile;
 mod world;

@@ -1,12 +1,10 @@
 //! All streams with one peer node, over its runs and this node's.
 //!
-//! Each run of the peer has a [`Mux`] of its own, so that nothing that a
-//! former run has sealed can touch a stream of the present one. The
-//! streams of a former run go on to receive what custody still brings, in the
-//! windows they had, and send nothing. A former run is *settled* when the peer
-//! says that all payloads of its former runs have been released (SETTLED), or
-//! when its time is over. Streams that have not ended in order by then are
-//! reset behind their last contiguous byte.
+//! Each run of the peer has a [`Mux`] of its own, so that payloads sealed by a former run cannot
+//! touch a stream of the present one. The streams of a former run still receive what custody
+//! brings, within the windows they had, and send nothing. A former run is *settled* when the peer
+//! says that all payloads of its former runs have been released (SETTLED), or when its time is
+//! over. Streams that have not ended in order by then are reset after their last contiguous byte.
 
 #[cfg(test)]
 mod bounded;
@@ -34,9 +32,9 @@ use former_run::FormerRun;
 pub use handover::PeerState;
 pub use sealed_ahead::FormerLimit;
 
-/// Tells apart the streams of the peer's runs, whose ids begin anew: a number
-/// of this process for each run of the peer that it hears of. A stream that was
-/// opened here keeps the epoch in which it was opened.
+/// Distinguishes the streams of the peer's runs, whose ids begin anew: this process gives a number
+/// to each run of the peer that it hears of. A stream that was opened here keeps the epoch in which
+/// it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
 
@@ -65,13 +63,13 @@ pub struct Peer {
     settled_below: u64,
     /// When bundles sealed before the last look have ended.
     look_at: Option<Instant>,
-    /// The peer shall hear that this node's former runs are settled.
+    /// The peer has to be told that this node's former runs are settled.
     settled_due: bool,
     /// Answers of the peer about this node's former runs.
     limits: VecDeque<FormerLimit>,
     /// Last events of streams that are gone with their run.
     events: VecDeque<(Epoch, Event)>,
-    /// Such streams of which nobody wants what is withheld.
+    /// Streams that are gone with their run, and whose withheld payloads nobody wants.
     unwanted: Vec<(Epoch, StreamId)>,
     /// Sums of the runs that are gone.
     past: Counters,
@@ -194,8 +192,8 @@ impl Peer {
         self.former_runs.get_mut(&run).map(|former| &mut former.mux)
     }
 
-    /// Bytes that may be written to a stream now, at most; at 0,
-    /// [`Mux::send_capacity`] has it told when there are more.
+    /// The most bytes that may be written to a stream now. At 0, [`Mux::send_capacity`] has the
+    /// application told when there is room.
     pub fn send_capacity(&self, epoch: Epoch, id: StreamId) -> usize {
         match self.is_with((self.epoch, &self.current), epoch, id) {
             true => self.current.capacity(id),
@@ -204,12 +202,11 @@ impl Peer {
         }
     }
 
-    /// A bundle with bytes, OPEN or end of these streams, which was sealed for
-    /// the run of an epoch, has been acknowledged by the next custodian, or is
-    /// gone.
+    /// Takes that a bundle with bytes, OPEN or end of these streams, which was sealed for the run
+    /// of `epoch`, has been acknowledged by the next custodian, or is gone.
     pub fn acknowledged(&mut self, epoch: Epoch, ids: &[StreamId]) {
         for id in ids {
-            // Of a stream that has begun anew, nothing that was sealed before counts.
+            // For a stream that has begun anew, nothing sealed before counts.
             let own = !self.current.is_peers(*id);
             let before = own && epoch != self.epoch && self.current.has(*id);
             if !before && let Some(mux) = self.streams_of(self.name(epoch, *id), *id) {
@@ -234,8 +231,7 @@ impl Peer {
         self.current.count() + former_runs.sum::<usize>()
     }
 
-    /// Resets all streams that began at `before` or earlier; tells which of
-    /// them were open.
+    /// Resets all streams that began at `before` or earlier. Returns those that were open.
     pub fn reset_older(
         &mut self,
         before: Instant,
@@ -296,7 +292,7 @@ impl Peer {
         backlog
     }
 
-    /// What the flows have left that wait in a lane; none before the first.
+    /// What the flows that wait in a lane have left; `None` before the first flow.
     pub fn load(&self, lane: Class) -> Option<&Load> {
         self.current.load(lane)
     }
@@ -317,8 +313,8 @@ impl Peer {
         self.current.has_sparse(class)
     }
 
-    /// Whether one of those is light: what it has to send is little beside
-    /// what all streams send. O(1).
+    /// Whether one of those is light: it has little to send compared with what all streams send.
+    /// O(1).
     pub fn has_light(&self, class: Class) -> bool {
         self.current.has_light(class)
     }
@@ -342,31 +338,31 @@ impl Peer {
         Some(sealer.finish())
     }
 
-    /// Seals a payload of at most `max_bytes` (512 at least) with what waits
-    /// in `class`, or has one leave that is withheld; `None` if nothing waits.
-    /// Frames without data come first, then streams in turn.
+    /// Seals a payload of at most `max_bytes` (512 at least) with what waits in `class`, or names a
+    /// withheld one that may leave; `None` if nothing waits. Frames without data come first, then
+    /// streams in turn.
     pub fn poll_payload(&mut self, now: Instant, class: Class, max_bytes: usize) -> Option<Sealed> {
         self.current.poll_payload(now, class, max_bytes)
     }
 
-    /// Has the next payload leave that is withheld in `class`, where there is
-    /// no room to seal another: the flow whose it is.
+    /// Lets the next payload that is withheld in `class` leave, where there is no room to seal
+    /// another. Returns its flow.
     pub fn poll_withheld(&mut self, now: Instant, class: Class) -> Option<Flow> {
         self.current.poll_withheld(now, class)
     }
 
-    /// So many payloads of a stream of a former run of this node, which
-    /// custody withholds in `class`, may take turns by now.
+    /// Lets `payloads` payloads of a stream of a former run of this node, which custody withholds
+    /// in `class`, take turns by now.
     pub fn let_restored_leave(&mut self, run: u64, id: StreamId, class: Class, payloads: usize) {
         self.current.let_restored_leave(run, id, class, payloads);
     }
 
-    /// Nothing of a stream of a former run of this node is withheld any more.
+    /// Takes that nothing of a stream of a former run of this node is withheld any more.
     pub fn forget_restored(&mut self, run: u64, id: StreamId) {
         self.current.forget_restored(run, id);
     }
 
-    /// The next stream of which nobody wants what is withheld.
+    /// The next stream whose withheld payloads nobody wants.
     pub fn poll_unwanted(&mut self) -> Option<(Epoch, StreamId)> {
         if let Some(unwanted) = self.unwanted.pop() {
             return Some(unwanted);
@@ -379,9 +375,9 @@ impl Peer {
         Some((self.name(run, id), id))
     }
 
-    /// The next stream that its application has ended, both directions, while
-    /// bytes of it are left to seal. Nobody waits for them here: they are to be
-    /// sealed into custody at once ([`Mux::seal_ahead`]).
+    /// The next stream whose application has ended both directions while bytes of it are left to
+    /// seal. Nobody waits for them here, so they are to be sealed into custody at once
+    /// ([`Mux::seal_ahead`]).
     pub fn poll_ended(&mut self) -> Option<(Epoch, StreamId)> {
         let id = self.current.poll_ended()?;
         Some((self.epoch_of(id), id))

@@ -1,5 +1,5 @@
-//! What a node's former runs have sealed ahead: asked about by its present run,
-//! answered by the peer, whose streams are still open.
+//! Payloads that a node's former runs have sealed ahead: its present run asks about them, and the
+//! peer, whose streams are still open, answers.
 
 use std::time::Instant;
 
@@ -21,9 +21,9 @@ pub struct FormerLimit {
 }
 
 impl Peer {
-    /// Asks the peer's present run how much may leave of a stream that a former
-    /// run of this node has sealed ahead. The answers come by
-    /// [`Peer::poll_limit`]: one soon, others as its bytes are consumed.
+    /// Asks the peer's present run how much may leave of a stream that a former run of this node
+    /// has sealed ahead. The answers come by [`Peer::poll_limit`]: one soon, more as the stream's
+    /// bytes are consumed.
     pub fn ask(&mut self, run: u64, id: StreamId) {
         self.current.send_loose(Frame::Held { run, id });
     }
@@ -41,7 +41,7 @@ impl Peer {
         frame: Frame,
     ) {
         match frame {
-            // What an earlier run asked is of no use to this one.
+            // An answer to a question of an earlier run would be of no use to the present one.
             Frame::Held { run, id } if self.peer_incarnation() == Some(header.sender) => {
                 let below = match run < header.sender && run >= self.settled_below {
                     true => self
@@ -58,7 +58,7 @@ impl Peer {
         }
     }
 
-    /// Tells what more of former runs may leave.
+    /// Reports what more of former runs may leave.
     pub(super) fn send_raised_limits(&mut self) {
         let former_runs = self.former_runs.iter_mut();
         let found = former_runs.map(|(run, former)| (*run, former.mux.take_limits()));

@@ -9,11 +9,10 @@ use underpass_handover::HandoverError;
 use super::{Origin, Pieces};
 use crate::wire::VARINT_MAX;
 
-/// Runs of bytes beyond a gap that a stream may have: half of what all of a
-/// peer's may have together. A gap is a payload that is still on its way, so an
-/// honest peer needs as many as it has payloads under way: thousands, if a
-/// client writes single bytes to a hop whose queue is long. Each costs up to
-/// some 200 bytes here.
+/// The most runs of bytes beyond a gap that a stream may have: half of what all streams of a peer
+/// may have together. A gap is a payload that is still on its way, so an honest peer needs as many
+/// as it has payloads under way: thousands, if a client writes single bytes to a hop whose queue is
+/// long. Each costs up to some 200 bytes here.
 const MAX_RUNS: usize = 32_768;
 
 /// The bytes would leave more gaps than are kept.
@@ -107,7 +106,7 @@ impl Assembler {
         (self.taken, self.ready.into_pieces(), runs.collect())
     }
 
-    /// As [`Assembler::into_parts`] gives them; and the end of the last byte.
+    /// From the parts that [`Assembler::into_parts`] gives. Also returns the end of the last byte.
     pub(super) fn of_parts(
         taken: u64,
         ready: Vec<Bytes>,

@@ -1,4 +1,4 @@
-//! A stream as one process gives it to the next.
+//! A stream as one process hands it over to the next.
 
 use std::time::Instant;
 
@@ -130,8 +130,8 @@ impl Stream {
 }
 
 impl StreamState {
-    /// The stream, in no queue yet; and whether it has to be put in that of
-    /// those with control frames.
+    /// The stream, in no queue yet, and whether it belongs in the queue of those with control
+    /// frames.
     pub(crate) fn take_over(self, now: Instant) -> Result<(Stream, bool), HandoverError> {
         let class = Class(self.class);
         let mut stream = Stream::new(self.opened_at.instant(now), class, self.life);

@@ -1,4 +1,4 @@
-//! What one stream holds.
+//! The state of one stream.
 
 mod assembler;
 mod handover;

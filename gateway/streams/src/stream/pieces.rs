@@ -18,7 +18,7 @@ const LEAST_PART: usize = 32;
 /// The buffer that a piece is a slice of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// Tells it from the buffers before and behind it.
+    /// Distinguishes it from the buffers before and after it.
     pub serial: u64,
     /// Bytes that a slice of it keeps alive.
     pub pinned: usize,
@@ -132,8 +132,8 @@ impl Pieces {
         }
     }
 
-    /// Copies what a reader has left lying, if it is less than half of the
-    /// buffer that it keeps alive.
+    /// Copies what a reader has left unread, if it is less than half of the buffer that it keeps
+    /// alive.
     fn unpin(&mut self) {
         let first = self.queue.len().saturating_sub(self.last);
         let held: usize = self.queue.range(first..).map(Bytes::len).sum();

@@ -17,8 +17,8 @@ pub(crate) enum Life {
     Early,
     /// Open.
     Open,
-    /// The application has done with it; it waits for credit to come back,
-    /// since its bytes may still lie unread at the peer.
+    /// The application has closed it; it waits for credit to come back, since its bytes may still
+    /// lie unread at the peer.
     Draining,
 }
 
@@ -54,13 +54,12 @@ pub(crate) struct SendSide {
     pub marked: Option<u64>,
     /// What is sealed and withheld.
     pub ahead: Withheld,
-    /// What it takes to begin the stream anew, as long as that may be.
+    /// What is needed to begin the stream anew, as long as that may happen.
     pub beginning: Option<Box<Beginning>>,
     pub state: Sending,
 }
 
-/// Payloads of a stream that are sealed and withheld: the last of its bytes
-/// sealed.
+/// Payloads of a stream that are sealed and withheld: they hold the last of its sealed bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Withheld {
     /// The stream's bytes in each, the oldest first.
@@ -70,8 +69,8 @@ pub(crate) struct Withheld {
     pub(super) opens: bool,
 }
 
-/// A copy of all that is sealed of a stream of which the peer's run may never hear:
-/// should it end before, the next one gets it.
+/// A copy of all that is sealed of a stream of which the peer's run may never hear: if that run
+/// ends before, the next one gets the copy.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     pub open: Open,
@@ -79,7 +78,7 @@ pub(crate) struct Beginning {
     pub bytes: Vec<u8>,
     /// The direction ends behind them.
     pub fin: bool,
-    /// When something first left; none while all is withheld.
+    /// When something first left; `None` while all is withheld.
     pub left: Option<Instant>,
 }
 
@@ -93,8 +92,7 @@ impl Beginning {
         }
     }
 
-    /// Whether nothing has reached a run of the peer that was over by then, if that is
-    /// known.
+    /// Whether nothing has reached a run of the peer that was over by `over_by`, if that is known.
     pub fn is_unheard(&self, over_by: Option<Instant>) -> bool {
         self.left
             .is_none_or(|left| over_by.is_some_and(|over| left > over))
@@ -107,7 +105,7 @@ impl Withheld {
         self.bytes += bytes;
     }
 
-    /// The payload that comes next is the stream's first, and has its OPEN.
+    /// Notes that the next payload is the stream's first, and has its OPEN.
     pub fn begin(&mut self) {
         self.opens = true;
     }
@@ -117,7 +115,7 @@ impl Withheld {
         self.opens
     }
 
-    /// Takes the oldest; the stream's bytes in it.
+    /// Takes out the oldest payload. Returns the stream's bytes in it.
     pub fn pop(&mut self) -> Option<u64> {
         let bytes = self.payloads.pop_front()?;
         self.opens = false;
@@ -156,21 +154,21 @@ impl SendSide {
         self.released() - self.returned
     }
 
-    /// Bytes that may be written if `most` wait at most: what is kept to begin anew
-    /// waits again then.
+    /// How many bytes may be written if at most `most` may wait: bytes copied to begin anew would
+    /// then wait again, so they count.
     pub(crate) fn room(&self, most: usize) -> usize {
         let beginning = self.beginning.as_ref().map_or(0, |kept| kept.bytes.len());
         most.saturating_sub(self.pieces.len() + beginning)
     }
 
-    /// Something of the stream leaves.
+    /// Notes that something of the stream leaves.
     pub(crate) fn leaves(&mut self, now: Instant) {
         if let Some(beginning) = &mut self.beginning {
             beginning.left.get_or_insert(now);
         }
     }
 
-    /// Whether something has left of what it takes to begin the stream anew.
+    /// Whether the stream may begin anew and something of it has left.
     pub(crate) fn begins_and_has_left(&self) -> bool {
         self.beginning
             .as_ref()
@@ -199,7 +197,7 @@ pub(crate) struct RecvSide {
     pub state: Receiving,
     /// A reset that waits for the bytes before it.
     pub reset: Option<Box<(ResetCode, String)>>,
-    /// Of a run that is over: up to where the peer was told that it may send.
+    /// For a run that is over: up to where the peer was told that it may send.
     pub limit: Option<u64>,
 }
 
@@ -245,13 +243,13 @@ pub(crate) struct Control {
 pub(crate) struct Writer {
     /// `Event::Writable` is wanted.
     pub wanted: bool,
-    /// Its place among those that wait for what others give back.
+    /// Its place among those that wait for credit or room from others.
     pub place: Option<(bool, u64)>,
 }
 
-/// What a stream may send while it counts as light: an eighth of what all
-/// streams send, saved up to 32 KiB. So one that sends most of it is not light, at
-/// whatever rate, and no clock is needed.
+/// How much a stream may send while it counts as light: an eighth of what all streams send, saved
+/// up to 32 KiB. So a stream that sends most of all bytes is not light, at whatever rate, and no
+/// clock is needed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LightBudget {
     bytes: i64,
@@ -262,8 +260,8 @@ pub(crate) struct LightBudget {
 impl LightBudget {
     const PART: u64 = 8;
     const MOST: i64 = 32 << 10;
-    /// One that has sent much begins anew when the others have sent eight times
-    /// as much as this.
+    /// The greatest debt: a stream that has sent much counts as new again when the others have sent
+    /// eight times as much as this.
     const LEAST: i64 = -(64 << 10);
 
     /// The bytes, when all have `sent` so many.
@@ -324,19 +322,19 @@ pub(crate) struct Stream {
     pub ticket: u32,
     /// Its entry is among those that begin or send seldom.
     pub sparse: bool,
-    /// As that, and what it has queued is little beside what all have sent.
+    /// Also, what it has queued is little compared with what all have sent.
     pub light: bool,
     /// What it may send and be light.
     pub light_budget: LightBudget,
-    /// It begins anew after so many turns of the busy streams of its class.
+    /// It counts as new again after so many turns of the busy streams of its class.
     pub busy_until: u64,
-    /// Bytes it may still send before it has to.
+    /// Bytes that it may still send as a new stream, before it waits among the busy ones.
     pub fresh: u64,
     /// Bundles with bytes, OPEN or end of it that no custodian has
     /// acknowledged.
     pub unacknowledged: u32,
-    /// Its trace wants to hear of the first acknowledgement. A process that takes
-    /// the stream over has no such trace.
+    /// Its trace wants a report of the first acknowledgement. A process that takes over the stream
+    /// has no such trace.
     pub tells_acknowledgement: bool,
     /// Bytes it may still seal in this turn.
     pub deficit: u64,
@@ -349,7 +347,7 @@ pub(crate) struct Stream {
     pub control: Control,
     /// The application has reset it, behind what it had written.
     pub reset_behind: Option<Box<(ResetCode, String)>>,
-    /// It is among the streams with consumption to be told some time.
+    /// It is among the streams with consumption still to be reported.
     pub consumed_listed: bool,
     /// `Event::Readable` was given and not answered by reading all.
     pub readable_told: bool,
@@ -405,15 +403,15 @@ impl Stream {
         }
     }
 
-    /// Whether the trace of this request, which is sealed now, has the stream tell
-    /// of its first acknowledgement.
+    /// Whether the trace of this request, which is sealed now, wants a report of the stream's first
+    /// acknowledgement.
     pub(crate) fn tells_acknowledgement(&mut self, open: &Open) -> bool {
         self.tells_acknowledgement = open.trace.is_some();
         self.tells_acknowledgement
     }
 
-    /// The stream for the next run of a peer that has heard nothing of it: as
-    /// its application has left it.
+    /// The stream for the next run of a peer that has heard nothing of it, as its application has
+    /// left it.
     pub(crate) fn begun_anew(self) -> Self {
         let mut next = Self::new(self.opened_at, self.class, self.life);
         next.flow_ends = self.flow_ends;

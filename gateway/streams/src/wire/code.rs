@@ -4,7 +4,7 @@ use std::fmt;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
-        /// Why a stream was reset. The numbers travel; unknown ones are kept.
+        /// Why a stream was reset. The numbers are sent on the wire; unknown ones are kept.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ResetCode {
             $($(#[$doc])* $name,)*

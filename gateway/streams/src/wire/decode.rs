@@ -1,5 +1,5 @@
-//! From bytes to frames. Nothing is allocated before its length is checked
-//! against the bytes that are there.
+//! Decodes bytes to frames. Memory is allocated only after a length was checked against the bytes
+//! that are there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,7 +13,7 @@ use super::{
     ResetCode, StreamId, Target, TraceContext, VARINT_MAX, VERSION, kind,
 };
 
-/// Why a payload is not one of this protocol.
+/// Why a payload does not belong to this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
     /// Not even a header.
@@ -224,7 +224,7 @@ impl Body<'_> {
         })
     }
 
-    /// Ids that are all zero name nothing (W3C Trace Context): as if there were none.
+    /// Ids that are all zero name nothing (W3C Trace Context), so there is no trace.
     fn trace(&mut self) -> Result<Option<TraceContext>, WireError> {
         let context = TraceContext {
             trace_id: self.array()?,
@@ -254,8 +254,8 @@ impl Body<'_> {
         Ok(SocketAddr::new(ip, port))
     }
 
-    /// Reads text that is too long, or not UTF-8, as empty: a bad host name or reason costs
-    /// its own stream, and nothing of the others in the payload.
+    /// Reads text that is too long, or not UTF-8, as empty: a bad host name or reason harms only
+    /// its own stream, not the others in the payload.
     fn text(&mut self, limit: usize) -> Result<String, WireError> {
         let cut_short = WireError::Truncated(self.kind);
         let length = usize::try_from(self.number()?).map_err(|_| cut_short)?;

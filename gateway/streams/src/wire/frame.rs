@@ -25,7 +25,7 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// What the accepting node shall connect to.
+/// What the accepting node is to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// An address.
@@ -60,12 +60,12 @@ impl fmt::Display for Target {
     }
 }
 
-/// The trace that a stream belongs to (W3C Trace Context, §3.2.2): it is sampled.
+/// The trace that a stream belongs to (W3C Trace Context, §3.2.2); only sampled ones are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     /// The trace; not all zero.
     pub trace_id: [u8; 16],
-    /// The span of it that the acceptor's spans are children of; not all zero.
+    /// The parent of the acceptor's spans in it; not all zero.
     pub span_id: [u8; 8],
 }
 
@@ -86,8 +86,7 @@ pub struct Open {
 }
 
 impl Open {
-    /// A request of nobody's own address or trace, which is silent where it
-    /// succeeds.
+    /// A request without a client address or trace, whose success is not reported.
     pub fn new(class: Class, target: Target) -> Open {
         Open {
             class,
@@ -108,7 +107,7 @@ pub struct Announcement {
     pub ipv6: bool,
 }
 
-/// What a node says of itself: once per incarnation, and at each change.
+/// What a node says about itself: once per incarnation, and at each change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Counts the HELLOs of an incarnation; the highest is in force.
@@ -130,8 +129,8 @@ pub struct Hello {
 pub enum Frame {
     /// About the node.
     Hello(Hello),
-    /// All that the sender's earlier runs had sealed for the receiver has been
-    /// released; it is in the bundle behind them all.
+    /// All that the sender's earlier runs had sealed for the receiver has been released. This
+    /// frame's bundle stays behind all of theirs.
     Settled,
     /// Opens a stream.
     Open {
@@ -179,7 +178,7 @@ pub enum Frame {
         id: StreamId,
         /// Place of the first byte.
         offset: u64,
-        /// Whether the stream's direction ends behind these bytes.
+        /// Whether the stream's direction ends after these bytes.
         fin: bool,
         /// The bytes: a slice of the payload.
         data: Bytes,
@@ -200,7 +199,7 @@ pub enum Frame {
         /// The stream.
         id: StreamId,
     },
-    /// Of a former run of the receiver bytes below an offset may leave.
+    /// Bytes of a former run of the receiver may leave, up to an offset.
     Limit {
         /// That run's incarnation.
         run: u64,

@@ -1,12 +1,11 @@
-//! Frames that one process of a node gives to the next: in the form in which
-//! they travel.
+//! Frames that one process of a node hands over to the next, in wire format.
 
 use bytes::Bytes;
 use underpass_handover::HandoverError;
 
 use super::{Frame, Sealer, decode_frames};
 
-/// The incarnation in the header, which says nothing here.
+/// The incarnation in the header, which has no meaning here.
 const NOBODY: u64 = 1;
 
 /// A payload with these frames, DATA excepted.

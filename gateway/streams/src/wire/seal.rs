@@ -1,5 +1,4 @@
-//! From frames to a payload: small header chunks between the written bytes
-//! themselves.
+//! Encodes frames into a payload: small header chunks between the written bytes themselves.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -23,8 +23,8 @@ fn content(key: u64, node: usize, offset: u64, length: usize) -> Bytes {
 pub(super) struct End {
     pub key: u64,
     incarnation: u64,
-    /// The stream's peer has restarted with a durable store when it had sealed
-    /// so many bytes, and has not ended the stream itself.
+    /// The stream's peer has restarted with a durable store after it had sealed so many bytes, and
+    /// had not ended the stream itself.
     promised: Option<u64>,
     pub written: u64,
     pub read: u64,
@@ -44,7 +44,7 @@ pub(super) struct World {
     pub past: Vec<(usize, End)>,
     next_key: u64,
     channel: Vec<Sealed>,
-    /// What is sealed ahead and withheld.
+    /// Payloads that are sealed ahead and withheld.
     withheld: [HashMap<Key, VecDeque<Sealed>>; 2],
     next_serial: u64,
     /// A payload was given up.
@@ -88,8 +88,8 @@ impl World {
         world
     }
 
-    /// Neighbours hear of each other's runs by their sessions, and by when the one
-    /// before was over.
+    /// Neighbours learn from their sessions of each other's runs, and by when the run before was
+    /// over.
     fn greet(&mut self, over_by: Option<Instant>) {
         if self.neighbours {
             let runs = [0, 1].map(|node| self.nodes[node].incarnation());
@@ -184,7 +184,7 @@ impl World {
             Step::Reset(node, stream) => {
                 if let Some(id) = self.pick(node, stream) {
                     let at = self.at(node, id);
-                    // Of the others all that was written arrives.
+                    // On the other streams all that was written arrives.
                     match stream % 2 {
                         0 => at.reset(id.1, ResetCode::Aborted, "").unwrap(),
                         _ => at.reset_behind(id.1, ResetCode::Aborted, "").unwrap(),
@@ -248,7 +248,7 @@ impl World {
     fn restart(&mut self, node: usize, durable: bool) {
         let streams: Vec<_> = self.nodes[node].streams().collect();
         for (epoch, info) in streams {
-            // What is withheld is asked for by the next run: not here.
+            // The next run would ask for withheld payloads; this is not modelled here.
             let withheld = self.withheld[node].get(&(epoch, info.id));
             let durable = durable && withheld.is_none_or(VecDeque::is_empty);
             self.promise(node, (epoch, info.id), info.sent_bytes, durable);
@@ -268,7 +268,7 @@ impl World {
                 end.promised = None;
             }
         }
-        // The other does not know yet, and sends on.
+        // The other node does not know yet, and goes on sending.
         let over_by = self.now;
         self.now += Duration::from_millis(1);
         for number in 0..QUEUES {
@@ -295,8 +295,7 @@ impl World {
         self.nodes[node] = after;
     }
 
-    /// The other end of a stream will get what is sealed, if that is in a
-    /// durable store.
+    /// Notes that the other end of a stream will get what is sealed, if that is in a durable store.
     fn promise(&mut self, node: usize, id: Key, sealed: u64, durable: bool) {
         let Some(key) = self.ends[node].get(&id).map(|end| end.key) else {
             return;
@@ -392,7 +391,7 @@ impl World {
         }
     }
 
-    /// The next custodian has a payload, or it is gone.
+    /// Takes that the next custodian has a payload, or that it is gone.
     fn acknowledge(&mut self, sealed: &Sealed) {
         let (epoch, streams) = &sealed.carries;
         self.nodes[sealed.sender].acknowledged(*epoch, streams);
@@ -464,8 +463,8 @@ impl World {
         }
     }
 
-    /// Lets everything come to its end: all is delivered in an arbitrary
-    /// order, all is read, all directions are finished.
+    /// Brings everything to its end: all is delivered in an arbitrary order, all is read, and all
+    /// directions are finished.
     pub fn drain(&mut self, mut seed: usize) {
         let mut idle = 0;
         for _ in 0..10_000 {
