@@ -1,13 +1,11 @@
 //! The bundle node: BPv7 (RFC 9171) with custody transfer (CCSDS 734.6), as a
 //! state machine without I/O.
 //!
-//! [`wire`] reads and writes bundles. A payload is never copied: a bundle to
-//! be sent is a list of pieces, header, payload, trailer, and a received
-//! payload is a slice of what came. [`Agent`] keeps bundles and custody of
-//! them, decides what is offered to a neighbour next, gathers and heeds
-//! custody signals, and runs the timers; the node's shell moves its input and
-//! output. [`Store`] keeps payloads, and what is in custody beyond the end of the
-//! process.
+//! [`wire`] reads and writes bundles. A payload is never copied: a bundle to be sent is a list of
+//! pieces, header, payload, trailer, and a received payload is a slice of what came. [`Agent`]
+//! stores bundles and has custody of them, decides what is offered to a neighbour next, gathers and
+//! obeys custody signals, and runs the timers; the node's shell moves its input and output.
+//! [`Store`] stores payloads, and keeps bundles in custody beyond the end of the process.
 //!
 //! Three rules keep custody safe:
 //!
@@ -20,9 +18,9 @@
 //!   as its store makes it), has delivered it, or answers a retransmission of
 //!   the very transfer that it has accepted before.
 //!
-//! A node may be made of several agents, each with a part of the neighbours
-//! ([`Sharding`]), in threads of their own. They share the quota and what keeps
-//! names apart ([`Common`]); all else they pass to each other ([`Passed`]).
+//! A node may be made of several agents, each with a part of the neighbours ([`Sharding`]), in
+//! threads of their own. They share the quota and the state that keeps names unique ([`Common`]);
+//! all else they pass to each other ([`Passed`]).
 //!
 //! Lifetime is judged by the bundle age block alone, so a step of the clock
 //! neither expires nor revives anything.

@@ -1,8 +1,7 @@
 //! Where bundles wait.
 //!
-//! Nothing waits for a store: it is told what to keep, and says later, by
-//! [`StoreEvent`], what has become of it. So a disk may be slow without
-//! holding up a link.
+//! No caller waits for a store: it is told what to keep, and reports the result later by a
+//! [`StoreEvent`]. So a slow disk does not delay a link.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,16 +15,13 @@ use crate::agent::BundleId;
 /// What makes a bundle survive the end of the process.
 #[derive(Clone, Debug)]
 pub struct DurableRecord {
-    /// All that makes the bundle but its payload, as [`Restored::record`]
-    /// gives it back.
+    /// All of the bundle except its payload, as [`Restored::record`] gives it back.
     pub record: Bytes,
-    /// Whether somebody waits for [`StoreEvent::Committed`]: a custodian
-    /// upstream. Else the store may write it behind, or not at all if it is
-    /// removed soon.
+    /// Whether a custodian upstream waits for [`StoreEvent::Committed`]. If none does, the store
+    /// may write the bundle later, or not at all if it is removed soon.
     pub urgent: bool,
-    /// The payload, where it is a file that the record names: the store gives
-    /// it its name before the record is written, and takes it away after the
-    /// record is gone.
+    /// The payload, if it is a file that the record names: the store gives the file its name before
+    /// the record is written, and deletes it after the record is gone.
     pub file: Option<Arc<PayloadFile>>,
 }
 
@@ -53,7 +49,7 @@ pub enum Payload {
     Lost,
 }
 
-/// What became of what a store keeps.
+/// What a store reports about its bundles.
 #[derive(Clone, Debug)]
 pub enum StoreEvent {
     /// The bundle survives the end of the process.
@@ -64,7 +60,7 @@ pub enum StoreEvent {
     Lost {
         /// The bundle.
         id: BundleId,
-        /// What is left of its payload, if anything.
+        /// The rest of its payload, if any.
         damaged: Bytes,
     },
     /// Nothing can be written at present; the store tries again by itself.
@@ -73,11 +69,11 @@ pub enum StoreEvent {
     Resumed,
 }
 
-/// Keeps bundles from acceptance to release. The agent holds all but the
-/// payloads in memory, and rebuilds headers at each transmission.
+/// Keeps bundles from acceptance to release. The agent has all but the payloads in memory, and
+/// rebuilds headers at each transmission.
 pub trait Store: Send {
-    /// Whether it keeps anything beyond the end of the process: else it is
-    /// given no [`DurableRecord`], and custody is signalled at once.
+    /// Whether it keeps anything beyond the end of the process. If not, it is given no
+    /// [`DurableRecord`], and custody is signalled at once.
     fn is_durable(&self) -> bool;
 
     /// What an earlier run has left, oldest first. Asked once, at the start.
@@ -107,7 +103,7 @@ pub trait Store: Send {
     /// A payload that is to be sent, by reference.
     fn payload(&mut self, id: BundleId) -> Payload;
 
-    /// The payload will be asked for soon.
+    /// Announces that the payload will be asked for soon.
     fn expect(&mut self, id: BundleId);
 
     /// Forgets a bundle.
@@ -122,8 +118,8 @@ pub trait Store: Send {
     /// Does what is due at `now`.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// A payload that a later process may not find in the store, since it is
-    /// in memory alone, for the time being or altogether.
+    /// The payload, if a later process may not find it in the store since it is in memory alone,
+    /// for now or for good.
     fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>>;
 
     /// Writes what is to be written behind, since the node ends.

@@ -15,7 +15,7 @@ use super::passing::Message;
 use super::stored::Phase;
 use crate::wire::{ACCEPTED, CodePoints, CustodyDialect, Disposition, REFUSED, SequenceName};
 
-/// The code points in which a custodian of a dialect is answered.
+/// The code points for signals to a custodian of a dialect.
 pub(super) fn codes_for(own: &CodePoints, dialect: CustodyDialect) -> CodePoints {
     match own.dialect == dialect {
         true => *own,
@@ -24,10 +24,9 @@ pub(super) fn codes_for(own: &CodePoints, dialect: CustodyDialect) -> CodePoints
 }
 
 impl Agent {
-    /// Takes a compressed custody signal that came from a neighbour. It counts
-    /// only for bundles that were sent to that neighbour, or to the one that
-    /// has written it, where the way back is another one: no other node may
-    /// release them. That the neighbour may hand it on was checked before.
+    /// Takes a compressed custody signal that came from a neighbour. It counts only for bundles
+    /// that were sent to that neighbour, or to the one that wrote it, if the way back is another
+    /// one: no other node may release them. That the neighbour may forward it was checked before.
     pub(super) fn signal_came(
         &mut self,
         now: Instant,
@@ -103,14 +102,14 @@ impl Agent {
         }
     }
 
-    /// The next custodian has the bundle: nothing keeps it here.
+    /// Takes that the next custodian has the bundle, which is released here.
     fn custody_accepted(&mut self, now: Instant, id: BundleId) {
         self.taken_beyond(id);
         let Some(stored) = self.remove(now, id) else {
             return;
         };
-        // As Karn's rule for round-trip times: only a bundle sent once tells
-        // which transfer the signal answers.
+        // As in Karn's rule for round-trip times: only for a bundle sent once is it known which
+        // transfer the signal answers.
         if stored.transmissions == 1
             && let Some(at) = stored.acknowledged
         {
@@ -121,7 +120,7 @@ impl Agent {
         self.tell_released(id, &stored);
     }
 
-    /// The next node does not take custody; it is asked again later.
+    /// Takes that the next node refuses custody; it is asked again later.
     fn custody_refused(&mut self, now: Instant, id: BundleId) {
         let phase = self.bundles.get(id).map(|stored| stored.phase);
         if matches!(phase, Some(Phase::Waiting(_) | Phase::Suspended)) {
@@ -143,10 +142,9 @@ impl Agent {
         self.wait_until(now + timeout, id);
     }
 
-    /// Has a refused bundle wait, twice as long each time: when the wait ends, the
-    /// attempt counts as one without an answer, as after a wait for a signal. The waits
-    /// of bundles refused together differ, since there will not be room for all of them
-    /// at once.
+    /// Lets a refused bundle wait, twice as long each time. When the wait ends, the attempt counts
+    /// as one without an answer, as after a wait for a signal. The waits of bundles refused
+    /// together differ, since there will not be room for all of them at once.
     pub(super) fn try_later(&mut self, now: Instant, id: BundleId) {
         let timer = self.config.custody_timer;
         if let Some(stored) = self.bundles.get(id) {
@@ -163,8 +161,8 @@ impl Agent {
         if let Phase::Waiting(before) = stored.phase {
             self.custody_timers.remove(&(before, id));
         }
-        // Only timers of custody stop: other bundles, and those that were never sent, wait
-        // for no signal.
+        // Only custody timers stop: other bundles, and those that were never sent, do not wait for
+        // a signal.
         let neighbour = self.neighbours.get(&stored.neighbour);
         let sent = stored.custody && stored.number.is_some();
         let down = sent && neighbour.is_some_and(|neighbour| neighbour.down);
@@ -180,15 +178,15 @@ impl Agent {
     pub(super) fn custody_timer_fired(&mut self, now: Instant, id: BundleId) {
         let waited = self.leave_waiting(id);
         if let Some(stored) = self.bundles.get_mut(id) {
-            // What waited for room was not sent in vain.
+            // A bundle that waited for room was not sent in vain.
             stored.unanswered += u32::from(!waited);
             self.enqueue(id);
             self.try_another_way(now, id);
         }
     }
 
-    /// The neighbour is reached again: custody timers start anew, and what
-    /// waits is announced.
+    /// Takes that the neighbour is reached again: custody timers start anew, and what waits is
+    /// announced.
     pub fn neighbour_up(&mut self, now: Instant, via: NeighbourId) {
         let neighbour = self.neighbour(via);
         neighbour.down = false;
@@ -210,8 +208,7 @@ impl Agent {
         self.end_pause(via, Size::Long);
     }
 
-    /// The neighbour is out of reach: its custody timers stand still, since no
-    /// signal can come.
+    /// Takes that the neighbour is out of reach: its custody timers stop, since no signal can come.
     pub fn neighbour_down(&mut self, _now: Instant, via: NeighbourId) {
         let neighbour = self.neighbour(via);
         neighbour.down = true;

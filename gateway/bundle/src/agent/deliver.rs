@@ -11,8 +11,8 @@ use super::quota::Reservation;
 use super::receive::Arrival;
 use crate::wire::{BPDU_RECORD, Eid, Malformed, Record, decode_record, ipn_parts, is_null};
 
-/// Events that wait for the node at most, where they come from strangers and
-/// nothing depends on them; more are dropped.
+/// The most waiting events of a kind that comes from strangers and on which nothing depends; more
+/// are dropped.
 pub(super) const MAX_WAITING_EVENTS: usize = 65_536;
 
 /// The number of the node that an endpoint is of; 0 where it has none.
@@ -64,7 +64,7 @@ impl Agent {
             self.refuse(now, &arrival, reason);
             return Ok(());
         }
-        // Only this service's have to wait: the neighbour sends others meanwhile.
+        // Only bundles for this service have to wait: the neighbour sends others meanwhile.
         if !self.may_await_confirmation(&arrival, service) {
             self.signal(now, &arrival, false);
             return Ok(());
@@ -117,8 +117,8 @@ impl Agent {
         encrypted.then_some(DeleteReason::BlockUnsupported)
     }
 
-    /// The same of a bundle whose payload is on disk, or is to go there: only
-    /// applications take it, and fragments where they are put together there.
+    /// The same for a bundle whose payload is on disk, or is to go there: only applications take
+    /// it, and fragments of bundles that are put together there.
     pub(super) fn undeliverable_file(
         &self,
         arrival: &Arrival,
@@ -133,8 +133,8 @@ impl Agent {
         self.undeliverable(arrival, service).or(refused)
     }
 
-    /// Whether there is room for a bundle for a service of this node whose payload is to
-    /// go to the disk. One that is known needs none: its custodian is told so again.
+    /// Whether there is room for a bundle for a service of this node whose payload is to go to the
+    /// disk. A known bundle needs none: its custodian is only told again.
     pub(super) fn has_room_for_file(&self, now: Instant, arrival: &Arrival, service: u64) -> bool {
         if arrival.bundle.primary.has_fragmentation() {
             return self.has_place_for(now, arrival);
@@ -180,7 +180,7 @@ impl Agent {
                 let source = ipn_parts(&reporter).map(|(node, _)| node);
                 self.bibe_signal_came(now, arrival.from, source, signal);
             }
-            // One for this node that is not in another was opened before.
+            // A BPDU for this node that is not in another was opened before.
             Record::Other(BPDU_RECORD) => return Err(Malformed::Nested.into()),
             Record::Status(_) | Record::Reporting(_) | Record::Other(_) => {}
         }

@@ -1,8 +1,8 @@
 //! When the lifetimes of stored bundles end.
 //!
-//! Only those that end soon are in order. The others are in spans, each for the
-//! bundles that end within some seconds of each other, and are put in order when
-//! their span begins: a bundle that waits long costs a bit instead of a moment.
+//! Only those that end soon are in order. The others are in spans, each for bundles whose lifetimes
+//! end within a few seconds of each other, and are ordered when their span begins. So a bundle that
+//! waits long costs one bit instead of a point in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ impl Expiries {
         self.near.len() + self.far.values().map(IdSet::len).sum::<usize>()
     }
 
-    /// The span of a moment; none if that is before all.
+    /// The span of a moment; `None` if the moment is before all spans.
     fn span(&self, expires: Instant) -> Option<u64> {
         let since = expires.checked_duration_since(self.epoch?)?;
         Some(since.as_secs() / SPAN_S)

@@ -1,5 +1,4 @@
-//! What the agent has stored, in figures and as a list: neither visits every
-//! bundle.
+//! What the agent has stored, in figures and as a list, without visiting every bundle.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,17 +1,16 @@
-//! How many entries everything has that can grow.
+//! Counts the entries of everything that can grow.
 
 use underpass_work::IdSet;
 
 use super::Agent;
 
 impl Agent {
-    /// Tells how many entries each map, set and queue has, those of the store
-    /// too, by a name, which may come more than once: for diagnostics and
-    /// tests. What grows and does not shrink again when nothing is stored is a
-    /// leak. Neighbours stay with their custody sequence, and names are
+    /// Tells how many entries each map, set and queue has, those of the store too, by a name, which
+    /// may come more than once: for diagnostics and tests. A count that does not shrink again when
+    /// nothing is stored is a leak. Neighbours stay with their custody sequence, and names are
     /// remembered until they are old.
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
-        // Without `..`: a field that is added has to be thought of here.
+        // Without `..`, so that a new field has to be considered here.
         let Agent {
             config: _,
             sharding: _,

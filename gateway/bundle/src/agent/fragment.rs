@@ -1,14 +1,14 @@
 //! Proactive fragmentation (RFC 9171 §5.8): a bundle that is longer than the
 //! neighbour's convergence layer takes is sent as several.
 //!
-//! A few are made at a time, and what is left is a fragment itself until its turn
-//! comes: each stored fragment takes memory beside its payload, so one bundle for
-//! a neighbour that takes little could otherwise fill the store. They go in the
-//! place of the whole: bundles behind it are not fragmented before them.
+//! A few fragments are made at a time, and the rest is a fragment itself until its turn comes: each
+//! stored fragment takes memory beside its payload, so one bundle for a neighbour with a small
+//! limit could otherwise fill the store. The fragments take the place of the whole bundle: bundles
+//! behind it are not fragmented before them.
 //!
-//! Only without custody: CCSDS 734.6 forbids to fragment a bundle under custody.
-//! Nor is one fragmented with security blocks, which are of the whole. Of a payload
-//! on disk each fragment has a part of the file.
+//! This is done only without custody: CCSDS 734.6 forbids to fragment a bundle under custody. A
+//! bundle with security blocks is not fragmented either, since they cover the whole. If the payload
+//! is on disk, each fragment has a part of the file.
 
 use std::time::Instant;
 
@@ -28,20 +28,20 @@ use crate::wire::{
     seal_payload_part, write_trailer,
 };
 
-/// Fragments carry no less, except for the last one: a neighbour that takes
-/// less gets nothing.
+/// The least bytes that a fragment carries, except for the last one: a neighbour that takes less
+/// gets nothing.
 const LEAST_BYTES: u64 = 512;
-/// Fragments of a bundle that are made at once: so many, or this part (1/n) of what
-/// is left. The CRC of what is left is computed each time, so a part bounds how
-/// often that is; on disk it has none.
+/// How many fragments of a bundle are made at once: so many, or this part (1/n) of the rest. The
+/// CRC of the rest is computed each time, and the part bounds how often; a payload on disk has
+/// none.
 const AT_ONCE: u64 = 64;
 const PART_AT_ONCE: u64 = 16;
-/// What a fragment's primary block has more than its bundle's at most: offset
-/// and total length.
+/// The most bytes that a fragment's primary block has more than its bundle's, for offset and total
+/// length.
 const PRIMARY_MORE_BYTES: u64 = 18;
 
 impl StoredBundle {
-    /// The bytes of its header as it is sent at most.
+    /// The most bytes of its header as it is sent.
     pub(super) fn header_bytes(&self) -> u64 {
         let passed_on: usize = self.others.iter().map(|block| block.raw.len()).sum();
         (self.fixed.primary().len() + passed_on) as u64 + REWRITTEN_BYTES
@@ -52,8 +52,8 @@ impl StoredBundle {
         let primary = self.primary();
         let flags = primary.bundle_control_flags;
         let whole = flags.contains(Flags::BUNDLE_MUST_NOT_FRAGMENTED)
-            // RFC 9171 §4.2.3: without a source nothing tells its fragments
-            // from others', whatever its flags say.
+            // RFC 9171 §4.2.3: without a source its fragments cannot be told from others', whatever
+            // its flags say.
             || is_null(&primary.source)
             || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD)
             || self.custody
@@ -62,7 +62,7 @@ impl StoredBundle {
         !whole
     }
 
-    /// What each fragment carries at most for a neighbour that takes so many bytes.
+    /// The most bytes that each fragment carries for a neighbour that takes `max_bytes`.
     fn fragment_bytes(&self, max_bytes: u64) -> Option<u64> {
         let room = max_bytes.checked_sub(self.header_bytes() + PRIMARY_MORE_BYTES)?;
         (room >= LEAST_BYTES).then_some(room)
@@ -70,10 +70,10 @@ impl StoredBundle {
 }
 
 impl Agent {
-    /// Whether a bundle that is too long for a session of its neighbour may go in
-    /// fragments by it. A payload on disk does not where another session takes it whole:
-    /// of its many fragments none may be lost, and other implementations put them
-    /// together in memory, for which it may be too long.
+    /// Whether a bundle that is too long for a session of its neighbour may go in fragments by it.
+    /// A payload on disk does not if another session takes it whole: no one of its many fragments
+    /// may be lost, and other implementations put them together in memory, for which it may be too
+    /// long.
     pub(super) fn goes_in_fragments(&self, stored: &StoredBundle) -> bool {
         let apart = match stored.file {
             Some(_) => self.takes_files(stored) && !self.is_taken_elsewhere(stored),
@@ -118,7 +118,7 @@ impl Agent {
             return;
         };
         self.tell_released(id, &whole);
-        // As it came: what this node may not report of it others may.
+        // As it came: other nodes may report on it where this node may not.
         let primary = decode_primary_again(whole.fixed.primary());
         let (first, total) = match primary.has_fragmentation() {
             true => (primary.fragmentation_offset, primary.total_data_length),
@@ -162,7 +162,7 @@ impl Agent {
             let others = whole.others.iter();
             let others = others.filter(|block| offset == 0 || is_replicated(block));
             stored.others = others.cloned().collect();
-            // The whole has been there: no store is too full for its parts.
+            // The whole was stored already, so the store is never too full for its parts.
             let counted = stored.counted_bytes();
             let room = self.usage.reserve_anyway(whole.neighbour, counted);
             let id = self.store_bundle(now, stored, payload, room);
@@ -175,7 +175,7 @@ impl Agent {
     }
 }
 
-/// A payload in pieces, of which the first bytes are taken again and again.
+/// A payload in pieces, from which the first bytes are taken repeatedly.
 struct Pieces(Vec<Bytes>);
 
 impl Pieces {

@@ -1,8 +1,7 @@
 //! Stored bundles whose routes lead by way of another agent's neighbour.
 //!
-//! Each is passed to that agent and stays here until that one has made it
-//! safe. A few are under way at a time, for their payloads are in memory then
-//! and count twice.
+//! Each is passed to that agent and stays here until that one has made it safe. Only a few are
+//! under way at a time, since their payloads are then in memory and count twice.
 
 use std::time::Instant;
 
@@ -17,8 +16,7 @@ use super::stored::Phase;
 use crate::store::Payload;
 use crate::wire::ipn_parts;
 
-/// Bundles under way at most, and their payload bytes, unless one alone has
-/// more.
+/// The most bundles under way, and the most payload bytes, unless one alone has more.
 const UNDER_WAY: usize = 16;
 const UNDER_WAY_BYTES: u64 = 4 << 20;
 
@@ -90,7 +88,7 @@ impl Leaving {
 }
 
 impl Agent {
-    /// Passes on what waits for it, the oldest first, as their payloads come.
+    /// Passes on the bundles that wait for it, the oldest first, as their payloads come.
     pub(super) fn pass_leaving(&mut self, now: Instant) {
         if self.leaving.due.is_none_or(|due| due > now) {
             return;
@@ -106,7 +104,7 @@ impl Agent {
             }
             match self.store.payload(id) {
                 Payload::Here(payload) => self.pass_on(id, payload),
-                // The next look is when it has come.
+                // The agent looks again when it has come.
                 Payload::Coming => read += bytes,
                 Payload::Lost => self.lost(now, id, Bytes::new()),
             }
@@ -122,8 +120,8 @@ impl Agent {
         let onward = Onward {
             stored: stored.to_pass(),
             payload,
-            // The bundle is in the quota already: no store is too full to let
-            // it go where it can be sent.
+            // The bundle is in the quota already: a full store must not keep it from going where it
+            // can be sent.
             room: self
                 .usage
                 .reserve_anyway(stored.neighbour, stored.counted_bytes()),
@@ -136,7 +134,7 @@ impl Agent {
         self.pass(shard, Message::Bundle(Box::new(onward)));
     }
 
-    /// Another agent has taken a bundle that was passed to it, or has not.
+    /// Takes whether another agent has taken a bundle that was passed to it.
     pub(super) fn passed_on(&mut self, now: Instant, id: BundleId, outcome: Outcome) {
         self.leaving.answered(now, id);
         let Some(stored) = self.bundles.get(id) else {

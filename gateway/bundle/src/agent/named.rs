@@ -1,8 +1,7 @@
 //! Routes to nodes of the dtn scheme, by their names.
 //!
-//! Such a name tells no node number. So bundles to it go by these routes alone,
-//! never by a contact plan. A name that has a route of its own is used as a source by
-//! the neighbour of that route alone.
+//! Such a name has no node number. So bundles to it go by these routes alone, never by a contact
+//! plan. Only the neighbour of a name's own route may use that name as a source.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +9,8 @@ use super::Agent;
 use super::config::NeighbourId;
 use crate::wire::Eid;
 
-/// Where bundles go whose destinations are of the dtn scheme: each time the next
-/// hop, and whether custody is taken on that way.
+/// The routes of bundles to destinations of the dtn scheme: for each the next hop, and whether
+/// custody is taken on that way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedRoutes {
     /// By the node's name: that of `dtn://node1/in` is `node1`.
@@ -40,8 +39,8 @@ impl NamedRoutes {
 }
 
 impl Agent {
-    /// Sets the routes to nodes of the dtn scheme, for what comes from now on.
-    /// [`Agent::set_routes`] has what is stored go by them, too.
+    /// Sets the routes to nodes of the dtn scheme, for bundles that come from now on.
+    /// [`Agent::set_routes`] applies them to stored bundles, too.
     pub fn set_named_routes(&mut self, named: NamedRoutes) {
         self.config.named = named;
     }

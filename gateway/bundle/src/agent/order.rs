@@ -1,10 +1,9 @@
 //! Bundles that stay behind all earlier ones between the same endpoints.
 //!
-//! A bundle with the order block waits until this node has released
-//! every bundle that it had custody of before, from the same source endpoint
-//! to the same destination endpoint. Released means that the next custodian
-//! has it, and this one does the same: so the bundle arrives behind them all,
-//! whatever classes and sessions they take.
+//! A bundle with the order block waits until this node has released every bundle that it had
+//! custody of before, from the same source endpoint to the same destination endpoint. Released
+//! means that the next custodian has it, and that custodian keeps the same rule. So the bundle
+//! arrives after them all, whatever classes and sessions they take.
 
 use std::collections::HashMap;
 
@@ -31,8 +30,8 @@ fn endpoints(primary: &PrimaryBlock) -> (Eid, Eid) {
 }
 
 impl Agent {
-    /// Puts a new bundle behind those before it. Tells whether it has to wait,
-    /// since it must not overtake and there is something to overtake.
+    /// Puts a new bundle behind those before it. Returns whether it has to wait, since it must not
+    /// overtake and there is something to overtake.
     pub(super) fn await_earlier(&mut self, id: BundleId, primary: &PrimaryBlock) -> bool {
         let Some(stored) = self.bundles.get_mut(id).filter(|stored| stored.custody) else {
             return false;
@@ -46,7 +45,7 @@ impl Agent {
         waits
     }
 
-    /// A bundle in custody is gone from here: the one behind it may go.
+    /// Takes that a bundle in custody is gone from here: the one behind it may go.
     pub(super) fn unblock_next(&mut self, id: BundleId, gone: &PrimaryBlock) {
         let endpoints = endpoints(gone);
         let Some(among) = self.ordered.get_mut(&endpoints) else {

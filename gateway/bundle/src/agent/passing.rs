@@ -1,15 +1,14 @@
 //! What the agents of one node pass to each other: bundles whose next hop is
 //! another agent's neighbour, and what has become of them.
 //!
-//! The agent where a bundle comes in does all that needs no store, reserves
-//! room and passes the bundle. The agent that has the next hop stores it, and
-//! once it is as safe as its store makes it passes word back. Only then is
-//! custody signalled upstream. Between two agents everything stays in order,
-//! and what is lost on the way, as at the end of the process, was not signalled:
-//! the custodian upstream sends it again.
+//! The agent where a bundle comes in does all that needs no store, reserves room and passes the
+//! bundle on. The agent that has the next hop stores it, and reports back once the bundle is as
+//! safe as its store makes it. Only then is custody signalled upstream. Between two agents
+//! everything stays in order. A bundle that is lost on the way, as at the end of the process, was
+//! not signalled, so the custodian upstream sends it again.
 //!
-//! What is under way is bounded: bundles and reports hold room of the quota,
-//! questions are counted, and there is one answer for each.
+//! All that is under way is bounded: bundles and reports have room of the quota, questions are
+//! counted, and each has one answer.
 
 use std::fmt;
 use std::time::Instant;
@@ -27,7 +26,7 @@ use super::signals::Way;
 use super::stored::WireName;
 use crate::wire::{BibeSignal, Cteb, CustodyDialect, Disposition, ipn_parts, names_node};
 
-/// Questions of one agent that wait for their answers at most.
+/// The most questions of one agent that wait for answers.
 const MOST_ASKED: usize = 256;
 
 /// What one agent of a node passes to another: to be given to
@@ -61,7 +60,7 @@ pub(super) enum Message {
 /// Whether a bundle was taken, or why not.
 pub(super) type Outcome = Result<(), DeleteReason>;
 
-/// Who waits to hear what becomes of a bundle.
+/// The party that waits to hear what becomes of a bundle.
 #[derive(Debug)]
 pub(super) struct Owed {
     /// The agent that is told.
@@ -71,7 +70,7 @@ pub(super) struct Owed {
 
 #[derive(Debug)]
 pub(super) enum Party {
-    /// A custodian upstream, which is signalled to.
+    /// A custodian upstream, which gets a signal.
     Custodian(Way, Cteb),
     /// As `Custodian`, for a [`Message::Question`].
     Asker(Way, Cteb),
@@ -144,8 +143,7 @@ impl Agent {
         }
     }
 
-    /// Whether a bundle to a node may be queued for a neighbour, by which it
-    /// went as another agent saw it.
+    /// Whether a bundle to a node may be queued for the neighbour that another agent has chosen.
     fn can_send_by(&self, node: Option<u64>, via: NeighbourId) -> bool {
         let routed = node.is_some_and(|node| self.route(node).is_some());
         let named = || each(&self.config.routes).any(|route| route.neighbour == via);
@@ -166,7 +164,7 @@ impl Agent {
         }
         let primary = stored.primary();
         let node = ipn_parts(&primary.destination).map(|(node, _)| node);
-        // What another agent stores already has its place, as records have.
+        // A bundle that another agent stores already has its place, as records have.
         let storable =
             kept || stored.counted_bytes() <= self.store.free_bytes() || stored.is_record();
         let reason = if stored.expires <= now {
@@ -191,9 +189,9 @@ impl Agent {
         self.reroute(now, id);
     }
 
-    /// Asks another agent for a bundle for which there is no room: if it is in
-    /// custody, its custodian may forget it, or both stores could stay full.
-    /// Whether it is asked, and the custodian signalled to once it has answered.
+    /// Asks another agent whether a bundle for which there is no room is in custody there: if so,
+    /// its custodian may release it; otherwise both stores could stay full. Returns whether it was
+    /// asked; then the custodian gets a signal once the answer is there.
     pub(super) fn ask(&mut self, shard: usize, name: WireName, owed: Option<Owed>) -> bool {
         let Some(Owed {
             shard: own,
@@ -212,7 +210,7 @@ impl Agent {
         asks
     }
 
-    /// Tells who waits for a bundle what has become of it.
+    /// Tells the party that waits for a bundle what has become of it.
     pub(super) fn settle(&mut self, now: Instant, owed: Owed, outcome: Outcome) {
         let Owed { shard, to } = owed;
         if shard != self.sharding.own {

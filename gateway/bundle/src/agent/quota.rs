@@ -1,8 +1,8 @@
-//! How much a node stores, whichever of its agents does.
+//! Limits how much the agents of a node store together.
 //!
-//! Room is reserved before a bundle is taken, and a [`Reservation`] that comes
-//! to nothing gives it back by itself: so agents in many threads together never
-//! exceed the limits, and nothing that is dropped on its way costs room.
+//! Room is reserved before a bundle is taken, and a [`Reservation`] that is not used gives it back
+//! when it is dropped. So agents in many threads together never exceed the limits, and a bundle
+//! that is dropped on its way costs no room.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -24,7 +24,7 @@ const WHOLE_PART: u64 = 8;
 pub struct Quota {
     stored: Counters,
     undelivered: Counters,
-    /// What of the stored exceeds the shares of its neighbours.
+    /// The part of the stored bundles that exceeds the shares of their neighbours.
     pool: Pool,
     most: Counters,
     limits: Mutex<Limits>,
@@ -41,7 +41,7 @@ struct Limits {
 /// Bundles, and their bytes as the quota counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Bytes: payloads and what is kept beside them.
+    /// Bytes: payloads and the data kept beside them.
     pub bytes: u64,
     /// Bundles.
     pub bundles: u64,
@@ -66,9 +66,9 @@ impl Quota {
         }
     }
 
-    /// Has other limits hold from now on, where they differ.
+    /// Changes the limits, if they differ.
     fn change(&self, change: impl FnOnce(&mut Limits)) -> Arc<Accounts> {
-        // Nothing that runs with the lock can panic half-way.
+        // No code that holds the lock can panic half-way.
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         let before = (limits.division, limits.neighbours.clone());
         change(&mut limits);
@@ -88,7 +88,7 @@ impl Quota {
         Arc::clone(&limits.accounts)
     }
 
-    /// What is stored, with what is on its way from one agent to another.
+    /// What is stored, including bundles on their way from one agent to another.
     pub fn stored(&self) -> Amount {
         self.stored.amount()
     }
@@ -113,7 +113,7 @@ impl Quota {
 #[derive(Debug)]
 pub(super) struct Reservation {
     quota: Arc<Quota>,
-    /// Of the neighbour that it waits for; none if it waits for a service.
+    /// The account of the neighbour that the bundle waits for; `None` if it waits for a service.
     account: Option<Arc<Account>>,
     amount: Amount,
 }
@@ -186,7 +186,7 @@ impl Usage {
         self.count_anew();
     }
 
-    /// Counts what is stored where it belongs now.
+    /// Counts what is stored with the accounts to which it belongs now.
     fn count_anew(&mut self) {
         for (neighbour, part) in &mut self.neighbours {
             let account = self.accounts.of(*neighbour);
@@ -213,8 +213,7 @@ impl Usage {
         free.saturating_sub(quota_bytes(0))
     }
 
-    /// The most bytes that there can be for a neighbour while others keep what
-    /// they have.
+    /// The most bytes that can be stored for a neighbour while others keep what they have.
     pub fn most_bytes(&self, neighbour: NeighbourId) -> u64 {
         self.accounts.of(neighbour).most_bytes(&self.quota.pool)
     }
@@ -244,7 +243,7 @@ impl Usage {
         taken.then(|| self.reserved(account, amount))
     }
 
-    /// Room for what is stored already or cannot be refused.
+    /// Reserves room for a bundle that is stored already or cannot be refused.
     pub fn reserve_anyway(&self, neighbour: NeighbourId, payload_bytes: u64) -> Reservation {
         let amount = Amount::of(quota_bytes(payload_bytes));
         let account = self.accounts.of(neighbour);
@@ -290,8 +289,7 @@ impl Usage {
         })
     }
 
-    /// Takes what was reserved for a bundle that waits for a neighbour, until it
-    /// is freed.
+    /// Turns a reservation into room for a bundle that waits for a neighbour, until that is freed.
     pub fn keep(&mut self, neighbour: NeighbourId, mut reservation: Reservation) {
         let amount = reservation.amount;
         let Some(account) = &reservation.account else {
@@ -311,13 +309,13 @@ impl Usage {
         mem::take(&mut reservation.amount);
     }
 
-    /// Takes what was reserved for a delivery, until it is freed.
+    /// Turns a reservation into room for a delivery, until that is freed.
     pub fn keep_undelivered(&mut self, mut reservation: Reservation) {
         let amount = mem::take(&mut reservation.amount);
         self.undelivered = self.undelivered.plus(amount);
     }
 
-    /// A payload of so many bytes is stored for a neighbour no more.
+    /// Frees the room of a payload of so many bytes that was stored for a neighbour.
     pub fn free(&mut self, neighbour: NeighbourId, payload_bytes: u64) {
         let amount = Amount::of(quota_bytes(payload_bytes));
         let Some(part) = self.neighbours.get_mut(&neighbour) else {
@@ -332,7 +330,7 @@ impl Usage {
         self.stored = self.stored.less(amount);
     }
 
-    /// A payload of so many bytes is with its service.
+    /// Frees the room of a payload of so many bytes that its service has.
     pub fn free_undelivered(&mut self, payload_bytes: u64) {
         let amount = Amount::of(quota_bytes(payload_bytes));
         self.undelivered = self.undelivered.less(amount);

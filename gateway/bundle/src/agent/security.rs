@@ -1,5 +1,5 @@
-//! What secures bundles end to end (RFC 9172), as the agent sees it: it adds
-//! blocks where a bundle begins, and judges them where one comes in.
+//! The interface by which the agent secures bundles end to end (RFC 9172): security blocks are
+//! added where a bundle begins, and judged where one comes in.
 
 use std::fmt;
 
@@ -60,9 +60,9 @@ pub trait Security: fmt::Debug + Send + Sync {
     /// Whether any bundle is secured at present.
     fn is_used(&self) -> bool;
 
-    /// Secures a bundle that begins at this node, if it is to be: its blocks
-    /// are numbered from `first_number`. A payload block that was secured has
-    /// no CRC. Flags of the primary block may change.
+    /// Secures a bundle that begins at this node, if the rules ask for it: its blocks are numbered
+    /// from `first_number`. A payload block that was secured has no CRC. Flags of the primary block
+    /// may change.
     fn secure(
         &self,
         primary: &mut PrimaryBlock,
@@ -70,12 +70,12 @@ pub trait Security: fmt::Debug + Send + Sync {
         payload: &[Bytes],
     ) -> Option<Secured>;
 
-    /// The payload of a bundle that [`Security::secure`] has encrypted as it
-    /// was before; `None` if it is not encrypted or its key is gone.
+    /// The plain payload of a bundle that [`Security::secure`] has encrypted; `None` if it is not
+    /// encrypted or its key is gone.
     fn reveal(&self, primary: &[u8], others: &[Extension], payload: &[u8]) -> Option<Bytes>;
 
-    /// Judges a bundle that came in. Where it is for this node (`here`), it is
-    /// decrypted and its security blocks are removed.
+    /// Judges a bundle that came in. If it is for this node (`here`), it is decrypted and its
+    /// security blocks are removed.
     ///
     /// # Errors
     /// When it is not secured as it has to be: nothing of it may be used.

@@ -1,8 +1,8 @@
 //! Custody signals that are gathered before they are sent.
 //!
-//! A signal's time comes `aggregate` after its first bundle; from then on it
-//! waits as one entry until the link can take it, and goes on gathering. So a
-//! blocked return link costs a few ranges, not a queue of bundles.
+//! A signal is due `aggregate` after its first bundle. From then on it waits as one entry until the
+//! link can take it, and goes on gathering. So a blocked return link costs a few ranges, not a
+//! queue of bundles.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use crate::wire::{
     ACCEPTED, Cteb, CustodyDialect, Disposition, Eid, REFUSED, Sequence, SequenceName,
 };
 
-/// Ranges in one signal at most; what is beyond goes into the next.
+/// The most ranges in one signal; further ones go into the next.
 const RANGES_PER_SIGNAL: usize = 1024;
-/// Ranges gathered for one custodian at most. What is beyond is not signalled:
-/// the custodian sends those bundles again.
+/// The most ranges gathered for one custodian. Beyond that nothing is signalled: the custodian
+/// sends those bundles again.
 const RANGES_PER_CUSTODIAN: usize = 16 * 1024;
-/// The same for all custodians whose bundles come from one neighbour: it may
-/// name many, and take no signal.
+/// The same for all custodians whose bundles come from one neighbour, which may name many and take
+/// no signal.
 const RANGES_PER_NEIGHBOUR: usize = 64 * 1024;
 /// Custodians for which signals are gathered at one time, by the neighbour
 /// whose bundles name them: a neighbour that invents custodians harms no other.
@@ -37,7 +37,7 @@ pub(crate) struct Way {
     pub via: NeighbourId,
 }
 
-/// Whom a signal is for, on which way, in which dialect.
+/// The custodian that a signal is for, its way and its dialect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SignalTo {
     pub custodian: Eid,
@@ -59,8 +59,8 @@ type NumbersState = Vec<(u64, Vec<(u64, u64)>)>;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SignalToState(CtebState, WayState);
 
-/// [`Signals`], to be handed over: what is accepted and refused, and when its
-/// time comes if it has not.
+/// [`Signals`], to be handed over: the bundles accepted and refused, and when the signal is due, if
+/// it is not yet.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct SignalsState(Vec<(SignalToState, NumbersState, NumbersState, Option<Moment>)>);
@@ -107,7 +107,7 @@ fn numbers_of(state: NumbersState) -> Result<BTreeMap<u64, Numbers>, HandoverErr
     Ok(by_sequence)
 }
 
-/// What is gathered for bundles of one neighbour.
+/// The signals gathered for bundles of one neighbour.
 #[derive(Debug, Default)]
 struct OfNeighbour {
     custodians: usize,
@@ -156,7 +156,7 @@ impl Signals {
         SignalsState(all)
     }
 
-    /// Takes over what was gathered, where nothing is yet.
+    /// Takes over what was gathered; nothing may be gathered here yet.
     pub fn take_over(&mut self, now: Instant, state: SignalsState) -> Result<(), HandoverError> {
         for (to, accepted, refused, due) in state.0 {
             let (to, accepted, refused) = (to.to()?, numbers_of(accepted)?, numbers_of(refused)?);
@@ -190,8 +190,7 @@ impl Signals {
         cteb: &Cteb,
         accepted: bool,
     ) {
-        // ION sends at once again what is refused: silence has it wait until its
-        // deadline.
+        // ION sends a refused bundle again at once: without a signal it waits until its deadline.
         if cteb.dialect == CustodyDialect::Bibe && !accepted {
             return;
         }

@@ -1,4 +1,4 @@
-//! A stored bundle as one process gives it to the next.
+//! A stored bundle, as one process hands it over to the next.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,7 @@ pub(crate) struct BundleState {
     /// Its payload; none if the store finds that itself.
     pub payload: Option<Vec<Bytes>>,
     bytes: u64,
-    /// Who asked for reports is not told by the record, if that was not
-    /// believed.
+    /// Whether reports may be sent: the record does not say whether the request was believed.
     reports: bool,
     custody: bool,
     since: Moment,
@@ -101,8 +100,8 @@ impl BundleState {
         }
     }
 
-    /// The bundle, queued or withheld; what else its phase says is to be put
-    /// into force, and its file, if it has one, to be taken up.
+    /// The bundle, queued or withheld, and its file, if it has one. The caller puts its phase into
+    /// effect and opens the file.
     pub fn stored(&self, now: Instant) -> Result<(StoredBundle, Option<NamedFile>), HandoverError> {
         let decoded = stored_record::decode(now, &self.record, self.bytes, Duration::ZERO);
         let (mut stored, named) = decoded.map_err(malformed)?;

@@ -1,8 +1,7 @@
-//! The agent as one process of the node gives it to the next.
+//! The agent, as one process of the node hands it over to the next.
 //!
-//! It is no other run of the node: custody sequences, the names of bundles and
-//! what is remembered of others' go on. What is queued is put there anew, and
-//! all that waits for a moment keeps it.
+//! The run of the node goes on: custody sequences, the names of bundles and the memory of others'
+//! bundles continue. Queues are built anew, and all deadlines stay.
 
 mod bundle;
 mod names;
@@ -32,12 +31,12 @@ pub(super) use names::{
     CtebState, NameGroupState, WayState, WireNameState, way, way_state, wire_name,
 };
 
-/// A node that counts a million each second comes here after a hundred thousand
-/// years: a greater number is a mistake, and one more would soon be none.
+/// A node that counts a million each second reaches this after a hundred thousand years: a greater
+/// number is a mistake, and might soon overflow.
 const MOST_COUNTED: u64 = 1 << 62;
 
-/// All of an [`Agent`] that neither configuration nor the rest says, to be read
-/// and written by serde.
+/// All of an [`Agent`] that does not follow from the configuration or from the other fields, to be
+/// read and written by serde.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AgentState {
     run_nonce: u64,
@@ -77,8 +76,7 @@ impl AgentState {
 }
 
 impl Agent {
-    /// What keeps [`Agent::hand_over`] from being called, if anything does:
-    /// then it is to be called later.
+    /// What prevents [`Agent::hand_over`] at present, if anything does.
     pub fn handover_obstacle(&self) -> Option<&'static str> {
         let passing = |stored: &StoredBundle| stored.phase == Phase::Passing;
         if !self.uncommitted.is_empty() {
@@ -95,8 +93,8 @@ impl Agent {
         }
     }
 
-    /// What of it may last for as long as bundles live, so that it is of no use to
-    /// wait for its end.
+    /// An obstacle that may last for as long as bundles live, so that waiting for its end is of no
+    /// use.
     pub fn lasting_obstacle(&self) -> Option<&'static str> {
         let kept = |stored: &StoredBundle| stored.custody && self.store.is_durable();
         let ends = |stored: &StoredBundle| stored.file.is_some() && !kept(stored);
@@ -109,16 +107,16 @@ impl Agent {
         stored.file.is_some() && self.store.in_memory_alone(id).is_some()
     }
 
-    /// Gives all to another process of this run of the node, but for what its
-    /// store finds on its disk. Events must have been taken, and nothing be
-    /// under way ([`Agent::handover_obstacle`]).
+    /// Hands all over to another process of this run of the node, except for what its store finds
+    /// on its disk. Events must have been taken, and nothing may be under way
+    /// ([`Agent::handover_obstacle`]).
     pub fn hand_over(mut self, now: Instant) -> AgentState {
         debug_assert!(self.handover_obstacle().is_none() && self.events.is_empty());
         self.forget_full();
         // Without `..`: a field that is added has to be thought of here.
         let Agent {
             config,
-            // Those of the next process are its configuration's, or begin anew.
+            // The next process takes these from its configuration, or begins them anew.
             sharding: _,
             usage: _,
             routes: _,
@@ -148,7 +146,7 @@ impl Agent {
             seen,
             taken,
             signals,
-            // Fragments have no custody: what is not whole is sent again, or lost.
+            // Fragments are not under custody: a bundle that is not whole is sent again, or lost.
             reassembly: _,
             events: _,
             woken: _,
@@ -177,9 +175,8 @@ impl Agent {
         }
     }
 
-    /// Takes over what the process before has handed over, into an agent of
-    /// the same run that has nothing yet. Of what the store has kept it takes
-    /// up what the state knows, and has the rest forgotten.
+    /// Takes over what the process before has handed over, into an agent of the same run that has
+    /// nothing yet. Bundles in the store that the state does not know are removed.
     ///
     /// # Errors
     /// When the state contradicts itself or the store.
@@ -288,7 +285,7 @@ impl Agent {
         let room = self.usage.reserve_anyway(via, stored.counted_bytes());
         match bundle.phase {
             PhaseState::Queued | PhaseState::Withheld => self.insert(id, stored, room),
-            // What waits was sent before, so it waits for no earlier one.
+            // A waiting bundle was sent before, so it waits for no earlier one.
             PhaseState::Waiting(_) | PhaseState::Suspended | PhaseState::Ending(_) => {
                 let stored = StoredBundle {
                     phase: Phase::Withheld,
@@ -325,7 +322,7 @@ impl Agent {
         payload: Vec<Bytes>,
     ) {
         let durable = (stored.custody && self.store.is_durable()).then(|| {
-            // The store counts from now on.
+            // The store counts a bundle's time from now on.
             let age_ms = stored.age_ms_at(now);
             let before = std::mem::replace(&mut stored.age_ms, age_ms);
             let record = stored_record::encode(stored);
@@ -357,7 +354,7 @@ impl NeighbourState {
             // The next process has its own routes.
             routed: _,
             pause: Pause { until, refusals },
-            // The next process finds out again.
+            // The next process finds this out again.
             long_pause: _,
             // What waited for it is queued.
             beyond: _,
@@ -384,7 +381,7 @@ impl SignalDelay {
     }
 
     fn of_nanos((mean, deviation): (u64, u64)) -> SignalDelay {
-        // No signal takes years: a sum of them stays within what there is.
+        // No signal takes years, so sums of delays must not overflow.
         let bounded = |nanos: u64| Duration::from_nanos(nanos.min(1 << 56));
         SignalDelay {
             mean: bounded(mean),

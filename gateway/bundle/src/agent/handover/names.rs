@@ -1,4 +1,4 @@
-//! Names of the wire in the form in which they travel.
+//! Names of the wire, in wire format.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ impl CtebState {
     }
 }
 
-/// From which neighbour, and by which the answer goes.
+/// The neighbour that it came from, and the one by which the answer goes.
 pub(crate) type WayState = (u64, u64);
 
 pub(crate) fn way_state(way: Way) -> WayState {

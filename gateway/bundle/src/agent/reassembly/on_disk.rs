@@ -1,17 +1,16 @@
 //! Fragments of bundles that are too long for memory, put together in a file.
 //!
-//! The folder of payloads has a thread for that. A fragment that is not written yet
-//! counts with those that are in memory; what is written counts on the disk, for the
-//! neighbour that has sent it. The thread cannot call the agent, which looks every
-//! few milliseconds while it waits for it.
+//! The folder of payloads has a thread for that. A fragment that is not written yet counts as in
+//! memory; written bytes count on the disk, for the neighbour that has sent them. The thread cannot
+//! call the agent, so the agent checks every few milliseconds while it waits for results.
 //!
-//! Nobody sends a fragment again that was lost on the way, so a bundle may stay
-//! incomplete. It keeps its place as long as no other one needs it; then, of the bundles
-//! that its neighbour has begun, the one that has stalled for longest is given up.
+//! A fragment that was lost on the way is not sent again, so a bundle may stay incomplete. It keeps
+//! its place as long as no other bundle needs it. When one does, the bundle of the same neighbour
+//! that has stalled for longest is given up.
 //!
-//! Many nodes may be behind a neighbour. One of them leaves as many of its places free for
-//! the others as it has, and no bundle of a node that has begun fewer is given up for it.
-//! That holds as far as the neighbour checks who its bundles are from.
+//! Many nodes may be behind a neighbour. A node has at most as many of the neighbour's places as it
+//! leaves free for the others, and no bundle of a node that has begun fewer is given up for it.
+//! This holds as far as the neighbour checks the sources of its bundles.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -34,7 +33,7 @@ use super::super::security::Insecure;
 use super::{BESIDE_BYTES, Whole, made_whole, own_payload, whole_of};
 use crate::wire::Malformed;
 
-/// For how long nothing may come of a bundle that is incomplete.
+/// The longest pause between fragments of an incomplete bundle.
 const MOST_PAUSE: Duration = Duration::from_secs(3600);
 /// After such a pause another bundle of the same neighbour may have its place: most
 /// blockages are shorter.
@@ -55,8 +54,8 @@ pub(super) struct OnDisk {
 
 struct Incomplete {
     assembly: Assembly,
-    /// The first fragment, without its payload: what it says of the bundle is believed,
-    /// when its lifetime ends as well.
+    /// The first fragment, without its payload: its data about the bundle counts, including the end
+    /// of its lifetime.
     first: Arrival,
     service: u64,
     /// When its last fragment has come.
@@ -69,7 +68,7 @@ impl Incomplete {
         self.first.expires.min(self.moved + MOST_PAUSE)
     }
 
-    /// The node that it counts for, of those behind its neighbour or the neighbour itself.
+    /// The node that it counts for: the neighbour, or one behind it.
     fn source(&self) -> u64 {
         counted_node(&self.first.bundle.primary.source, Some(self.first.from))
     }
@@ -84,7 +83,7 @@ struct Writing {
     whole: Whole,
     from: NeighbourId,
     service: u64,
-    /// What it counts in memory, and its room there.
+    /// The bytes that it counts in memory, and its room there.
     bytes: u64,
     room: Reservation,
     primary: PrimaryBlock,
@@ -128,9 +127,9 @@ impl OnDisk {
         begun.count()
     }
 
-    /// Of the bundles that a neighbour has begun, the one that has stalled for longest, to
-    /// make place for another one of a source: of the source that has begun the most, and
-    /// of none that has begun fewer than this one.
+    /// The bundle of a neighbour to give up for a new one of `source`: the one that has stalled for
+    /// longest, of the source that has begun the most, but of no source that has begun fewer than
+    /// `source`.
     fn stalled(&self, now: Instant, from: NeighbourId, source: u64) -> Option<&Whole> {
         let own = self.begun(from, source);
         let stalled = each(&self.bundles);
@@ -141,7 +140,7 @@ impl OnDisk {
         first.map(|(.., whole)| whole)
     }
 
-    /// Takes that one out.
+    /// Takes that bundle out.
     fn take_stalled(&mut self, now: Instant, from: NeighbourId, source: u64) -> Option<Incomplete> {
         let whole = self.stalled(now, from, source)?.clone();
         self.bundles.remove(&whole)
@@ -162,7 +161,7 @@ impl Agent {
         security.is_some_and(|security| security.is_used())
     }
 
-    /// Has a fragment of such a bundle written where it belongs.
+    /// Gives a fragment of such a bundle to the thread, to be written at its place.
     pub(super) fn place_fragment(
         &mut self,
         now: Instant,
@@ -251,7 +250,7 @@ impl Agent {
         if self.config.payloads.is_none() {
             return false;
         }
-        // The agent that puts it together knows what is there of it.
+        // Only the agent that puts it together knows which parts are there.
         if self.assembler(arrival) != self.sharding.own {
             return true;
         }
@@ -264,7 +263,7 @@ impl Agent {
             || on_disk.stalled(now, from, source).is_some()
     }
 
-    /// Whether a neighbour may begin one more bundle of a source, in a place that is free.
+    /// Whether a neighbour may begin one more bundle of a source in a free place.
     fn may_begin(&self, from: NeighbourId, source: u64) -> bool {
         let payloads = self.config.payloads.as_ref();
         let left = payloads.map_or(0, |payloads| payloads.places_left(from.0));
@@ -274,8 +273,7 @@ impl Agent {
         }
     }
 
-    /// Gives up what a neighbour has begun and has stalled, for another bundle of a source
-    /// that is to have the place of this one.
+    /// Gives up a stalled bundle of a neighbour, for a new one of `source` that takes its place.
     fn make_place(
         &mut self,
         now: Instant,
@@ -296,7 +294,7 @@ impl Agent {
         Ok(assembly)
     }
 
-    /// Takes up what the thread has done.
+    /// Takes the results of the thread.
     pub(in crate::agent) fn take_placed(&mut self, now: Instant) {
         if self.reassembly.on_disk.writing.is_empty() {
             return;
@@ -321,7 +319,7 @@ impl Agent {
                 }
                 Placed::Contradicts => DeleteReason::BlockUnintelligible,
                 Placed::Refused(_) => {
-                    // A bundle of which the disk takes nothing keeps others out.
+                    // A bundle of which the disk has taken nothing must not keep others out.
                     let bundles = &mut self.reassembly.on_disk.bundles;
                     let incomplete = bundles.get(&writing.whole);
                     if incomplete.is_some_and(|of| of.assembly.is_empty()) {
@@ -353,7 +351,7 @@ impl Agent {
         let bytes = file.len();
         arrival.bundle.file = Some(file);
         let refused = match self.secures() {
-            // Rules have come into force while it was put together.
+            // Security rules have come into force while it was put together.
             true => Some(Insecure::Missing.into()),
             false => match self.deliver(now, arrival, service) {
                 Ok(()) => None,
@@ -366,8 +364,8 @@ impl Agent {
     }
 }
 
-/// Leaves of a fragment what its delivery needs: the rest would keep what it was
-/// read from in memory.
+/// Reduces a fragment to what its delivery needs: the rest would keep the buffer that it was read
+/// from in memory.
 fn strip(arrival: &mut Arrival) {
     let bundle = &mut arrival.bundle;
     for part in [
