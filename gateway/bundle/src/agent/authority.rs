@@ -1,8 +1,7 @@
-//! Who may say what: a neighbour speaks for itself and for the nodes that
-//! routes lead to by way of it, never for this node or for another neighbour.
-//! Where a contact plan is followed, a neighbour speaks also for the nodes,
-//! other neighbours among them, from which contacts lead to this one by way of
-//! it. It is checked where a bundle comes in, before anything acts on it.
+//! The authority of neighbours: a neighbour speaks for itself and for the nodes that routes lead to
+//! by way of it, never for this node or another neighbour. With a contact plan, a neighbour also
+//! speaks for the nodes, other neighbours included, from which contacts lead here by way of it.
+//! This is checked where a bundle comes in, before anything acts on it.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +34,7 @@ impl Relaying {
     }
 }
 
-/// What a neighbour may not say.
+/// A claim that a neighbour may not make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Error)]
 pub enum Forgery {
     /// The bundle names a source that is not behind the neighbour.
@@ -47,15 +46,14 @@ pub enum Forgery {
     /// Bundles of this neighbour are not relayed to this destination.
     #[error("nothing is relayed from this neighbour to its destination")]
     Relay,
-    /// A custody signal names a transmission that there was none of.
+    /// A custody signal names a transmission that never was.
     #[error("it signals custody of what was not sent to the neighbour")]
     Signal,
 }
 
 impl Agent {
-    /// Whether a neighbour speaks for a node: for itself, for those that
-    /// configured routes lead to by way of it, and for those whose bundles can
-    /// come by it as the contact plan says.
+    /// Whether a neighbour speaks for a node: for itself, for those that configured routes lead to
+    /// by way of it, and for those whose bundles can come by it under the contact plan.
     fn speaks_for(&self, neighbour: NeighbourId, node: u64) -> bool {
         if node == self.config.node || !names_node(node) {
             return false;
@@ -81,10 +79,10 @@ impl Agent {
         }
     }
 
-    /// Checks what an arriving bundle says of source and custodian.
+    /// Checks the source and the custodian that an arriving bundle names.
     ///
     /// # Errors
-    /// When its neighbour may not say so.
+    /// When its neighbour does not speak for them.
     pub(super) fn check_authority(&self, arrival: &Arrival) -> Result<(), Forgery> {
         let from = arrival.from;
         if !self.may_name(from, &arrival.bundle.primary.source) {
@@ -96,7 +94,7 @@ impl Agent {
         }
     }
 
-    /// Tells of a forgery.
+    /// Reports a forgery.
     pub(super) fn forged(&mut self, arrival: &Arrival, forgery: Forgery) -> Reject {
         if self.events.len() < MAX_WAITING_EVENTS {
             self.events.push_back(Event::Forged {
@@ -108,19 +106,20 @@ impl Agent {
         forgery.into()
     }
 
-    /// Whether status reports on an arriving bundle may go where it says: a
-    /// neighbour cannot have this node write to others.
+    /// Whether status reports on an arriving bundle may go where it says: a neighbour must not make
+    /// this node write to others.
     pub(super) fn may_report_to(&self, from: NeighbourId, primary: &PrimaryBlock) -> bool {
         let to = &primary.report_to;
         let back = || self.named_route(to).is_some_and(|(via, _)| via == from);
         match to {
-            // Whose names these are is not always known: reports go back only.
+            // The owner of such a name is not always known, so reports only go back the way the
+            // bundle came.
             Eid::Dtn(..) => self.may_name(from, to) && back(),
             _ => is_null(to) || self.may_name(from, to),
         }
     }
 
-    /// Whether a neighbour may say what is in a primary block.
+    /// Whether a neighbour may make the claims in a primary block.
     pub(super) fn believes_primary(&self, from: NeighbourId, primary: &PrimaryBlock) -> bool {
         self.may_name(from, &primary.source) && self.may_report_to(from, primary)
     }

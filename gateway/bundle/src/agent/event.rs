@@ -1,4 +1,4 @@
-//! What the agent tells the node, and what it answers.
+//! The agent's events and answers to the node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,18 +50,18 @@ pub struct Send {
     pub lifetime: Option<Duration>,
     /// Whether it is sent under custody.
     pub custody: bool,
-    /// Whether it stays behind all that the service has sent to the same
-    /// destination before and that is not there yet; only under custody.
+    /// Whether it stays behind all earlier bundles of the service to the same destination that have
+    /// not arrived yet; only under custody.
     pub last: bool,
-    /// A number by which its service knows it again when a later run of the
-    /// node restores it ([`Event::Restored`]).
+    /// A number by which its service recognises it when a later run of the node restores it
+    /// ([`Event::Restored`]).
     pub label: u64,
-    /// Where and of what status reports are asked.
+    /// The status reports that are asked for, and where they go.
     pub reports: Option<ReportRequest>,
 }
 
 impl Send {
-    /// What a service sends under custody, with nothing else asked of it.
+    /// A payload that a service sends under custody, without other requests.
     pub fn new(destination: Eid, service: u64, class: Class, payload: Vec<Bytes>) -> Send {
         Send {
             destination,
@@ -128,7 +128,7 @@ pub enum Reject {
     /// It is not secured as it has to be.
     #[error("not secured: {0}")]
     Insecure(#[from] Insecure),
-    /// What stands before its payload says that it would be deleted.
+    /// By the blocks before its payload, the bundle would be deleted.
     #[error("not wanted: {0:?}")]
     Unwanted(DeleteReason),
     /// The store is full.
@@ -228,9 +228,9 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// The node for which it counts where it waits: its source's, or, since anybody
-    /// may invent names, the neighbour that it came from where that has no number;
-    /// 0 if that is this node.
+    /// The node for which it counts while it waits: that of its source. If the source has no number
+    /// it is the neighbour that the bundle came from, since anybody may invent names; 0 if that is
+    /// this node.
     pub fn counted_node(&self) -> u64 {
         counted_node(&self.source, self.from)
     }
@@ -251,7 +251,7 @@ pub struct Offer {
     pub id: BundleId,
     /// The whole encoded bundle, in pieces.
     pub chunks: Vec<Bytes>,
-    /// The payload, where it is on disk: it stands behind the first piece.
+    /// The payload, if it is on disk: it follows the first piece.
     pub file: Option<Arc<PayloadFile>>,
     /// The broken transfer of the same bytes that this one may go on with.
     pub resume: Option<Resume>,
@@ -267,16 +267,16 @@ pub struct Offer {
 pub enum Event {
     /// A bundle for a service of this node.
     Deliver(Delivery),
-    /// A bundle of this node needs no keeping any more: the next custodian
-    /// signalled, or, without custody, the CL delivered it.
+    /// A bundle of this node is released: the next custodian signalled, or, without custody, the CL
+    /// delivered it.
     Released {
         /// The bundle.
         id: BundleId,
         /// Its payload's bytes.
         bytes: u64,
     },
-    /// A bundle of this node, sent by an earlier run, is in custody again:
-    /// its end will be told as that of any other.
+    /// A bundle of this node, sent by an earlier run, is in custody again: its end will be reported
+    /// like that of any other.
     Restored {
         /// The bundle.
         id: BundleId,
@@ -301,7 +301,7 @@ pub enum Event {
         destination: Eid,
         /// Why.
         reason: DeleteReason,
-        /// Its payload; what is left of it, if the store lost it.
+        /// Its payload, or the rest of it if the store lost it.
         payload: Vec<Bytes>,
     },
     /// Nothing can be made durable at present, for this reason: sources are
@@ -309,13 +309,13 @@ pub enum Event {
     StoreStalled(String),
     /// The store can write again.
     StoreResumed,
-    /// A neighbour has said what it may not say; the bundle was refused.
+    /// A neighbour has claimed something that it may not claim; the bundle was refused.
     Forged {
         /// The neighbour.
         from: NeighbourId,
         /// The bundle's source, as it says.
         source: Eid,
-        /// What of it was not believed.
+        /// The claim that was not believed.
         forgery: Forgery,
     },
     /// Something is for another agent of this node: to be given to its

@@ -17,19 +17,19 @@ use super::originate::Draft;
 use super::stored::{BlockNumbers, Phase, Sent, StoredBundle};
 use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
 
-/// Bundles that are looked at for one that the peer's MRU allows.
+/// How many bundles are searched for one that the peer's MRU allows.
 pub(super) const LOOK_AHEAD: usize = 64;
-/// Bundles that are looked at for one behind others.
+/// How many bundles are searched for one behind others.
 pub const DEEP: usize = 256;
-/// Longer payloads than this no stream has.
+/// No stream has longer payloads than this.
 const LONG_BYTES: u64 = 2 << 20;
-/// What a header may have beside the primary block and what is passed on.
+/// The most header bytes besides the primary block and the blocks that are passed on.
 pub(super) const REWRITTEN_BYTES: u64 = 256;
 
 impl StoredBundle {
-    /// Whether that a neighbour has no room for it does not tell of its room for others:
-    /// it has a quota of its own for payloads on disk, and takes few long ones into memory
-    /// at once.
+    /// Whether the bundle is long. A neighbour without room for a long bundle may have room for
+    /// others: it has a separate quota for payloads on disk, and takes few long ones into memory at
+    /// once.
     pub(super) fn is_long(&self) -> bool {
         self.file.is_some() || self.bytes > LONG_BYTES
     }
@@ -57,8 +57,8 @@ impl Agent {
         queue.is_some_and(|queue| queue.loading.is_some())
     }
 
-    /// Whether [`Event::Woken`] follows for a neighbour and class: [`Agent::next_for`] may
-    /// have had nothing only since it looks at few bundles at a time.
+    /// Whether [`Event::Woken`] follows for a neighbour and class: [`Agent::next_for`] may have
+    /// returned nothing only because it looks at few bundles at a time.
     pub fn is_woken(&self, neighbour: NeighbourId, class: Class) -> bool {
         self.woken.contains(&(neighbour, Some(class)))
     }
@@ -70,11 +70,10 @@ impl Agent {
         queue.map_or(0, |queue| queue.bytes)
     }
 
-    /// The next bundle for a session of a neighbour, at most `max_bytes` (the
-    /// peer's transfer MRU) long: those that were sent before go first, and those
-    /// of earlier runs take turns ([`Agent::set_restored`]) with all others. Age,
-    /// previous node and CTEB are written now. The bundle is in transmission
-    /// until [`Agent::transfer_finished`].
+    /// The next bundle for a session of a neighbour, at most `max_bytes` (the peer's transfer MRU)
+    /// long: bundles that were sent before go first, and those of earlier runs take turns
+    /// ([`Agent::set_restored`]) with all others. Age, previous node and CTEB are written now. The
+    /// bundle is in transmission until [`Agent::transfer_finished`].
     pub fn next_for(
         &mut self,
         now: Instant,
@@ -102,7 +101,7 @@ impl Agent {
             first.map(|id| self.least_refused(id, able))
         };
         let Some(id) = first else {
-            // There may be one behind those that were looked at.
+            // There may be a bundle behind those that were looked at.
             if more {
                 self.woken.insert((neighbour, Some(class)));
             }
@@ -112,9 +111,9 @@ impl Agent {
         self.offer(now, id, payload)
     }
 
-    /// The bundle whose turn it is, of the first one and those behind it. A neighbour that
-    /// has taken no long one since it refused one may yet have room for one that goes
-    /// elsewhere: so of long ones that is the one that has waited in vain most seldom.
+    /// The bundle whose turn it is, of the first one and those behind it. A neighbour that has
+    /// taken no long bundle since it refused one may still have room for one that goes elsewhere.
+    /// So of long bundles it is the one with the fewest waits in vain.
     fn least_refused(&self, first: BundleId, behind: impl Iterator<Item = BundleId>) -> BundleId {
         let refused = |id: BundleId| {
             let stored = self.bundles.get(id).filter(|stored| stored.is_long())?;
@@ -130,9 +129,8 @@ impl Agent {
             .map_or(first, |(_, id)| id)
     }
 
-    /// Puts the first bundles of a queue aside that are too long for a session and
-    /// must not be fragmented, or for which the neighbour has no room; whether there
-    /// were any.
+    /// Puts aside the first bundles of a queue that are too long for a session and must not be
+    /// fragmented, or for which the neighbour has no room. Returns whether there were any.
     fn put_aside(&mut self, neighbour: NeighbourId, class: Class, max_bytes: u64) -> bool {
         let waiting = self.neighbours.get(&neighbour);
         let Some(queue) = waiting.and_then(|waiting| waiting.queues.get(&class)) else {
@@ -155,8 +153,8 @@ impl Agent {
         !too_long.is_empty()
     }
 
-    /// Offers one bundle of its neighbour before all others, if it is queued
-    /// and at most `max_bytes` long. As [`Agent::next_for`] otherwise.
+    /// Offers one bundle to its neighbour before all others, if it is queued and at most
+    /// `max_bytes` long; otherwise as [`Agent::next_for`].
     pub fn next_of(&mut self, now: Instant, id: BundleId, max_bytes: u64) -> Option<Offer> {
         if !self.is_queued(id) || !self.may_go(id, max_bytes) || self.waits_beyond(now, id) {
             return None;
@@ -228,9 +226,9 @@ impl Agent {
         queue.is_some_and(|queue| queue.takes_files)
     }
 
-    /// Sets the longest bundle with a payload on disk that a session by another path to
-    /// a neighbour takes in a class, bytes; 0 if there is none. Those that are no longer
-    /// wait for it and do not go in fragments.
+    /// Sets the longest bundle with a payload on disk, in bytes, that a session by another path to
+    /// a neighbour takes in a class; 0 if there is none. Bundles up to that length wait for that
+    /// session and do not go in fragments.
     pub fn set_taken_elsewhere(&mut self, neighbour: NeighbourId, class: Class, bytes: u64) {
         let neighbour = self.neighbours.get_mut(&neighbour);
         if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {
@@ -251,28 +249,28 @@ impl Agent {
         stored.is_some_and(|stored| self.sent_bytes(stored) <= max_bytes)
     }
 
-    /// Whether a session that takes so many bytes may have a bundle now.
+    /// Whether a session that takes `max_bytes` may be offered a bundle now.
     fn may_go(&self, id: BundleId, max_bytes: u64) -> bool {
         let stored = self.bundles.get(id);
         let held_back = stored.is_some_and(|stored| self.is_held_back(stored));
         !held_back && self.fits(id, max_bytes)
     }
 
-    /// Whether a bundle waits since its neighbour had no room for another long one.
+    /// Whether a bundle waits because its neighbour had no room for another long one.
     pub(super) fn is_held_back(&self, stored: &StoredBundle) -> bool {
         let neighbour = self.neighbours.get(&stored.neighbour);
         let pauses = neighbour.is_some_and(|neighbour| neighbour.long_pause.until.is_some());
         pauses && stored.is_long() && stored.class != Class::SIGNALLING
     }
 
-    /// The bytes of a bundle as it is sent at most.
+    /// The most bytes of a bundle as it is sent.
     fn sent_bytes(&self, stored: &StoredBundle) -> u64 {
         let encapsulated = stored.custody && self.config.bibe.contains(&stored.neighbour);
         let bpdu = if encapsulated { BPDU_BYTES } else { 0 };
         stored.bytes.saturating_add(stored.header_bytes() + bpdu)
     }
 
-    /// Makes bundles of the neighbour's first signal whose time has come.
+    /// Makes bundles of the neighbour's first due signal.
     fn seal_signals(&mut self, now: Instant, via: NeighbourId) {
         let neighbour = self.neighbours.get_mut(&via);
         let Some(neighbour) = neighbour.filter(|neighbour| neighbour.seals_signals()) else {
@@ -311,8 +309,8 @@ impl Agent {
         }
     }
 
-    /// A bundle waits for a neighbour no more: if it was one of a signal, there may
-    /// be another.
+    /// Takes that a bundle no longer waits for a neighbour: if it was one of a signal, another
+    /// signal may be sealed.
     pub(super) fn unseal(&mut self, via: NeighbourId, class: Class, id: BundleId) {
         if class != Class::SIGNALLING {
             return;
@@ -421,16 +419,16 @@ impl Agent {
         })
     }
 
-    /// A transfer is broken off of which the peer's answer could not be heard any
-    /// more: the bundle has probably arrived.
+    /// Takes that a transfer broke off when the peer's answer could not be heard any more: the
+    /// bundle has probably arrived.
     pub fn transfer_unanswered(&mut self, key: u64, acknowledged: u64) {
         if let Some(id) = self.transfer_ended(key, acknowledged) {
             self.enqueue_as(id, true);
         }
     }
 
-    /// Notes how much of a bundle its last transfer has brought; none if nothing
-    /// is left of the bundle.
+    /// Notes how much of a bundle its last transfer has brought. Returns `None` if the bundle is
+    /// gone.
     fn transfer_ended(&mut self, key: u64, acknowledged: u64) -> Option<BundleId> {
         let id = self.transmissions.remove(&key)?;
         // It may be released, expired or cancelled meanwhile.
@@ -442,7 +440,7 @@ impl Agent {
         Some(id)
     }
 
-    /// The end of a transfer that [`Agent::next_for`] began.
+    /// Takes the end of a transfer that [`Agent::next_for`] began.
     pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
         let acknowledged = match outcome {
             Outcome::Broken { acknowledged } => acknowledged,
@@ -465,12 +463,12 @@ impl Agent {
                 }
             }
             Outcome::Broken { .. } => self.enqueue(id),
-            // Signalling is never paused, so it waits for itself.
+            // Signalling is never paused, so only this bundle waits.
             Outcome::Refused(Refusal::NoResources) if stored.class == Class::SIGNALLING => {
                 self.try_later(now, id);
             }
-            // It waits longer than the others: one that is too long for what the
-            // neighbour has left is not always the first.
+            // It waits longer than the others, so that a bundle too long for the neighbour's
+            // remaining room is not always the first.
             Outcome::Refused(Refusal::NoResources) if stored.is_long() => {
                 let via = stored.neighbour;
                 self.pause(now, via, Size::Long);
@@ -478,8 +476,8 @@ impl Agent {
             }
             Outcome::Refused(Refusal::NoResources) => {
                 let (via, custody) = (stored.neighbour, stored.custody);
-                // Of those under custody only what stores cannot take at all is refused
-                // in this way.
+                // A bundle under custody is refused in this way only if the neighbour's store could
+                // never take it.
                 if !custody && self.refused_beyond(now, id) {
                     self.try_later(now, id);
                 } else {
@@ -496,7 +494,7 @@ impl Agent {
         }
     }
 
-    /// A bundle without custody is at the next hop: nothing keeps it here.
+    /// Releases a bundle without custody, since it is at the next hop.
     fn forwarded(&mut self, now: Instant, id: BundleId) {
         self.taken_beyond(id);
         if let Some(stored) = self.remove(now, id) {
@@ -514,7 +512,7 @@ impl Agent {
         }
     }
 
-    /// Offers a neighbour without room nothing of a size but signals for a while.
+    /// Stops offers of a size to a neighbour without room for a while, except signals.
     fn pause(&mut self, now: Instant, via: NeighbourId, size: Size) {
         let timer = self.config.custody_timer;
         let begun = self.neighbour(via).pause_of(size).begin(now, &timer);
@@ -525,12 +523,12 @@ impl Agent {
         if let Some(until) = self.neighbour(via).end_pause(size) {
             self.pauses.remove(&(until, (via, size)));
         }
-        // Where nothing is queued too: what was refused may be gone, and those
-        // who seal for this neighbour wait for the end of the pause.
+        // This applies even if nothing is queued: the refused bundle may be gone, and those who
+        // seal for this neighbour wait for the end of the pause.
         self.woken.insert((via, None));
     }
 
-    /// The neighbour takes bundles again; long ones, too, if this is one.
+    /// Takes that the neighbour accepts bundles again; long ones, too, if this was one.
     fn end_refusals(&mut self, via: NeighbourId, long: bool) {
         let neighbour = self.neighbour(via);
         neighbour.pause.refusals = 0;

@@ -1,4 +1,4 @@
-//! What waits for one neighbour, and what is known of it.
+//! The bundles that wait for one neighbour, and its state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -11,38 +11,38 @@ use super::config::CustodyTimer;
 use super::event::BundleId;
 use super::signals::SignalTo;
 
-/// Bundles of signals that wait for one neighbour at most.
+/// The most bundles of signals that wait for one neighbour.
 const MOST_SEALED: usize = 256;
 
-/// Bundles of one class that wait, oldest first; those that were in
-/// transmission before go first, and fragments of one whose turn had come. Of
-/// these, the ones that have probably arrived go last: a signal may still come.
-/// Those that earlier runs of the node have left take turns with all others.
+/// The waiting bundles of one class, oldest first. Bundles that were in transmission before go
+/// first, and so do fragments of a bundle whose turn had come. Of these, the ones that have
+/// probably arrived go last, since a signal may still come. Bundles left by earlier runs of the
+/// node take turns with all others.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub again: IdSet<BundleId>,
     pub unanswered: IdSet<BundleId>,
     pub fresh: IdSet<BundleId>,
-    /// Those of earlier runs that take turns with the others, whether they were in
-    /// transmission or not.
+    /// Bundles of earlier runs, which take turns with the others, whether they were in transmission
+    /// or not.
     pub restored: IdSet<BundleId>,
-    /// What others may send before it is the turn of those, bytes.
+    /// How many bytes others may send before it is the turn of those of earlier runs.
     turn_bytes: i64,
-    /// Those that a session could not take, whole or in fragments: they wait for one
-    /// that takes more, and hold up none of the others.
+    /// Bundles that a session could not take, whole or in fragments: they wait for a session that
+    /// takes more, and delay none of the others.
     aside: IdSet<BundleId>,
-    /// No shorter one is aside, bytes as it is sent.
+    /// A lower bound on the length of those aside, bytes as sent.
     least_aside: u64,
     pub bytes: u64,
     /// The next one, while the store reads its payload.
     pub loading: Option<BundleId>,
     /// Bundles that may be fetched before more are to be read ahead.
     pub read_ahead: usize,
-    /// Its session cannot go on in the middle of a bundle.
+    /// Its session cannot resume a bundle in the middle.
     pub begins_anew: bool,
     /// Whether the session takes payloads that are on disk.
     pub takes_files: bool,
-    /// The longest bundle with such a payload that one by another path takes, bytes.
+    /// The longest bundle with such a payload that a session by another path takes, bytes.
     pub taken_elsewhere_bytes: u64,
 }
 
@@ -53,7 +53,7 @@ impl Queue {
         self.loading.is_none() && waits()
     }
 
-    /// In the order in which they are offered, but for those aside.
+    /// The bundles in the order in which they are offered, without those aside.
     pub fn in_order(&self) -> impl Iterator<Item = BundleId> + '_ {
         let (left, is_behind) = (&self.restored, self.is_turn_of_others());
         let restored = move |first: bool| {
@@ -65,7 +65,7 @@ impl Queue {
         restored(true).chain(others).chain(restored(false))
     }
 
-    /// Has a bundle that waits take turns with all that are not of earlier runs.
+    /// Lets a waiting bundle take turns with all that are not of earlier runs.
     pub fn set_restored(&mut self, id: BundleId) {
         if self.again.remove(id) || self.fresh.remove(id) {
             self.restored.insert(id);
@@ -83,19 +83,19 @@ impl Queue {
         !self.restored.is_empty() && self.is_turn_of_others() && !others
     }
 
-    /// So many bytes were sent of a bundle; `restored` if it takes turns as one of an
-    /// earlier run. Each side has half of the bytes while both have something.
+    /// Counts bytes that were sent of a bundle, `restored` if it takes turns as one of an earlier
+    /// run. Each side has half of the bytes while both have something.
     pub fn turn_taken(&mut self, restored: bool, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.turn_bytes = match restored {
-            // What others leave of their turn is not saved.
+            // The unused part of the others' turn is not saved.
             true => self.turn_bytes.saturating_add(bytes).min(bytes),
             false if self.restored.is_empty() => self.turn_bytes,
             false => self.turn_bytes.saturating_sub(bytes),
         };
     }
 
-    /// Has a bundle that waits go before those that were not sent.
+    /// Puts a waiting bundle before those that were not sent.
     pub fn put_first(&mut self, id: BundleId) {
         if self.fresh.remove(id) {
             self.again.insert(id);
@@ -115,14 +115,13 @@ impl Queue {
         }
     }
 
-    /// Those aside, for a session that takes so many bytes; none if they are all
-    /// longer.
+    /// The bundles aside, for a session that takes `max_bytes`; none if all are longer.
     pub fn aside(&self, max_bytes: u64) -> impl Iterator<Item = BundleId> + '_ {
         let any = self.least_aside <= max_bytes;
         self.aside.iter().take_while(move |_| any)
     }
 
-    /// Has those aside wait in the order again, before those that were not sent.
+    /// Puts the bundles aside back into the order, before those that were not sent.
     fn end_aside(&mut self) {
         for id in std::mem::take(&mut self.aside).iter() {
             self.again.insert(id);
@@ -149,11 +148,11 @@ impl Queue {
 pub(crate) enum Size {
     /// Any but those of signalling.
     Any,
-    /// Long ones alone: for these it has other room.
+    /// Long ones alone: the neighbour has separate room for these.
     Long,
 }
 
-/// Whether a neighbour is offered nothing, since it has no room.
+/// A pause in offers to a neighbour that has no room.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pause {
     /// Until then.
@@ -163,8 +162,8 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// It has no room: the end of the pause that begins, longer each time; none if one
-    /// has begun already.
+    /// Begins a pause, longer each time, since the neighbour has no room. Returns its end; `None`
+    /// if one has begun already.
     pub fn begin(&mut self, now: Instant, timer: &CustodyTimer) -> Option<Instant> {
         if self.until.is_some() {
             return None;
@@ -188,8 +187,8 @@ pub(crate) struct Neighbour {
     pub next_number: u64,
     /// Custody that waits for a signal, by number.
     pub unsignalled: BTreeMap<u64, BundleId>,
-    /// Those of them that the CL has finished and no refusal has answered
-    /// since: one transmission is refused once.
+    /// Those of them that the CL has finished and that were not refused since: one transmission is
+    /// refused at most once.
     pub answerable: BTreeSet<u64>,
     pub down: bool,
     /// It is a route to itself, unless it was removed from the routes.
@@ -270,8 +269,8 @@ impl Neighbour {
         beyond.footprint(tell);
     }
 
-    /// Whether there is a signal to be made a bundle of. One that refuses those
-    /// bundles has no more of them: further signals are gathered.
+    /// Whether a signal is to be made into a bundle. A neighbour that refuses such bundles gets no
+    /// more of them: further signals are gathered.
     pub fn seals_signals(&self) -> bool {
         !self.signals.is_empty() && self.sealed.len() < MOST_SEALED
     }
@@ -293,8 +292,8 @@ impl Neighbour {
         }
     }
 
-    /// Ends its pause for bundles of a size; when that was to end, if it was on. What was
-    /// put aside meanwhile waits in the order again.
+    /// Ends its pause for bundles of a size. Returns when the pause was to end, if there was one.
+    /// Bundles put aside meanwhile return to the order.
     pub fn end_pause(&mut self, size: Size) -> Option<Instant> {
         let until = self.pause_of(size).until.take()?;
         if size == Size::Long {

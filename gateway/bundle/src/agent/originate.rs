@@ -20,7 +20,7 @@ use crate::wire::{
     seal_primary, write_trailer,
 };
 
-/// Lifetimes beyond this are as good as endless.
+/// Longer lifetimes count as this: it is practically endless.
 const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// A bundle of this node before it is sealed.
@@ -33,10 +33,10 @@ pub(super) struct Draft {
     pub lifetime: Duration,
     pub custody: bool,
     pub payload: Vec<Bytes>,
-    /// The payload, where it is on disk.
+    /// The payload, if it is on disk.
     pub file: Option<Arc<PayloadFile>>,
     pub via: NeighbourId,
-    /// Whether a service sends it, which is told of its end.
+    /// Whether a service of this node sends it, and so is told of its end.
     pub own: bool,
     /// The service's own number for it.
     pub label: u64,
@@ -47,17 +47,16 @@ pub(super) struct Draft {
 }
 
 impl Agent {
-    /// Seals a payload into a bundle and queues it; with custody it is kept
-    /// until the next custodian signals. A payload for a service of this node
-    /// is delivered at once. Only bundles that go by this agent's neighbours are
-    /// taken, see [`Agent::shard_to`].
+    /// Seals a payload into a bundle and queues it; under custody it is kept until the next
+    /// custodian signals. A payload for a service of this node is delivered at once. Only bundles
+    /// that go by this agent's neighbours are taken, see [`Agent::shard_to`].
     pub fn send(&mut self, now: Instant, send: Send) -> Result<BundleId, SendError> {
         self.take_from_service(now, send, None, None)
     }
 
-    /// As [`Agent::send`], with a payload on disk instead of that of `send`.
-    /// Under custody the store has its record, and gives the file its name;
-    /// without, it is gone when the process ends.
+    /// As [`Agent::send`], with a payload on disk instead of that of `send`. Under custody the
+    /// store has the bundle's record, and gives the file its name; without custody the bundle is
+    /// lost when the process ends.
     ///
     /// # Errors
     /// As [`Agent::send`]; also when it is for this node itself, or is to be
@@ -167,8 +166,7 @@ impl Agent {
         }
     }
 
-    /// A bundle that is withheld will be let go soon: its payload is read
-    /// beforehand.
+    /// Takes that a withheld bundle will be let go soon, so that its payload is read beforehand.
     pub fn expect(&mut self, id: BundleId) {
         if self.store.is_durable() && self.bundles.contains_key(id) {
             self.store.expect(id);
@@ -192,8 +190,8 @@ impl Agent {
         Some(self.bundles.get(id)?.class)
     }
 
-    /// Source and destination of a bundle of this node whose payload is as its
-    /// service has sent it: it was not encrypted since.
+    /// The source and destination of a bundle of this node, if its payload is still as its service
+    /// has sent it, not encrypted.
     pub fn endpoints_of_own(&self, id: BundleId) -> Option<(Eid, Eid)> {
         let stored = self.bundles.get(id).filter(|stored| stored.own)?;
         let mut blocks = stored.others.iter();
@@ -202,8 +200,8 @@ impl Agent {
         Some((primary.source, primary.destination))
     }
 
-    /// Forgets a bundle that its service has no use for: its source, and when it
-    /// was created, as [`Agent::created`] has it.
+    /// Discards a bundle that its service has no use for. Returns its source, and its creation as
+    /// from [`Agent::created`].
     pub fn discard(&mut self, now: Instant, id: BundleId) -> Option<(Eid, (u64, u64))> {
         let primary = self.remove(now, id)?.primary();
         let timestamp = primary.creation_timestamp;
@@ -313,8 +311,8 @@ pub(super) fn expiry(now: Instant, lifetime: Duration, age_ms: u64) -> Option<In
     (!left.is_zero()).then(|| now + left.min(MAX_LIFETIME))
 }
 
-/// The same of another node's bundle, which stays here no longer than `most` from
-/// now on: how old it came does not count for that.
+/// The same for another node's bundle, which also stays here for at most `most` from now on,
+/// whatever its age on arrival.
 pub(super) fn foreign_expiry(
     now: Instant,
     lifetime: Duration,
@@ -335,7 +333,7 @@ fn report_flags(request: &ReportRequest) -> Flags {
     .into_iter()
     .filter(|(asked, _)| *asked)
     .fold(Flags::empty(), |all, (_, flag)| all | flag);
-    // Reports say when, too.
+    // Reports include the time.
     match asked.is_empty() {
         true => asked,
         false => asked | Flags::BUNDLE_REQUEST_STATUS_TIME,

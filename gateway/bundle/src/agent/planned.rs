@@ -1,9 +1,9 @@
-//! Ways by a contact plan: they come and go while bundles wait.
+//! Routing by a contact plan, whose ways come and go while bundles wait.
 //!
-//! What other nodes and this node's applications send goes by them; what this
-//! node's own services send, such as streams, goes by its routes. Who computes
-//! the plan's ways tells which neighbours are lost and which destinations have a
-//! better way; only bundles that these concern are looked at.
+//! Bundles of other nodes and of this node's applications go by the plan; those of this node's own
+//! services, such as streams, go by its routes. The caller that computes the plan's ways says which
+//! neighbours are lost and which destinations have a better way; only bundles that these concern
+//! are looked at.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::event::BundleId;
 use super::stored::{Phase, StoredBundle};
 use crate::wire::{Eid, ipn_parts};
 
-/// The ways of a contact plan at present. They come before the routes; of nodes
-/// that are not named, these decide.
+/// The ways of a contact plan at present. They take precedence over the routes, which decide for
+/// nodes that the plan does not name.
 #[derive(Clone, Debug, Default)]
 pub struct PlannedRoutes {
     /// The neighbour that bundles to a node are given to, by its number.
@@ -28,7 +28,7 @@ pub struct PlannedRoutes {
     pub speakers: Arc<HashMap<u64, BTreeSet<u64>>>,
 }
 
-/// What of a plan has changed for stored bundles.
+/// The changes of a plan that concern stored bundles.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanChanged<'a> {
     /// Neighbours to which nothing can be sent for the time being.
@@ -69,9 +69,9 @@ impl Planned {
 }
 
 impl Agent {
-    /// Follows the ways of a contact plan from now on, or none. Stored bundles
-    /// that the change concerns go by their new ways; what the neighbour's CL
-    /// has acknowledged stays and waits for its signal.
+    /// Follows the ways of a contact plan from now on, or none. Stored bundles that the change
+    /// concerns go by their new ways; bundles that the neighbour's CL has acknowledged stay and
+    /// wait for their signal.
     pub fn set_planned(
         &mut self,
         now: Instant,
@@ -116,15 +116,14 @@ impl Agent {
         for node in nodes {
             let all = moved.contains(&node);
             self.go_by_plan(now, node, |stored| {
-                // Even to a better way nothing goes twice.
+                // No bundle goes twice, not even by a better way.
                 let begun = matches!(stored.phase, Phase::InTransmission(_));
                 lost.contains(&stored.neighbour.0) || all && !begun
             });
         }
     }
 
-    /// Has bundles to a node go by the present ways, in the order in which they
-    /// came.
+    /// Moves bundles to a node to the present ways, in the order in which they came.
     fn go_by_plan(&mut self, now: Instant, node: u64, concerns: impl Fn(&StoredBundle) -> bool) {
         let planned = self.planned.as_ref();
         let ids = planned.and_then(|planned| planned.stored.get(&node));
@@ -133,7 +132,7 @@ impl Agent {
             let stored = self.bundles.get(id);
             let waits = stored.is_some_and(|stored| {
                 let waits = matches!(stored.phase, Phase::Waiting(_) | Phase::Suspended);
-                // Others wait for room without having been sent.
+                // Other waiting bundles wait for room, and were not sent.
                 let acknowledged = waits && stored.transmissions > 0;
                 !acknowledged && concerns(stored)
             });
@@ -143,8 +142,7 @@ impl Agent {
         }
     }
 
-    /// A bundle that was sent without an answer goes by the present way, if it
-    /// goes by the plan.
+    /// Moves a bundle that was sent without an answer to the present way, if it goes by the plan.
     pub(super) fn try_another_way(&mut self, now: Instant, id: BundleId) {
         if self.planned.is_some()
             && let Some(stored) = self.bundles.get(id)
@@ -159,7 +157,7 @@ impl Agent {
     /// The plan's next hop to a node, and whether to take custody on that way.
     pub(super) fn planned_route(&self, node: u64) -> Option<(NeighbourId, bool)> {
         let via = *self.planned.as_ref()?.routes.next.get(&node)?;
-        // A neighbour that knows no custody has a route to itself that says so.
+        // A neighbour without custody has a route to itself that says so.
         let direct = self.routes.to(via.0).filter(|(to, _)| *to == via);
         Some((via, direct.is_none_or(|(_, custody)| custody)))
     }
@@ -204,7 +202,7 @@ impl Agent {
         service.is_some_and(|service| self.sends_by_plan(service))
     }
 
-    /// Whether what a service of this node sends goes by the plan.
+    /// Whether bundles of a service of this node go by the plan.
     pub(super) fn sends_by_plan(&self, service: u64) -> bool {
         let applications = self.config.applications.as_ref();
         applications.is_some_and(|applications| applications.serves(service))

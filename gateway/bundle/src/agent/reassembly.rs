@@ -1,12 +1,12 @@
 //! Fragments for services of this node, until their bundle is whole (RFC 9171
 //! §5.9).
 //!
-//! A fragment proves nothing: who sends some and never the rest holds memory.
-//! So there is little of it in all, no neighbour has more of it than it leaves
-//! free, none of its services nearly all of that, and what is not whole when its
-//! lifetime ends, or after ten minutes, is forgotten. Two fragments that contradict
-//! each other are not both believed: the first one is. Bundles that are too long for
-//! memory are put together on the disk, where this node has room for them.
+//! A fragment proves nothing: a sender of a few that never sends the rest would occupy memory. So
+//! this memory is small. No neighbour has more of it than it leaves free, and no service of a
+//! neighbour nearly all of that. A bundle that is not whole when its lifetime ends, or after ten
+//! minutes, is forgotten. Of two fragments that contradict each other the first is believed.
+//! Bundles that are too long for memory are put together on the disk, if this node has room for
+//! them there.
 
 mod on_disk;
 
@@ -27,18 +27,18 @@ use super::stored::NameGroup;
 use crate::wire::{MAX_HEADER_BYTES, Malformed, ipn_parts, is_null};
 use on_disk::OnDisk;
 
-/// Payload bytes of fragments at most, in all.
+/// The most payload bytes of fragments, in all.
 const MOST_BYTES: u64 = 128 << 20;
-/// Fragments at most, in all.
+/// The most fragments, in all.
 const MOST_FRAGMENTS: usize = 16_384;
 /// What a fragment costs beside its payload, bytes.
 const BESIDE_BYTES: u64 = 512;
 /// Payloads below this are copied, bytes: four times what headers may have.
 const COPIED_BYTES: usize = 4 * MAX_HEADER_BYTES;
-/// A service has so many times as much as its neighbour leaves beside its own part, at
-/// most.
+/// A service has at most so many times what its neighbour leaves free beyond the amount that it has
+/// itself.
 const SERVICE_PART: u64 = 4;
-/// For how long a bundle may be incomplete at most.
+/// The longest time for which a bundle may be incomplete.
 const MOST_TIME: Duration = Duration::from_secs(600);
 
 /// The bundle that a fragment is of: source and time, sequence number,
@@ -73,7 +73,7 @@ pub(super) struct Reassembly {
     bytes: u64,
     fragments: usize,
     by_neighbour: Counts<NeighbourId>,
-    /// Of those of a neighbour, what is for each service.
+    /// The part of each neighbour's fragments that is for each service.
     by_service: Counts<(NeighbourId, u64)>,
     on_disk: OnDisk,
 }
@@ -125,7 +125,7 @@ impl Reassembly {
         let own = self.by_neighbour.get(&from).copied().unwrap_or_default();
         let of_service = self.by_service.get(&(from, service));
         let of_service = of_service.copied().unwrap_or_default();
-        // What is left beside as much as the neighbour has.
+        // What is free beyond the amount that the neighbour has.
         let left_bytes = free.0.checked_sub(own.0.saturating_add(bytes));
         let left_fragments = free.1.saturating_sub(own.1);
         left_bytes.is_some_and(|left| of_service.0.saturating_add(bytes) <= SERVICE_PART * left)
@@ -140,7 +140,7 @@ impl Reassembly {
         Some(parts)
     }
 
-    /// A fragment of a neighbour for a service is in memory.
+    /// Counts a fragment of a neighbour for a service in memory.
     fn count(&mut self, from: NeighbourId, service: u64, bytes: u64) {
         self.fragments += 1;
         self.bytes += bytes;
@@ -152,7 +152,7 @@ impl Reassembly {
         }
     }
 
-    /// It is in memory no more.
+    /// Takes such a fragment out of the counts.
     fn uncount(&mut self, from: NeighbourId, service: u64, bytes: u64) {
         self.fragments -= 1;
         self.bytes -= bytes;
@@ -161,7 +161,7 @@ impl Reassembly {
     }
 }
 
-/// A fragment less.
+/// Takes a fragment out of a count.
 fn subtract<K: Eq + Hash>(counts: &mut Counts<K>, key: K, bytes: u64) {
     if let Some(own) = counts.get_mut(&key) {
         own.0 -= bytes;
@@ -173,13 +173,14 @@ fn subtract<K: Eq + Hash>(counts: &mut Counts<K>, key: K, bytes: u64) {
 }
 
 impl Parts {
-    /// Puts a piece where it belongs; whether that contradicts none before.
+    /// Adds a piece at its place, and returns whether anything of it is new. An error means that it
+    /// contradicts an earlier piece.
     fn put(&mut self, offset: u64, total: u64, mut piece: Bytes) -> Result<bool, ()> {
         if total != self.total {
             return Err(());
         }
         let end = offset + piece.len() as u64;
-        // All of them, so that nothing is taken of a fragment that is wrong.
+        // All overlapping pieces are checked first, so that nothing is taken of a wrong fragment.
         // Of those that begin before it only the last one can reach into it.
         let last = self.pieces.range(..=offset).next_back();
         let first = last.map_or(offset, |(at, _)| *at);
@@ -197,7 +198,7 @@ impl Parts {
                 return Err(());
             }
         }
-        // What is left between those that are there.
+        // The gaps between the pieces that are there.
         let mut at = offset;
         let mut added = false;
         for (start, known) in over {
@@ -222,8 +223,7 @@ impl Parts {
 }
 
 impl Agent {
-    /// Takes a fragment for a service of this node; delivers the bundle if it is
-    /// whole now.
+    /// Takes a fragment for a service of this node, and delivers the bundle if that is whole now.
     pub(super) fn take_fragment(
         &mut self,
         now: Instant,
@@ -262,8 +262,8 @@ impl Agent {
         self.assemble(now, arrival, service, room)
     }
 
-    /// The agent that puts a fragment's bundle together: all of them meet there,
-    /// whichever way they come.
+    /// The agent that puts a fragment's bundle together: all its fragments go there, whichever way
+    /// they come.
     fn assembler(&self, arrival: &Arrival) -> usize {
         let source = ipn_parts(&arrival.bundle.primary.source);
         let node = source.map_or(0, |(node, _)| node);
@@ -285,7 +285,7 @@ impl Agent {
         let primary = &arrival.bundle.primary;
         let (offset, total) = (primary.fragmentation_offset, primary.total_data_length);
         let to_disk = self.goes_to_disk(service, total);
-        // Fragments of one bundle say the same total length.
+        // Fragments of one bundle have the same total length.
         let elsewhere = match to_disk {
             true => self.reassembly.parts.contains_key(&whole),
             false => self.reassembly.on_disk.has(&whole),
@@ -296,7 +296,7 @@ impl Agent {
         if to_disk {
             return self.place_fragment(now, arrival, service, whole, room);
         }
-        // Rules of security may have come into force.
+        // Security rules may have come into force.
         if arrival.bundle.file.is_some() {
             return Err(Reject::NoResources);
         }
@@ -371,7 +371,7 @@ fn own_payload(arrival: &Arrival) -> Bytes {
     }
 }
 
-/// Makes of a fragment the bundle that it is of, but for the payload.
+/// Turns a fragment into its bundle, except for the payload.
 fn made_whole(arrival: &mut Arrival) {
     let flags = bp7::flags::BundleControlFlags::BUNDLE_IS_FRAGMENT.bits();
     let primary = &mut arrival.bundle.primary;

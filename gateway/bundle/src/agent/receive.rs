@@ -30,7 +30,7 @@ pub(super) struct Arrival {
     pub class: Class,
     pub age_ms: u64,
     pub expires: Instant,
-    /// Who has custody of it, where it came in a BPDU.
+    /// The sender of the BPDU that it came in, if it did, which has custody of it.
     pub encapsulated: Option<Cteb>,
 }
 
@@ -63,7 +63,7 @@ pub struct Decoded {
     /// Its length as it came, bytes.
     pub bytes: u64,
     outcome: Result<Bundle, DecodeError>,
-    /// Whether it is secured as it has to be.
+    /// Whether it is secured as required.
     secured: Result<(), Insecure>,
     /// The bundle in it, if it is a BPDU for this node.
     encapsulated: Option<Box<Encapsulated>>,
@@ -127,8 +127,8 @@ impl Decoder {
         service_of(self.node, &self.names, &bundle.primary.destination).is_some()
     }
 
-    /// Decodes a bundle that comes in piece by piece, as it is too long for
-    /// memory; none where bundles are secured: that needs the whole payload.
+    /// A decoder for a bundle that comes in piece by piece, since it is too long for memory. `None`
+    /// while bundles are secured: that needs the whole payload.
     pub fn long(&self) -> Option<LongDecoder> {
         let secures = self.security.as_ref().is_some_and(|s| s.is_used());
         let name = self.names.node();
@@ -157,7 +157,7 @@ impl Decoded {
         }
     }
 
-    /// Whether somebody has custody of it, as it says itself.
+    /// Whether it names a custodian.
     pub(super) fn has_custodian(&self) -> bool {
         let bundle = self.outcome.as_ref();
         bundle.is_ok_and(|bundle| bundle.cteb.is_some())
@@ -165,7 +165,7 @@ impl Decoded {
 }
 
 impl Agent {
-    /// What decodes bundles for this agent.
+    /// The decoder of bundles for this agent.
     pub fn decoder(&self) -> Decoder {
         Decoder {
             node: self.config.node,
@@ -207,9 +207,9 @@ impl Agent {
         self.receive_whole(now, from, class, decoded, None)
     }
 
-    /// As [`Agent::receive_decoded`], on a session by which the neighbour hears of no
-    /// refusal. A bundle without a custodian for which there is no room is lost: whoever
-    /// has asked for reports is told.
+    /// As [`Agent::receive_decoded`], on a session that cannot tell the neighbour of a refusal. If
+    /// there is no room for a bundle without a custodian, it is lost; whoever has asked for reports
+    /// is told.
     ///
     /// # Errors
     /// As there.
@@ -276,7 +276,7 @@ impl Agent {
         if let Err(insecure) = decoded.secured {
             return Err(self.insecure(now, &arrival, insecure));
         }
-        // Rules may have come into force while it was received.
+        // Security rules may have come into force while it was received.
         let secures = || self.config.security.as_ref().is_some_and(|s| s.is_used());
         if arrival.bundle.file.is_some() && secures() {
             return Err(self.insecure(now, &arrival, Insecure::Missing));
@@ -323,13 +323,13 @@ impl Agent {
         (arrival, expires.is_none())
     }
 
-    /// Judges a long bundle by what stands before its payload, so that nothing is
-    /// written to the disk of one that would be deleted, or finds no room among the
-    /// bundles that wait. Once it is whole, [`Agent::receive_decoded`] judges it again.
+    /// Judges a long bundle by the blocks before its payload, so that nothing is written to the
+    /// disk if it would be deleted or there is no room for it. Once it is whole,
+    /// [`Agent::receive_decoded`] judges it again.
     ///
     /// # Errors
-    /// Why it is not wanted. Nobody else is told: the neighbour still has it, and
-    /// hears that it is refused.
+    /// The reason for a refusal. Nobody else is told: the neighbour still has the bundle, and hears
+    /// of the refusal.
     pub fn judge_long(
         &mut self,
         now: Instant,
@@ -360,8 +360,8 @@ impl Agent {
         has_room.then_some(()).ok_or(Reject::NoResources)
     }
 
-    /// Refuses a bundle that is not secured as it has to be. Whoever it names as
-    /// its custodian gets no signal: that, too, may be a lie.
+    /// Refuses a bundle that is not secured as required. The custodian that it names gets no
+    /// signal, since that name may be forged, too.
     fn insecure(&mut self, now: Instant, arrival: &Arrival, insecure: Insecure) -> Reject {
         let primary = &arrival.bundle.primary;
         let bytes = arrival.bundle.payload_bytes();
@@ -378,7 +378,7 @@ impl Agent {
         self.tell_refused(now, primary, bytes, arrival.class, reason);
     }
 
-    /// Tells of a bundle that was not taken.
+    /// Reports a bundle that was not taken.
     pub(super) fn tell_refused(
         &mut self,
         now: Instant,
@@ -406,8 +406,7 @@ impl Agent {
         }
     }
 
-    /// What the bundle's custodian is owed, if it has one: a signal, and on
-    /// which way.
+    /// The signal that is owed to the bundle's custodian, if it has one, and its way.
     pub(super) fn owed<'a>(&self, arrival: &'a Arrival) -> Option<(Way, &'a Cteb)> {
         let cteb = arrival.cteb()?;
         if is_null(&cteb.custodian) {

@@ -23,20 +23,20 @@ pub(super) struct Onward {
     pub stored: StoredBundle,
     pub payload: Vec<Bytes>,
     pub room: Reservation,
-    /// Who waits to hear that it was taken.
+    /// The party that waits to hear that it was taken.
     pub owed: Option<Owed>,
 }
 
 /// Where a bundle for another node goes.
 pub(super) struct Way {
     via: NeighbourId,
-    /// Whether that takes custody.
+    /// Whether custody is taken on that way.
     take_custody: bool,
-    /// With which it goes there: its limit, and its count.
+    /// Its hop limit and hop count when it is sent.
     hop_count: Option<(u8, u8)>,
 }
 
-/// Why a bundle for another node goes nowhere.
+/// Why a bundle for another node is not forwarded.
 pub(super) enum Stays {
     Forged(Forgery),
     Deleted(DeleteReason),
@@ -49,8 +49,7 @@ impl Onward {
 }
 
 impl Agent {
-    /// Forwards a bundle for another node: that of this number, or one of the dtn
-    /// scheme.
+    /// Forwards a bundle for another node: the one with this number, or one of the dtn scheme.
     pub(super) fn relay(
         &mut self,
         now: Instant,
@@ -88,8 +87,8 @@ impl Agent {
             if self.owed(&arrival).is_none() || bytes > self.storable(via) {
                 return Err(Reject::NoResources);
             }
-            // Custody is refused, so that this bundle alone is sent later: the
-            // neighbour may have others, for which there is room.
+            // Custody is refused, so that only this bundle is sent later: the neighbour may have
+            // others, for which there is room.
             if !asked {
                 self.signal(now, &arrival, false);
             }
@@ -120,7 +119,7 @@ impl Agent {
         if !arrival.bundle.has_room_for_hop_blocks() {
             return Err(Stays::Deleted(DeleteReason::BlockUnintelligible));
         }
-        // Where the plan's best way leads back, a bundle waits for another one.
+        // If the plan's best way leads back, the bundle waits for another way.
         let by_number = |node| match self.route_of_any(node) {
             Some((via, _)) if via == arrival.from => self.static_route(node),
             route => route,
@@ -152,8 +151,8 @@ impl Agent {
         }
     }
 
-    /// Whether there is room for a bundle that goes on this way. What this agent has
-    /// custody of needs none: its custodian is told so again.
+    /// Whether there is room for a bundle that goes on this way. A bundle in this agent's custody
+    /// needs none: its custodian is only told again.
     pub(super) fn has_room_onward(&self, arrival: &Arrival, way: &Way) -> bool {
         let (bytes, purpose) = needed_room(&arrival.bundle);
         let storable = purpose == Purpose::Emptying || bytes <= self.storable(way.via);
@@ -164,10 +163,9 @@ impl Agent {
     /// Whether this agent has custody of the bundle, or had it and this is the
     /// same custodian's retransmission.
     ///
-    /// Having seen the bundle is not enough. If it comes back in a routing loop
-    /// after another node took custody, a signal would make that node delete
-    /// the only copy. So in doubt it is taken again, and its destination
-    /// suppresses the duplicate.
+    /// Having seen the bundle is not enough. If it comes back in a routing loop after another node
+    /// took custody, a signal would make that node delete the only copy. So in doubt it is taken
+    /// again, and its destination drops the duplicate.
     pub(super) fn has_custody(&self, name: &WireName, cteb: Option<&Cteb>) -> bool {
         if self.by_name.get(&self.bundles, name).is_some() {
             return true;
@@ -181,8 +179,8 @@ impl Agent {
                 .contains(&(cteb.custodian.clone(), cteb.sequence), cteb.number)
     }
 
-    /// Answers a duplicate of what is in custody; not before that is as safe
-    /// as the store makes it.
+    /// Answers a duplicate of a bundle in custody, but not before that is as safe as the store
+    /// makes it.
     pub(super) fn answer_again(&mut self, now: Instant, name: &WireName, owed: Option<Owed>) {
         let Some(owed) = owed else {
             return;
@@ -191,9 +189,8 @@ impl Agent {
         let phase = id.and_then(|id| Some(self.bundles.get(id)?.phase));
         let uncommitted = id.and_then(|id| self.uncommitted.get_mut(&id));
         match (&owed.to, uncommitted) {
-            // Each may hear of one that is safe and stays here. Two agents that
-            // pass a bundle to each other, since routes have changed twice,
-            // must not both forget it.
+            // Anyone may be told of a bundle that is safe and stays here. But two agents that pass
+            // a bundle to each other, since routes have changed twice, must not both forget it.
             (Party::Keeper(_), uncommitted)
                 if uncommitted.is_some() || phase == Some(Phase::Passing) =>
             {
@@ -202,7 +199,7 @@ impl Agent {
             (Party::Asker(..), Some(_)) => {
                 self.settle(now, owed, Err(DeleteReason::DepletedStorage));
             }
-            // The last sender is told; an agent is told before.
+            // The last sender replaces the one before, but not a waiting agent.
             (Party::Custodian(..), Some(before)) => {
                 if let Party::Custodian(..) = before.to {
                     *before = owed;
@@ -212,8 +209,8 @@ impl Agent {
         }
     }
 
-    /// Stores and queues a bundle; who waits for that is told once it is as
-    /// safe as the store makes it.
+    /// Stores and queues a bundle. The party that waits for it is told once it is as safe as the
+    /// store makes it.
     pub(super) fn take(&mut self, now: Instant, onward: Onward) -> BundleId {
         let name = onward.owed.is_some().then(|| onward.name());
         let Onward {
@@ -229,8 +226,8 @@ impl Agent {
             self.report_on(now, &stored, RECEIVED_BUNDLE, 0);
         }
         let id = self.store_bundle(now, stored, payload, room);
-        // Whoever signals further on knows nothing of a BPDU: its sender is told
-        // here, also where the way on has no custody.
+        // Nodes further on know nothing of a BPDU, so its sender is told here, even if no custody
+        // is taken on the way.
         let Some(owed) = owed.filter(|_| custody || kept || by_bibe) else {
             return id;
         };
@@ -253,8 +250,8 @@ fn counted_bytes(bundle: &Bundle) -> u64 {
     bundle.payload.len() as u64 + excess_bytes(&bundle.primary_raw, &bundle.others)
 }
 
-/// What a bundle for another node needs of the store, and for what. Administrative
-/// records may exceed the store: the signals among them empty stores.
+/// The room that a bundle for another node needs, and its purpose. Administrative records may
+/// exceed the store's limits, since the signals among them empty stores.
 fn needed_room(bundle: &Bundle) -> (u64, Purpose) {
     let bytes = counted_bytes(bundle);
     let record = bundle.is_administrative() && bytes <= MAX_RECORD_BYTES as u64;
@@ -280,7 +277,7 @@ fn stored_of(
     );
     let bytes = bundle.payload_bytes();
     let to = (via, arrival.class);
-    // What BIBE says of custody ends with the BPDU.
+    // BIBE's custody ends with the BPDU.
     let cteb = bundle.cteb.as_ref().map(|(_, cteb)| cteb.clone());
     StoredBundle {
         others: bundle.others.clone().into(),

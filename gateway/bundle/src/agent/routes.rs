@@ -1,4 +1,4 @@
-//! Static routes, ready to be asked for one node.
+//! Static routes, prepared for lookups of single nodes.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl Routes {
         tell("ranges of routes", ranges.len());
     }
 
-    /// Makes them ready; of routes that overlap, the first rules.
+    /// Prepares the routes; where they overlap, the first counts.
     pub fn new(routes: &[Route]) -> Routes {
         let mut ranges = BTreeMap::new();
         for route in routes {
@@ -49,7 +49,7 @@ impl Routes {
     }
 }
 
-/// What no range covers of `first..=last`.
+/// The parts of `first..=last` that no range covers.
 fn uncovered(ranges: &BTreeMap<u64, Range>, first: u64, last: u64) -> Vec<(u64, u64)> {
     let mut gaps = Vec::new();
     let mut from = Some(first).filter(|first| *first <= last);

@@ -1,4 +1,4 @@
-//! The agent and its store: bundles are stored, restored, fetched and given up.
+//! The agent and its store: storing, restoring, fetching and giving up bundles.
 
 use std::io;
 use std::sync::Arc;
@@ -22,14 +22,13 @@ use super::stored_record::{self, NamedFile};
 use crate::store::{DurableRecord, Payload, Restored, StoreEvent};
 use crate::wire::{Extension, block_type};
 
-/// Bundles, and their payload bytes, whose payloads are asked for before they
-/// are needed, so that a disk's latency costs a link nothing. When half of them
-/// were fetched, as many more are asked for.
+/// How many payloads, and bytes of them, are asked for before they are needed, so that a disk's
+/// latency costs a link nothing. When half of them were fetched, as many more are asked for.
 const READ_AHEAD: usize = 256;
 const READ_AHEAD_BYTES: u64 = 4 << 20;
-/// So many in any case; more, if together they have this part (1/n) of the store's
-/// memory: of that it keeps a sixteenth for what it reads, whatever else there is,
-/// and payloads that do not fit would push each other out.
+/// So many in any case; more only up to this part (1/n) of the store's memory: the store always
+/// keeps a sixteenth for payloads that it reads, and payloads that do not fit would push each other
+/// out.
 const READ_AHEAD_FEW: usize = 16;
 const READ_AHEAD_PART: u64 = 64;
 
@@ -79,15 +78,15 @@ impl Agent {
         }
     }
 
-    /// The primary block of a bundle that is noted by what it says: one in custody, or any
-    /// while there is a contact plan. That of others is not decoded again for nothing.
+    /// The primary block of a bundle if its contents are to be noted: for one in custody, or any
+    /// while there is a contact plan. Others are not decoded again for nothing.
     fn primary_to_note(&self, stored: &StoredBundle) -> Option<PrimaryBlock> {
         (stored.custody || self.planned.is_some()).then(|| stored.primary())
     }
 
-    /// Takes up the custody that an earlier run of this node has left in the
-    /// store, and queues it by the present routes. [`Event::Restored`] tells
-    /// of what this node's services had sent.
+    /// Takes over the bundles in custody that an earlier run of this node has left in the store,
+    /// and queues them by the present routes. [`Event::Restored`] reports those that this node's
+    /// services had sent.
     pub fn restore(&mut self, now: Instant) {
         for restored in self.store.restore() {
             self.restore_one(now, &restored);
@@ -102,18 +101,18 @@ impl Agent {
             restored.payload_bytes,
             restored.stored_for,
         );
-        // The store has verified the record: only a version that this
-        // program does not know ends here. It stays where it is.
+        // The store has verified the record, so only a version that this program does not know ends
+        // here. The bundle stays in the store.
         let Ok((mut stored, named)) = decoded else {
             self.events.push_back(Event::Unreadable(id));
             return;
         };
-        // The same where there are no payloads on disk any more.
+        // The same if payloads on disk are not configured any more.
         if named.is_some() && self.config.payloads.is_none() {
             self.events.push_back(Event::Unreadable(id));
             return;
         }
-        // The node ended while one agent passed it to another: both had it.
+        // The node ended while one agent passed the bundle to another: both had it.
         let primary = stored.primary();
         let name = WireName::of(&primary, stored.bytes);
         if self.by_name.get(&self.bundles, &name).is_some() {
@@ -155,7 +154,7 @@ impl Agent {
         }
     }
 
-    /// Takes up the payload on disk that a stored bundle's record names.
+    /// Opens the payload on disk that a stored bundle's record names.
     pub(super) fn take_up_file(
         &mut self,
         id: BundleId,
@@ -170,8 +169,7 @@ impl Agent {
         Ok(file)
     }
 
-    /// Heeds what the store has to say. To be called whenever it has done
-    /// something on its own.
+    /// Handles the store's events. To be called whenever it has done something on its own.
     pub fn handle_store(&mut self, now: Instant) {
         while let Some(event) = self.store.poll_event() {
             match event {
@@ -193,21 +191,21 @@ impl Agent {
         }
     }
 
-    /// Has all that is in custody made durable: the node ends.
+    /// Makes all that is in custody durable, since the node ends.
     pub fn flush_store(&mut self) {
         self.store.flush();
     }
 
-    /// The bundle is safe here, or has gone on to the next custodian: the
-    /// earlier one may forget it.
+    /// Signals to the earlier custodian that it may release a bundle, which is safe here or with
+    /// the next custodian.
     fn signal_owed(&mut self, now: Instant, id: BundleId) {
         if let Some(owed) = self.uncommitted.remove(&id) {
             self.settle(now, owed, Ok(()));
         }
     }
 
-    /// The payload of a queued bundle, if it is here; else it is awaited, and
-    /// its queue with it.
+    /// The payload of a queued bundle, if it is in memory; otherwise the bundle's queue waits for
+    /// it.
     pub(super) fn fetch(&mut self, now: Instant, id: BundleId) -> Option<Vec<Bytes>> {
         let payload = self.store.payload(id);
         let stored = self.bundles.get(id)?;
@@ -274,9 +272,9 @@ impl Agent {
         }
     }
 
-    /// The store has lost a payload: nothing can be done for the bundle.
+    /// Gives up a bundle whose payload the store has lost.
     pub(super) fn lost(&mut self, now: Instant, id: BundleId, damaged: Bytes) {
-        // Nothing that was not safe is signalled.
+        // Custody of a bundle that was not safe is not signalled.
         if let Some(owed) = self.uncommitted.remove(&id)
             && let Party::Keeper(_) = owed.to
         {
@@ -289,8 +287,8 @@ impl Agent {
         self.end(now, id, reason, vec![damaged]);
     }
 
-    /// Gives a stored bundle up; the service that sent it is told with its
-    /// payload, once that is here.
+    /// Gives up a stored bundle. The service that sent it is told, with the payload once that is in
+    /// memory.
     pub(super) fn give_up(&mut self, now: Instant, id: BundleId, reason: DeleteReason) {
         let Some(stored) = self.bundles.get_mut(id) else {
             return;
@@ -332,8 +330,7 @@ impl Agent {
         });
     }
 
-    /// A payload as its service has sent it: nothing, if it was encrypted since
-    /// and the key is gone.
+    /// A payload as its service has sent it; empty if it was encrypted since and the key is gone.
     fn revealed(&self, stored: &StoredBundle, payload: Vec<Bytes>) -> Vec<Bytes> {
         let encrypted = |block: &Extension| block.kind == block_type::BCB;
         let security = self.config.security.as_ref();
@@ -347,7 +344,7 @@ impl Agent {
         }
     }
 
-    /// Takes a stored bundle out of all that would send it.
+    /// Takes a stored bundle out of all queues and timers that would send it.
     pub(super) fn halt(&mut self, id: BundleId) {
         self.never_asks(id);
         let Some(stored) = self.bundles.get(id) else {

@@ -144,21 +144,21 @@ pub(crate) enum Phase {
     Ending(DeleteReason),
 }
 
-/// What a service says of a bundle that is withheld, in numbers of its own: by
-/// them a later run of the node decides about it.
+/// A service's own numbers about a withheld bundle, by which a later run of the node decides about
+/// it.
 pub type Note = [u64; 3];
 
 /// A bundle in the agent's store; its payload is with [`crate::Store`] alone.
 ///
-/// A million of them may wait for an absent neighbour. So what few of them have is
-/// boxed, and the primary block is decoded again where it is needed: it takes
-/// three times as much as its bytes.
+/// A million of them may wait for an absent neighbour. So fields that few of them have are boxed,
+/// and the primary block is decoded again when it is needed: decoded, it takes three times its
+/// bytes.
 #[derive(Debug)]
 pub(crate) struct StoredBundle {
     pub fixed: FixedParts,
     pub others: Box<[Extension]>,
     pub numbers: KeptNumbers,
-    /// Limit and count as they are sent.
+    /// Hop limit and count as they are sent.
     pub hop_count: Option<(u8, u8)>,
     /// Another node's custody that is passed on.
     pub passed_cteb: Option<Box<Cteb>>,
@@ -175,11 +175,11 @@ pub(crate) struct StoredBundle {
     pub custody: bool,
     /// Whether a service of this node sent it.
     pub own: bool,
-    /// Whether it names somebody to report to who may be reported to.
+    /// Whether it asks for reports to an endpoint that may get them.
     pub reports: bool,
     /// The service's own number for it.
     pub label: u64,
-    /// Of a bundle that was withheld at first.
+    /// The note of a bundle that was withheld at first.
     pub note: Option<Box<Note>>,
     /// Whether it is of an earlier run of this node and takes turns with all others.
     pub restored: bool,
@@ -194,8 +194,7 @@ pub(crate) struct StoredBundle {
     pub acknowledged: Option<Instant>,
     /// The encoding under way, or the one that the peer has a part of.
     pub sent: Option<Box<Sent>>,
-    /// The payload, where it is a file: then the store has nothing of it but its
-    /// name.
+    /// The payload, if it is a file: then the store has only its name.
     pub file: Option<Arc<PayloadFile>>,
 }
 
@@ -212,9 +211,9 @@ pub(crate) struct Sent {
 }
 
 impl StoredBundle {
-    /// A bundle that is stored now with a payload of so many bytes, to be sent
-    /// for the first time: of no age, without custody or blocks of others, no
-    /// service's, and not to be reported on.
+    /// A bundle that is stored now with a payload of so many bytes, to be sent for the first time:
+    /// it has no age, no custody and no blocks of others, is of no service, and is not to be
+    /// reported on.
     pub fn new(
         now: Instant,
         fixed: FixedParts,
@@ -251,8 +250,8 @@ impl StoredBundle {
         }
     }
 
-    /// What it counts against the store's quota: a payload on disk has a quota
-    /// of its own.
+    /// The bytes that it counts against the store's quota: a payload on disk has a quota of its
+    /// own.
     pub fn counted_bytes(&self) -> u64 {
         let payload = match self.file {
             Some(_) => 0,
@@ -267,7 +266,7 @@ impl StoredBundle {
             .saturating_add(u64::try_from(stored).unwrap_or(u64::MAX))
     }
 
-    /// The primary block, without whom it is not to be reported to.
+    /// The primary block, without a report-to endpoint that may not get reports.
     pub fn primary(&self) -> PrimaryBlock {
         let mut primary = decode_primary_again(self.fixed.primary());
         if !self.reports {
@@ -302,8 +301,8 @@ impl StoredBundle {
         }
     }
 
-    /// Copies what is a slice of the received bundle: else it would keep the
-    /// payload in memory, when that is on disk alone.
+    /// Copies the parts that are slices of the received bundle: otherwise they would keep the
+    /// payload in memory when it is on disk alone.
     pub fn detach(&mut self) {
         if self.own {
             return;
@@ -313,9 +312,9 @@ impl StoredBundle {
         }
     }
 
-    /// What a transfer that begins now can go on with. The age in its header
-    /// is that of the earlier time: what the next node adds too little is kept
-    /// below an eighth of the lifetime that is left.
+    /// The encoding that a transfer which begins now can resume. The age in its header is that of
+    /// the earlier time; the error at the next node is kept below an eighth of the remaining
+    /// lifetime.
     pub fn resumable(&self, now: Instant) -> Option<&Sent> {
         let left = self.expires.saturating_duration_since(now);
         self.sent.as_deref().filter(|sent| {
@@ -325,16 +324,15 @@ impl StoredBundle {
     }
 }
 
-/// What a bundle's blocks count beside its payload: their bytes above a usual size.
-/// Blocks of bundles that this node makes have less, and count nothing.
+/// What a bundle's blocks count in addition to its payload: their bytes above a usual size. Blocks
+/// of bundles that this node makes have less, and count nothing.
 pub(super) fn excess_bytes(primary: &[u8], others: &[Extension]) -> u64 {
     const USUAL: usize = 2048;
     let others: usize = others.iter().map(|block| block.raw.len()).sum();
     (primary.len() + others).saturating_sub(USUAL) as u64
 }
 
-/// What a payload counts against the store's quota: its bytes and what is
-/// kept beside it.
+/// What a payload counts against the store's quota: its bytes and the data kept beside it.
 pub(crate) fn quota_bytes(payload_bytes: u64) -> u64 {
     const BESIDE: u64 = 1024;
     payload_bytes.saturating_add(BESIDE)

@@ -1,11 +1,10 @@
-//! What the store keeps of a bundle beside its payload: enough to hold it again
+//! The record that the store keeps of a bundle besides its payload: enough to restore the bundle
 //! after a restart.
 //!
-//! A CBOR array of definite length: version, flags, class, age in ms,
-//! neighbour, label, block numbers, hop count, primary block, payload block's
-//! head, what follows the payload, CTEB, CREB, other blocks, note; of a bundle
-//! whose payload is a file also an array of its name and bytes. What may be
-//! absent is an array, empty then.
+//! A CBOR array of definite length: version, flags, class, age in ms, neighbour, label, block
+//! numbers, hop count, primary block, payload block's head, what follows the payload, CTEB, CREB,
+//! other blocks, note; for a bundle whose payload is a file also an array of its name and bytes. A
+//! part that may be absent is an array, which is then empty.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ use crate::wire::{
 
 const VERSION: u64 = 2;
 const FIELDS: u64 = 15;
-/// With a file: an earlier version of this program leaves it where it is.
+/// The version with a file: an earlier version of this program leaves such a bundle in the store.
 const FILE_VERSION: u64 = 3;
 const FILE_FIELDS: u64 = 16;
 const OWN: u64 = 1;
@@ -99,8 +98,8 @@ pub(super) fn encode(stored: &StoredBundle) -> Bytes {
     out.into()
 }
 
-/// The bundle that `record` describes, stored for `stored_for` since; it expires
-/// at once if its lifetime is over. Its file, if it has one, is to be taken up.
+/// The bundle that `record` describes, which has been stored for `stored_for`; it expires at once
+/// if its lifetime is over. The caller opens its file, if it has one.
 pub(super) fn decode(
     now: Instant,
     record: &Bytes,
