@@ -1,15 +1,14 @@
-//! What each neighbour has of the quota: a guaranteed share, and beyond it a
-//! part of a pool that is common to all.
+//! Divides the quota among the neighbours: each has a guaranteed share, and beyond it a part of a
+//! common pool.
 //!
-//! Bundles count for the neighbour that they wait for. What one stores within
-//! its share never depends on the others. What exceeds it comes from the pool,
-//! of which nobody takes more than it leaves free (Choudhury and Hahne 1998,
-//! dynamic queue length thresholds): so some of it is free whoever is switched
-//! off. Together shares and pool are the quota.
+//! Bundles count for the neighbour that they wait for. Room within a neighbour's share never
+//! depends on the others. Room beyond it comes from the pool, of which no neighbour takes more than
+//! it leaves free (Choudhury and Hahne 1998, dynamic queue length thresholds). So some of the pool
+//! is always free, whichever neighbours are switched off. Together shares and pool are the quota.
 //!
-//! A neighbour belongs to one agent, but others reserve room for bundles that
-//! they pass there. So each account has a lock, which those two at most contend
-//! for; the pool is counters without a lock.
+//! A neighbour belongs to one agent, but others reserve room for bundles that they pass there. So
+//! each account has a lock, for which at most those two contend; the pool consists of counters
+//! without a lock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +38,7 @@ impl Amount {
         }
     }
 
-    /// What is left without another, at least nothing.
+    /// The difference to another amount, at least zero.
     pub(super) fn less(self, other: Amount) -> Amount {
         Amount {
             bytes: self.bytes.saturating_sub(other.bytes),
@@ -68,7 +67,7 @@ impl Amount {
         }
     }
 
-    /// What may exceed a limit of so much: an eighth, and a few bundles.
+    /// By how much a limit of this amount may be exceeded: an eighth, and a few bundles.
     fn beyond(self) -> Amount {
         let eighth = self.part(BEYOND_PART);
         Amount {
@@ -87,14 +86,14 @@ pub(super) struct Division {
     pub guaranteed_percent: u8,
 }
 
-/// For what room is taken.
+/// The purpose for which room is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Anything.
     Bundle,
-    /// What helps to empty full stores.
+    /// Bundles that help to empty full stores.
     Emptying,
-    /// What is there already or cannot be refused.
+    /// A bundle that is stored already or cannot be refused.
     There,
 }
 
@@ -152,7 +151,7 @@ impl Counters {
     }
 }
 
-/// What is left of the quota beside the shares.
+/// The part of the quota beyond the shares.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     used: Counters,
@@ -164,19 +163,18 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Whether there is somebody else to whom something is to be left.
+    /// Whether several neighbours share the pool, so that some has to be left to others.
     fn is_shared(&self) -> bool {
         self.neighbours.load(ORDER) > 1
     }
 
-    /// The most that there may be in use once somebody has `own` of it, who had
-    /// nothing at all before if `first`.
+    /// The most of the pool that may be in use once a neighbour has `own` of it. `first`: the
+    /// neighbour had nothing stored before.
     fn most(&self, own: Amount, first: bool) -> Amount {
         let size = self.size.amount();
         match self.is_shared() {
             false => size,
-            // A neighbour without any gets one bundle, even if that is larger than
-            // a share.
+            // A neighbour with nothing stored gets one bundle, even if that is larger than a share.
             true if first => size.plus(self.beyond.amount()),
             true => size.less(own),
         }
@@ -191,7 +189,7 @@ impl Pool {
         self.size.amount().plus(self.beyond.amount())
     }
 
-    /// What somebody who has `own` of it may still take.
+    /// How much a neighbour that has `own` of the pool may still take.
     fn free(&self, own: Amount, first: bool) -> Amount {
         let free = self.most(own, first).less(self.used.amount());
         match self.is_shared() && !first {
@@ -201,7 +199,7 @@ impl Pool {
     }
 }
 
-/// What one neighbour has.
+/// The account of one neighbour.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     state: Mutex<State>,
@@ -214,7 +212,7 @@ struct State {
 }
 
 impl State {
-    /// What is in use of the pool: all that exceeds the share.
+    /// The part of the pool that it uses: all that exceeds the share.
     fn pooled(&self) -> Amount {
         self.used.less(self.share)
     }
@@ -246,7 +244,7 @@ impl State {
 
 impl Account {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that runs with the lock can panic half-way.
+        // No code that holds the lock can panic half-way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -311,8 +309,7 @@ impl Account {
         }
     }
 
-    /// The most bytes that there can be for the neighbour while others keep
-    /// what they have.
+    /// The most bytes that can be stored for the neighbour while others keep what they have.
     pub fn most_bytes(&self, pool: &Pool) -> u64 {
         let state = *self.lock();
         let common = pool.free(state.pooled(), false);
@@ -321,8 +318,7 @@ impl Account {
     }
 }
 
-/// The accounts of the neighbours that are configured; all others have one
-/// together, without a share.
+/// The accounts of the configured neighbours; all others share one account without a share.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     of_neighbours: HashMap<NeighbourId, Arc<Account>>,

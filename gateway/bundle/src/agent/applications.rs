@@ -1,10 +1,9 @@
 //! Services of this node that belong to applications, and how much may wait
 //! for them.
 //!
-//! An application may be absent for long: its bundles are kept meanwhile. Room
-//! is taken here before a bundle is accepted, and given back by whoever keeps
-//! the bundles when one is gone, so that the custodian before this node hears
-//! at once that there is none.
+//! An application may be absent for long: its bundles are kept meanwhile. Room is taken here before
+//! a bundle is accepted, so that the custodian before this node learns at once if there is none.
+//! The code that keeps the bundles gives the room back when one is gone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -13,19 +12,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::own_names::{is_named_service, named_service};
 use super::quota::Amount;
 
-/// What a bundle costs beside its payload, bytes.
+/// What a bundle costs in addition to its payload, bytes.
 const BESIDE_PAYLOAD_BYTES: u64 = 512;
 
-/// Bytes that wait in memory to be stored on the disk at most, half of them of one
-/// node: where the disk is slower than the link, no more is taken in.
+/// The most bytes that wait in memory to be stored on the disk, at most half of them from one node:
+/// if the disk is slower than the link, no more is taken in.
 const MOST_UNSTORED_BYTES: u64 = 64 << 20;
 
 /// The name of an echo in the dtn scheme.
 pub const ECHO_NAME: &str = "echo";
 
-/// The services that belong to applications, with what waits for them. Shared
-/// by all agents of a node: it is locked once for each of their bundles, and
-/// by no others.
+/// The services that belong to applications, and the amounts that wait for them. All agents of a
+/// node share this; it is locked once for each bundle of an application, and for no others.
 #[derive(Debug)]
 pub struct Applications {
     endpoints: Vec<RangeInclusive<u64>>,
@@ -35,24 +33,23 @@ pub struct Applications {
     waiting: Mutex<Waiting>,
 }
 
-/// What waits, in all and of each side.
+/// What waits, in total, and by service and source.
 #[derive(Debug, Default)]
 struct Waiting {
     all: Amount,
     /// Of this, what is not on the disk yet, bytes.
     unstored_bytes: u64,
-    /// The same by the node that sent it.
+    /// The same by source node.
     unstored: HashMap<u64, u64>,
     /// By service.
     to: HashMap<u64, Amount>,
-    /// By the node that sent it, or the neighbour where that has no number.
+    /// By source node, or by the neighbour if the source has no number.
     from: HashMap<u64, Amount>,
 }
 
 impl Applications {
-    /// Applications may have these services, but not the reserved ones; what
-    /// waits for all of them is `most` at most. Bundles for `echo` are
-    /// delivered and do not wait.
+    /// Applications may have these services except the reserved ones; at most `most` waits for all
+    /// of them. Bundles for `echo` are delivered and do not wait.
     pub fn new(
         endpoints: Vec<RangeInclusive<u64>>,
         reserved: BTreeSet<u64>,
@@ -91,9 +88,9 @@ impl Applications {
         each.filter(|service| !is_named_service(*service) && self.keeps(*service))
     }
 
-    /// Takes room for a payload of a node to a service. Neither a service nor
-    /// a node may have more waiting than it leaves free: one that is flooded,
-    /// or floods, leaves room for the others.
+    /// Takes room for a payload from a node to a service. Neither a service nor a node may have
+    /// more waiting than it leaves free, so one that floods or is flooded leaves room for the
+    /// others.
     pub fn reserve(&self, service: u64, node: u64, bytes: u64) -> bool {
         let mut waiting = self.lock();
         let more = needed_by(bytes);
@@ -134,8 +131,7 @@ impl Applications {
         self.lock().add(service, node, needed_by(bytes));
     }
 
-    /// A bundle of a node for which room was reserved is on the disk, or will never
-    /// be.
+    /// Notes that a bundle of a node for which room was reserved is on the disk, or never will be.
     pub fn stored(&self, node: u64, bytes: u64) {
         let mut waiting = self.lock();
         let stored = bytes.saturating_add(BESIDE_PAYLOAD_BYTES);
@@ -164,7 +160,7 @@ impl Applications {
         }
     }
 
-    /// What waits.
+    /// The total amount that waits.
     pub fn waiting(&self) -> Amount {
         self.lock().all
     }
@@ -186,7 +182,7 @@ impl Waiting {
     }
 }
 
-/// What a bundle with so many bytes of payload takes.
+/// The amount that a bundle with so many bytes of payload takes.
 fn needed_by(bytes: u64) -> Amount {
     Amount {
         bytes: bytes.saturating_add(BESIDE_PAYLOAD_BYTES),

@@ -1,20 +1,19 @@
-//! What a neighbour has no room for, while it may have some for the rest.
+//! Bundles for which a neighbour has no room, though it may have room for others.
 //!
-//! A neighbour that refuses a bundle for want of room does not say whether its store is
-//! full, or only the part that it has for the next hop or for a service of its own. Were
-//! all that goes by it to wait, one source whose bundles go to a node that is switched
-//! off would hold up everything else. So bundles with the same aim wait alone, but for
-//! one at a time that asks whether there is room again: if there is none for anything,
-//! this costs few bundles for each aim.
+//! A neighbour that refuses a bundle for want of room does not say whether its whole store is full,
+//! or only its part for the next hop or for one of its services. If all bundles by way of it had to
+//! wait, one source that sends to a node which is switched off would delay everything else. So only
+//! bundles with the same aim wait, and one of them at a time asks whether there is room again. If
+//! there is no room for anything, this costs few bundles for each aim.
 //!
-//! Bundles under custody are refused by a signal, which does not say why: no other
-//! bundle may be concerned. So of these only those wait for each other that one node has
-//! sent to one service of another. As their signals take a round trip, one that is taken
-//! lets two more go, and so on: what goes in vain is no more than a part of what is
-//! taken, and what is under way when the room ends.
+//! Bundles under custody are refused by a signal, which gives no reason: the refusal may concern no
+//! other bundle. So of these only bundles from one node to one service of another wait for each
+//! other. As their signals take a round trip, each one that is taken lets two more go, and so on.
+//! So the bundles sent in vain are at most a part of those taken, and those under way when the room
+//! ends.
 //!
-//! What is for a service of the neighbour that this node has, too, such as its streams,
-//! is not looked at here.
+//! Bundles for a service of the neighbour that this node has, too, such as streams, are not handled
+//! here.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -31,18 +30,18 @@ use super::forward::LOOK_AHEAD;
 use super::stored::{Phase, StoredBundle};
 use crate::wire::ipn_parts;
 
-/// Aims with custody, or without, that are known to have no room at once. Where there
-/// are more without custody, the neighbour's whole store is taken to be full; with
-/// custody, their bundles do not wait for each other.
+/// The most aims without room that are remembered, with custody and without. If there are more
+/// without custody, the neighbour's whole store counts as full; with custody, their bundles do not
+/// wait for each other.
 const MOST: usize = 64;
 /// Bundles that may go without an answer when one has been taken, without custody and
 /// with it.
 const MORE: u32 = 256;
 const MORE_IN_CUSTODY: u32 = 2;
-/// If so many may go, there is room again.
+/// When so many may go, there is room again.
 const ROOM: u32 = 64;
 
-/// Where bundles go that are refused together.
+/// The common aim of bundles that are refused together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Aim {
     /// To a node behind the neighbour, without custody.
@@ -72,17 +71,17 @@ pub(crate) struct Beyond {
 /// One of these aims.
 #[derive(Debug)]
 struct Full {
-    /// Nothing is sent there until then, but for `more`.
+    /// Nothing is sent there until then, except `more`.
     until: Instant,
     /// How often in a row it was asked in vain.
     refused: u32,
     /// Whether a bundle is under way that asks.
     asks: bool,
-    /// The one that asked last: of those that wait, the next one does so next.
+    /// The bundle that asked last: of those that wait, the one after it asks next.
     asked: Option<BundleId>,
-    /// Bundles that may go without an answer, since others were taken.
+    /// How many bundles may go without waiting for an answer, since others were taken.
     more: u32,
-    /// Those that wait, unsent.
+    /// Bundles that wait, unsent.
     waiting: IdSet<BundleId>,
 }
 
@@ -102,8 +101,8 @@ impl Full {
         self.more == 0 && self.until > now
     }
 
-    /// Until when what is made would only wait, too. Those that wait already go first:
-    /// whether any does is to be looked at again after a `pause`.
+    /// Until when a new bundle would only wait, too. Bundles that wait already go first, so that is
+    /// to be checked again after a `pause`.
     fn shut_until(&self, now: Instant, pause: Duration) -> Option<Instant> {
         if self.is_shut(now) {
             return Some(self.until);
@@ -111,8 +110,8 @@ impl Full {
         (!self.waiting.is_empty()).then(|| now + pause)
     }
 
-    /// There is no room: the wait begins, longer each time. Of several bundles that were
-    /// under way together the first one counts.
+    /// Begins a wait, longer each time, since there is no room. Of several bundles that were under
+    /// way together only the first refusal counts.
     fn refused(&mut self, now: Instant, timer: &CustodyTimer) {
         self.more = 0;
         if self.asks || self.until <= now {
@@ -122,7 +121,8 @@ impl Full {
         }
     }
 
-    /// A bundle is sent; an answer comes within this time. Whether it asks.
+    /// Notes that a bundle is sent, whose answer comes within `answer`. Returns whether it is the
+    /// one that asks.
     fn sent(&mut self, now: Instant, answer: Duration, id: BundleId) -> bool {
         if self.more > 0 {
             self.more -= 1;
@@ -137,15 +137,16 @@ impl Full {
         asks
     }
 
-    /// The one that asks next, of those that wait. Each has its turn: the neighbour may
-    /// have taken one of them before, and have only its signal lost.
+    /// The waiting bundle that asks next. Each has its turn: the neighbour may have taken one of
+    /// them before, and only its signal may have been lost.
     fn next_to_ask(&self) -> Option<BundleId> {
         let behind = self.asked.map(|asked| BundleId(asked.0 + 1));
         let next = behind.and_then(|behind| self.waiting.iter_from(behind).next());
         next.or_else(|| self.waiting.first())
     }
 
-    /// One was taken, so as many more may go. Those that waited and may go now.
+    /// Notes that one was taken, so that `more` more may go. Returns the waiting ones that may go
+    /// now.
     fn taken(&mut self, more: u32) -> Vec<BundleId> {
         self.refused = 0;
         self.asks = false;
@@ -167,7 +168,7 @@ impl Beyond {
         tell("bundles that wait for room", waiting.sum());
     }
 
-    /// A bundle was refused; whether that can be remembered.
+    /// Notes that a bundle was refused. Returns whether that can be remembered.
     fn refused(&mut self, now: Instant, aim: Aim, timer: &CustodyTimer) -> bool {
         if !self.full.contains_key(&aim) && !self.make_place(now, aim) {
             return false;
@@ -177,8 +178,8 @@ impl Beyond {
         true
     }
 
-    /// Whether one more aim can be remembered, once those are forgotten that may be asked
-    /// again.
+    /// Forgets aims that may be asked again, if the memory is full. Returns whether one more aim
+    /// can be remembered.
     fn make_place(&mut self, now: Instant, aim: Aim) -> bool {
         let in_custody = aim.is_in_custody();
         let count = |full: &BTreeMap<Aim, Full>| {
@@ -203,9 +204,9 @@ impl Beyond {
 }
 
 impl Agent {
-    /// The aim of a bundle, if others with the same one may be refused as it is.
+    /// The aim of a bundle, if others with the same aim may be refused for the same reason.
     fn aim(&self, stored: &StoredBundle) -> Option<Aim> {
-        // Another node's custody is signalled to that.
+        // If another node has custody, the signal goes to that node.
         let anothers = stored.passed_cteb.is_some();
         if anothers || stored.class == Class::SIGNALLING || stored.is_long() {
             return None;
@@ -217,7 +218,7 @@ impl Agent {
             return None;
         }
         match stored.custody {
-            // These are refused for what they are.
+            // Fragments are refused because they are fragments.
             true if primary.has_fragmentation() => None,
             true => Some(Aim::Custody {
                 source: source_node(&primary.source),
@@ -229,10 +230,10 @@ impl Agent {
         }
     }
 
-    /// Takes note that a neighbour has refused a bundle; whether only those with the same
-    /// aim are to wait.
+    /// Notes that a neighbour has refused a bundle. Returns whether only bundles with the same aim
+    /// have to wait.
     pub(super) fn refused_beyond(&mut self, now: Instant, id: BundleId) -> bool {
-        // Who is refused waits for a time of its own.
+        // The refused bundle waits for a time of its own.
         self.leave_waiting(id);
         let Some(stored) = self.bundles.get(id) else {
             return false;
@@ -247,8 +248,8 @@ impl Agent {
         is_known
     }
 
-    /// Has one of those that wait for room ask as soon as one may: whoever asked before may
-    /// never do so again.
+    /// Lets one of the bundles that wait for room ask as soon as one may: the one that asked before
+    /// may never do so again.
     fn have_next_ask(&mut self, via: NeighbourId, aim: Aim) {
         let neighbour = self.neighbours.get(&via);
         let full = neighbour.and_then(|neighbour| neighbour.beyond.full.get(&aim));
@@ -258,8 +259,8 @@ impl Agent {
         }
     }
 
-    /// A bundle is sent: if there was no room for those with its aim, they wait for what
-    /// becomes of it.
+    /// Notes that a bundle is sent: if there was no room for its aim, others with it wait for the
+    /// outcome.
     pub(super) fn ask_beyond(&mut self, now: Instant, id: BundleId) {
         let timer = self.config.custody_timer;
         let Some((via, aim)) = self.known_beyond(id) else {
@@ -273,7 +274,7 @@ impl Agent {
         }
     }
 
-    /// The next node has taken a bundle, and so may it others with the same aim.
+    /// Notes that the next node has taken a bundle, so that it may take others with the same aim.
     pub(super) fn taken_beyond(&mut self, id: BundleId) {
         let Some((via, aim)) = self.known_beyond(id) else {
             return;
@@ -295,15 +296,15 @@ impl Agent {
             self.end_wait(id);
         }
         if none_waits {
-            // Others may be made.
+            // Others may be created now.
             self.woken.insert((via, None));
         }
     }
 
-    /// Until when a bundle under custody for a service of another node would only wait
-    /// here, since the neighbour that it goes by has no room for it; none if it may be
-    /// sent. [`Event::Woken`](super::Event::Woken) follows where that changes sooner since
-    /// the neighbour has taken others.
+    /// Until when a bundle under custody for a service of another node would only wait here, since
+    /// its neighbour has no room for it; `None` if it may be sent.
+    /// [`Event::Woken`](super::Event::Woken) follows if that changes sooner because the neighbour
+    /// has taken others.
     pub fn without_room_until(
         &self,
         now: Instant,
@@ -320,7 +321,7 @@ impl Agent {
         full.get(&aim)?.shut_until(now, pause)
     }
 
-    /// Whether a bundle waits since there was no room for those with its aim.
+    /// Whether a bundle waits because there was no room for its aim.
     pub(super) fn waits_beyond(&self, now: Instant, id: BundleId) -> bool {
         self.known_beyond(id).is_some_and(|(via, aim)| {
             let neighbour = self.neighbours.get(&via);
@@ -329,8 +330,8 @@ impl Agent {
         })
     }
 
-    /// Whether the neighbour has got a bundle and has not refused it since. It may have
-    /// custody of it, and only its signal be lost: then it needs no room.
+    /// Whether the neighbour has received a bundle and has not refused it since. It may have
+    /// custody of it, and only its signal may be lost: then it needs no room.
     fn awaits_answer(&self, id: BundleId) -> bool {
         let stored = self.bundles.get(id);
         let number = stored.and_then(|stored| Some((stored.neighbour, stored.number?)));
@@ -344,7 +345,7 @@ impl Agent {
     fn known_beyond(&self, id: BundleId) -> Option<(NeighbourId, Aim)> {
         let stored = self.bundles.get(id)?;
         let beyond = &self.neighbours.get(&stored.neighbour)?.beyond;
-        // Seldom is there any: the primary block is not decoded for nothing.
+        // There are seldom any, so the primary block is not decoded for nothing.
         if beyond.full.is_empty() {
             return None;
         }
@@ -358,9 +359,8 @@ impl Agent {
         self.neighbour(via).beyond.full.get_mut(&aim)
     }
 
-    /// Has the first bundles of a queue wait, unsent, for whose aims the neighbour has no
-    /// room, and those aside that a session takes with so many bytes; whether there were
-    /// any.
+    /// Makes bundles for whose aims the neighbour has no room wait, unsent: the first of a queue,
+    /// and those aside that a session with `max_bytes` takes. Returns whether there were any.
     pub(super) fn pass_over_beyond(
         &mut self,
         now: Instant,
@@ -389,8 +389,8 @@ impl Agent {
         !waiting.is_empty()
     }
 
-    /// Has a bundle wait that was not sent. One of them asks next; the others wait for those
-    /// before them to be taken, and long in case none is sent any more.
+    /// Makes a bundle wait that was not sent. One of these asks next; the others wait until those
+    /// before them are taken, and for a long time in case none is sent any more.
     fn wait_for_room(&mut self, now: Instant, id: BundleId) {
         let mut until = now + spread(self.config.custody_timer.max, id.0);
         if let Some(full) = self.full_for(id) {
@@ -402,7 +402,7 @@ impl Agent {
         self.wait_until(until, id);
     }
 
-    /// Has all that waits for room go as soon as it can.
+    /// Lets all bundles that wait for room go as soon as they can.
     pub(super) fn forget_full(&mut self) {
         let neighbours = self.neighbours.values_mut();
         let full = neighbours.map(|neighbour| std::mem::take(&mut neighbour.beyond));
@@ -412,7 +412,7 @@ impl Agent {
         }
     }
 
-    /// A bundle that was not sent for want of room is offered again.
+    /// Offers a bundle again that was not sent for want of room.
     pub(super) fn end_wait(&mut self, id: BundleId) {
         let phase = self.bundles.get(id).map(|stored| stored.phase);
         if let Some(Phase::Waiting(until)) = phase {
@@ -421,14 +421,13 @@ impl Agent {
         }
     }
 
-    /// A bundle does not wait for room any more; whether it did.
+    /// Takes a bundle out of those that wait for room. Returns whether it was one.
     pub(super) fn leave_waiting(&mut self, id: BundleId) -> bool {
         let full = self.full_for(id);
         full.is_some_and(|full| full.waiting.remove(id))
     }
 
-    /// A bundle goes elsewhere, or is gone: if it waited for room, it is not the one that
-    /// asks.
+    /// Takes that a bundle goes elsewhere, or is gone: if it waited for room, it will not ask.
     pub(super) fn never_asks(&mut self, id: BundleId) {
         if self.leave_waiting(id)
             && let Some((via, aim)) = self.known_beyond(id)

@@ -1,11 +1,10 @@
 //! Custody by bundles in bundles (BIBE), as ION-DTN 4.1.3 has it.
 //!
-//! To a neighbour of this kind a bundle under custody goes inside another one,
-//! the BPDU, to the neighbour's administrative endpoint; its transmission has a
-//! number, and the neighbour's signal names that. All else is as with a custody
-//! block: the same timers, retransmissions and rules of who may signal. A BPDU
-//! that comes is opened, and the bundle in it is judged and taken as any other of
-//! that neighbour; who sent the BPDU is its custodian.
+//! To a neighbour of this kind a bundle under custody goes inside another one, the BPDU, to the
+//! neighbour's administrative endpoint. Its transmission has a number, which the neighbour's signal
+//! names. All else is as with a custody block: the same timers, retransmissions and rules of who
+//! may signal. An incoming BPDU is opened, and the bundle in it is judged and taken like any other
+//! of that neighbour; the sender of the BPDU is its custodian.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -28,35 +27,34 @@ use crate::wire::{
     ipn, is_null, seal_primary, write_bpdu_header,
 };
 
-/// ION keeps transmissions' numbers in 32 bits, and 0 asks for no custody: they
-/// count from 1 to this and begin again.
+/// ION stores transmission numbers in 32 bits, and 0 asks for no custody: they count from 1 to this
+/// and begin again.
 const TRANSMISSIONS: u64 = u32::MAX as u64;
 
-/// A BPDU's own bytes at most: the primary block, the blocks of a hop, and what
-/// stands before the bundle in it.
+/// The most bytes that a BPDU adds: the primary block, the blocks of a hop, and the record's head
+/// before the bundle in it.
 pub(super) const BPDU_BYTES: u64 = 320 + MAX_BPDU_HEAD_BYTES as u64;
 
-/// How long after it is sent a BPDU asks for its signal. This is the least custody
-/// timer, not the present one: ION signals up to its own margin before the
-/// deadline, and the timer follows what was measured.
+/// The deadline for a signal that a BPDU names, after it is sent. This is the least custody timer,
+/// not the present one: ION signals up to its own margin before the deadline, and the timer follows
+/// what was measured.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// The sequence under which what was taken by BIBE is remembered: its numbers
-/// and those of custody blocks are different ones.
+/// The sequence under which custody taken by BIBE is remembered, since its numbers differ from
+/// those of custody blocks.
 const SEQUENCE: u64 = u64::MAX;
 
 /// 1 January 2000 in s since 1970: where DTN time begins.
 const DTN_EPOCH_UNIX_S: u64 = 946_684_800;
 
 impl Neighbour {
-    /// The number of a transmission of the bundle with this number. It begins
-    /// where the custody sequence's name says, so another run's is another one.
+    /// The number of a transmission of the bundle with this number. The numbers start at a value
+    /// from the custody sequence's name, so those of another run differ.
     fn transmission(&self, number: u64) -> u64 {
         self.sequence.wrapping_add(number) % TRANSMISSIONS + 1
     }
 
-    /// The last bundle's number that has had this transmission's; none if none
-    /// has.
+    /// The number of the last bundle that had this transmission number; `None` if none had it.
     fn number_of(&self, transmission: u64) -> Option<u64> {
         let last = self.next_number.checked_sub(1)?;
         if !(1..=TRANSMISSIONS).contains(&transmission) {
@@ -66,8 +64,7 @@ impl Neighbour {
         last.checked_sub(back)
     }
 
-    /// The bundles' numbers of a run of transmissions; none if some of it have
-    /// not been sent.
+    /// The bundles' numbers for a run of transmissions; `None` if some of them have not been sent.
     fn numbers_of(&self, (first, count): (u64, u64)) -> Option<RangeInclusive<u64>> {
         let first = self.number_of(first)?;
         let last = first.checked_add(count.checked_sub(1)?)?;
@@ -82,8 +79,8 @@ impl Agent {
         self.config.bibe = neighbours;
     }
 
-    /// Sets the neighbours for which this node has custody
-    /// ([`super::Config::served`]), for what comes and goes from now on.
+    /// Sets the neighbours for which this node acts as custodian ([`super::Config::served`]), for
+    /// bundles that come and go from now on.
     pub fn set_served(&mut self, neighbours: BTreeSet<NeighbourId>) {
         self.config.served = neighbours;
     }
@@ -133,8 +130,8 @@ impl Agent {
         Bytes::from_static(BPDU_TAIL)
     }
 
-    /// Takes a BIBE custody signal. As any other it counts for bundles that went
-    /// to the neighbour it came from, or to the one that has written it.
+    /// Takes a BIBE custody signal. Like any other it counts only for bundles that went to the
+    /// neighbour it came from, or to the one that wrote it.
     pub(super) fn bibe_signal_came(
         &mut self,
         now: Instant,
@@ -152,9 +149,8 @@ impl Agent {
         }
     }
 
-    /// Takes a BIBE custody signal on bundles that were sent to a neighbour. One
-    /// that names what was not sent to it is a mistake or a lie, and nothing of it
-    /// counts.
+    /// Takes a BIBE custody signal on bundles that were sent to a neighbour. A signal that names a
+    /// transmission not sent to that neighbour is a mistake or a lie, and does not count at all.
     pub(super) fn take_bibe_signal(&mut self, now: Instant, of: NeighbourId, signal: &BibeSignal) {
         let neighbour = self.neighbour(of);
         let ranges = signal.runs.iter().map(|run| neighbour.numbers_of(*run));
@@ -177,10 +173,9 @@ impl Agent {
         }
     }
 
-    /// Takes the bundle in a BPDU for this node, as if it had come by itself. Who
-    /// has sent the BPDU is told once it is safe here. Where the bundle has a
-    /// custodian of its own, that one keeps it until it hears so itself, and the
-    /// BPDU's sender need not.
+    /// Takes the bundle in a BPDU for this node, as if it had come by itself. The sender of the
+    /// BPDU gets its signal once the bundle is safe here. If the bundle has a custodian of its own,
+    /// that one keeps it until it gets its own signal, so the BPDU's sender need not wait.
     pub(super) fn take_encapsulated(
         &mut self,
         now: Instant,

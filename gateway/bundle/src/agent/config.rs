@@ -40,9 +40,9 @@ pub struct Route {
     pub take_custody: bool,
 }
 
-/// When a bundle that the CL has delivered is sent again for want of a
-/// signal. The time is the smoothed time from the CL's acknowledgement to the
-/// signal plus four deviations, doubled at each further attempt.
+/// When a bundle that the CL has delivered is sent again because no signal has come. The time is
+/// the smoothed time from the CL's acknowledgement to the signal plus four deviations, doubled at
+/// each further attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct CustodyTimer {
     /// Before anything was measured.
@@ -108,12 +108,11 @@ pub struct Config {
     /// Services that belong to applications; they confirm, too. The same for
     /// all agents of a node.
     pub applications: Option<Arc<Applications>>,
-    /// Neighbours to which bundles under custody go in others, with custody by
-    /// BIBE; to all others they have a custody block.
+    /// Neighbours to which bundles under custody go inside other bundles, with custody by BIBE; to
+    /// all others they have a custody block.
     pub bibe: BTreeSet<NeighbourId>,
-    /// Neighbours that know nothing of custody, for which this node has it: what
-    /// comes from them is taken into custody, and what goes to them is released when
-    /// the CL has acknowledged it.
+    /// Neighbours without custody, for which this node acts as custodian: bundles from them are
+    /// taken into custody, and bundles to them are released when the CL has acknowledged them.
     pub served: BTreeSet<NeighbourId>,
     /// Code points and signal shape that are sent.
     pub codes: CodePoints,
@@ -121,7 +120,7 @@ pub struct Config {
     pub payload_crc: CrcKind,
     /// For how long custody signals are gathered.
     pub aggregate: Duration,
-    /// When to send again for want of a signal.
+    /// When to send again if no signal comes.
     pub custody_timer: CustodyTimer,
     /// Lifetime of bundles that name none.
     pub lifetime: Duration,
@@ -141,14 +140,13 @@ pub struct Config {
     pub duplicates: DuplicateLimits,
     /// What is accepted on receipt.
     pub decode: DecodeLimits,
-    /// Payloads on disk, for what an earlier run has left and for what comes in
+    /// Payloads on disk, for bundles that an earlier run has left and for those that come in
     /// fragments.
     pub payloads: Option<Arc<Payloads>>,
-    /// Bundles for applications that come in fragments are put together on the disk,
-    /// where there are payloads, if theirs are longer, bytes.
+    /// Bundles for applications that come in fragments are put together on the disk if their
+    /// payloads are longer than this, bytes, and `payloads` is set.
     pub long_above_bytes: u64,
-    /// What secures bundles end to end, if anything does. The same for all
-    /// agents of a node.
+    /// The end-to-end security of bundles, if it is used. The same for all agents of a node.
     pub security: Option<Arc<dyn Security>>,
     /// Status reports generated per second at most, to each neighbour; 0 for none.
     pub status_reports_per_s: u32,
@@ -159,8 +157,7 @@ pub struct Config {
     pub named: NamedRoutes,
     /// Between which neighbours bundles are forwarded.
     pub relaying: Relaying,
-    /// Others' bundles are kept for so long at most, whatever lifetime they
-    /// name.
+    /// The longest time that bundles of other nodes are kept, whatever lifetime they name.
     pub foreign_lifetime: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Bundles for services of this node that say themselves when one is safe.
+//! Bundles for services of this node that confirm when a bundle is safe with them.
 //!
 //! A bundle that such a service has not confirmed stays in custody upstream: if
 //! the node ends before, it is sent again. Duplicates that come meanwhile are
@@ -19,14 +19,13 @@ use super::signals::Way;
 use super::stored::WireName;
 use crate::wire::Cteb;
 
-/// Bundles that wait for their service's word at most; of more, custody is refused. A
-/// neighbour has some of them in any case, and of the others no more than it
-/// leaves free. A service has of its neighbour's no more than it leaves there to the
-/// others.
+/// The most bundles that wait for their service's confirmation; custody of more is refused. Each
+/// neighbour may have a few of them in any case, and of the others at most as many as it leaves
+/// free. A service has at most as many of its neighbour's as it leaves to other services.
 const MOST: usize = 16_384;
 const GUARANTEED: usize = 16;
 
-/// What waits for its service's word.
+/// The bundles that wait for their service's confirmation.
 #[derive(Default)]
 pub(super) struct Unconfirmed {
     next: u64,
@@ -43,7 +42,7 @@ struct Awaited {
     name: WireName,
     way: Way,
     cteb: Cteb,
-    /// Where it waits; not known of what an earlier process has taken.
+    /// The service with which it waits; unknown for a bundle that an earlier process has taken.
     service: Option<u64>,
 }
 
@@ -83,12 +82,12 @@ impl Unconfirmed {
         Ok(())
     }
 
-    /// Whether one more of a neighbour may wait for a service.
+    /// Whether one more bundle of a neighbour may wait for a service.
     fn has_room(&self, from: NeighbourId, service: u64) -> bool {
         let own = self.counts.get(&from).copied().unwrap_or(0);
         let free = MOST.saturating_sub(self.owed.len());
         let guaranteed = GUARANTEED.saturating_sub(own);
-        // With each one that it takes, it has one more and leaves one less.
+        // With each bundle that it takes, a neighbour has one more and leaves one less.
         let left = (free + GUARANTEED).saturating_sub(own).div_ceil(2);
         let of_service = self.services.get(&(from, service));
         of_service.copied().unwrap_or(0) < left.max(guaranteed)
@@ -143,8 +142,8 @@ impl Unconfirmed {
 }
 
 impl Agent {
-    /// The service has made safe what came with this ticket: its custodian may
-    /// forget it.
+    /// Takes that a service has made the bundle with this ticket safe: its custodian may release
+    /// it.
     pub fn confirm(&mut self, now: Instant, ticket: u64) {
         if let Some(Awaited { way, cteb, .. }) = self.unconfirmed.remove(ticket) {
             let aggregate = self.config.aggregate;
@@ -162,8 +161,8 @@ impl Agent {
         self.config.confirming.contains(&service) || self.config.keeping(service).is_some()
     }
 
-    /// The ticket of a bundle whose service is to confirm it; none if the
-    /// custodian is told at once, or there is none.
+    /// The ticket of a bundle that its service is to confirm; `None` if the custodian is told at
+    /// once, or there is none.
     pub(super) fn await_confirmation(
         &mut self,
         arrival: &Arrival,
@@ -180,8 +179,8 @@ impl Agent {
         Some(ticket)
     }
 
-    /// Whether a duplicate is of what waits; then whoever sent it last is
-    /// told in the end.
+    /// Whether a bundle is a duplicate of one that waits; if so, the last sender is told in the
+    /// end.
     pub(super) fn is_unconfirmed(
         &mut self,
         arrival: &Arrival,

@@ -20,10 +20,9 @@ pub(crate) fn pop_first(numbers: &mut Numbers) -> Option<(u64, u64)> {
     Some(range.into_inner())
 }
 
-/// Remembers which numbers were seen under which name, bounded by age and by
-/// the count of ranges. At the bound the neighbour with the most ranges loses what it
-/// has not touched for longest: one that floods pushes out nothing of the others, as
-/// long as they have no more than their shares.
+/// Remembers which numbers were seen under which name, bounded by age and by the number of ranges.
+/// At the bound the neighbour with the most ranges loses its least recently used entries. So a
+/// neighbour that floods pushes out nothing of others that have no more than their shares.
 #[derive(Debug)]
 pub(crate) struct Memory<K> {
     entries: HashMap<K, Entry>,
@@ -42,7 +41,7 @@ pub(crate) struct Memory<K> {
 pub(crate) struct EntryState {
     touched: Moment,
     ranges: Vec<(u64, u64)>,
-    /// The neighbour's number; 0 where an earlier version of the program has not told.
+    /// The neighbour's number; 0 if an earlier version of the program has not stored it.
     #[serde(default)]
     owner: u64,
 }
@@ -63,7 +62,7 @@ struct Owned {
     ranges: usize,
 }
 
-/// An entry's place in the order of age is renewed no oftener than this.
+/// An entry's place in the order of age is renewed at most this often.
 const TOUCH_EVERY: Duration = Duration::from_secs(1);
 
 impl<K: Clone + Eq + Hash> Memory<K> {
@@ -107,7 +106,7 @@ impl<K: Clone + Eq + Hash> Memory<K> {
             .is_some_and(|entry| entry.seen.contains(&number))
     }
 
-    /// Notes a number that a neighbour has told under a name.
+    /// Notes a number that a neighbour has sent under a name.
     pub fn insert(&mut self, now: Instant, from: NeighbourId, name: K, number: u64) {
         self.forget_old(now);
         let stamp = self.next_stamp;
@@ -157,8 +156,7 @@ impl<K: Clone + Eq + Hash> Memory<K> {
         }
     }
 
-    /// All, those first that were not touched for longest; `state` describes a
-    /// name.
+    /// All entries, the least recently used first; `state` describes a name.
     pub fn hand_over<S>(self, now: Instant, state: impl Fn(&K) -> S) -> Vec<(S, EntryState)> {
         let Memory {
             mut entries, order, ..
@@ -176,8 +174,7 @@ impl<K: Clone + Eq + Hash> Memory<K> {
         in_order.collect()
     }
 
-    /// Adds what was handed over of a name, which was touched later than those
-    /// before it.
+    /// Adds what was handed over for a name, which was used more recently than those before it.
     pub fn take_over(
         &mut self,
         now: Instant,
@@ -230,8 +227,8 @@ impl<K: Clone + Eq + Hash> Memory<K> {
         }
     }
 
-    /// Gets back under the bound: whoever has the most ranges loses the lowest
-    /// numbers of its oldest name.
+    /// Gets back under the bound: the neighbour with the most ranges loses the lowest numbers of
+    /// its oldest name.
     fn shrink(&mut self) {
         while self.ranges > self.max_ranges {
             let most = self.by_ranges.last().map(|(_, owner)| *owner);

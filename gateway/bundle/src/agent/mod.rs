@@ -94,8 +94,8 @@ use timestamps::Timestamps;
 /// A full store still takes messages of the signalling class up to this size.
 const SHORT_BYTES: u64 = 4096;
 
-/// Bundles whose lifetime or custody timer ends together, and which are looked at in
-/// one step: others have their turn in between.
+/// How many bundles whose lifetimes or custody timers end together are looked at in one step, so
+/// that others have their turn in between.
 const DUE_AT_ONCE: usize = 1_024;
 
 /// A node's bundle protocol agent and custodian.
@@ -115,21 +115,21 @@ pub struct Agent {
     admin: Eid,
     store: Box<dyn Store>,
     timestamps: Timestamps,
-    /// Boxed, for the table never shrinks.
+    /// Boxed, since the table never shrinks.
     bundles: Bundles,
     /// What this node has custody of, by its name on the wire.
     by_name: Names,
     ordered: Ordered,
     tally: Tally,
-    /// Who is told once the store has made a bundle safe.
+    /// The party to tell once the store has made a bundle safe.
     uncommitted: FastMap<BundleId, Owed>,
     leaving: Leaving,
     /// Questions to other agents that wait for their answers.
     asked: usize,
-    /// What its service has not confirmed to be safe.
+    /// Bundles that their services have not confirmed yet.
     unconfirmed: Unconfirmed,
     neighbours: FastMap<NeighbourId, Neighbour>,
-    /// Which neighbour a custody sequence is for.
+    /// The neighbour that each custody sequence is for.
     sequences: FastMap<u64, NeighbourId>,
     transmissions: FastMap<u64, BundleId>,
     next_key: u64,
@@ -145,7 +145,7 @@ pub struct Agent {
     reports: ReportRate,
     events: VecDeque<Event>,
     woken: BTreeSet<(NeighbourId, Option<Class>)>,
-    /// Those that are woken when something of theirs is gone.
+    /// Neighbours that are woken when a bundle stored for them is gone.
     without_room: BTreeSet<NeighbourId>,
 }
 
@@ -155,16 +155,16 @@ impl Agent {
         Agent::with_store(config, Box::new(MemoryStore::default()))
     }
 
-    /// An agent with a store of its own kind. [`Agent::restore`] takes up what
-    /// an earlier run has left there.
+    /// An agent with a store of its own kind. [`Agent::restore`] takes over what an earlier run has
+    /// left there.
     pub fn with_store(config: Config, store: Box<dyn Store>) -> Agent {
         let common = Common::new(&config, 1);
         Agent::in_shard(config, store, common, Sharding::ALONE)
     }
 
-    /// One of the agents of a node, which has its part of the neighbours: only
-    /// of these it may be told. All of a node's agents have the same
-    /// configuration, and all are made before any is used.
+    /// One of the agents of a node, each with its part of the neighbours: it may only be told of
+    /// these. All agents of a node have the same configuration, and all are created before any is
+    /// used.
     pub fn in_shard(
         config: Config,
         store: Box<dyn Store>,
@@ -277,18 +277,17 @@ impl Agent {
         free.min(self.store.free_bytes())
     }
 
-    /// As [`Agent::free_bytes`], but for what the store can take at the moment.
+    /// As [`Agent::free_bytes`], but without regard to what the store can take at the moment.
     pub fn quota_left_bytes(&self, via: NeighbourId) -> u64 {
         self.usage.free_bytes(via)
     }
 
-    /// Has [`Event::Woken`] follow once something is gone that was stored for a
-    /// neighbour.
+    /// Asks for [`Event::Woken`] once a bundle that was stored for a neighbour is gone.
     pub fn await_room(&mut self, via: NeighbourId) {
         self.without_room.insert(via);
     }
 
-    /// Something is stored for a neighbour no more.
+    /// Frees the room of a bundle that was stored for a neighbour.
     fn free(&mut self, via: NeighbourId, bytes: u64) {
         self.usage.free(via, bytes);
         if self.without_room.remove(&via) {
@@ -329,8 +328,8 @@ impl Agent {
         earliest.into_iter().flatten().min()
     }
 
-    /// Does what is due at `now`; where that is much, a part of it: the next
-    /// deadline is past then.
+    /// Does what is due at `now`, or a part of it if that is much: then the next deadline is in the
+    /// past.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(to) = self.signals.pop_due(now) {
             let via = to.way.via;
@@ -375,16 +374,16 @@ impl Agent {
         self.bundles.contains_key(id)
     }
 
-    /// Gives a bundle up; a transfer in progress ends without effect. Tells
-    /// whether there was such a bundle.
+    /// Gives up a bundle; a transfer in progress ends without effect. Returns whether there was
+    /// such a bundle.
     pub fn cancel(&mut self, now: Instant, id: BundleId) -> bool {
         let stored = self.bundles.contains_key(id);
         self.give_up(now, id, DeleteReason::Cancelled);
         stored
     }
 
-    /// What is known of a neighbour. All of the node's custody sequences have
-    /// different names, whichever agent has the neighbour.
+    /// The state of a neighbour. All custody sequences of the node have different names, whichever
+    /// agent has the neighbour.
     fn neighbour(&mut self, id: NeighbourId) -> &mut Neighbour {
         debug_assert!(self.sharding.has(id), "{id} is another agent's");
         let Sharding { own, count } = self.sharding;
@@ -400,8 +399,8 @@ impl Agent {
         })
     }
 
-    /// The next hop to a node, and whether to take custody on that way: by the
-    /// contact plan, else by the routes.
+    /// The next hop to a node, and whether to take custody on that way: by the contact plan, or
+    /// else by the routes.
     fn route(&self, node: u64) -> Option<(NeighbourId, bool)> {
         self.planned_route(node).or_else(|| self.static_route(node))
     }
@@ -421,8 +420,8 @@ impl Agent {
         routed.or_else(|| itself().then_some((direct, true)))
     }
 
-    /// Queues a stored bundle: among those that take turns as earlier runs', if it is one
-    /// of them, else among those that go again, if it was sent before.
+    /// Queues a stored bundle: with the bundles of earlier runs that take turns, if it is one of
+    /// them; otherwise with those that are sent again, if it was sent before.
     fn enqueue(&mut self, id: BundleId) {
         self.enqueue_as(id, false);
     }
@@ -450,8 +449,8 @@ impl Agent {
             false => queue.fresh.insert(id),
         };
         queue.bytes += bytes;
-        // Even if others wait already: the session may be able to take this one
-        // but not those.
+        // This applies even if others wait already: the session may be able to take this one but
+        // not those.
         if neighbour.has_pending(class) {
             self.woken.insert((via, Some(class)));
         }

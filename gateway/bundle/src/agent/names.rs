@@ -11,17 +11,17 @@ use super::stored::{StoredBundle, WireName};
 /// All stored bundles.
 pub(super) type Bundles = IdMap<BundleId, Box<StoredBundle>>;
 
-/// Finds bundles by their names on the wire. Only their ids are in the table, for
-/// the names are in the bundles, of which there may be a million. The hash is
-/// keyed: neighbours choose the names.
+/// Finds bundles by their names on the wire. The table has only their ids, since the names are in
+/// the bundles, of which there may be a million. The hash is keyed, since neighbours choose the
+/// names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     ids: HashTable<Named>,
     hasher: RandomState,
 }
 
-/// A bundle, and half of its name's hash: a table that grows decodes no names.
-/// In three parts, since a whole id would leave a gap.
+/// A bundle's id and half of its name's hash, so that a growing table decodes no names. It has
+/// three parts, since a whole id would leave a gap.
 #[derive(Clone, Copy, Debug)]
 struct Named {
     id: [u32; 2],

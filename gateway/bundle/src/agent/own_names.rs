@@ -1,10 +1,9 @@
-//! The name that this node has in the dtn scheme beside its number, and its
-//! services of that name.
+//! The name that this node has in the dtn scheme besides its number, and its services under that
+//! name.
 //!
-//! A service that has a name has no number of the ipn scheme. Inside the node it has
-//! one all the same, made of its name: the same in every run, above all numbers of
-//! ipn services, and exact in a double. In the ipn scheme it is the number of no
-//! service.
+//! A service with a name has no number in the ipn scheme. Inside the node it still has a number,
+//! computed from its name: it is the same in every run, above all numbers of ipn services, and
+//! exact in a double. In the ipn scheme it belongs to no service.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -33,8 +32,8 @@ pub fn is_named_service(service: u64) -> bool {
     service >= FIRST
 }
 
-/// This node's endpoints of the dtn scheme. They are shared by all that decode
-/// and handle its bundles, and change while it runs.
+/// This node's endpoints of the dtn scheme. They are shared by everything that decodes or handles
+/// its bundles, and may change while the node runs.
 #[derive(Debug, Default)]
 pub struct OwnNames(RwLock<Option<Arc<Named>>>);
 
@@ -56,7 +55,7 @@ impl OwnNames {
         OwnNames(RwLock::new(Some(Arc::new(named))))
     }
 
-    /// Has the node's names be those of `other` from now on.
+    /// Replaces the node's names by those of `other`.
     pub fn replace(&self, other: &OwnNames) {
         let named = other.named();
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = named;
@@ -92,8 +91,8 @@ impl OwnNames {
     }
 }
 
-/// The service of a node's endpoint, by its number or its names; none if it is
-/// another node's.
+/// The service of a node's endpoint, by its number or its names; `None` if the endpoint is another
+/// node's.
 pub(super) fn service_of(node: u64, names: &OwnNames, endpoint: &Eid) -> Option<u64> {
     match ipn_parts(endpoint) {
         Some((of, service)) if of == node => Some(match is_named_service(service) {
@@ -106,13 +105,13 @@ pub(super) fn service_of(node: u64, names: &OwnNames, endpoint: &Eid) -> Option<
 }
 
 impl Config {
-    /// The service of this node that an endpoint is of, whichever scheme; none if it
-    /// is another node's.
+    /// The service of this node to which an endpoint belongs, in either scheme; `None` if it is
+    /// another node's.
     pub fn own_service(&self, endpoint: &Eid) -> Option<u64> {
         service_of(self.node, &self.names, endpoint)
     }
 
-    /// A service's endpoint; none if it has a name and the node has none any more.
+    /// A service's endpoint; `None` if the service has a name and the node has none any more.
     pub fn endpoint(&self, service: u64) -> Option<Eid> {
         match is_named_service(service) {
             true => self.names.endpoint(service),

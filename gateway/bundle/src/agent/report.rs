@@ -1,5 +1,5 @@
-//! Status reports, where they are asked for (RFC 9171 §6.1), at a bounded
-//! rate: a flood of bundles that ask must not become a flood of reports.
+//! Status reports, if they are asked for (RFC 9171 §6.1), at a bounded rate: a flood of bundles
+//! that ask for them must not become a flood of reports.
 
 use std::time::Instant;
 
@@ -22,8 +22,8 @@ use super::passing::Message;
 use super::stored::StoredBundle;
 use crate::wire::{Eid, encode_status_report, ipn_parts, is_null};
 
-/// Allows so many reports per second to each neighbour, and as many at once: one
-/// that asks for a flood of them takes none from the others.
+/// Allows a number of reports per second to each neighbour, and as many at once: a neighbour that
+/// asks for a flood of them takes none from the others.
 #[derive(Debug)]
 pub(super) struct ReportRate {
     per_second: f64,
@@ -119,8 +119,7 @@ impl Agent {
         reason: u32,
     ) {
         let flags = subject.bundle_control_flags;
-        // Of a bundle without a source a report would tell nobody which one it is
-        // (RFC 9171 §4.2.3).
+        // A report on a bundle without a source could not identify it (RFC 9171 §4.2.3).
         let nameless = is_null(&subject.source);
         if nameless || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD) {
             return;
@@ -145,8 +144,8 @@ impl Agent {
             timed.then_some(time),
         );
         let Some(via) = via else {
-            // Of an own bundle, whose service is told here: nobody else may name
-            // this node to be reported to.
+            // A report on an own bundle goes to its service here: nobody else may name this node as
+            // report-to endpoint.
             if self.events.len() < MAX_WAITING_EVENTS {
                 let reporter = self.admin.clone();
                 self.events

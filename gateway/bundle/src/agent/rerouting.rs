@@ -10,7 +10,7 @@ use super::routes::Routes;
 use super::stored::Phase;
 use crate::wire::ipn_parts;
 
-/// What an agent keeps of bundles at most, and how far its own may go.
+/// Limits on the bundles that an agent stores, and on the hops of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes stored in all, as [`super::Config::store_bytes`].
@@ -20,15 +20,15 @@ pub struct Limits {
     /// The part of both that is guaranteed, as
     /// [`super::Config::guaranteed_percent`].
     pub guaranteed_percent: u8,
-    /// For how long others' bundles are kept at most.
+    /// The longest time that bundles of other nodes are kept.
     pub foreign_lifetime: Duration,
     /// Hops a bundle of this node may take.
     pub hop_limit: u8,
 }
 
 impl Agent {
-    /// Sets the limits for what comes from now on. What is stored already
-    /// stays, even if it exceeds them.
+    /// Sets the limits for bundles that come from now on. Stored bundles stay, even if they exceed
+    /// the limits.
     pub fn set_limits(&mut self, limits: Limits) {
         self.config.store_bytes = limits.store_bytes;
         self.config.store_bundles = limits.store_bundles;
@@ -43,11 +43,11 @@ impl Agent {
         &self.config.routes
     }
 
-    /// Replaces the routes, also for stored bundles. A bundle in the middle of
-    /// its transfer begins anew on its new way; if it arrives by both, the next
-    /// custodian recognises it. One whose way leads by another agent's neighbour
-    /// is passed to that agent, and stays here until it is safe there. A bundle
-    /// without a route is given up if its neighbour is no longer one.
+    /// Replaces the routes, also for stored bundles. A bundle in the middle of its transfer begins
+    /// anew on its new way; if it arrives by both ways, the next custodian recognises the
+    /// duplicate. A bundle whose way leads by another agent's neighbour is passed to that agent,
+    /// and stays here until it is safe there. A bundle without a route is given up if its neighbour
+    /// is not one any more.
     pub fn set_routes(&mut self, now: Instant, routes: Vec<Route>, relaying: Relaying) {
         self.routes = Routes::new(&routes);
         self.config.routes = routes;
@@ -65,15 +65,15 @@ impl Agent {
         self.reroute_all(now);
     }
 
-    /// Has all stored bundles go by the present routes.
+    /// Moves all stored bundles to the present routes.
     pub(super) fn reroute_all(&mut self, now: Instant) {
         for id in self.bundles.keys().collect::<Vec<BundleId>>() {
             self.reroute(now, id);
         }
     }
 
-    /// Has a stored bundle go by the present routes. What was passed to another
-    /// agent waits for its answer first.
+    /// Moves a stored bundle to the present routes. A bundle that was passed to another agent waits
+    /// for the answer first.
     pub(super) fn reroute(&mut self, now: Instant, id: BundleId) {
         let stored = self.bundles.get(id);
         let Some(stored) = stored.filter(|stored| stored.phase != Phase::Passing) else {
@@ -103,7 +103,7 @@ impl Agent {
         neighbour.is_some_and(|neighbour| neighbour.routed)
     }
 
-    /// Has a stored bundle go by another neighbour.
+    /// Moves a stored bundle to another neighbour.
     pub(super) fn send_by(&mut self, id: BundleId, via: NeighbourId) {
         let Some(stored) = self.bundles.get(id) else {
             return;
@@ -115,7 +115,7 @@ impl Agent {
         let (since, expires) = (stored.since, stored.expires);
         let (before, number) = (stored.neighbour, stored.number);
         let (class, bytes) = (stored.class, stored.counted_bytes());
-        // Even if there is no room for it.
+        // The bundle moves even if there is no room for it.
         let room = self.usage.reserve_anyway(via, bytes);
         self.usage.keep(via, room);
         self.free(before, bytes);

@@ -93,8 +93,8 @@ impl Timestamps {
         })
     }
 
-    /// DTN time, ms, but for less than one for each of the node's agents: no
-    /// other of them uses the same.
+    /// DTN time, ms, lowered by less than one ms per agent of the node, so that no two agents use
+    /// the same time.
     fn own_time_ms(&self, now: Instant) -> u64 {
         let Sharding { own, count } = self.sharding;
         let (own, count) = (own as u64, count as u64);

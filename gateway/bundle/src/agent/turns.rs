@@ -1,10 +1,10 @@
-//! Turns between what earlier runs of this node have left and all else.
+//! Turns between bundles left by earlier runs of this node and all others.
 //!
-//! After a restart about as much is in custody as was under way. The peer still waits
-//! for it, but nothing that the services of this run send has to stay behind it. So, if
-//! their service says so, these bundles go neither before all else nor behind it: in a
-//! class to a neighbour each side has half of the bytes while both have something, and
-//! what begins waits for one of them, not for all.
+//! After a restart about as much is in custody as was under way. The peer still waits for it, but
+//! bundles of this run's services need not stay behind it. So, if their service says so, these
+//! bundles go neither before all others nor after them: in a class to a neighbour each side has
+//! half of the bytes while both have something, and a new stream waits for one such bundle, not for
+//! all.
 
 use underpass_cla::Class;
 
@@ -13,9 +13,9 @@ use super::config::NeighbourId;
 use super::event::BundleId;
 
 impl Agent {
-    /// Has a bundle that an earlier run of this node has left
-    /// ([`Event::Restored`](super::Event::Restored)) take turns with all others in its
-    /// class, now and whenever it is queued again.
+    /// Lets a bundle that an earlier run of this node has left
+    /// ([`Event::Restored`](super::Event::Restored)) take turns with all others in its class, now
+    /// and whenever it is queued again.
     pub fn set_restored(&mut self, id: BundleId) {
         let Some(stored) = self.bundles.get_mut(id) else {
             return;
@@ -36,9 +36,8 @@ impl Agent {
         queue.is_some_and(|queue| queue.yields())
     }
 
-    /// So many bytes are sent of a bundle that was offered;
-    /// [`Offer::restored`](super::Offer::restored) tells whose turn that was. One that is
-    /// discarded instead costs nobody a turn.
+    /// Counts the bytes sent of an offered bundle; [`Offer::restored`](super::Offer::restored) says
+    /// whose turn that was. A bundle that is discarded instead costs nobody a turn.
     pub fn turn_taken(&mut self, neighbour: NeighbourId, class: Class, restored: bool, bytes: u64) {
         let neighbour = self.neighbours.get_mut(&neighbour);
         if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {

@@ -18,14 +18,14 @@ pub const BPDU_RECORD: u64 = 7;
 /// Administrative record type of a BIBE custody signal.
 pub const BIBE_SIGNAL_RECORD: u64 = 8;
 
-/// What stands before the bundle in a BPDU at most: the heads of two arrays and
-/// of the bundle, two numbers, and the record's type.
+/// The most bytes before the bundle in a BPDU: the heads of two arrays and of the bundle, two
+/// numbers, and the record's type.
 pub(crate) const MAX_BPDU_HEAD_BYTES: usize = 3 * 9 + 2 * 9 + 9;
 
 /// Custody was accepted, and the bundle was there before: both release it.
 const TAKEN: [u64; 2] = [0, 3];
 
-/// What a BPDU says of the bundle in it.
+/// The head of a BPDU, about the bundle in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BpduHead {
     /// The transmission's number, by which custody is signalled; 0 asks for no
@@ -38,12 +38,11 @@ pub(crate) struct BpduHead {
 }
 
 impl BpduHead {
-    /// Reads it from the beginning of an administrative record, with the bytes
-    /// it has; none if the record is of another type.
+    /// Reads it from the beginning of an administrative record. Also returns its length, bytes;
+    /// `None` if the record is of another type.
     ///
     /// # Errors
-    /// When it is not well-formed, [`CborError::Truncated`] when it is not all
-    /// there.
+    /// When it is not well-formed; [`CborError::Truncated`] when it is not all there.
     pub fn read(record: &[u8]) -> Result<Option<(BpduHead, usize)>, CborError> {
         let mut reader = Reader::new(record);
         if reader.array()? != Some(2) || reader.unsigned()? != BPDU_RECORD {
@@ -73,8 +72,8 @@ impl BpduHead {
     }
 }
 
-/// The bundle in a BPDU, and what that says of it; none if the payload of this
-/// administrative bundle is another record.
+/// The bundle in a BPDU, and the BPDU's head; `None` if the payload of this administrative bundle
+/// is another record.
 ///
 /// # Errors
 /// When the record is not well-formed.
@@ -89,9 +88,8 @@ pub(crate) fn read_bpdu(payload: &Bytes) -> Result<Option<(BpduHead, Bytes)>, Cb
     }
 }
 
-/// All of a BPDU's bundle that stands before the bundle in it. What follows that
-/// is [`BPDU_TAIL`]. The payload block has no CRC, as ION's: the bundle in it has
-/// its own.
+/// Writes all of a BPDU's bundle before the bundle in it. [`BPDU_TAIL`] follows that. The payload
+/// block has no CRC, as in ION: the bundle in it has its own.
 pub(crate) fn write_bpdu_header(
     codes: &CodePoints,
     primary_raw: &[u8],
@@ -111,8 +109,7 @@ pub(crate) const BPDU_TAIL: &[u8] = &[0xFF];
 /// A custody signal on transmissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BibeSignal {
-    /// What became of them: 0 and 3 that custody was taken, all else that it
-    /// was not.
+    /// The outcome: 0 and 3 mean that custody was taken, all else that it was not.
     pub disposition: u64,
     /// Runs of transmissions: the first one's number, and how many.
     pub runs: Vec<(u64, u64)>,
@@ -139,9 +136,8 @@ impl BibeSignal {
     }
 }
 
-/// The signal that custody was accepted. ION has no use for another one: it
-/// sends a bundle that was refused again at once, and one of which it hears
-/// nothing at its deadline.
+/// The signal that custody was accepted. No other is sent, since ION sends a refused bundle again
+/// at once, and one without a signal at its deadline.
 pub(super) fn encode_bibe_signal(dispositions: &[Disposition]) -> Vec<u8> {
     let accepted = dispositions.iter().filter(|d| d.code == ACCEPTED);
     let ranges = accepted

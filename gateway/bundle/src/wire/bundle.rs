@@ -118,8 +118,7 @@ pub enum Malformed {
     /// An extension block's content is not what its type asks for.
     #[error("block of type {0} is unintelligible")]
     Unintelligible(u64),
-    /// An extension block asks that the bundle be deleted where its type is
-    /// unknown.
+    /// An extension block of unknown type asks that the bundle be deleted.
     #[error("block of type {0} is unsupported and asks for deletion")]
     Unsupported(u64),
 }
@@ -174,7 +173,7 @@ impl Extension {
         }
     }
 
-    /// What is in it.
+    /// Its content.
     ///
     /// # Errors
     /// When `raw` is no block.
@@ -226,10 +225,10 @@ impl Bundle {
         self.file.as_ref().map_or(here, |file| file.len())
     }
 
-    /// Errors where it is a fragment that can be of no bundle: with a payload of so
-    /// many bytes it begins behind the end, or ends where no number reaches. Whether
-    /// it ends behind the end is for the destination to judge: a fragment that is
-    /// encrypted may be longer than what it was made of.
+    /// Errors if it is a fragment that cannot belong to any bundle: with a payload of so many bytes
+    /// it begins after the bundle's end, or its end overflows. Whether it ends after the bundle's
+    /// end is for the destination to judge: an encrypted fragment may be longer than its plain
+    /// text.
     pub(super) fn check_fragment(&self, payload_bytes: u64) -> Result<(), Malformed> {
         let primary = &self.primary;
         let (offset, total) = (primary.fragmentation_offset, primary.total_data_length);
@@ -255,8 +254,8 @@ impl Bundle {
         self.is_administrative() && !self.primary.has_fragmentation()
     }
 
-    /// The same with all that stands before the payload in memory of its own:
-    /// what it was read from is not held.
+    /// The same bundle with copies of all parts before the payload, so that the buffer it was read
+    /// from is not kept in memory.
     pub(super) fn detached(mut self) -> Bundle {
         for bytes in [&mut self.primary_raw, &mut self.payload_head] {
             *bytes = Bytes::copy_from_slice(bytes);
@@ -271,8 +270,8 @@ impl Bundle {
         }
     }
 
-    /// Whether it keeps to the limits of [`decode`] with the blocks that a forwarder writes, so
-    /// that the next node of this kind takes it.
+    /// Whether it stays within the limits of [`decode`] with the blocks that a forwarder adds, so
+    /// that the next node of this kind accepts it.
     pub(crate) fn has_room_for_hop_blocks(&self) -> bool {
         // Primary and payload block, previous node and age.
         const ALWAYS: usize = 4;
@@ -390,7 +389,7 @@ fn read_blocks(
             let end = block.data_at + block.data.len();
             bundle.payload_head = raw.slice(block.start..block.data_at);
             bundle.payload = raw.slice(block.data_at..end);
-            // What is kept of it must not keep far more in memory.
+            // The kept part must not keep far more in memory.
             if raw.len() > 2 * block.data.len() + COPIED_BYTES {
                 bundle.payload = Bytes::copy_from_slice(block.data);
                 bundle.detach_others();
@@ -451,7 +450,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Errors where nothing covers the primary block and something must.
+    /// Errors if neither CRC nor BIB covers the primary block although one must.
     pub fn covers_primary(&self, crc: CrcKind, limits: &DecodeLimits) -> Result<(), Malformed> {
         match crc == CrcKind::None && !self.has_bib && !limits.allow_missing_primary_crc {
             true => Err(Malformed::MissingPrimaryCrc),

@@ -15,8 +15,8 @@ pub enum CustodyDialect {
     /// bplib 7.0.2: blocks 15 and 16, records 4 and 3, one sequence per map
     /// value.
     Bplib,
-    /// ION-DTN 4.1.3: no block, but bundles in bundles (BIBE), and record 8. Only
-    /// who is signalled to has it: nothing is sent under it with a block.
+    /// ION-DTN 4.1.3: no block, but bundles in bundles (BIBE), and record 8. Only the target of a
+    /// signal has this dialect: no block is ever sent in it.
     Bibe,
 }
 
@@ -58,8 +58,8 @@ impl CodePoints {
         }
     }
 
-    /// These code points, and what else is understood on receipt. Where two
-    /// dialects give one number different meanings, the earlier one rules.
+    /// These code points, and the others that are understood on receipt. If two dialects give a
+    /// number different meanings, the earlier one counts.
     pub(crate) fn accepted(&self) -> [CodePoints; 3] {
         [
             *self,
@@ -92,8 +92,8 @@ impl CodePoints {
     }
 }
 
-/// Custody transfer extension block: who has custody, and the name under
-/// which the next custodian shall signal.
+/// Custody transfer extension block: the custodian, and the name under which the next custodian is
+/// to signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cteb {
     /// Number of the bundle in its sequence.

@@ -7,8 +7,8 @@ use super::cbor::{ARRAY, CborError, Reader, TEXT, UNSIGNED, write_head};
 /// An endpoint identifier.
 pub use bp7::EndpointID as Eid;
 
-/// What an endpoint of the dtn scheme has behind `dtn:` at most, bytes. Sources and
-/// custodians are remembered for a day, hundreds of thousands of them.
+/// The most bytes of an endpoint of the dtn scheme after `dtn:`. Sources and custodians are
+/// remembered for a day, hundreds of thousands of them.
 pub const MOST_NAME_BYTES: usize = 255;
 
 const DTN: u64 = 1;

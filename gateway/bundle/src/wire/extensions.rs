@@ -1,5 +1,4 @@
-//! Extension blocks: those this node writes itself, and what becomes of the
-//! others.
+//! Extension blocks: those that this node writes itself, and the treatment of the others.
 
 use bytes::Bytes;
 

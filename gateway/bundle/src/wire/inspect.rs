@@ -1,5 +1,4 @@
-//! A bundle block by block, for whoever wants to look at it: as much as can be
-//! read, and what is wrong with it.
+//! A bundle block by block, for display: as much as can be read, and what is wrong with it.
 
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
@@ -43,7 +42,7 @@ pub fn inspect(raw: &Bytes, limits: &DecodeLimits, codes: &CodePoints) -> Inspec
     let read = read_all(raw, limits, &mut inspection);
     inspection.problem = match read {
         Err(problem) => Some(problem),
-        // Each block may be right, and the whole not.
+        // Each block may be right although the whole is not.
         Ok(()) => decode(raw, limits, codes).err().map(|error| error.reason),
     };
     inspection

@@ -1,9 +1,9 @@
 //! Decoding a bundle whose payload is too long for memory, piece by piece.
 //!
-//! What stands before the payload is kept until it is whole, and is bounded as
-//! [`super::decode`] bounds it; the payload is given back at once; what follows
-//! it is a few bytes. The payload block's CRC is computed as it passes. Of a BPDU
-//! for this node it is the payload of the bundle in it.
+//! The bytes before the payload are kept until they are complete, within the bounds of
+//! [`super::decode`]; the payload is given back at once; only a few bytes follow it. The payload
+//! block's CRC is computed as it passes. For a BPDU for this node, the payload that is given back
+//! is that of the bundle in it.
 
 use std::sync::Arc;
 
@@ -35,18 +35,18 @@ const BEFORE_CRC: u64 = 5;
 pub struct Long {
     /// The bundle; without a payload, if it is a BPDU for this node.
     pub bundle: Bundle,
-    /// What such a BPDU says, and the bundle in it.
+    /// The head of such a BPDU, and the bundle in it.
     pub(crate) inside: Option<(BpduHead, Bundle)>,
 }
 
 /// A bundle that comes in piece by piece.
 #[derive(Debug)]
 pub struct LongDecoder {
-    /// The node whose BPDUs are opened; none where this is in one.
+    /// The node whose BPDUs are opened; `None` for a bundle that is in one.
     here: Option<Here>,
     limits: DecodeLimits,
     codes: CodePoints,
-    /// What has come before the payload, then what has come behind it.
+    /// The bytes that have come before the payload, later those after it.
     kept: BytesMut,
     opened: Option<Opened>,
     bpdu: Option<Box<Bpdu>>,
@@ -62,15 +62,15 @@ struct Here {
 /// The payload of a BPDU.
 #[derive(Debug)]
 struct Bpdu {
-    /// What has come before the bundle, and what it says once it is whole.
+    /// The bytes that have come before the bundle, and the head once it is complete.
     kept: BytesMut,
     head: Option<BpduHead>,
     bundle: LongDecoder,
 }
 
 impl Bpdu {
-    /// Takes the next piece of a payload of so many bytes, and gives back what of
-    /// it is payload of the bundle inside.
+    /// Takes the next piece of a payload of so many bytes, and gives back the part of it that is
+    /// payload of the bundle inside.
     fn take(&mut self, piece: Bytes, payload_bytes: u64) -> Result<Bytes, Malformed> {
         if self.head.is_some() {
             return self.bundle.take(piece).map_err(|error| error.reason);
@@ -105,10 +105,10 @@ impl Bpdu {
 /// A bundle of which all before the payload has come.
 struct Opened {
     bundle: Bundle,
-    /// Blocks of the bundle, where it tells.
+    /// The number of blocks of the bundle, if it is given.
     blocks: Option<u64>,
     taken: u64,
-    /// Elements of the payload block, where it tells.
+    /// The number of elements of the payload block, if it is given.
     elements: Option<u64>,
     crc: CrcKind,
     running: Running,
@@ -160,8 +160,8 @@ impl Running {
 }
 
 impl LongDecoder {
-    /// A bundle for some node of which nothing has come, decoded at the one of this
-    /// number and name. The limit on payloads that are held in memory is not one here.
+    /// A decoder at the node with this number and name, for a bundle of which nothing has come. The
+    /// limit on payloads in memory does not apply.
     pub fn new(
         node: u64,
         name: Option<String>,
@@ -181,9 +181,8 @@ impl LongDecoder {
         }
     }
 
-    /// What has come before the payload that is given back, once that is whole:
-    /// the bundle without its payload, and the payload's bytes. Of a BPDU it is
-    /// the bundle in it.
+    /// The bundle without its payload, and the payload's bytes, once all before the payload that is
+    /// given back has come. For a BPDU it is the bundle in it.
     pub fn opened(&self) -> Option<(&Bundle, u64)> {
         if let Some(bpdu) = &self.bpdu {
             return bpdu.bundle.opened();
@@ -192,7 +191,7 @@ impl LongDecoder {
         Some((&opened.bundle, opened.payload_bytes))
     }
 
-    /// Takes the next piece of the bundle, and gives back what of it is payload.
+    /// Takes the next piece of the bundle, and gives back the part of it that is payload.
     ///
     /// # Errors
     /// When the bundle is malformed.
@@ -232,7 +231,7 @@ impl LongDecoder {
         }
     }
 
-    /// What decodes the payload of a BPDU, of which nothing has come.
+    /// The decoder for the payload of a BPDU, of which nothing has come.
     fn bpdu(&self) -> Bpdu {
         Bpdu {
             kept: BytesMut::new(),
@@ -287,8 +286,8 @@ impl LongDecoder {
         closed.map_err(|reason| DecodeError::new(reason, Some(primary)))
     }
 
-    /// Reads what stands before the payload, and tells where that begins; none
-    /// while it is not all there.
+    /// Reads all before the payload, and returns where that begins; `None` while it is not all
+    /// there.
     fn open(&self, raw: &Bytes) -> Result<Option<(Opened, usize)>, DecodeError> {
         let truncated = Malformed::Cbor(CborError::Truncated);
         let bounded = raw.len() <= 2 * MAX_HEADER_BYTES;

@@ -139,8 +139,7 @@ pub(crate) fn seal_payload_part(bytes: u64) -> (Bytes, Bytes) {
     (head.into(), tail.into())
 }
 
-/// What stands before a payload of so many bytes, and what after it up to the
-/// CRC's value.
+/// The bytes before a payload of so many bytes, and those after it up to the CRC's value.
 pub(super) fn payload_ends(length: u64, crc: CrcKind) -> (Vec<u8>, Vec<u8>) {
     let mut head = Vec::with_capacity(16);
     let elements = if crc == CrcKind::None { 5 } else { 6 };
@@ -157,7 +156,7 @@ pub(super) fn payload_ends(length: u64, crc: CrcKind) -> (Vec<u8>, Vec<u8>) {
     (head, tail)
 }
 
-/// What stands before a payload, as far as it changes from hop to hop.
+/// The blocks before a payload that change from hop to hop.
 pub(crate) struct HopBlocks<'a> {
     /// Block number and this node.
     pub previous_node: (u64, &'a Eid),
@@ -229,8 +228,8 @@ pub(crate) fn order_block(number: u64) -> Extension {
     Extension::new(block_type::ORDER, number, 0, &[ORDER_FORMAT])
 }
 
-/// Whether a block that is passed on asks that its bundle does not overtake.
-/// Whatever its content is, to keep order is never wrong.
+/// Whether a block that is passed on asks that its bundle does not overtake. Its content does not
+/// matter, since keeping the order is never wrong.
 pub(crate) fn is_order_block(block: &Extension) -> bool {
     block.kind == block_type::ORDER
 }
