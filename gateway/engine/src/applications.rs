@@ -32,12 +32,12 @@ impl Engine {
         self.config.agent.node
     }
 
-    /// The service of this node that an endpoint is of; none if it is another node's.
+    /// The service of this node that an endpoint is of; `None` if it is another node's.
     pub fn own_service(&self, endpoint: &Eid) -> Option<u64> {
         self.config.agent.own_service(endpoint)
     }
 
-    /// A service's endpoint; none if it has a name and the node has none.
+    /// A service's endpoint; `None` if it has a name and the node has none.
     pub fn endpoint(&self, service: u64) -> Option<Eid> {
         self.config.agent.endpoint(service)
     }

@@ -76,7 +76,7 @@ pub struct Spent {
     pub spent_bytes: u64,
     /// What an operator has added to the budget of this period, bytes.
     pub added_bytes: u64,
-    /// When the period began, ms since 1970; none until the time was known.
+    /// When the period began, ms since 1970; `None` until the time was known.
     pub begun_ms: Option<u64>,
 }
 
@@ -181,7 +181,7 @@ impl Hop {
 }
 
 impl Engine {
-    /// What is spent of a hop's budget; none of a hop that is not metered.
+    /// What is spent of a hop's budget; `None` of a hop that is not metered.
     pub fn meter(&self, id: HopId) -> Option<MeterSnapshot> {
         self.hops.get(&id)?.meter.as_ref().map(Meter::snapshot)
     }

@@ -136,7 +136,7 @@ impl Engine {
         (bytes > 0).then_some((nearest, bytes))
     }
 
-    /// Has a hop whose turn it was not asked again in time.
+    /// Notes when to ask a hop again whose turn it was not.
     pub(crate) fn ask_again(&mut self, now: Instant, id: HopId, late: Duration) {
         if late < Duration::MAX {
             let at = now + late.clamp(ASKED_AFTER, ASKED_WITHIN);

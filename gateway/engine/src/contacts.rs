@@ -11,7 +11,7 @@ use crate::engine::Engine;
 /// What a contact plan says at present.
 #[derive(Clone, Debug, Default)]
 pub struct Contacts {
-    /// The ways of bundles; none if no plan is followed.
+    /// The ways of bundles; `None` if no plan is followed.
     pub routes: Option<PlannedRoutes>,
     /// For each neighbour that the plan has contacts with: whether there is one now. Nothing is
     /// sent to a neighbour without a contact.

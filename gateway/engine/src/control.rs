@@ -43,8 +43,8 @@ impl Engine {
         self.hops.keys().copied().collect()
     }
 
-    /// An operator sets the rate from this node, bit/s of IP bytes; `None` is
-    /// unlimited. It counts over plan and configuration.
+    /// Sets the rate from this node, bit/s of IP bytes, by an operator's order; `None` is
+    /// unlimited. It takes precedence over plan and configuration.
     pub fn set_rate(&mut self, now: Instant, id: HopId, rate_bps: Option<u64>) {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
@@ -58,7 +58,7 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// An operator keeps the rate from this node as it is, over any plan; the
+    /// Keeps the rate from this node as it is, over any plan, by an operator's order. Returns the
     /// rate.
     pub fn freeze_rate(&mut self, now: Instant, id: HopId) -> Option<u64> {
         let rate_bps = self.hops.get(&id).and_then(Hop::rate_bps);
@@ -66,8 +66,7 @@ impl Engine {
         rate_bps
     }
 
-    /// An operator leaves the rate from this node to plan and configuration
-    /// again.
+    /// Leaves the rate from this node to plan and configuration again.
     pub fn reset_rate(&mut self, now: Instant, id: HopId) {
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.by_operator = None;
@@ -142,7 +141,7 @@ impl Engine {
         self.beam_rate_bps
     }
 
-    /// What operator, plan or configuration allow of that.
+    /// The part of that which operator, plan or configuration allow.
     pub fn beam_allowed_bps(&self) -> Option<u64> {
         self.beam_allowed_bps
     }
@@ -152,20 +151,20 @@ impl Engine {
         self.beam_measured_bps
     }
 
-    /// Whether an operator has set that, over plan and configuration.
+    /// Whether an operator has set that rate, over plan and configuration.
     pub fn beam_rate_by_operator(&self) -> bool {
         self.beam_by_operator.is_some()
     }
 
-    /// An operator sets the capacity that all hops share, bit/s of IP bytes;
-    /// `None` is unlimited. It counts over plan and configuration.
+    /// Sets the capacity that all hops share, bit/s of IP bytes, by an operator's order; `None` is
+    /// unlimited. It takes precedence over plan and configuration.
     pub fn set_beam_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
         self.beam_by_operator = Some(rate_bps);
         self.apply_beam_rate(now);
         self.after_change(now);
     }
 
-    /// An operator leaves that capacity to plan and configuration again.
+    /// Leaves that capacity to plan and configuration again.
     pub fn reset_beam_rate(&mut self, now: Instant) {
         self.beam_by_operator = None;
         self.apply_beam_rate(now);
@@ -214,10 +213,10 @@ impl Engine {
         }
     }
 
-    /// Takes how many bytes each session of a hop has not sent yet, with its class; one
-    /// without carries all. After the hop's rate was lowered, more may wait in them than
-    /// the scheduler has charged: classes of their priority and below are granted nothing
-    /// more until they could be sent at the new rate.
+    /// Takes how many bytes each session of a hop has not sent yet, with its class; a session
+    /// without a class carries all. After the hop's rate was lowered, more may wait in the sessions
+    /// than the scheduler has charged: classes of their priority and below are granted nothing more
+    /// until these bytes could be sent at the new rate.
     pub fn observe_unsent(
         &mut self,
         now: Instant,
@@ -237,8 +236,8 @@ impl Engine {
         }
     }
 
-    /// Gives a stored bundle up; streams of this node whose bytes are in it are
-    /// reset. Tells whether there was such a bundle.
+    /// Gives up a stored bundle; streams of this node whose bytes are in it are reset. Returns
+    /// whether there was such a bundle.
     pub fn cancel(&mut self, now: Instant, id: BundleId) -> bool {
         let found = self.agent.cancel(now, id);
         self.after_change(now);

@@ -447,21 +447,23 @@ impl Engine {
         }
         let behind = sign.max(hop.link.counted()) + SAME_SIGN;
         if hop.doubt.is_on() {
-            // Where the peer's word keeps it on, signs of before tell nothing of this silence.
+            // If the peer's word keeps the doubt on, earlier signs say nothing about this silence.
             hop.doubt.ends_behind = Some(behind);
         } else {
-            // The word is not to go by this one.
+            // The message must not go by this hop.
             hop.doubt.begin(behind, false);
             self.copy_all_in_flight(now, id, None);
             self.judge(now, id);
         }
-        // By this one it would speak of the other: signalling may be kept from that.
+        // By this hop the message would be about the other one; signalling may be excluded from
+        // that other one.
         let ways = self.candidates(now, neighbour, self.known(Class::SIGNALLING));
         if ways.is_empty() || ways.iter().any(|way| way.id == id) {
             return;
         }
         let ms = u16::try_from(silent.as_millis()).unwrap_or(u16::MAX);
-        // Without room the next one says it, or this end's silence does.
+        // If there is no room for this message, the next one says the same, or this end's silence
+        // does.
         let word = missing(neighbour, ms);
         let word = self.send_message(now, word, WORD_COUNTS).ok();
         if let Some(hop) = self.hops.get_mut(&id) {
@@ -469,9 +471,9 @@ impl Engine {
         }
     }
 
-    /// A neighbour says by one hop that nothing comes by the other one; whether the
-    /// message is that. It speaks of its own hops alone, and can make this end do no more
-    /// than send it a few MiB twice: ever more seldom, unless it is silent itself by then.
+    /// Takes a neighbour's word by one hop that nothing comes by the other one. Returns whether the
+    /// message is such a word. It concerns only the neighbour's own hops, and can only make this
+    /// end send it a few MiB twice, less and less often unless the hop is silent itself by then.
     pub(crate) fn take_missing(&mut self, now: Instant, delivery: &bundle::Delivery) -> bool {
         let source = bundle::wire::ipn_parts(&delivery.source);
         let Some((peer, ON_DEMAND_SERVICE)) = source else {
@@ -499,7 +501,8 @@ impl Engine {
         true
     }
 
-    /// Nothing had come by a hop for so long when the neighbour said so by another one.
+    /// Begins or confirms a doubt: when the neighbour said so by another hop, nothing had come by
+    /// this one for `silent`.
     fn doubt_by_word(&mut self, now: Instant, id: HopId, by: HopId, silent: Duration) {
         let (Some(hop), Some(by)) = (self.hops.get(&id), self.hops.get(&by)) else {
             return;
@@ -514,7 +517,7 @@ impl Engine {
         let since = by.round_trip() / 2 + silent;
         let ago = since + one_way + INACCURACY;
         let from = now.checked_sub(ago);
-        // What was sent since then was to arrive in that silence.
+        // What was sent since then should have arrived in that silence.
         let has_sent = |session| self.sessions.has_leaving(session, from);
         if !hop.all_sessions().any(has_sent) {
             return;
@@ -535,7 +538,7 @@ impl Engine {
             }
         }
         if is_on && !hop.config.dials {
-            // All that it has in flight was copied when that began.
+            // All that it has in flight was copied when the doubt began.
             return;
         }
         self.copy_all_in_flight(now, id, from);
@@ -545,7 +548,7 @@ impl Engine {
     }
 }
 
-/// The message by which a neighbour learns of a silence of so long.
+/// The message that tells a neighbour of a silence of `ms`.
 fn missing(neighbour: u64, ms: u16) -> Message {
     let [high, low] = ms.to_be_bytes();
     Message::new(

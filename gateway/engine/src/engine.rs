@@ -183,11 +183,11 @@ pub struct Engine {
     pub(crate) utc: Option<Utc>,
     /// The plans of the beam, whose capacity and shares hold for all hops.
     pub(crate) beam: Followed,
-    /// What an operator has set the beam's rate to, over any plan.
+    /// The beam's rate as an operator has set it, over any plan.
     pub(crate) beam_by_operator: Option<Option<u64>>,
     /// The capacity that all hops share, bit/s of IP bytes.
     pub(crate) beam_rate_bps: Option<u64>,
-    /// What operator, plan or configuration allow of that.
+    /// The part of that which operator, plan or configuration allow.
     pub(crate) beam_allowed_bps: Option<u64>,
     /// What the beam was measured to carry.
     pub(crate) beam_measured_bps: Option<u64>,

@@ -93,15 +93,15 @@ pub(crate) struct Hop {
     pub measured: MeasuredLink,
     /// Bits per unit of the beam's capacity in the present MODCOD, as its modem says.
     pub efficiency: Option<f64>,
-    /// What an operator has set the rate to, over any plan.
+    /// The rate as an operator has set it, over any plan.
     pub by_operator: Option<Option<u64>>,
     /// The plans of its own return link.
     pub followed: Followed,
     /// Its share of the beam at present.
     pub weight: u64,
-    /// What the plan in force gives it.
+    /// Its part in the plan in force.
     pub segment: Option<Segment>,
-    /// What the last plan that names it guarantees, bit/s of IP bytes.
+    /// The rate guaranteed by the last plan that names it, bit/s of IP bytes.
     pub guaranteed_bps: Option<u64>,
     /// The rate that the sessions were told, bit/s of IP bytes.
     pub paced_bps: Option<u64>,

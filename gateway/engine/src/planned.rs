@@ -100,7 +100,7 @@ pub struct HopPlan {
     pub in_force: bool,
     /// The terminal whose line it is.
     pub terminal: u64,
-    /// The state by the plan in force; none while there is none, or it does
+    /// The state by the plan in force; `None` while there is none, or it does
     /// not name the hop.
     pub state: Option<State>,
     /// The rate by the plan in force, bit/s of IP bytes; in a blockage the

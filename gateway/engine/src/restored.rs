@@ -229,8 +229,7 @@ impl Engine {
         }
     }
 
-    /// Has a stream's bundles up to an offset take turns with the streams of
-    /// this run.
+    /// Lets a stream's bundles up to an offset take turns with the streams of this run.
     fn let_leave_below(&mut self, key: FormerStream, below: u64) {
         let (peer, run, id) = key;
         let Some(withheld) = self.restored.withheld.get_mut(&key) else {

@@ -1,5 +1,5 @@
-//! Messages of services other than streams: each is one bundle's payload to
-//! the same service of another node.
+//! Messages of services other than streams: each is the payload of one bundle to the same service
+//! of another node.
 //!
 //! A message is sent under custody and in its class' turn. It may come twice or out of order after
 //! a restart; the service has to allow for that. The services of this node are those of the bundle

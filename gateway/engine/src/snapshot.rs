@@ -34,7 +34,7 @@ pub struct HopSnapshot {
     pub sends: bool,
     /// What is known of the link.
     pub link: LinkSnapshot,
-    /// Rate from this node that is in force, bit/s of IP bytes; none is
+    /// Rate from this node that is in force, bit/s of IP bytes; `None` is
     /// unlimited.
     pub send_rate_bps: Option<u64>,
     /// What the link was measured to carry.
@@ -43,9 +43,9 @@ pub struct HopSnapshot {
     pub efficiency: Option<f64>,
     /// Whether an operator has set it, over plan and configuration.
     pub rate_by_operator: bool,
-    /// What plans give it, if there has been one that names it.
+    /// What plans give it, if one has named it.
     pub plan: Option<HopPlan>,
-    /// Traffic that the scheduler does not send and takes from the rate, bit/s.
+    /// Traffic that the scheduler does not send, and that is subtracted from the rate, bit/s.
     pub subtracted_bps: u64,
     /// The sessions.
     pub sessions: Vec<SessionSnapshot>,
@@ -62,7 +62,7 @@ pub struct HopSnapshot {
 pub struct SessionSnapshot {
     /// Its number.
     pub id: u64,
-    /// Its class; none carries all.
+    /// Its class; `None` carries all.
     pub class: Option<u8>,
     /// Whether it was set up as a standby.
     pub standby: bool,
@@ -85,9 +85,9 @@ pub struct SessionSnapshot {
 pub struct SessionPlace {
     /// The hop it runs on.
     pub hop: HopId,
-    /// Its class; none carries all.
+    /// Its class; `None` carries all.
     pub class: Option<Class>,
-    /// What one of its ACKs weighs on the hop, IP bytes.
+    /// The size of one of its ACKs on the hop, IP bytes.
     pub ack_bytes: u64,
     /// The same of one of its keepalives.
     pub keepalive_bytes: u64,
@@ -100,7 +100,7 @@ pub struct StreamTotals {
     pub open: u64,
     /// Streams with one direction ended.
     pub half_closed: u64,
-    /// Streams closed here whose peer has not confirmed all.
+    /// Streams closed here whose peer has not confirmed everything.
     pub draining: u64,
     /// Bytes sealed in all.
     pub sent_bytes: u64,
@@ -138,7 +138,7 @@ pub struct HopDemand {
 pub struct ClassDemand {
     /// Bytes that wait here to be sealed.
     pub backlogged_bytes: u64,
-    /// Streams that have not ended; none if there are too many to be counted
+    /// Streams that have not ended; `None` if there are too many to be counted
     /// each second.
     pub streams: Option<u64>,
 }

@@ -1,7 +1,6 @@
-//! Sessions that are dead while their link lives: an address translator on the way has
-//! forgotten them, or something drops their packets without a word. TCP repeats what was
-//! lost ever later, for as long as a blockage may last, and keepalives find it out after a
-//! minute.
+//! Sessions that are dead while their link lives: an address translator on the way has forgotten
+//! them, or something drops their packets without a word. TCP retransmits at ever longer intervals,
+//! for as long as a blockage may last, and keepalives notice only after a minute.
 //!
 //! A lost link differs: here the peer is heard, by beacons or on other sessions, long after an
 //! acknowledgement was due on the session, and does not say that it hears nothing. When one session

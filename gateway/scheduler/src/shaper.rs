@@ -145,7 +145,7 @@ impl Shaper {
         self.carry(level, missing);
     }
 
-    /// Has a level carry a part of the debt.
+    /// Makes a level carry a part of the debt.
     fn carry(&mut self, level: usize, debt: i128) {
         if debt > 0 {
             if self.carried.len() <= level {

@@ -117,7 +117,7 @@ impl Counters {
         self.bundles.fetch_add(amount.bundles, ORDER);
     }
 
-    /// Adds, if there is no more than `most` then.
+    /// Adds, if the sum is then at most `most`.
     pub fn add_up_to(&self, amount: Amount, most: Amount) -> bool {
         let add = |counter: &AtomicU64, more: u64, most: u64| {
             let added = |before: u64| before.checked_add(more).filter(|after| *after <= most);

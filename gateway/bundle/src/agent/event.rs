@@ -340,7 +340,7 @@ pub enum Event {
     Woken {
         /// To whom.
         neighbour: NeighbourId,
-        /// In which class; none is in any.
+        /// In which class; `None` is in any.
         class: Option<Class>,
     },
     /// A status report arrived.

@@ -27,7 +27,7 @@ use crate::wire::{Eid, encode_status_report, ipn_parts, is_null};
 #[derive(Debug)]
 pub(super) struct ReportRate {
     per_second: f64,
-    /// By the neighbour that they go to; none for this node's own services.
+    /// By the neighbour that they go to; `None` for this node's own services.
     left: FastMap<Option<NeighbourId>, Left>,
 }
 

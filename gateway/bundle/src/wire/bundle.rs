@@ -275,7 +275,7 @@ impl Bundle {
     pub(crate) fn has_room_for_hop_blocks(&self) -> bool {
         // Primary and payload block, previous node and age.
         const ALWAYS: usize = 4;
-        // More than those have that a forwarder writes, but for the endpoints in them.
+        // More than the blocks that a forwarder writes have, without the endpoints in them.
         const BYTES: usize = 256;
         let kept = [
             self.hop_count.is_some(),

@@ -30,9 +30,9 @@ pub fn ipn_parts(eid: &Eid) -> Option<(u64, u64)> {
     }
 }
 
-/// Whether a node number, allocator included, names one node everywhere
-/// (RFC 9758): 0 is no node's, whatever the allocator, and 2³²−1 of the default
-/// allocator (`ipn:!`) is whoever reads it.
+/// Whether a node number, allocator included, names one node everywhere (RFC 9758): 0 is no node's,
+/// whatever the allocator, and 2³²−1 of the default allocator (`ipn:!`) means the node that reads
+/// it.
 pub fn names_node(number: u64) -> bool {
     number & u64::from(u32::MAX) != 0 && number != u64::from(u32::MAX)
 }

@@ -17,7 +17,7 @@ pub(crate) struct BundleState {
     pub id: u64,
     /// What a store on a disk keeps of it.
     record: Bytes,
-    /// Its payload; none if the store finds that itself.
+    /// Its payload; `None` if the store finds that itself.
     pub payload: Option<Vec<Bytes>>,
     bytes: u64,
     /// Whether reports may be sent: the record does not say whether the request was believed.
