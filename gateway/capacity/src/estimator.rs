@@ -249,7 +249,7 @@ impl Estimator {
         self.loss_learned
     }
 
-    /// Takes that the link was blocked, or that its sessions were replaced: earlier readings say
+    /// Notes that the link was blocked, or that its sessions were replaced: earlier readings say
     /// nothing any more. The capacity stays known.
     pub fn interrupt(&mut self) {
         self.history.clear();

@@ -85,7 +85,7 @@ enum Others {
 }
 
 impl Engine {
-    /// Takes that an operator wants a path up or released, or leaves that to need (`None`). Returns
+    /// Notes that an operator wants a path up or released, or leaves that to need (`None`). Returns
     /// whether the path is one that is up on demand and dialled by this node.
     pub fn hold_up(&mut self, now: Instant, id: HopId, held: Option<bool>) -> bool {
         let presence = self.presence_mut(id).filter(|own| own.config().dials);
@@ -98,7 +98,7 @@ impl Engine {
         true
     }
 
-    /// Takes that a path could not be brought up: its command has failed.
+    /// Notes that a path could not be brought up: its command has failed.
     pub fn bring_up_failed(&mut self, now: Instant, id: HopId) {
         let change = self.presence_mut(id).and_then(|own| own.fail(now));
         self.path_changed(now, id, change);
@@ -106,7 +106,7 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// Takes that the process before has brought a path up, and that it is still up.
+    /// Notes that the process before has brought a path up, and that it is still up.
     pub fn path_goes_on(&mut self, now: Instant, id: HopId) {
         if let Some(presence) = self.presence_mut(id) {
             presence.go_on(now);
@@ -183,7 +183,7 @@ impl Engine {
         self.reconsider_reading(now, neighbour);
     }
 
-    /// Takes that a hop has its first session, or has lost its last one. Without sessions, silence
+    /// Notes that a hop has its first session, or has lost its last one. Without sessions, silence
     /// of a hop that is up on demand says nothing.
     pub(crate) fn path_connected(&mut self, now: Instant, id: HopId) {
         let Some(hop) = self.hops.get_mut(&id) else {
@@ -206,7 +206,7 @@ impl Engine {
         hops.any(|hop| hop.presence.is_some())
     }
 
-    /// Takes that a flow of known size begins: a path that it needs is brought up before any
+    /// Notes that a flow of known size begins: a path that it needs is brought up before any
     /// backlog shows.
     pub(crate) fn expect_flow(&mut self, now: Instant, key: StreamKey, size_bytes: u64) {
         let neighbour = self.neighbour_to(key.peer);

@@ -384,7 +384,7 @@ impl Engine {
         }
     }
 
-    /// Takes that the transports of a hop's sessions wait for no acknowledgement: silence counts
+    /// Notes that the transports of a hop's sessions wait for no acknowledgement: silence counts
     /// from now on.
     pub fn nothing_unanswered(&mut self, now: Instant, id: HopId) {
         if let Some(hop) = self.hops.get_mut(&id) {
@@ -455,7 +455,7 @@ impl Engine {
             .any(|other| self.hops.get(other).is_some_and(able))
     }
 
-    /// Takes that a hop has come, gone, or was blocked or released. Its neighbour's hops are asked
+    /// Notes that a hop has come, gone, or was blocked or released. Its neighbour's hops are asked
     /// anew which of them take what waits, and what blocked ones have in flight goes by the others.
     pub(crate) fn hops_have_changed(&mut self, now: Instant, neighbour: u64) {
         let hops = self.hops_to(neighbour);

@@ -147,22 +147,22 @@ impl Doubt {
         self.by_word || self.confirmed
     }
 
-    /// Takes that the peer hears nothing either.
+    /// Notes that the peer hears nothing either.
     fn confirm(&mut self, unheard: Unheard) {
         (self.unheard, self.confirmed) = (Some(unheard), true);
     }
 
-    /// Takes that answers are late: if the peer has said that it hears nothing, it was right.
+    /// Notes that answers are late: if the peer has said that it hears nothing, it was right.
     fn answers_are_late(&mut self) {
         self.confirmed |= std::mem::take(&mut self.by_word);
     }
 
-    /// Takes that the peer has acknowledged something that was offered at `offered`.
+    /// Notes that the peer has acknowledged something that was offered at `offered`.
     pub fn answered(&mut self, offered: Instant) {
         self.unheard = self.unheard.filter(|of| offered <= of.offered);
     }
 
-    /// Takes that the peer was heard, which may show that it hears as well.
+    /// Notes that the peer was heard, which may show that it hears as well.
     pub fn heard(&mut self, at: Instant, sign: Sign) {
         let tells = |of: &Unheard| match sign {
             Sign::Beacon | Sign::Resting => at > of.beacon,
@@ -172,7 +172,7 @@ impl Doubt {
         self.unheard = self.unheard.filter(|of| !tells(of));
     }
 
-    /// Takes that the peer certainly hears.
+    /// Notes that the peer certainly hears.
     pub fn hears(&mut self) {
         self.unheard = None;
     }
@@ -415,7 +415,7 @@ impl Engine {
         }
     }
 
-    /// Takes that nothing has come by a hop for `silent`, though the neighbour has begun a bundle
+    /// Notes that nothing has come by a hop for `silent`, though the neighbour has begun a bundle
     /// there. If that is too long the neighbour is told by another hop, since its own signs are a
     /// round trip older. Otherwise the sessions are asked again when it would be too long.
     pub fn misses(&mut self, now: Instant, id: HopId, silent: Duration) {

@@ -282,7 +282,7 @@ impl LinkState {
         self.expected = expected;
     }
 
-    /// Takes that answers, if any are expected, are due to what is in flight since `at`.
+    /// Notes that answers, if any are expected, are due to what is in flight since `at`.
     pub fn expect_since(&mut self, at: Instant) {
         if let Some(expected) = &mut self.expected {
             expected.since = at;
@@ -347,7 +347,7 @@ impl LinkState {
         (&self.plan, contradicted)
     }
 
-    /// Takes that the peer was heard.
+    /// Notes that the peer was heard.
     pub fn heard(&mut self, at: Instant, sign: Sign) {
         self.heard = self.heard.max(Some(at));
         self.probed |= sign != Sign::Session;
@@ -366,14 +366,14 @@ impl LinkState {
         }
     }
 
-    /// Takes that the peer has acknowledged something that was sent at `sent`. If it had said
+    /// Notes that the peer has acknowledged something that was sent at `sent`. If it had said
     /// before that it hears nothing, it has heard something since. If the link was found blocked
     /// for that reason already, the peer's next beacon decides.
     pub fn answered(&mut self, sent: Instant) {
         self.deaf = self.deaf.filter(|deaf| deaf.found || sent <= deaf.since);
     }
 
-    /// Takes that the first session after none is up: whether this peer sends beacons must be seen
+    /// Notes that the first session after none is up: whether this peer sends beacons must be seen
     /// anew.
     pub fn renew(&mut self, now: Instant) {
         self.probed = false;

@@ -27,7 +27,7 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// Takes that the peer of a hop was heard at `at`, now or shortly before.
+    /// Notes that the peer of a hop was heard at `at`, now or shortly before.
     pub fn heard(&mut self, now: Instant, id: HopId, at: Instant, sign: Sign) {
         if let Some(hop) = self.hops.get_mut(&id) {
             // A released path has no beacons: this one is late.

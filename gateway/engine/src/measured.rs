@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Takes that a hop's round trip without a queue is longer than was guessed.
+    /// Notes that a hop's round trip without a queue is longer than was guessed.
     pub fn raise_rtt(&mut self, now: Instant, id: HopId, rtt: Duration) {
         let Some(hop) = self.hops.get(&id) else {
             return;
@@ -147,7 +147,7 @@ impl Engine {
         }
     }
 
-    /// Takes that `bytes` of IP were sent to the terminals of the beam beyond its capacity: nothing
+    /// Notes that `bytes` of IP were sent to the terminals of the beam beyond its capacity: nothing
     /// more is granted to any until the beam could have carried them. Only one engine of a node is
     /// told.
     pub fn drain_beam(&mut self, now: Instant, bytes: u64) {

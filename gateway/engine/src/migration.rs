@@ -249,7 +249,7 @@ impl Tunnel {
         self.go(now, to, MoveReason::Operator)
     }
 
-    /// Takes that an operator kept it on a path before this run: it goes there as soon as the path
+    /// Notes that an operator kept it on a path before this run: it goes there as soon as the path
     /// can carry it.
     pub fn expect(&mut self, on: HopId) {
         if self.held != Some(on) {

@@ -41,7 +41,7 @@ pub struct OnDemand {
     pub neighbour_asks: bool,
     /// The path is needed if the others cannot carry the backlog within this time.
     pub within: Duration,
-    /// The path is needed if the others have carried nothing for so long.
+    /// The path is needed if the others could carry nothing for so long.
     pub others_down: Duration,
     /// The path is released when it has not been needed for so long.
     pub idle: Duration,
@@ -254,7 +254,7 @@ impl Presence {
         last.is_some_and(|at| now < at + ASKED_FOR)
     }
 
-    /// Takes that an operator wants it up or released; `None` leaves that to need. An operator's
+    /// Notes that an operator wants it up or released; `None` leaves that to need. An operator's
     /// wish for it to be up is tried at once, whatever has failed before.
     pub fn hold(&mut self, held: Option<bool>) {
         self.held = held;
@@ -263,7 +263,7 @@ impl Presence {
         }
     }
 
-    /// Takes that bytes were announced for which, with all that waits, the other paths need so
+    /// Notes that bytes were announced for which, with all that waits, the other paths need so
     /// long. This counts as a backlog at once; it need not last first. Returns whether it is too
     /// long.
     pub fn expect(&mut self, others_need: Duration) -> bool {
@@ -274,7 +274,7 @@ impl Presence {
         long
     }
 
-    /// Takes that the process before has brought it up, and that it is still up.
+    /// Notes that the process before has brought it up, and that it is still up.
     pub fn go_on(&mut self, now: Instant) {
         if self.is_released() {
             (self.up, self.since, self.needed, self.connected) = (true, now, now, now);

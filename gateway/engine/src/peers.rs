@@ -352,7 +352,7 @@ impl Peers {
         }
     }
 
-    /// Takes that another neighbour leads to a node.
+    /// Notes that another neighbour leads to a node.
     pub fn reroute(&mut self, peer: u64, neighbour: u64) {
         let Some(known) = self.known.get_mut(&peer) else {
             return;

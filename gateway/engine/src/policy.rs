@@ -45,7 +45,7 @@ impl PathUse {
 pub enum MeteredUse {
     /// Never.
     Never,
-    /// Only while no free path can carry it.
+    /// Only while no path that is not metered can carry it.
     #[default]
     Last,
     /// As by any other.

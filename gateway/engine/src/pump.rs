@@ -448,7 +448,7 @@ impl Engine {
         }
     }
 
-    /// Takes that a bundle of this node's streams is with the next custodian, or gone.
+    /// Notes that a bundle of this node's streams is with the next custodian, or gone.
     pub(crate) fn is_acknowledged(&mut self, id: BundleId) {
         if let Some(carried) = self.carried.remove(&id) {
             self.acknowledge(carried);
@@ -512,7 +512,7 @@ impl Engine {
         }
     }
 
-    /// Takes that a payload will not be delivered: its streams cannot be complete any more.
+    /// Notes that a payload will not be delivered: its streams cannot be complete any more.
     pub(crate) fn give_up(&mut self, peer: u64, payload: &[Bytes]) {
         let whole = Bytes::from(payload.concat());
         let taken = self.change_streams(peer, |streams| streams.handle_expired(whole));

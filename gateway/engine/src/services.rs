@@ -82,7 +82,7 @@ impl Engine {
         self.agent.send(now, send)
     }
 
-    /// Takes that a service has made the message with this ticket safe: its custodian may release
+    /// Notes that a service has made the message with this ticket safe: its custodian may release
     /// it.
     pub fn confirm(&mut self, now: Instant, ticket: u64) {
         self.agent.confirm(now, ticket);

@@ -102,7 +102,7 @@ impl Engine {
         self.sessions.progress(key, acknowledged);
     }
 
-    /// Takes that the peer has acknowledged a transfer, or a part of it: it hears what was sent
+    /// Notes that the peer has acknowledged a transfer, or a part of it: it hears what was sent
     /// since the transfer was offered. On a transport without acknowledgements, which resumes
     /// nothing, the end of a transfer does not show that.
     fn peer_has_heard(&mut self, key: u64) {
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// Takes that a session is gone. Most of its transfers have ended already, but it may never
+    /// Notes that a session is gone. Most of its transfers have ended already, but it may never
     /// have seen one that was offered while it went down.
     pub fn session_down(&mut self, now: Instant, id: SessionId) {
         self.requeue_transfers(now, id);

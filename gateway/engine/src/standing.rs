@@ -87,7 +87,7 @@ impl Standing {
 }
 
 impl Engine {
-    /// Takes that a neighbour has taken a bundle on a session. If other hops to it stand still
+    /// Notes that a neighbour has taken a bundle on a session. If other hops to it stand still
     /// meanwhile, what they have in flight goes by this session's hop. Signalling alone is short,
     /// and shows nothing.
     pub(crate) fn relieve_standing(&mut self, now: Instant, by: SessionId) {
@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// Takes that these sessions of a hop seem to stand still: copies of what they have in flight
+    /// Notes that these sessions of a hop seem to stand still: copies of what they have in flight
     /// go by other hops, and so do new bundles of their classes.
     fn suspect(&mut self, now: Instant, id: HopId, sessions: &[SessionId]) {
         let class_of = |session: &SessionId| {

@@ -61,7 +61,7 @@ impl Engine {
         self.sessions.get(id).is_some_and(Session::has_in_flight)
     }
 
-    /// Takes that a session came up. It replaces all sessions of an earlier incarnation of the
+    /// Notes that a session came up. It replaces all sessions of an earlier incarnation of the
     /// peer. It also replaces those of its class that are dead, or have moved nothing since the
     /// link came back or since a session came up from another address. The idle ones from the same
     /// address as these go with them.

@@ -284,7 +284,7 @@ impl Engine {
         self.replace_dead(now, id, &link);
     }
 
-    /// Takes that a hop's link is back after `lasted`. After a long blockage all its sessions are
+    /// Notes that a hop's link is back after `lasted`. After a long blockage all its sessions are
     /// asked for a sign, to find the dead ones soon.
     pub(crate) fn ask_behind_blockage(&mut self, now: Instant, id: HopId, lasted: Duration) {
         if lasted >= LONG_BLOCKAGE {

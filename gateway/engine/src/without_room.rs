@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// Takes that a neighbour may have room again for bundles to nodes behind it.
+    /// Notes that a neighbour may have room again for bundles to nodes behind it.
     pub(crate) fn may_have_room(&mut self, neighbour: u64) {
         while let Some(peer) = self.without_room.pop_behind(neighbour) {
             self.change_streams(peer, |_| ());

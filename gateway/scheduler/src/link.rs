@@ -296,7 +296,7 @@ impl LinkScheduler {
         self.change_shaper(id, |shaper, _| shaper.resize_burst(now, ip_bytes));
     }
 
-    /// Takes that `ip_bytes` too many were sent to a terminal. Until they are made up for at its
+    /// Notes that `ip_bytes` too many were sent to a terminal. Until they are made up for at its
     /// present rate, something is granted only to priorities above the debtor, the one that sent
     /// most of them: those above it sent less than half lately. The sparse bundles of a priority
     /// count as a priority of their own, before the rest.
@@ -313,7 +313,7 @@ impl LinkScheduler {
         place.is_none_or(|place| debt_level(self.classes.level(place).0, false) >= debtor)
     }
 
-    /// Takes that `ip_bytes` too many were sent to all terminals together: nothing more is granted
+    /// Notes that `ip_bytes` too many were sent to all terminals together: nothing more is granted
     /// until the root could have carried them.
     pub fn make_up_for_all(&mut self, now: Instant, ip_bytes: u64) {
         self.shard.beam().make_up_for(now, ip_bytes);

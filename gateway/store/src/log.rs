@@ -320,7 +320,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Takes that the disk cannot read all of a segment: nothing more is written there, and it is
+    /// Notes that the disk cannot read all of a segment: nothing more is written there, and it is
     /// emptied.
     pub(crate) fn fail(&mut self, number: u64) {
         if self.is_active(number) {

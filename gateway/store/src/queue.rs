@@ -238,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// Takes that a shard's store has given memory back: stores that wait for memory look again.
+    /// Notes that a shard's store has given memory back: stores that wait for memory look again.
     /// The store itself does so anyway.
     pub fn make_room(&self, by: usize) {
         for (shard, short) in self.short.iter().enumerate() {

@@ -101,7 +101,7 @@ impl<D: Disk> Log<D> {
         any
     }
 
-    /// Takes that deleted segments are gone for good.
+    /// Notes that deleted segments are gone for good.
     pub(crate) fn forget_deleted(&mut self) {
         for number in std::mem::take(&mut self.deleted) {
             count();

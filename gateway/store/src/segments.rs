@@ -157,7 +157,7 @@ impl Segments {
         });
     }
 
-    /// Takes that the disk cannot read all of a closed segment, so that it is emptied. Returns
+    /// Notes that the disk cannot read all of a closed segment, so that it is emptied. Returns
     /// whether that is new.
     pub fn fail(&mut self, number: u64) -> bool {
         let known = self.get(number).is_none_or(|segment| segment.failing);

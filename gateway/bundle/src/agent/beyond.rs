@@ -427,7 +427,7 @@ impl Agent {
         full.is_some_and(|full| full.waiting.remove(id))
     }
 
-    /// Takes that a bundle goes elsewhere, or is gone: if it waited for room, it will not ask.
+    /// Notes that a bundle goes elsewhere, or is gone: if it waited for room, it will not ask.
     pub(super) fn never_asks(&mut self, id: BundleId) {
         if self.leave_waiting(id)
             && let Some((via, aim)) = self.known_beyond(id)

@@ -142,7 +142,7 @@ impl Unconfirmed {
 }
 
 impl Agent {
-    /// Takes that a service has made the bundle with this ticket safe: its custodian may release
+    /// Notes that a service has made the bundle with this ticket safe: its custodian may release
     /// it.
     pub fn confirm(&mut self, now: Instant, ticket: u64) {
         if let Some(Awaited { way, cteb, .. }) = self.unconfirmed.remove(ticket) {

@@ -102,7 +102,7 @@ impl Agent {
         }
     }
 
-    /// Takes that the next custodian has the bundle, which is released here.
+    /// Notes that the next custodian has the bundle, which is released here.
     fn custody_accepted(&mut self, now: Instant, id: BundleId) {
         self.taken_beyond(id);
         let Some(stored) = self.remove(now, id) else {
@@ -120,7 +120,7 @@ impl Agent {
         self.tell_released(id, &stored);
     }
 
-    /// Takes that the next node refuses custody; it is asked again later.
+    /// Notes that the next node refuses custody; it is asked again later.
     fn custody_refused(&mut self, now: Instant, id: BundleId) {
         let phase = self.bundles.get(id).map(|stored| stored.phase);
         if matches!(phase, Some(Phase::Waiting(_) | Phase::Suspended)) {
@@ -185,7 +185,7 @@ impl Agent {
         }
     }
 
-    /// Takes that the neighbour is reached again: custody timers start anew, and what waits is
+    /// Notes that the neighbour is reached again: custody timers start anew, and what waits is
     /// announced.
     pub fn neighbour_up(&mut self, now: Instant, via: NeighbourId) {
         let neighbour = self.neighbour(via);
@@ -208,7 +208,7 @@ impl Agent {
         self.end_pause(via, Size::Long);
     }
 
-    /// Takes that the neighbour is out of reach: its custody timers stop, since no signal can come.
+    /// Notes that the neighbour is out of reach: its custody timers stop, since no signal can come.
     pub fn neighbour_down(&mut self, _now: Instant, via: NeighbourId) {
         let neighbour = self.neighbour(via);
         neighbour.down = true;

@@ -309,7 +309,7 @@ impl Agent {
         }
     }
 
-    /// Takes that a bundle no longer waits for a neighbour: if it was one of a signal, another
+    /// Notes that a bundle no longer waits for a neighbour: if it was one of a signal, another
     /// signal may be sealed.
     pub(super) fn unseal(&mut self, via: NeighbourId, class: Class, id: BundleId) {
         if class != Class::SIGNALLING {
@@ -419,7 +419,7 @@ impl Agent {
         })
     }
 
-    /// Takes that a transfer broke off when the peer's answer could not be heard any more: the
+    /// Notes that a transfer broke off when the peer's answer could not be heard any more: the
     /// bundle has probably arrived.
     pub fn transfer_unanswered(&mut self, key: u64, acknowledged: u64) {
         if let Some(id) = self.transfer_ended(key, acknowledged) {
@@ -528,7 +528,7 @@ impl Agent {
         self.woken.insert((via, None));
     }
 
-    /// Takes that the neighbour accepts bundles again; long ones, too, if this was one.
+    /// Notes that the neighbour accepts bundles again; long ones, too, if this was one.
     fn end_refusals(&mut self, via: NeighbourId, long: bool) {
         let neighbour = self.neighbour(via);
         neighbour.pause.refusals = 0;

@@ -134,7 +134,7 @@ impl Agent {
         self.pass(shard, Message::Bundle(Box::new(onward)));
     }
 
-    /// Takes whether another agent has taken a bundle that was passed to it.
+    /// Handles another agent's answer to a bundle that was passed to it.
     pub(super) fn passed_on(&mut self, now: Instant, id: BundleId, outcome: Outcome) {
         self.leaving.answered(now, id);
         let Some(stored) = self.bundles.get(id) else {

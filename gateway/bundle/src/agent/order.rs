@@ -45,7 +45,7 @@ impl Agent {
         waits
     }
 
-    /// Takes that a bundle in custody is gone from here: the one behind it may go.
+    /// Notes that a bundle in custody is gone from here: the one behind it may go.
     pub(super) fn unblock_next(&mut self, id: BundleId, gone: &PrimaryBlock) {
         let endpoints = endpoints(gone);
         let Some(among) = self.ordered.get_mut(&endpoints) else {

@@ -166,7 +166,7 @@ impl Agent {
         }
     }
 
-    /// Takes that a withheld bundle will be let go soon, so that its payload is read beforehand.
+    /// Notes that a withheld bundle will be let go soon, so that its payload is read beforehand.
     pub fn expect(&mut self, id: BundleId) {
         if self.store.is_durable() && self.bundles.contains_key(id) {
             self.store.expect(id);

@@ -180,7 +180,7 @@ impl Estimator {
         })
     }
 
-    /// Takes that the delay above the base round trip is no queue of ours, since all packets have
+    /// Notes that the delay above the base round trip is no queue of ours, since all packets have
     /// it at any rate. Up to a bound it is the wait for access; a longer one is part of a new base.
     fn give_up_base(&mut self, now: Instant, since: Instant, view: &View) {
         let least = self.history.least_rtt(now - view.window);

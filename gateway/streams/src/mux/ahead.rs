@@ -159,7 +159,7 @@ impl Mux {
         *copied += count;
     }
 
-    /// Takes that a stream cannot begin anew any more.
+    /// Notes that a stream cannot begin anew any more.
     pub(super) fn forget_beginning(&mut self, id: StreamId) {
         let stream = self.streams.get_mut(&id);
         if let Some(beginning) = stream.and_then(|stream| stream.send.beginning.take()) {
@@ -167,7 +167,7 @@ impl Mux {
         }
     }
 
-    /// Takes that the peer or a custodian has something of a stream: once something of it has left,
+    /// Notes that the peer or a custodian has something of a stream: once something of it has left,
     /// it does not begin anew.
     pub(super) fn is_heard(&mut self, id: StreamId) {
         let stream = self.streams.get(&id);
@@ -250,7 +250,7 @@ impl Mux {
         self.ended.pop()
     }
 
-    /// Takes that a bundle with bytes, OPEN or end of these streams has been acknowledged by the
+    /// Notes that a bundle with bytes, OPEN or end of these streams has been acknowledged by the
     /// next custodian, or is gone.
     pub fn acknowledged(&mut self, ids: &[StreamId]) {
         for id in ids {
@@ -271,7 +271,7 @@ impl Mux {
 }
 
 impl Stream {
-    /// Takes that its OPEN is sealed; `left` says when it leaves, unless it is withheld.
+    /// Notes that its OPEN is sealed; `left` says when it leaves, unless it is withheld.
     pub(super) fn begins(&mut self, open: Open, left: Option<Instant>) {
         // A peer that guesses an id may have ended the stream.
         if self.send.state != Sending::Done {

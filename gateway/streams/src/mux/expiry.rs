@@ -45,7 +45,7 @@ impl Mux {
         }
     }
 
-    /// Takes that the peer's bytes below `below` have arrived by now or never will.
+    /// Notes that the peer's bytes below `below` have arrived by now or never will.
     pub(super) fn on_expired(&mut self, id: StreamId, below: u64) {
         let Some(stream) = self.streams.get(&id) else {
             return self.on_expired_unknown(id);

@@ -84,7 +84,7 @@ impl Mux {
         former
     }
 
-    /// Takes that the peer's run is over. Nothing is sent any more, and streams of which the peer
+    /// Notes that the peer's run is over. Nothing is sent any more, and streams of which the peer
     /// has not heard end; what it had sealed may still arrive.
     fn retire(&mut self) {
         self.former = true;
@@ -127,7 +127,7 @@ impl Mux {
         }
     }
 
-    /// Takes that all that the peer's run had sealed has arrived: streams that have not ended in
+    /// Notes that all that the peer's run had sealed has arrived: streams that have not ended in
     /// order are reset once the application has read the contiguous bytes.
     pub(crate) fn conclude(&mut self) {
         for id in self.sorted_ids() {

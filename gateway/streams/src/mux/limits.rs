@@ -32,7 +32,7 @@ impl Mux {
         std::mem::take(&mut self.limits)
     }
 
-    /// Takes that the application has read bytes of a stream of a run that is over.
+    /// Notes that the application has read bytes of a stream of a run that is over.
     pub(super) fn raise_limit(&mut self, id: StreamId) {
         let Some(recv) = self.streams.get(&id).map(|stream| &stream.recv) else {
             return;
@@ -55,7 +55,7 @@ impl Mux {
         }
     }
 
-    /// Takes that a direction has ended here: nobody wants its withheld bytes.
+    /// Notes that a direction has ended here: nobody wants its withheld bytes.
     pub(super) fn drop_limit(&mut self, id: StreamId) {
         let stream = self.streams.get(&id);
         if stream.is_some_and(|stream| stream.recv.limit.is_some()) {

@@ -252,7 +252,7 @@ impl Mux {
         (self.config.many_payloads / 256).max(1)
     }
 
-    /// Takes that a payload of the stream is acknowledged: a stream that gathered bytes may go on.
+    /// Notes that a payload of the stream is acknowledged: a stream that gathered bytes may go on.
     pub(super) fn let_gathered_go_on(&mut self, id: StreamId) {
         let waits = |stream: &Stream| {
             stream.has_output() && stream.queued.is_none() && stream.blocked.is_none()
@@ -283,7 +283,7 @@ impl Mux {
         queue.forget(Flow::Stream(id), stream.sparse);
     }
 
-    /// Takes that a waiting stream has more to send than its flow was expected to have left.
+    /// Notes that a waiting stream has more to send than its flow was expected to have left.
     pub(super) fn flow_grew(&mut self, id: StreamId, left_bytes: u64) {
         let queued = self.streams.get_mut(&id);
         if let Some(queued) = queued.and_then(|stream| stream.queued.as_mut()) {
@@ -539,7 +539,7 @@ impl ClassQueue {
         }
     }
 
-    /// Takes that a valid entry has become void.
+    /// Notes that a valid entry has become void.
     fn forget(&mut self, flow: Flow, sparse: bool) {
         self.withheld.remove(&flow);
         self.flows -= 1;

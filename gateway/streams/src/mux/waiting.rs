@@ -63,7 +63,7 @@ impl Mux {
         }
     }
 
-    /// Takes that the peer has given credit that streams of all classes may use.
+    /// Notes that the peer has given credit that streams of all classes may use.
     pub(super) fn credit_came(&mut self) {
         for class in 0..self.classes.len() {
             self.let_one_go_on(Class(class as u8));
@@ -71,7 +71,7 @@ impl Mux {
         self.writers_retry = true;
     }
 
-    /// Takes that the stream's own credit or bytes have changed: it may go on, and so may its
+    /// Notes that the stream's own credit or bytes have changed: it may go on, and so may its
     /// application.
     pub(super) fn look_again(&mut self, id: StreamId) {
         let stream = self.streams.get(&id);

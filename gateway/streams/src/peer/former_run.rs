@@ -31,7 +31,7 @@ impl FormerRun {
 }
 
 impl Peer {
-    /// Takes that the peer is heard in a later run: the present streams become those of a former
+    /// Notes that the peer is heard in a later run: the present streams become those of a former
     /// run, except those that the peer has not heard of. `over_by` says by when the run before the
     /// later one was over, if that is known.
     pub(super) fn succeed(
@@ -94,7 +94,7 @@ impl Peer {
         }
     }
 
-    /// Takes that nothing more comes from the peer's runs below `incarnation`.
+    /// Notes that nothing more comes from the peer's runs below `incarnation`.
     pub(super) fn settle_below(&mut self, incarnation: u64) {
         if incarnation <= self.settled_below {
             return;

@@ -47,7 +47,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Takes that the peer's run is known by other means, such as a session with it, so that the
+    /// Notes that the peer's run is known by other means, such as a session with it, so that the
     /// first payload already names it. It may also be known by when (`over_by`) the run with the
     /// number before was over: what left later has not reached that run.
     pub fn peer_announced(&mut self, now: Instant, incarnation: u64, over_by: Option<Instant>) {

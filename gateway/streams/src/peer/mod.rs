@@ -202,7 +202,7 @@ impl Peer {
         }
     }
 
-    /// Takes that a bundle with bytes, OPEN or end of these streams, which was sealed for the run
+    /// Notes that a bundle with bytes, OPEN or end of these streams, which was sealed for the run
     /// of `epoch`, has been acknowledged by the next custodian, or is gone.
     pub fn acknowledged(&mut self, epoch: Epoch, ids: &[StreamId]) {
         for id in ids {
@@ -357,7 +357,7 @@ impl Peer {
         self.current.let_restored_leave(run, id, class, payloads);
     }
 
-    /// Takes that nothing of a stream of a former run of this node is withheld any more.
+    /// Notes that nothing of a stream of a former run of this node is withheld any more.
     pub fn forget_restored(&mut self, run: u64, id: StreamId) {
         self.current.forget_restored(run, id);
     }

@@ -391,7 +391,7 @@ impl World {
         }
     }
 
-    /// Takes that the next custodian has a payload, or that it is gone.
+    /// Notes that the next custodian has a payload, or that it is gone.
     fn acknowledge(&mut self, sealed: &Sealed) {
         let (epoch, streams) = &sealed.carries;
         self.nodes[sealed.sender].acknowledged(*epoch, streams);
