@@ -19,7 +19,7 @@ struct Point {
     reading: Reading,
     /// Something has arrived since the one before.
     advanced: bool,
-    /// Sending was held back: a queue was drained, or a first flight was to be answered.
+    /// Sending was held back: a queue was drained, or a first flight was not answered yet.
     held: bool,
 }
 

@@ -83,6 +83,6 @@ pub struct FirstFlight {
 pub struct WayThere {
     /// How late the last beacon was that the peer has reported on.
     pub late: Duration,
-    /// The time between two reports: so much older than a round trip `late` may be.
+    /// The time between two reports: `late` may be older than a round trip by this.
     pub each: Duration,
 }

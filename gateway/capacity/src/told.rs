@@ -28,8 +28,8 @@ pub(crate) fn is_overtaken(base: Duration, told: WayThere, reading: &Reading) ->
         .is_some_and(|rtt| rtt > base + told.late + since)
 }
 
-/// Whether reports that come `each` so long apart are older than round trips: the base round trip
-/// is less than half of that.
+/// Whether reports, one every `each`, are older than round trips: the base round trip is less than
+/// half of `each`.
 pub(crate) fn is_older(each: Duration, base: Duration) -> bool {
     base < each / 2
 }
@@ -49,9 +49,9 @@ impl Told {
     /// Whether the way back has had no queue for a round trip, so that round trips show the queue
     /// of this direction.
     ///
-    /// On a short way, reports that come `each` so long apart are older than many round trips. So
-    /// there a queue on the way back counts only from the length on that is noticed: below it,
-    /// round trips tell more than reports.
+    /// On a short way, reports, one every `each`, are older than many round trips. So there a queue
+    /// on the way back counts only from the length on that is noticed: below it, round trips tell
+    /// more than reports.
     pub fn is_steady(
         &mut self,
         now: Instant,

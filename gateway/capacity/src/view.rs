@@ -16,13 +16,13 @@ pub(crate) const NOTICED_BESIDE: u32 = 2;
 /// beacons add noise to the report.
 pub(crate) const NOTICED_TOLD: f64 = 1.5;
 
-/// While a queue is drained, this may be in flight beyond capacity × round trip: so long at the
-/// link's rate,
+/// While a queue is drained, capacity × round trip may be in flight, and beyond that so long at the
+/// link's rate.
 pub(crate) const SLACK: Duration = Duration::from_millis(5);
 
-/// and, at any rate, so many bits.
+/// So many bits may be in flight in addition, whatever the rate.
 pub(crate) const SOME_PACKETS: f64 = 4.0 * 12_000.0;
-/// On a short way that much would be a queue, so there it is less, but at least so many bits.
+/// On a short way `SOME_PACKETS` would be a queue, so there it is less, but at least so many bits.
 const LEAST_PACKETS: f64 = 2.0 * 12_000.0;
 
 /// An estimate that is too high by more than this part of it is noticed.

@@ -21,11 +21,11 @@ use serde::{Deserialize, Serialize};
 /// this.
 pub const SILENCE: Duration = Duration::from_millis(500);
 
-/// On a link that both ends let rest silence counts only behind this: beacons are 8 s
-/// apart, and one may be lost.
+/// On a link that both ends let rest, silence has to last this much longer: beacons are 8 s apart,
+/// and one may be lost.
 pub const REST_SILENCE: Duration = Duration::from_secs(20);
 
-/// On such a link the peer gives a sign this often.
+/// How often the peer gives a sign on such a link.
 pub const REST_INTERVAL: Duration = Duration::from_secs(8);
 
 /// What was sent before a planned entry may be heard for a round trip after it (the plan's times

@@ -33,8 +33,8 @@
 //!   root's debt delays all.
 //! - **Work conservation.** If some unblocked child's next bundle is not delayed by a debt, and the
 //!   root's level is not negative, something is granted. A shard may be late for its turn: the
-//!   others wait for it until the root has saved up 10 ms of its rate. They are not lost, since the
-//!   root saves up to 60 ms.
+//!   others wait for it until the root has saved up 10 ms of its rate. This time is not lost, since
+//!   the root saves up to 60 ms.
 //! - **Shares.** Children share the root, and classes of one priority share their child, by
 //!   start-time fair queueing over weights (Goyal, Vin and Cheng 1996): two that stay backlogged
 //!   differ from their weights' ratio by at most one bundle each. Deficit round robin has the same

@@ -65,7 +65,7 @@ impl Estimator {
             self.before = before;
             self.fallen_from = Some(before);
         }
-        // Arrivals are scaled up by the loss. If that is over, they are fewer than they seem.
+        // Arrivals are scaled up by the learned loss. If that is over, fewer arrive than it seems.
         self.loss *= LOSS_KEPT;
         self.estimate(before.min(carried), Reason::Limit);
         self.begin_drain(now, view.latest);

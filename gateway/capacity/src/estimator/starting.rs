@@ -33,7 +33,7 @@ const ON_ITS_WAY: Duration = Duration::from_millis(75);
 /// A transport that sends more than so many times the rate allowed behind a flight has a pace of
 /// its own.
 const OWN_PACE: f64 = 2.0;
-/// Readings are some time apart, so what leaves at once seems to take so much longer.
+/// Readings are some time apart, so what leaves at once seems to take up to so much longer.
 const READ_LATE: Duration = Duration::from_millis(75);
 /// A queue on the way back of this part (1/n) of the base round trip delays most acknowledgements
 /// of a first flight. The first estimate waits until it is gone, but no longer than this. If
