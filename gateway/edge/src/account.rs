@@ -1,4 +1,4 @@
-//! What clients' connections and exchanges came to, for whoever keeps account of them.
+//! The outcome of each client connection and HTTP exchange, for logs and statistics.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,12 +14,12 @@ pub struct Ended<'a> {
     pub client: SocketAddr,
     /// The request's method; `CONNECT` for a connection, however it was asked for.
     pub method: &'a str,
-    /// Where to: host and port of a connection; an exchange's URI, without its query,
-    /// which may have secrets.
+    /// The destination: host and port of a connection, or the URI of an exchange without its query,
+    /// which may contain secrets.
     pub target: &'a str,
     /// `HTTP/1.0` or `HTTP/1.1`; `SOCKS/5`, or `TCP` of a diverted connection.
     pub protocol: &'a str,
-    /// The status that the client was answered, or would have been by HTTP.
+    /// The status that the client got, or the HTTP status that corresponds to its outcome.
     pub status: u16,
     /// Payload from the client, bytes.
     pub to_peer_bytes: u64,
@@ -27,7 +27,7 @@ pub struct Ended<'a> {
     pub from_peer_bytes: u64,
     /// From its beginning to its end.
     pub took: Duration,
-    /// Of an exchange: until the head of the response was there.
+    /// For an exchange: the time until the head of the response arrived.
     pub answered: Option<Duration>,
     /// Why it did not come about, or broke.
     pub failure: Option<&'a Failure>,

@@ -1,4 +1,4 @@
-//! Gives each connection its class and its way, and each flow of it its class.
+//! Gives each connection its class and its way out, and each of its flows a class.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Classifier {
         })
     }
 
-    /// Goes on counting where rules of the same names have come to.
+    /// Continues the counters of rules of the same names.
     pub fn count_on(&mut self, before: &Classifier) {
         for rule in &mut self.rules {
             let known = before.rules.iter().find(|known| known.name == rule.name);
@@ -157,12 +157,11 @@ impl Classifier {
         Some(self.rules.get(place)?.name.clone())
     }
 
-    /// The class of a flow of a connection that has been classified, where a rule
-    /// gives it one: the first rule that matches and asks for its host, its
-    /// content type, its size, or what was sent before. Others are about how a
-    /// connection came in, which the other end of a stream does not know.
+    /// The class of a flow, by the first matching rule that has a key for its host, its content
+    /// type, its size, or the bytes sent before. The connection has been classified already. Other
+    /// rules concern how a connection came in, which the other end of a stream does not know.
     ///
-    /// Gives the rule's name, too.
+    /// Also returns the rule's name.
     pub fn classify_flow(&self, facts: &Facts<'_>) -> Option<(Class, &Arc<str>)> {
         let mut rules = self.rules.iter().filter(|rule| {
             let keys = &rule.keys;
@@ -173,8 +172,7 @@ impl Classifier {
         Some((rule.class, &rule.name))
     }
 
-    /// Once how many bytes were sent on a stream a rule may match that did not
-    /// before, if `sent_bytes` were.
+    /// The next number of sent bytes, above `sent_bytes`, at which a rule may begin to match.
     pub fn next_promotion(&self, sent_bytes: u64) -> Option<u64> {
         let after = self.rules.iter().filter_map(|rule| rule.keys.after_bytes);
         after.filter(|after| *after > sent_bytes).min()

@@ -17,8 +17,8 @@ use crate::config::User;
 use crate::password::{self, CREDENTIAL_BYTES, HashError};
 use crate::throttle::Throttle;
 
-/// Hashes that are computed at once, in threads of their own: each takes a
-/// core and much memory.
+/// Hashes that are computed at the same time, in separate threads: each takes a core and much
+/// memory.
 static HASHING: Semaphore = Semaphore::const_new(2);
 
 /// Why the users of a listener cannot be told apart.
@@ -50,14 +50,14 @@ pub enum UserError {
 /// What the log says of a client that is throttled.
 pub(crate) const THROTTLED: &str = "too many wrong passwords have come from its address";
 
-/// What becomes of a client that presents a password.
+/// Whether a client that presents a password may enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// It may enter.
     Admitted,
     /// User or password are wrong.
     Refused,
-    /// Too many were wrong before: nothing is looked at for so long.
+    /// Too many passwords were wrong before: for this long none is checked.
     Throttled(Duration),
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Users {
     /// Passwords are remembered by their codes under this key, which nobody
     /// else has.
     key: hmac::Key,
-    /// Hashed when there is no such user, so that the time does not tell.
+    /// Hashed when there is no such user, so that the time taken does not reveal that.
     decoy: Option<Arc<str>>,
     failures: Arc<Mutex<Throttle>>,
 }
@@ -77,14 +77,14 @@ pub(crate) struct Users {
 struct Account {
     name: String,
     hash: Option<Arc<str>>,
-    /// The password's code, once it is known: from the start where the
-    /// configuration has the password, else since it was first right.
+    /// The password's code: known from the start if the configuration has the password itself,
+    /// otherwise since a client first gave the right one.
     code: Mutex<Option<hmac::Tag>>,
 }
 
 impl Users {
-    /// The users of the configuration; none where nobody is asked. Failures
-    /// count together with those of other listeners in `failures`.
+    /// The users of the configuration; none if no password is asked for. Failures count together
+    /// with those of other listeners in `failures`.
     ///
     /// # Errors
     /// When a file or a hash cannot be used.
@@ -118,9 +118,9 @@ impl Users {
         }))
     }
 
-    /// Whether the client at `client` may enter as `user` with `password`. The
-    /// time taken tells neither which of the two is wrong nor how far it is
-    /// right. A password that was right before costs no hash.
+    /// Whether the client at `client` may enter as `user` with `password`. The time taken reveals
+    /// neither which of the two is wrong nor how much of it is right. A password that was right
+    /// before costs no hash.
     pub async fn admit(&self, client: IpAddr, user: &[u8], password: &[u8]) -> Admission {
         if let Some(wait) = self.refused_for(client) {
             return Admission::Throttled(wait);
@@ -135,7 +135,7 @@ impl Users {
             let Ok(_permit) = HASHING.acquire().await else {
                 return Admission::Refused;
             };
-            // Others of the same client may have been here meanwhile.
+            // Other attempts of the same client may have failed meanwhile.
             if let Some(wait) = self.refused_for(client) {
                 return Admission::Throttled(wait);
             }

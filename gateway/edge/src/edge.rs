@@ -54,7 +54,7 @@ pub enum EdgeError {
     },
 }
 
-/// Counts a connection to an origin of a peer until what it gives is dropped.
+/// Counts a connection to an origin of a peer until the returned value is dropped.
 type CountOrigin = dyn Fn(u64) -> Box<dyn Send> + Send + Sync;
 
 /// All listeners of a node, accepting.
@@ -210,9 +210,8 @@ impl Edge {
         })
     }
 
-    /// Goes by another configuration from the next connection on; those that
-    /// are open live on, and their flows go by the new rules. The listeners, their
-    /// protocols and addresses are as before.
+    /// Uses another configuration from the next connection on. Open connections continue, and their
+    /// flows follow the new rules. The listeners keep their protocols and addresses.
     pub fn reconfigure(&self, prepared: Prepared, mut classifier: Classifier) {
         classifier.count_on(&self.flows.rules());
         let classifier = Arc::new(classifier);
@@ -242,9 +241,8 @@ impl Edge {
         self.switch.read().unwrap().clone()
     }
 
-    /// Changes what SOCKS5 and HTTP listeners take in. New connections that
-    /// they do not take in leave from this node itself; those that are open
-    /// live on.
+    /// Changes which connections SOCKS5 and HTTP listeners take in. New connections that they do
+    /// not take in leave from this node itself; open ones continue.
     pub fn set_switch(&self, switch: Switch) {
         *self.switch.write().unwrap() = switch;
     }
@@ -259,18 +257,18 @@ impl Edge {
         &self.flows
     }
 
-    /// Tells `accounts` from now on what is over; who was named first stays.
+    /// Reports ended connections to `accounts` from now on. Only the first call has an effect.
     pub fn account_to(&self, accounts: Arc<dyn Accounts>) {
         let _ = self.accounts.set(accounts);
     }
 
-    /// Traces exchanges by `traces` from now on; who was named first stays.
+    /// Traces exchanges by `traces` from now on. Only the first call has an effect.
     pub fn trace_by(&self, traces: Arc<dyn Traces>) {
         let _ = self.traces.set(traces);
     }
 
-    /// Counts the connections to origins that it goes on with, by their peers: what
-    /// `count` gives is dropped at their end. Who was named first stays.
+    /// Counts the connections to origins that this edge continues, by their peers: the value that
+    /// `count` returns is dropped at their end. Only the first call has an effect.
     pub fn count_origins(&self, count: impl Fn(u64) -> Box<dyn Send> + Send + Sync + 'static) {
         let _ = self.origins.set(Box::new(count));
     }
@@ -280,13 +278,13 @@ impl Edge {
         &self.sockets
     }
 
-    /// Leaves new connections to wait in the kernel, or accepts them again.
+    /// Lets new connections wait in the kernel, or accepts them again.
     pub fn pause(&self, paused: bool) {
         self.paused.send_replace(paused);
     }
 
-    /// Goes on with a connection that another process, or this one, has
-    /// relayed so far. One whose listener is no more there is reset.
+    /// Continues a connection that another process, or this one, has relayed so far. It is reset if
+    /// its listener no longer exists.
     pub fn resume(&self, held: HeldRelay, conduit: Box<dyn Conduit>) {
         match held.state.relayed.clone() {
             Relayed::Client {

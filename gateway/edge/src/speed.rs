@@ -1,7 +1,7 @@
 //! A speed test through the hop: streams to a name that the peer node serves itself.
 //!
-//! The services are those of RFC 862 (echo), RFC 863 (discard) and RFC 864 (character
-//! generator), at their ports. Discard is answered behind its end with what has arrived.
+//! The services are those of RFC 862 (echo), RFC 863 (discard) and RFC 864 (character generator),
+//! at their ports. At its end, discard answers with the amount that has arrived.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -55,7 +55,7 @@ impl Passed {
 pub enum Service {
     /// Sends back what it gets.
     Echo,
-    /// Takes all, and says at the end how fast it came.
+    /// Takes all bytes, and reports at the end how fast they came.
     Discard,
     /// Sends as fast as it can.
     Generator,
@@ -180,7 +180,7 @@ async fn discard(conduit: &mut dyn Conduit) -> Result<(), Failure> {
 /// Ends behind the peer's end.
 async fn finish(conduit: &mut dyn Conduit) -> Result<(), Failure> {
     conduit.finish();
-    // What was sent may be left to a poll.
+    // A poll of the conduit may be needed to send the bytes.
     receive(conduit).await.map(drop)
 }
 
@@ -222,8 +222,8 @@ async fn count(conduit: &mut dyn Conduit, until: Option<Instant>) -> Result<Pass
     }
 }
 
-/// Takes round trips for so long, `each` apart, by a stream to [`Service::Echo`]. An
-/// echo that is late holds up no other one: under load they would be few.
+/// Takes round trips for so long, `each` apart, by a stream to [`Service::Echo`]. A late echo does
+/// not delay the next one: otherwise there would be few of them under load.
 ///
 /// # Errors
 /// When the stream breaks.
@@ -252,7 +252,7 @@ pub async fn round_trips(
         let given_up = oldest + PATIENCE;
         let until = if next < ends { next } else { given_up };
         match timeout_at(until.min(given_up), receive(conduit)).await {
-            // What takes so long tells nothing but that.
+            // An echo that takes this long ends the test; the rest is not waited for.
             Err(_) if given_up <= Instant::now() => return Ok(taken),
             Err(_) => {}
             Ok(piece) => received += piece?.ok_or_else(ended)?.len(),
@@ -276,7 +276,7 @@ pub async fn download(conduit: &mut dyn Conduit, lasts: Duration) -> Result<Pass
     let first = first.ok_or_else(ended)?;
     let began = Instant::now();
     let mut passed = count(conduit, Some(began + lasts)).await?;
-    // Of what came at the beginning nobody knows in what time.
+    // The first piece is not counted: the time that it took is unknown.
     passed.took = began.elapsed();
     drop(first);
     Ok(passed)

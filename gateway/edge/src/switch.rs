@@ -8,12 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::config::PortRange;
 use crate::stream::Target;
 
-/// What is switched off while running. What is not taken in passes as plain
-/// IP; connections that are open live on.
+/// What is switched off while the node runs. Connections that are not taken in pass as plain IP;
+/// open ones continue.
 ///
-/// Interception has one, by which the kernel diverts; the proxies have
-/// another: a client of theirs has no way but by them, so what they do not
-/// take in they dial themselves.
+/// Interception has one switch, by which the kernel diverts. The proxies have another: their
+/// clients have no other way out, so the proxies dial themselves what they do not take in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switch {
     /// Whether anything is taken in.

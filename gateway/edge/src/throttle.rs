@@ -1,4 +1,4 @@
-//! How often a client may fail to say who it is.
+//! Bounds how often a client may fail to authenticate.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,16 +10,15 @@ use underpass_customer::customer;
 const BURST: u32 = 10;
 /// One more is allowed each.
 const INTERVAL: Duration = Duration::from_secs(6);
-/// Clients that are kept in mind.
+/// Most clients that are remembered.
 const CLIENTS: usize = 4096;
 
-/// Counts failures per [`customer`]. One that has had [`BURST`] of them is
-/// refused, right or wrong, until [`INTERVAL`] has passed for one of them.
-/// Without a clock: every call says the time.
+/// Counts failures per [`customer`]. After [`BURST`] of them a customer is refused, even with the
+/// right password, until an [`INTERVAL`] has passed. It has no clock: every call gives the time.
 #[derive(Debug, Default)]
 pub struct Throttle {
-    /// Until when the failures of each count: the times of a leaky bucket
-    /// (ITU-T I.371, the generic cell rate algorithm).
+    /// The time until which the failures of each client count: that of a leaky bucket (ITU-T I.371,
+    /// the generic cell rate algorithm).
     clients: HashMap<IpAddr, Instant>,
     /// The same for all clients beyond [`CLIENTS`] together.
     others: Option<Instant>,
@@ -27,7 +26,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// How long `client` is refused for; none if it may try.
+    /// How long `client` is still refused; none if it may try.
     pub fn refused_for(&self, client: IpAddr, now: Instant) -> Option<Duration> {
         let until = match self.clients.get(&customer(client)) {
             Some(until) => Some(*until),
@@ -55,8 +54,8 @@ impl Throttle {
         *until = ((*until).max(now) + INTERVAL).min(most);
     }
 
-    /// Forgets clients whose failures count no more. It looks at all of them,
-    /// so at most once in an interval.
+    /// Forgets clients whose failures no longer count. It visits all of them, so it runs at most
+    /// once in an interval.
     fn sweep(&mut self, now: Instant) {
         if self.swept.is_none_or(|swept| now >= swept + INTERVAL) {
             self.clients.retain(|_, until| *until > now);
@@ -90,7 +89,7 @@ mod tests {
         throttle.failed(guesser, now);
         assert_eq!(throttle.refused_for(guesser, now), Some(INTERVAL));
         assert_eq!(throttle.refused_for(ip("192.0.2.2"), now), None);
-        // What it tries while refused does not make it longer.
+        // Attempts while refused do not extend the refusal.
         fail(&mut throttle, guesser, 1000, now);
         assert_eq!(throttle.refused_for(guesser, now), Some(INTERVAL));
         let later = now + INTERVAL;

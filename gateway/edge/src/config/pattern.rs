@@ -18,7 +18,7 @@ pub struct HostPattern {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ContentTypePattern {
-    /// In lower case; with its slash, where all subtypes match.
+    /// In lower case; if all subtypes match, it ends with the slash.
     text: String,
     whole_type: bool,
 }

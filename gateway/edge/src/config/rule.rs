@@ -42,14 +42,14 @@ pub struct ClassRule {
     /// Content types of HTTP messages; `"video/*"` are all of a type.
     #[serde(default)]
     pub content_types: Option<Vec<ContentTypePattern>>,
-    /// Least size that an HTTP message tells, head and body, in bytes.
+    /// Least size that an HTTP message declares, head and body, in bytes.
     #[serde(default)]
     pub min_size_bytes: Option<u64>,
-    /// Most size that an HTTP message tells, head and body, in bytes.
+    /// Largest size that an HTTP message declares, head and body, in bytes.
     #[serde(default)]
     pub max_size_bytes: Option<u64>,
-    /// Bytes that this node has sent on the stream before: what turns out to
-    /// be long.
+    /// Bytes that this node has sent on the stream before: matches streams that turn out to be
+    /// long.
     #[serde(default)]
     pub after_bytes: Option<u64>,
     /// Its name in status and metrics. Default `rule N`, its place in the list.
@@ -64,8 +64,7 @@ pub struct ClassRule {
 }
 
 impl ClassRule {
-    /// Whether it asks for what is known of a flow only when that begins, or
-    /// later.
+    /// Whether it has keys for facts that are known only when a flow begins, or later.
     pub fn is_of_flows(&self) -> bool {
         self.content_types.is_some()
             || self.min_size_bytes.is_some()

@@ -1,4 +1,4 @@
-//! How many look-ups and dials there are at once, and on whose behalf.
+//! Bounds the look-ups and dials at the same time, per party and in all.
 //!
 //! Each party has a guaranteed share, and there is a common pool above. A party
 //! that has used up both waits for one of its own dials to end. Nobody queues
@@ -24,7 +24,7 @@ pub enum Party {
     Client(IpAddr),
 }
 
-/// Parties that are kept in mind before those without a dial are forgotten.
+/// Above this number of parties, those without a dial are forgotten.
 const SWEPT_ABOVE: usize = 64;
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Budget {
     /// Waits until `party` may have one more dial.
     ///
     /// # Errors
-    /// [`FailureCode::Exhausted`] when that is not so by the deadline.
+    /// [`FailureCode::Exhausted`] if the deadline passes first.
     pub async fn acquire(&self, party: Party, deadline: Instant) -> Result<Permit, Failure> {
         let share = self.share(party);
         if let Ok(permit) = share.guaranteed.clone().try_acquire_owned() {
@@ -184,7 +184,7 @@ mod tests {
             async move { budget.acquire(GREEDY, soon()).await.map(drop) }
         });
         tokio::task::yield_now().await;
-        // Another's dial comes and goes, and does not help.
+        // The end of another party's dial does not help.
         drop(budget.acquire(OTHER, soon()).await.unwrap());
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());

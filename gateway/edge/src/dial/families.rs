@@ -33,9 +33,9 @@ impl Families {
         }
     }
 
-    /// The ones the host has a default route for at this moment, or a network of
-    /// its own: what it may announce to others. The addresses are the documentation
-    /// ones (RFC 5737, RFC 3849), which only a default route leads to.
+    /// The families for which the host has a default route at this moment, or a network of its own:
+    /// it may announce these to others. The addresses are those for documentation (RFC 5737, RFC
+    /// 3849), to which only a default route leads.
     pub fn detect(mark: Option<u32>) -> Families {
         let four = Ipv4Addr::new(192, 0, 2, 1);
         let six = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
@@ -57,9 +57,9 @@ impl Families {
     }
 }
 
-/// The families in which an interface of this host is in a network with others: in a
-/// laboratory or a closed network the origins may all be there. Loopback, link-local
-/// addresses and addresses without a network say nothing.
+/// The families in which an interface of this host shares a network with other hosts: in a
+/// laboratory or a closed network all origins may be there. Loopback, link-local addresses and
+/// addresses without a network do not count.
 fn own_networks() -> Families {
     let mut own = Families::listed(&[]);
     let Ok(interfaces) = nix::ifaddrs::getifaddrs() else {
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn what_a_dial_could_not_reach_has_no_route() {
         assert!(is_routed(Ipv4Addr::LOCALHOST.into(), None));
-        // Broadcasts are refused as a missing route is.
+        // The kernel refuses a broadcast address like one without a route.
         assert!(!is_routed(Ipv4Addr::new(255, 255, 255, 255).into(), None));
     }
 }

@@ -11,12 +11,12 @@ use super::{Dialled, Dialler, Party};
 use crate::relay::{HeldRelay, Moved, Relayed, Relays};
 use crate::stream::{Conduit, Connected, Failure, OpenRequest};
 
-/// How a relay has ended, if it has, after what and how long.
+/// What a relay has moved, its duration and its result, if it has ended.
 type Ended = Option<(Moved, Duration, Result<(), Failure>)>;
 
-/// Dials the origin of a stream that node `peer` has opened and relays until
-/// both directions have ended, or another process goes on. A dial that fails
-/// resets the stream with its reason; a stream that is reset ends its dial.
+/// Dials the origin of a stream that node `peer` has opened, and relays until both directions have
+/// ended or another process takes over. A failed dial resets the stream with its reason; a reset of
+/// the stream ends its dial.
 ///
 /// # Errors
 /// Why the dial failed or which side broke; the log has it, too.
@@ -32,7 +32,7 @@ pub async fn serve_inbound(
     note_end(peer, &target, ended)
 }
 
-/// Goes on with a connection to an origin that another process has dialled.
+/// Continues a connection to an origin that another process has dialled.
 ///
 /// # Errors
 /// Which side broke; the log has it, too.
@@ -99,8 +99,7 @@ async fn serve(
     relays.relay(socket, conduit, Bytes::new(), &relayed).await
 }
 
-/// Waits until the stream breaks. Its far edge does not dial, so all that can
-/// come of its outcome is a failure.
+/// Waits until the stream breaks. Its far edge does not dial, so its outcome can only be a failure.
 async fn broken(conduit: &mut dyn Conduit) -> Failure {
     match poll_fn(|cx| conduit.poll_outcome(cx)).await {
         Ok(_) => pending().await,

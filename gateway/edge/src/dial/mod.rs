@@ -47,7 +47,7 @@ pub struct Dialler {
     resolver: Resolver,
 }
 
-/// What a dial goes by, from its beginning to its end.
+/// The configuration of a dial, from its beginning to its end.
 #[derive(Debug)]
 struct Settings {
     config: DialConfig,
@@ -83,8 +83,8 @@ impl Settings {
         own.unwrap_or(&self.policy)
     }
 
-    /// Whether an address is of a family that is listed, or, where none are,
-    /// whether there is a route to it now. Loopback always is reached.
+    /// Whether an address is of a listed family or, if none is listed, whether there is a route to
+    /// it now. Loopback is always reached.
     fn reach(&self, address: IpAddr) -> bool {
         match &self.config.families {
             Some(listed) => Families::listed(listed).reach(address),
@@ -113,8 +113,8 @@ impl Dialler {
         }
     }
 
-    /// Goes by another configuration from the next dial on. New limits count
-    /// those dials only that begin under them.
+    /// Uses another configuration from the next dial on. New limits count only the dials that begin
+    /// under them.
     pub fn reconfigure(&self, config: DialConfig) {
         let before = self.settings();
         let limits = |config: &DialConfig| (config.guaranteed_dials, config.common_dials);
@@ -140,8 +140,8 @@ impl Dialler {
         self.settings.read().unwrap().clone()
     }
 
-    /// Connects to `target` for `client`, at the expense of `party`. Dropping
-    /// the future gives look-up and dial up.
+    /// Connects to `target` for `client`, at the expense of `party`. Dropping the future ends
+    /// look-up and dial.
     ///
     /// # Errors
     /// The failure of the first address tried, or that the policy forbids

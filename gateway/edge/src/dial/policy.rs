@@ -34,9 +34,9 @@ const SPECIAL: [&str; 20] = [
     "::ffff:0:0:0/96", // IPv4-translated, RFC 2765
 ];
 
-/// Where cloud providers tell a host its credentials and configuration, and
-/// serve it alone. Most lie in the networks above; they are named here since a
-/// network that is allowed for what else is in it must not open them.
+/// Addresses at which cloud providers give a host its credentials and configuration. Most lie in
+/// the networks above. They are named separately so that a network that is allowed for its other
+/// hosts does not open them.
 const METADATA: [&str; 18] = [
     "100.100.100.200",    // Alibaba Cloud
     "100.100.2.136",      // Alibaba Cloud, DNS

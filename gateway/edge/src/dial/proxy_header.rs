@@ -9,9 +9,9 @@ const UNSPECIFIED: u8 = 0;
 const TCP_OVER_IPV4: u8 = 0x11;
 const TCP_OVER_IPV6: u8 = 0x21;
 
-/// The header for a connection of `client` to `destination`. Where the
-/// families differ, both are written as IPv6, the IPv4 one mapped. Where no
-/// client is told of (`0.0.0.0`, `::`), the connection is the node's own.
+/// The header for a connection of `client` to `destination`. Where the families differ, both are
+/// written as IPv6, the IPv4 one mapped. Without a client's address (`0.0.0.0`, `::`) the header
+/// declares the connection the node's own.
 pub fn header(client: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     let mut header = SIGNATURE.to_vec();
     if client.ip().to_canonical().is_unspecified() {

@@ -1,8 +1,7 @@
 //! Names to addresses: /etc/hosts first, then DNS with a cache.
 //!
-//! Both files are read anew when they have changed: a node may start before
-//! its network has a name server. Other sources that nsswitch.conf may name
-//! are not asked.
+//! Both files are read again when they have changed: a node may start before its network has a name
+//! server. Other sources of nsswitch.conf are not used.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,9 +26,9 @@ const FRESH: Duration = Duration::from_secs(1);
 const CACHED: u64 = 8192;
 /// However long an answer says that it holds.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// How long a name is taken for unknown at most.
+/// The longest time for which an unknown name is cached as such.
 const LONGEST_UNKNOWN: Duration = Duration::from_secs(60);
-/// Addresses of a name of each family that are taken note of.
+/// Most addresses of a name that are used, per family.
 const ADDRESSES: usize = 8;
 /// Queries at once on one connection to a name server; the dialler's budget
 /// bounds them before.
@@ -101,12 +100,11 @@ impl Resolver {
         }
     }
 
-    /// The addresses of `host`, IPv6 first; dropping the future gives the
-    /// look-up up.
+    /// The addresses of `host`, IPv6 first; dropping the future ends the look-up.
     ///
     /// # Errors
-    /// [`FailureCode::UnknownHost`] where the name has no address, or
-    /// [`FailureCode::TimedOut`] where nobody could tell.
+    /// [`FailureCode::UnknownHost`] if the name has no address, or [`FailureCode::TimedOut`] if no
+    /// name server has answered.
     pub async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Failure> {
         let failed =
             |code, error: String| Failure::new(code, format!("{host} does not resolve: {error}"));
@@ -138,7 +136,7 @@ impl Resolver {
         }
     }
 
-    /// What the files say, read anew if one has changed.
+    /// The contents of both files, read again if one has changed.
     fn current(&self) -> Arc<Current> {
         let mut state = self.state.lock().unwrap();
         if state.looked.elapsed() >= FRESH {
@@ -192,8 +190,8 @@ fn dns(sources: &Sources) -> Result<TokioResolver, NetError> {
     builder.build()
 }
 
-/// What the hosts file says of a name; where it says anything, nobody else is
-/// asked (as by "files dns" in nsswitch.conf).
+/// The addresses of a name in the hosts file. If it has any, no name server is asked (as by "files
+/// dns" in nsswitch.conf).
 fn listed(hosts: &Hosts, name: &Name) -> Vec<IpAddr> {
     [RecordType::AAAA, RecordType::A]
         .into_iter()

@@ -10,8 +10,8 @@ use nix::sys::socket::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Bits of the multicast groups of rtnetlink(7): links (IPv4 routes vanish
-/// with theirs without a word), routes and rules of both families.
+/// Bits of the multicast groups of rtnetlink(7): links (IPv4 routes vanish with their link without
+/// a message), routes and rules of both families.
 const GROUPS: u32 = bit(libc::RTNLGRP_LINK)
     | bit(libc::RTNLGRP_IPV4_ROUTE)
     | bit(libc::RTNLGRP_IPV6_ROUTE)
@@ -22,8 +22,8 @@ const fn bit(group: libc::c_uint) -> u32 {
     1 << (group - 1)
 }
 
-/// Messages of the kernel about routes. What they say is not read: whoever is
-/// told looks anew, so none can be missed or misunderstood.
+/// Messages of the kernel about routes. Their content is not parsed: the caller reads the routes
+/// again, so no message can be missed or misunderstood.
 #[derive(Debug)]
 pub struct RouteChanges(AsyncFd<OwnedFd>);
 

@@ -56,8 +56,8 @@ fn prepare(config: &DialConfig, address: SocketAddr, client: SocketAddr) -> io::
     Ok(socket)
 }
 
-/// Binds `socket` to an address that is not the host's. The port is chosen
-/// at connect(2), so ports are short only per destination.
+/// Binds `socket` to an address that is not the host's. The kernel chooses the port at connect(2),
+/// so ports can run out only per destination.
 fn bind_as(socket: &Socket, client: IpAddr) -> io::Result<()> {
     match client {
         IpAddr::V4(_) => socket.set_ip_transparent_v4(true)?,

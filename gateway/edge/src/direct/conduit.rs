@@ -63,7 +63,7 @@ impl DirectConduit {
         Poll::Ready(match &mut self.leg {
             Leg::Open(socket) => Ok(socket),
             Leg::Failed(failure) => Err(failure.clone()),
-            // Left above: the dial is over.
+            // Replaced above once the dial is over.
             Leg::Dialling(_) => return Poll::Pending,
         })
     }
@@ -163,14 +163,14 @@ impl Conduit for DirectConduit {
         cx: &mut Context<'_>,
         max: usize,
     ) -> Poll<Result<Option<Bytes>, Failure>> {
-        // A failure to write is told behind what there is to read.
+        // A failure to write is reported after all that there is to read.
         let _ = self.poll_flush(cx);
         if self.received_all {
             return Poll::Ready(Ok(None));
         }
         let socket = ready!(self.poll_open(cx))?;
         match ready!(poll_read_bytes(socket, cx, max)) {
-            // The write has met the reset, of which a read then tells no more.
+            // The write has received the reset error; a read then reports only the end.
             Ok(data) if data.is_empty() => match self.unwritable.clone() {
                 Some(failure) => {
                     self.fail(failure.clone());

@@ -1,9 +1,8 @@
 //! Single-box mode: streams that leave from this node itself.
 //!
-//! [`DirectOutlet`] stands where the stream layer otherwise does. It splits
-//! TCP in the classic way: the client leg and the origin leg each have their
-//! own congestion control (`congestion_control` of `[[edge.listener]]` and of
-//! `[edge.dial]`), and no bundle is made.
+//! [`DirectOutlet`] takes the place of the stream layer. It splits TCP in the classic way: the
+//! client leg and the origin leg each have their own congestion control (`congestion_control` of
+//! `[[edge.listener]]` and of `[edge.dial]`), and no bundle is made.
 
 mod conduit;
 
@@ -29,7 +28,7 @@ impl DirectOutlet {
     }
 }
 
-/// The way over a connection that is there already.
+/// A conduit over a connection that is already established.
 pub fn over(socket: TcpStream) -> Box<dyn Conduit> {
     Box::new(DirectConduit::new(Box::pin(std::future::ready(Ok(socket)))))
 }

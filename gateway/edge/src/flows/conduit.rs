@@ -15,9 +15,8 @@ use crate::stream::{
     Conduit, Connected, Failure, FlowPath, OpenRequest, PathChoice, StreamName, StreamTimes,
 };
 
-/// A flow is late behind so many times the time in which it was to be complete, and so
-/// long. It may have been given to a path of which nothing was known, or that carries less
-/// meanwhile.
+/// A flow is late once `LATE_TIMES` times its estimated time to completion, plus `LATE_BY`, have
+/// passed. Its path may have been unknown when it was chosen, or may carry less by now.
 const LATE_TIMES: u32 = 2;
 const LATE_BY: Duration = Duration::from_secs(1);
 
@@ -27,23 +26,23 @@ pub(super) struct FlowConduit {
     inner: Box<dyn Conduit>,
     watch: Watch,
     in_force: Arc<RulesInForce>,
-    /// Those of them that were asked last, and how many there were before.
+    /// The rules that were applied last, and the number of rule sets before them.
     rules: Arc<Classifier>,
     replaced: u64,
     request: OpenRequest,
     dscp: Option<u8>,
-    /// The class of the connection, and the one that it has at present; none
-    /// while they are not known.
+    /// The class of the connection, and the present class of the stream; none while they are not
+    /// known.
     of_connection: Option<Class>,
     class: Option<Class>,
-    /// The rules that have given it these classes, if they have.
+    /// The rules that have given these classes, if any.
     rule_of_connection: Option<Arc<str>>,
     rule: Option<Arc<str>>,
     /// Tells operators who ask.
     decisions: Arc<Decisions>,
-    /// Rules are asked anew once so many bytes were sent.
+    /// The rules are applied again once this many bytes were sent.
     ask_at_bytes: Option<u64>,
-    /// The path of the present flow's rest is chosen anew if it is not complete by then.
+    /// If the present flow is not complete by then, the path of its rest is chosen again.
     late_at: Option<Instant>,
     /// The stream takes nothing at present.
     held_up: bool,
@@ -58,7 +57,7 @@ impl FlowConduit {
         dscp: Option<u8>,
         decisions: Arc<Decisions>,
     ) -> FlowConduit {
-        // Those that come between these two are taken anew.
+        // If the rules are replaced between these two calls, they are read again later.
         let (replaced, rules) = (in_force.replaced(), in_force.rules());
         FlowConduit {
             inner,
@@ -79,7 +78,7 @@ impl FlowConduit {
         }
     }
 
-    /// Of a connection that this rule has given its class.
+    /// For a connection that got its class from this rule.
     pub fn by_rule(self, rule: Option<Arc<str>>) -> FlowConduit {
         FlowConduit {
             rule_of_connection: rule.clone(),
@@ -88,8 +87,7 @@ impl FlowConduit {
         }
     }
 
-    /// Of a stream whose class is not known: it has it until a rule gives it
-    /// another.
+    /// For a stream whose class is not known: it keeps that class until a rule gives it another.
     pub fn of_unknown_class(self) -> FlowConduit {
         FlowConduit {
             of_connection: None,
@@ -132,7 +130,7 @@ impl FlowConduit {
         self.tell(cause, size, flow.as_ref(), path.why);
     }
 
-    /// A flow begins, or the rest of one is decided on anew.
+    /// A flow begins, or the path of its rest is chosen again.
     fn begin(&mut self, now: Instant, size_bytes: u64, explain: bool) -> FlowPath {
         let path = self.inner.begin_flow(size_bytes, explain);
         if let Some(round_trip) = path.round_trip {
@@ -145,7 +143,7 @@ impl FlowConduit {
         path
     }
 
-    /// Goes by the rules that are in force; whether they are others than before.
+    /// Takes the rules that are in force. Returns whether they have changed.
     fn takes_other_rules(&mut self) -> bool {
         let replaced = self.in_force.replaced();
         let others = std::mem::replace(&mut self.replaced, replaced) != replaced;
@@ -155,7 +153,7 @@ impl FlowConduit {
         others
     }
 
-    /// Tells what was decided: about so much that is to come, or of the class alone.
+    /// Reports a decision: about the next `size_bytes`, or about the class alone.
     fn tell(
         &self,
         cause: Cause,
@@ -180,7 +178,7 @@ impl FlowConduit {
         });
     }
 
-    /// Asks the rules for the class of what follows; whether it is another one.
+    /// Finds the class of the bytes that follow by the rules. Returns whether it has changed.
     fn classify(&mut self, flow: Option<&FlowStart>, sent_bytes: u64) -> bool {
         let facts = Facts {
             listener: &self.request.listener,

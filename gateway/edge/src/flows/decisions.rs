@@ -1,8 +1,8 @@
-//! What was decided about flows, told to operators who ask.
+//! Decisions about flows, for operators who follow them.
 //!
-//! While nobody asks, a flow costs one look at a number. Each who asks says which
-//! flows are meant, and has a queue of bounded length; what does not fit is
-//! counted, and nobody waits for a reader that is slow.
+//! While nobody follows, a flow costs one check of a counter. Each reader names a filter for the
+//! flows and has a queue of bounded length. Events that do not fit are counted, and nothing waits
+//! for a slow reader.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use crate::stream::{PathChoice, StreamName, Target};
 const MOST_READERS: usize = 8;
 /// What waits for one of them.
 const MOST_WAITING: usize = 256;
-/// Paths of a reader's flows whose changes it is told.
+/// Most paths of a reader's flows whose changes are reported to it.
 const MOST_PATHS: usize = 64;
 
-/// Which flows are meant: those that match all that is given.
+/// Selects the flows that match all the given fields.
 #[derive(Clone, Debug, Default)]
 pub struct FlowFilter {
     /// Of clients in this network.
@@ -70,9 +70,9 @@ impl FlowFilter {
 pub enum Cause {
     /// A flow begins.
     Begins,
-    /// A flow has become larger than was expected: its rest is decided on anew.
+    /// A flow has become larger than expected: the path of its rest is chosen again.
     Larger,
-    /// A flow is not complete long after it should have been: its rest is decided on anew.
+    /// A flow is not complete long after its estimated time: the path of its rest is chosen again.
     Late,
     /// A rule has given another class to what follows.
     Class,
@@ -97,11 +97,11 @@ pub enum SizeSource {
     Told,
     /// A source of metadata says so (RFC 8006).
     Metadata,
-    /// The mean of the last ones of its host and type.
+    /// The mean of the last flows of its host and type.
     Learned,
-    /// From nowhere: what most objects of the web have.
+    /// Nothing is known: the usual size of an object of the web.
     Assumed,
-    /// It has exceeded that, and is taken to be half over.
+    /// The flow has exceeded its expected size, and is assumed to be half complete.
     Doubled,
 }
 
@@ -133,13 +133,13 @@ pub struct FlowDecision {
     pub host: Option<Arc<str>>,
     /// Type and subtype; empty if that is not known.
     pub content_type: Arc<str>,
-    /// What is to come of it, bytes; none where only the class has changed.
+    /// What remains of it, bytes; none if only the class has changed.
     pub size_bytes: Option<u64>,
     /// From where that is known.
     pub size_from: Option<SizeSource>,
-    /// The rule that has given it its class, if one of this node has.
+    /// The rule of this node that has given its class, if any.
     pub rule: Option<Arc<str>>,
-    /// Its class; none if it has the one of before an upgrade.
+    /// Its class; none if it still has its class from before an upgrade.
     pub class: Option<Class>,
     /// What the node has compared and chosen.
     pub choice: Option<PathChoice>,
@@ -195,7 +195,7 @@ struct Reader {
     missed: Arc<AtomicUsize>,
 }
 
-/// What one who asks is told; nothing more once this is dropped.
+/// The events for one reader; dropping this ends them.
 #[derive(Debug)]
 pub struct Asked {
     number: u64,
@@ -205,10 +205,10 @@ pub struct Asked {
 }
 
 impl Decisions {
-    /// Tells of flows from now on.
+    /// Follows flows from now on.
     ///
     /// # Errors
-    /// When too many ask.
+    /// When there are too many readers.
     pub fn ask(self: &Arc<Self>, filter: FlowFilter) -> Result<Asked, TooManyReaders> {
         let mut readers = self.readers.lock().unwrap();
         if readers.open.len() >= MOST_READERS {
@@ -233,7 +233,7 @@ impl Decisions {
         })
     }
 
-    /// Whether anybody may want to know of a client's flows.
+    /// Whether a reader may follow flows of this client.
     pub(super) fn wants(&self, client: SocketAddr) -> bool {
         self.asking.load(Ordering::Relaxed) > 0 && {
             let readers = self.readers.lock().unwrap();
@@ -258,7 +258,7 @@ impl Decisions {
         }
     }
 
-    /// Tells of a path, those who were told of a flow that could go by it.
+    /// Reports a change of a path to the readers that follow a flow that could use it.
     pub fn path_changed(&self, news: PathNews) {
         if self.asking.load(Ordering::Relaxed) == 0 {
             return;
@@ -281,7 +281,7 @@ impl Reader {
 }
 
 impl Asked {
-    /// What comes next, and how much was left out since the last time.
+    /// The next event, and the number of events left out since the last one.
     pub async fn next(&mut self) -> Option<(News, usize)> {
         let news = self.queue.recv().await?;
         Some((news, self.missed.swap(0, Ordering::Relaxed)))

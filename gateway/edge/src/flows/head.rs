@@ -1,13 +1,13 @@
-//! The heads of HTTP/1 messages, as far as they tell of a flow.
+//! The heads of HTTP/1 messages, as far as they describe a flow.
 
 use std::sync::Arc;
 
 /// A head that is longer is none.
 pub(super) const MOST_HEAD_BYTES: usize = 16 * 1024;
 const MOST_FIELDS: usize = 100;
-/// Names and types are cut here: they are keys of tables.
+/// Names and types, which are keys of tables, are cut to this length.
 const MOST_TEXT_BYTES: usize = 253;
-/// Of objects with a longer path nothing is asked.
+/// The size of an object with a longer path is not looked up.
 pub(super) const MOST_TARGET_BYTES: usize = 2_048;
 
 /// What the first bytes of a flow are.
@@ -26,17 +26,17 @@ pub(super) struct Head {
     pub head_bytes: usize,
     /// Of the body; none if it is not told.
     pub body_bytes: Option<u64>,
-    /// It is an answer, and all of the object that was asked for follows.
+    /// It is a response, and the whole requested object follows.
     pub is_object: bool,
-    /// Type and subtype in lower case; empty if it is not told.
+    /// Type and subtype in lower case; empty if the message does not give them.
     pub content_type: Arc<str>,
-    /// Of a request, in lower case, without the port.
+    /// The host of a request, in lower case, without the port.
     pub host: Option<Arc<str>>,
     /// Of a request: path and query.
     pub target: Option<Box<str>>,
 }
 
-/// Whether a message may begin so: with a method, or as a response does.
+/// Whether these may be the first bytes of a message: a method, or the start of a response.
 pub(super) fn may_begin(data: &[u8]) -> bool {
     let token = data.iter().take(16).take_while(|b| b.is_ascii_uppercase());
     let length = token.count();
@@ -50,11 +50,11 @@ pub(super) fn begins_request(data: &[u8]) -> bool {
     may_begin(data) && !data.starts_with(b"HTTP/")
 }
 
-/// Whether an empty line ends a head behind its first `before` bytes.
+/// Whether an empty line after the first `before` bytes ends a head.
 pub(super) fn ends_within(data: &[u8], before: usize) -> bool {
     let fresh = &data[before.saturating_sub(3)..];
     let mut lines = fresh.split(|byte| *byte == b'\n').skip(1);
-    // The last piece is no line yet.
+    // The last piece is not a complete line yet.
     let whole = fresh.iter().filter(|byte| **byte == b'\n').count();
     lines
         .by_ref()
@@ -94,7 +94,7 @@ pub(super) fn parse(data: &[u8]) -> Beginning {
             let host = text_of(request.headers, "host", ':');
             Beginning::Message(Head {
                 head_bytes,
-                // Without a word a request has no body (RFC 9112 § 6.3).
+                // A request without these fields has no body (RFC 9112 § 6.3).
                 body_bytes: length_of(request.headers).unwrap_or(Some(0)),
                 is_object: false,
                 content_type: text_of(request.headers, "content-type", ';'),
@@ -107,7 +107,7 @@ pub(super) fn parse(data: &[u8]) -> Beginning {
     }
 }
 
-/// Path and query of a request's target, which a proxy is given with scheme and
+/// Path and query of a request's target. In a request to a proxy the target also has scheme and
 /// authority (RFC 9112 § 3.2).
 fn target_of(target: &str) -> Option<Box<str>> {
     let path = match target.split_once("://") {
@@ -117,8 +117,8 @@ fn target_of(target: &str) -> Option<Box<str>> {
     (path.starts_with('/') && path.len() <= MOST_TARGET_BYTES).then(|| path.into())
 }
 
-/// The length of the body: none if no field tells of one, `Some(None)` if one
-/// tells that it is not known or tells nonsense.
+/// The length of the body: `None` if no field gives one, `Some(None)` if the fields say that it is
+/// unknown or are invalid.
 fn length_of(fields: &[httparse::Header<'_>]) -> Option<Option<u64>> {
     let is = |field: &httparse::Header<'_>, name: &str| field.name.eq_ignore_ascii_case(name);
     if fields.iter().any(|field| is(field, "transfer-encoding")) {
@@ -126,7 +126,7 @@ fn length_of(fields: &[httparse::Header<'_>]) -> Option<Option<u64>> {
     }
     let mut lengths = fields.iter().filter(|field| is(field, "content-length"));
     let first = lengths.next()?;
-    // Those that differ are an error (RFC 9112 § 6.3), which is not ours to answer.
+    // Different lengths are an error (RFC 9112 § 6.3); this code need not answer it.
     if lengths.any(|other| other.value != first.value) {
         return Some(None);
     }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use rustls::server::Acceptor;
 
-/// A ClientHello that is longer is not read to its end: one with keys of
-/// post-quantum groups has some 2 KiB.
+/// A longer ClientHello is not read to its end. One with keys of post-quantum groups has some 2
+/// KiB.
 pub(super) const MOST_HELLO_BYTES: usize = 16 * 1024;
 /// ContentType of a handshake record, and the first octet of its version (RFC
 /// 8446 § 5.1).
 const HANDSHAKE_RECORD: [u8; 2] = [22, 3];
 
-/// Reads along what a client sends first. Nothing waits for it: bytes are
-/// passed on whether or not they complete the ClientHello.
+/// Reads a client's first bytes while they are passed on: no byte waits until the ClientHello is
+/// complete.
 pub(super) enum ClientHello {
     /// Nothing has come.
     Awaited,
-    /// These are the first bytes of what may be one, too few to tell.
+    /// These first bytes may belong to one; there are too few to decide.
     Begins(u8),
     /// A part of it has come, so many bytes.
     Partial(Box<Acceptor>, usize),
@@ -26,9 +26,8 @@ pub(super) enum ClientHello {
 }
 
 impl ClientHello {
-    /// The client has sent these bytes behind those before. Returns the name
-    /// that they complete, in lower case; of a client that encrypts its
-    /// ClientHello (ECH) that is the outer one.
+    /// Takes the next bytes of the client. Returns the name that they complete, in lower case. If
+    /// the client encrypts its ClientHello (ECH), that is the outer name.
     pub fn read(&mut self, data: &[u8]) -> Option<Arc<str>> {
         match std::mem::replace(self, ClientHello::Over) {
             ClientHello::Over => None,
@@ -138,8 +137,8 @@ pub(super) mod tests {
         u16::try_from(length).expect("a short length").to_be_bytes()
     }
 
-    /// The name that is read of these bytes, in pieces of so many, and whether
-    /// more could complete it.
+    /// The name found in these bytes, read in pieces of `piece` bytes, and whether more bytes could
+    /// complete it.
     fn name_of(data: &[u8], piece: usize) -> (Option<String>, bool) {
         let mut hello = ClientHello::Awaited;
         let names = data.chunks(piece).filter_map(|piece| hello.read(piece));
@@ -198,7 +197,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_hello_that_never_ends_is_given_up() {
-        // A message that says that it has 65,000 bytes.
+        // A message that declares 65,000 bytes.
         let first = [22, 3, 1, 0, 4, 1, 0, 0xfd, 0xe8];
         let endless = [22, 3, 1, 0, 1, 7].repeat(MOST_HELLO_BYTES / 6 + 1);
         let data = [&first[..], &endless].concat();

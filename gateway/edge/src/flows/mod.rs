@@ -1,12 +1,11 @@
 //! Flows: which bytes of a stream belong together, and how large they are.
 //!
-//! A flow is an HTTP message, or a burst of a stream that is not HTTP. [`Watch`]
-//! follows the bytes of one direction and says when a flow begins. Its size is
-//! what the message says (Content-Length); else what the node's source of
-//! objects' sizes says, if it has one ([`ObjectSizes`]); else what flows of that
-//! name and type were like before ([`Sizes`]). The name of a TLS stream is that
-//! of its ClientHello. [`FlowConduit`] tells the node, which may choose a path
-//! by it, and asks the rules for the flow's class.
+//! A flow is an HTTP message, or a burst of a stream that is not HTTP. [`Watch`] follows the bytes
+//! of one direction and says when a flow begins. Its size is the first of these that is known: the
+//! message's own (Content-Length), the one of the node's source of object sizes ([`ObjectSizes`]),
+//! the mean of earlier flows of that name and type ([`Sizes`]). The name of a TLS stream is that of
+//! its ClientHello. [`FlowConduit`] reports the size to the node, which may choose a path by it,
+//! and finds the flow's class by the rules.
 
 mod conduit;
 mod decisions;
@@ -31,20 +30,20 @@ pub use decisions::{
 pub use sizes::Sizes;
 pub use watch::{FlowStart, Watch};
 
-/// Who has asked for flows: sizes are remembered for each by itself, so that
-/// nobody has those of others forgotten.
+/// On whose behalf flows are watched. Sizes are remembered for each owner separately, so that none
+/// can displace those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
     /// A client of this node.
     Client(IpAddr),
-    /// What is behind a peer, by its ipn node number.
+    /// All clients or origins behind a peer, by its ipn node number.
     Peer(u64),
 }
 
-/// Knows the sizes of objects whose messages do not tell them.
+/// A source of the sizes of objects whose messages do not give them.
 pub trait ObjectSizes: Debug + Send + Sync {
-    /// The size of the object at `target`, a path with its query, of `host` (in
-    /// lower case, without the port), bytes, if it is known now. Never waits.
+    /// The size of the object at `target`, a path with its query, of `host` (in lower case, without
+    /// the port), in bytes, if it is already known. Never waits.
     fn size_bytes(&self, host: &str, target: &str) -> Option<u64>;
 }
 
@@ -95,7 +94,8 @@ impl Flows {
         }
     }
 
-    /// Has this one asked for sizes, of streams that are watched from now on; once.
+    /// Uses this source of sizes for streams that are watched from now on. Only the first call has
+    /// an effect.
     pub fn ask(&self, objects: Arc<dyn ObjectSizes>) {
         let _ = self.objects.set(objects);
     }
@@ -105,8 +105,8 @@ impl Flows {
         self.rules.rules()
     }
 
-    /// Goes by other rules: connections that begin do, and of those that are open what
-    /// is sent from now on, as far as rules are asked for flows.
+    /// Replaces the rules. They apply to new connections and, where they classify flows, to what
+    /// open connections send from now on.
     pub fn set_rules(&self, rules: Arc<Classifier>) {
         self.rules.replace(rules);
     }
@@ -134,9 +134,8 @@ impl Flows {
         Box::new(watched.by_rule(rule))
     }
 
-    /// Watches what this node sends on a stream that was there before: one that
-    /// lives through an upgrade in place. The class of the request is not looked
-    /// at; the stream keeps its own until a rule gives it another.
+    /// Watches what this node sends on a stream that has lived through an upgrade in place. The
+    /// class in the request is ignored; the stream keeps its own until a rule gives it another.
     pub fn watch_again(
         &self,
         conduit: Box<dyn Conduit>,
@@ -158,7 +157,7 @@ impl Flows {
     }
 }
 
-/// Gives each object a size that its names make.
+/// Gives each object the size that results from the length of its names.
 #[derive(Debug)]
 struct LongNames;
 
@@ -169,8 +168,8 @@ impl ObjectSizes for LongNames {
     }
 }
 
-/// Watches streams that send and receive these bytes, cut and paused as the first
-/// one says: for fuzzing.
+/// Fuzz entry: watches streams that send and receive these bytes, in pieces and with pauses that
+/// the first byte determines.
 pub fn fuzz(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else {
         return;

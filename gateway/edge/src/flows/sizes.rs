@@ -1,5 +1,4 @@
-//! How large flows were, by name and type: a table that is bounded for each who
-//! asks, and in all.
+//! The sizes of earlier flows, by name and type, in a table that is bounded per owner and in all.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -8,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use super::Owner;
 
-/// Owners that are remembered; the one that was longest not heard of goes first.
+/// Most owners that are remembered; the least recently used one is forgotten first.
 const MOST_OWNERS: usize = 1024;
 /// Names and types of each; as above.
 const MOST_OF_OWNER: usize = 256;
-/// A mean is of so many flows, the last ones counting most.
+/// A mean covers about this many flows; the latest ones weigh most.
 const COUNTED_FLOWS: u32 = 8;
-/// Behind so long without any, a mean is worth one flow.
+/// After this long without a flow, a mean weighs no more than one flow.
 const FADES: Duration = Duration::from_secs(3600);
-/// More than this counts as this: one flow does not spoil a mean for long.
+/// Larger flows count as this size, so that one of them does not distort a mean for long.
 const MOST_BYTES: u64 = 1 << 32;
 
 /// Name of the host and type of the content; both may be empty.
@@ -56,7 +55,7 @@ impl Sizes {
         mean.at = now;
     }
 
-    /// How large flows of this kind were of late, if there were any.
+    /// The recent mean size of flows of this kind, if there were any.
     pub(super) fn expected(&mut self, owner: Owner, kind: &Kind) -> Option<u64> {
         let mean = self.owners.get(&owner)?.get(kind)?;
         Some(mean.bytes as u64)
@@ -76,7 +75,7 @@ impl Sizes {
     }
 }
 
-/// A map that forgets what was longest not asked for.
+/// A map that forgets its least recently used entry.
 #[derive(Debug)]
 struct Recent<K, V> {
     entries: HashMap<K, (u64, V)>,

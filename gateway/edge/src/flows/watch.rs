@@ -12,20 +12,18 @@ use super::sizes::{Kind, Sizes};
 use super::{ObjectSizes, Owner};
 use crate::stream::Target;
 
-/// What is taken for the size of a flow of which nothing is known: 20 segments
-/// or so, as most objects of the web have.
+/// The assumed size of an unknown flow: some 20 segments, as most objects of the web have.
 const UNKNOWN_BYTES: u64 = 32 * 1024;
-/// A burst ends behind so much silence, until a round trip is known.
+/// A burst ends after this much silence, until a round trip is known.
 const SILENCE: Duration = Duration::from_millis(600);
-/// The first burst of a TLS stream is remembered as of this type, which no
-/// message has: it says nothing of what the host sends later.
+/// The first burst of a TLS stream is remembered under this type, which no message has: its size
+/// does not predict what the host sends later.
 const HANDSHAKE: &str = "TLS handshake";
 
-/// A flow begins, or one has become larger than was expected and begins anew.
+/// A flow begins, or one has become larger than expected and begins again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowStart {
-    /// What is to come of it, those bytes included with which it begins: as it
-    /// says, or as is expected.
+    /// What remains of it, declared or expected, including the bytes with which it begins.
     pub size_bytes: u64,
     /// Whether it says so itself.
     pub told: bool,
@@ -45,16 +43,15 @@ pub struct Watch {
     place: Arc<str>,
     host: Option<Arc<str>>,
     hello: ClientHello,
-    /// The next burst is the first one of a TLS stream.
+    /// Whether the next burst is the first one of a TLS stream.
     handshake_next: bool,
     sizes: Arc<Mutex<Sizes>>,
     objects: Option<Arc<dyn ObjectSizes>>,
-    /// What has come of the head of a request in the other direction.
+    /// The part of a request's head that has arrived in the other direction.
     asked: Vec<u8>,
-    /// The size of the object that was last asked for, if it is known.
+    /// The size of the object that was last requested, if it is known.
     asked_bytes: Option<u64>,
-    /// The last request was HEAD: its answer tells a length and has no body (RFC 9110,
-    /// 9.3.2).
+    /// The last request was HEAD: its answer gives a length and has no body (RFC 9110, 9.3.2).
     asked_head: bool,
     state: State,
     flow: Option<Flow>,
@@ -73,7 +70,7 @@ enum State {
     Body(u64),
     /// A flow that ends by silence.
     Burst,
-    /// Something whose beginning was not seen; it ends as a burst does.
+    /// A flow whose beginning was not seen; it ends as a burst does.
     Midway,
 }
 
@@ -88,7 +85,7 @@ struct Flow {
 }
 
 impl Watch {
-    /// Of a stream to a target that was just opened.
+    /// For a stream to a target that was just opened.
     pub fn new(owner: Owner, target: &Target, sizes: Arc<Mutex<Sizes>>) -> Watch {
         let (place, host) = match target {
             Target::Name { host, .. } => {
@@ -119,8 +116,8 @@ impl Watch {
         }
     }
 
-    /// Of a stream that was opened before, and may be in the midst of something:
-    /// flows are found behind the next silence or request.
+    /// For a stream that was opened before and may be inside a flow: flows are found after the next
+    /// silence or request.
     pub fn midway(now: Instant, owner: Owner, target: &Target, sizes: Arc<Mutex<Sizes>>) -> Watch {
         let mut watch = Watch::new(owner, target, sizes);
         watch.state = State::Midway;
@@ -135,7 +132,7 @@ impl Watch {
         self
     }
 
-    /// Sets the round trip, by which bursts are told apart.
+    /// Sets the round trip: a silence of this length separates bursts.
     pub fn set_round_trip(&mut self, rtt: Duration) {
         self.silence = rtt;
     }
@@ -150,7 +147,7 @@ impl Watch {
         self.total_bytes
     }
 
-    /// What its flow at present is, with the size of all of it.
+    /// The present flow, with its whole size.
     pub fn present(&self) -> Option<FlowStart> {
         let flow = self.flow.as_ref()?;
         Some(FlowStart {
@@ -159,16 +156,16 @@ impl Watch {
         })
     }
 
-    /// What is to come of its flow at present, as far as that is known, with the last
-    /// bytes that were sent, so many.
+    /// What remains of the present flow, as far as that is known, including the `last` bytes that
+    /// were just sent.
     pub fn rest(&self, last: usize) -> Option<u64> {
         let flow = self.flow.as_ref()?;
         let left = flow.expected_bytes.saturating_sub(flow.sent_bytes);
         Some(left.saturating_add(last as u64))
     }
 
-    /// These bytes are about to be sent. Where they begin a flow, or go on with one
-    /// that they make larger than was expected, that is told.
+    /// These bytes are about to be sent. Returns the flow that they begin, or the one that they
+    /// make larger than expected.
     pub fn sends(&mut self, now: Instant, data: &[u8]) -> Option<FlowStart> {
         let paused = self
             .last_sent
@@ -193,9 +190,9 @@ impl Watch {
         start
     }
 
-    /// Bytes of the other direction have come: a request ends the answer before.
+    /// Takes bytes of the other direction: a request ends the previous answer.
     pub fn receives(&mut self, now: Instant, data: &[u8]) {
-        // What is sent to a peer's client answers that client's ClientHello.
+        // The bytes sent to a peer's client answer that client's ClientHello.
         if matches!(self.owner, Owner::Peer(_)) {
             self.is_named_by(data);
         }
@@ -211,10 +208,10 @@ impl Watch {
         self.hears(data);
     }
 
-    /// Takes the name of the host that a request of the other direction is for, and asks
-    /// for the size of what it asks for, once its head is there.
+    /// Once the head of a request in the other direction is complete, takes its host's name and
+    /// looks up the size of the requested object.
     fn hears(&mut self, data: &[u8]) {
-        // What an origin sends names nothing.
+        // The bytes of an origin name no host.
         let from_client = matches!(self.owner, Owner::Peer(_));
         if !from_client && self.objects.is_none() {
             return;
@@ -242,12 +239,12 @@ impl Watch {
         } else if self.asked.len() < MOST_HEAD_BYTES {
             return;
         }
-        // A head is looked at once, and idle streams keep none.
+        // A head is parsed only once, and idle streams keep none.
         self.asked = Vec::new();
     }
 
-    /// The client has sent these bytes; whether they complete a ClientHello with
-    /// a name, which is the stream's from now on.
+    /// Takes bytes of the client. If they complete a ClientHello with a name, that becomes the
+    /// stream's name. Returns whether they do.
     fn is_named_by(&mut self, data: &[u8]) -> bool {
         let Some(name) = self.hello.read(data) else {
             return false;
@@ -258,15 +255,16 @@ impl Watch {
         true
     }
 
-    /// The burst that has begun with the ClientHello goes on with these bytes,
-    /// which complete it: of a name that was not known when it began.
+    /// These bytes complete the ClientHello. The burst that began with it begins again under the
+    /// name, which was not known before.
     fn begin_named(&mut self, data: &[u8]) -> Option<FlowStart> {
         let flow = self.flow.take_if(|flow| !flow.told)?;
         let before = usize::try_from(flow.sent_bytes).unwrap_or(usize::MAX);
         self.begin_burst(flow.content_type, before, data.len())
     }
 
-    /// Takes the first of these bytes, how many, and what begins with them.
+    /// Takes some of the first of these bytes. Returns how many, and the flow that begins with
+    /// them.
     fn take(&mut self, now: Instant, data: &[u8]) -> (usize, Option<FlowStart>) {
         match &mut self.state {
             State::Start if head::may_begin(data) => {
@@ -315,8 +313,7 @@ impl Watch {
         }
     }
 
-    /// A head is complete, of which `before` bytes had been sent already; `data`
-    /// bytes are there.
+    /// A head is complete. `before` bytes of it had been sent already, and `data` bytes are new.
     fn begin_message(
         &mut self,
         now: Instant,
@@ -368,7 +365,8 @@ impl Watch {
         self.begin_burst_of(None, content_type, before, data)
     }
 
-    /// A flow begins that does not say its size; others may have told it.
+    /// A flow begins that does not declare its size; `told_bytes` is the size from metadata, if
+    /// known.
     fn begin_burst_of(
         &mut self,
         told_bytes: Option<u64>,
@@ -403,8 +401,7 @@ impl Watch {
         Some(start)
     }
 
-    /// A burst goes on; one that is larger than was expected is taken to be half
-    /// over.
+    /// A burst continues. If it is larger than expected, it is assumed to be half complete.
     fn go_on(&mut self, data: usize) -> Option<FlowStart> {
         let flow = self.flow.as_mut()?;
         let before = flow.sent_bytes;
@@ -422,7 +419,7 @@ impl Watch {
         Some(self.start_of(&start))
     }
 
-    /// The flow is over, and how large it was is remembered.
+    /// The flow is over. Its size is remembered.
     fn end(&mut self, now: Instant) {
         self.state = State::Start;
         if let Some(flow) = self.flow.take()
@@ -456,7 +453,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // A burst that the stream's end has ended.
+        // The end of the stream ended this burst.
         if let Some(now) = self.last_sent
             && matches!(self.state, State::Burst)
         {

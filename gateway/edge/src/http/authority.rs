@@ -5,14 +5,13 @@ use hyper::http::uri::Authority;
 
 use crate::stream::Target;
 
-/// The target of an authority, `default_port` where it names none.
+/// The target of an authority, with `default_port` if it names no port.
 pub(super) fn target(authority: &Authority, default_port: Option<u16>) -> Result<Target, String> {
     if authority.as_str().contains('@') {
         // RFC 9110 §4.2.4: userinfo in a request target is an error.
         return Err("the target must not contain user information".into());
     }
-    // No part of the authority is passed over: behind the host there is nothing
-    // but a port (RFC 3986 §3.2).
+    // No part of the authority is ignored: only a port may follow the host (RFC 3986 §3.2).
     let behind = authority.as_str().strip_prefix(authority.host());
     let port = match behind {
         Some("") => default_port.ok_or("the target names no port")?,

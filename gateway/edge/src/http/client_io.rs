@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use super::interim::Outbox;
 use crate::relay::{Glances, Socket, poll_read_bytes};
 
-/// How long a client that has been answered may be silent, and how long it may
-/// send, before its connection is closed whether or not it has ended its side.
+/// How long a client that has been answered may be silent, and how long it may go on sending,
+/// before its connection is closed even if it has not ended its side.
 const SILENCE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -36,7 +36,7 @@ pub(super) struct ClientIo {
     cut: Arc<AtomicBool>,
     outbox: Arc<Outbox>,
     left: Left,
-    /// Whether a read waits for the client, and would tell of its reset.
+    /// Whether a read waits for the client, and would report its reset.
     reads: bool,
     glances: Glances,
 }
@@ -59,9 +59,9 @@ impl ClientIo {
         }
     }
 
-    /// Fails once the client has reset the connection, where no read would tell. hyper
-    /// reads nothing while it waits for an answer, and flushes each time that it is
-    /// woken, behind its reads. An idle connection is read from, and is not woken.
+    /// Fails once the client has reset the connection, if no read would report that. While hyper
+    /// waits for an answer it does not read, but flushes each time it is woken. On an idle
+    /// connection it reads, and is not woken.
     fn glance(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let reads = std::mem::take(&mut self.reads);
         match &self.socket {
@@ -167,10 +167,9 @@ impl Drop for ClientIo {
     }
 }
 
-/// Ends a connection, and takes what the client still sends until it has ended
-/// its side, too. A socket that is closed while bytes come is reset, and the
-/// client may lose the answer that it has yet to read (RFC 9112 §9.6). A node
-/// that is about to `stop` does not wait for that.
+/// Ends a connection, and reads what the client still sends until it has ended its side, too. If a
+/// socket is closed while bytes arrive, the kernel resets it, and the client may lose the answer
+/// that it has yet to read (RFC 9112 §9.6). A node that is about to `stop` does not wait.
 pub(super) async fn leave(mut socket: TcpStream, stop: &CancellationToken) {
     let _ = socket.shutdown().await;
     stop.run_until_cancelled(hear_out(socket)).await;

@@ -34,9 +34,9 @@ impl ConduitIo {
         failure.into()
     }
 
-    /// How many bytes may be sent; none once the stream is broken. hyper gives
-    /// a connection up where a write fails, and an origin that answers and then
-    /// resets has answered: so the failure is told by reads, behind the answer.
+    /// How many bytes may be sent; none once the stream is broken. hyper gives a connection up when
+    /// a write fails, but an origin may answer and then reset: so reads report the failure, after
+    /// the answer.
     fn poll_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
         let capacity = ready!(self.conduit.poll_send_capacity(cx));
         Poll::Ready(capacity.map_err(|failure| self.broken(failure)).ok())

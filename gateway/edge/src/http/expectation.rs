@@ -1,10 +1,10 @@
 //! `Expect: 100-continue` (RFC 9110 §10.1.1): the origin says whether it
 //! wants the body.
 //!
-//! hyper's server tells the client to continue when the body is first asked
-//! for, so the body is not read until the origin has asked for it. Where the
-//! final response comes first, the client is never asked, and the origin's
-//! connection, on which a body would be due, ends with that response.
+//! hyper's server tells the client to continue when the body is first asked for, so the body is not
+//! read until the origin has asked for it. If the final response comes first, the client is never
+//! asked for the body, and the connection to the origin, which still expects a body, ends with that
+//! response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,8 +17,8 @@ use hyper::header::EXPECT;
 use hyper::http::request::Parts;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// How long the origin's word is waited for: some origins know no
-/// expectations and wait for the body themselves. Five round trips by GEO.
+/// How long to wait for the origin's interim response: some origins do not support expectations and
+/// wait for the body. Five round trips by GEO.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Whether the origin wants the body, which is not read before.
@@ -27,8 +27,8 @@ pub(super) struct Expectation {
 }
 
 impl Expectation {
-    /// The expectation of a request, if it has one: a client of HTTP/1.0 has
-    /// none, whatever it says, and none is passed on for it.
+    /// The expectation of a request, if it has one. That of an HTTP/1.0 client is ignored and not
+    /// passed on.
     pub fn of(head: &mut Parts, body: &Incoming) -> Option<Expectation> {
         if head.version == Version::HTTP_10 {
             head.headers.remove(EXPECT);

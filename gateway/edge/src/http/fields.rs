@@ -19,10 +19,10 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("proxy-connection"),
 ];
 const MAX_FORWARDS: HeaderName = HeaderName::from_static("max-forwards");
-/// This proxy's name in Via; without the host, which is no client's business.
+/// This proxy's name in Via. It does not reveal the host's name to clients.
 const PSEUDONYM: &str = "underpass";
 
-/// What a message said of the hop that it came over.
+/// The fields of a message that concern only the hop that it came over.
 pub(super) struct Hop {
     /// The protocol that it wants to switch to, or has switched to.
     pub upgrade: Option<HeaderValue>,
@@ -55,7 +55,7 @@ pub(super) fn strip(headers: &mut HeaderMap) -> Hop {
         takes_trailers: tokens(headers, &TE).any(|coding| coding.eq_ignore_ascii_case("trailers")),
         named,
     };
-    // Without the coding this length would hold, which is not the body's (RFC
+    // Once the transfer coding is removed, this length would apply, and it is not the body's (RFC
     // 9112 §6.3).
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);

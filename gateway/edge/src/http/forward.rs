@@ -1,8 +1,7 @@
 //! Forward proxy requests for `http://` (RFC 9110 §7, RFC 9112 §3.2.2).
 //!
-//! What the origin says before its response is passed on, too: whether it
-//! wants a body that waits for that ([`Expectation`]), and its hints
-//! ([`interim`]).
+//! The origin's interim responses are passed on, too: whether it wants a body that waits for that
+//! ([`Expectation`]), and its hints ([`interim`]).
 
 use std::future::pending;
 use std::pin::pin;
@@ -47,7 +46,7 @@ struct Outgoing {
 /// What came back.
 struct Answered {
     response: Response<Incoming>,
-    /// Where the origin answered without wanting the body.
+    /// If the origin answered without wanting the body: ends its connection when dropped.
     unwanted: Option<Ending>,
     /// Tells the request's body that the response is over.
     over: Option<DropGuard>,
@@ -66,7 +65,7 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
     }
     let asked = Asked::of(client, &mut head.headers);
     let hop = fields::strip(&mut head.headers);
-    // Behind what Connection removes: every request has a Host.
+    // After the fields that Connection names are removed: every request needs a Host.
     head.headers.insert(HOST, host);
     // HTTP/1.0 knows no upgrade (RFC 9110 §7.8).
     let upgrade = hop.upgrade.clone();
@@ -125,9 +124,8 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
     }
 }
 
-/// Makes the request one to an origin: target in origin form. Gives the
-/// target, and the Host that names it, whatever the client wrote there
-/// (RFC 9112 §3.2.2).
+/// Makes the request one to an origin: target in origin form. Returns the target, and the Host that
+/// names it; the client's own Host is ignored (RFC 9112 §3.2.2).
 fn rewrite(head: &mut Parts) -> Result<(Target, HeaderValue), Box<Response<Body>>> {
     let refuse = |status, text: &str| Err(Box::new(reply::page(status, text)));
     let Some(authority) = head.uri.authority().cloned() else {
@@ -160,10 +158,10 @@ fn rewrite(head: &mut Parts) -> Result<(Target, HeaderValue), Box<Response<Body>
     Ok((target, host))
 }
 
-/// Sends the request over a kept connection or a new one. An origin may close
-/// a kept one just as the request leaves, and the far node may restart when it
-/// has the request or this node cannot know whether it has; a request that does
-/// nothing twice and has no body is then sent once more (RFC 9110 §9.2.2).
+/// Sends the request over a kept connection or a new one. An origin may close a kept connection
+/// just as the request leaves. The far node may restart after it got the request, or when this node
+/// cannot know whether it did. An idempotent request without a body is then sent once more (RFC
+/// 9110 §9.2.2).
 async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answered, Failure> {
     let repeatable = outgoing.head.method.is_idempotent() && outgoing.body.is_end_stream();
     if let Some(kept) = client.upstreams.take(&way).await {
@@ -225,8 +223,7 @@ impl Outgoing {
     }
 }
 
-/// Sends the request, and the client what the origin says before its
-/// response.
+/// Sends the request, and passes interim responses of the origin on to the client.
 async fn send(
     client: &Client,
     mut upstream: Upstream,
@@ -316,8 +313,8 @@ fn pass_back(
     fields::add_via(response.headers_mut(), version);
     *response.version_mut() = Version::HTTP_11;
     if unwanted.is_some() {
-        // The client may send the body all the same, or not: what follows on
-        // its connection could be either.
+        // The client may still send the body, or not: the next bytes on its connection would be
+        // ambiguous.
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }

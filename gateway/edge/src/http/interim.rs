@@ -42,8 +42,7 @@ pub(super) fn watch<B>(request: &mut Request<B>) -> mpsc::Receiver<Interim> {
 pub(super) struct Outbox(Mutex<State>);
 
 struct State {
-    /// Whether hyper has handed over all it had: a message of its own may
-    /// else be half written.
+    /// Whether hyper has handed over all it had. If not, a message of its own may be half written.
     clear: bool,
     bytes: BytesMut,
 }
@@ -58,9 +57,8 @@ impl Default for State {
 }
 
 impl Outbox {
-    /// Queues an interim response to the request that is being answered.
-    /// Where the client has yet to take the response before, or leaves much
-    /// untaken, it is dropped.
+    /// Queues an interim response to the request that is being answered. It is dropped if the
+    /// client has not taken the previous response yet, or if too much is waiting.
     pub fn push(&self, mut interim: Interim) {
         fields::strip(&mut interim.headers);
         fields::add_via(&mut interim.headers, Version::HTTP_11);

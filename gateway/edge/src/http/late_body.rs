@@ -1,8 +1,7 @@
-//! A request's body that still comes when the request has been answered.
+//! A request's body that is still arriving when the request has been answered.
 //!
-//! An origin may answer before it has all of the body, and the client may go on
-//! to send that. One that does not would hold its connection, and the origin's,
-//! for ever.
+//! An origin may answer before it has all of the body, and the client may go on sending it. A
+//! client that stops sending would hold its connection, and the origin's, for ever.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,12 +15,11 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::reply::Body;
 
-/// How long a client may be silent that owes its body when the answer is over.
+/// How long a client may be silent when the answer is over and its body is incomplete.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// A body that ends the connection to its origin when it does not come. It cannot
-/// fail instead, since hyper alone makes its errors, and a body that just ends looks
-/// whole.
+/// A body that ends the connection to its origin if it stops arriving. It cannot return an error
+/// instead, since only hyper can make hyper's errors, and a body that just ends looks complete.
 pub(super) struct LateBody {
     body: Body,
     /// `None` once the answer is over.
@@ -92,7 +90,7 @@ mod tests {
         let mut body = LateBody::new(channel.boxed(), over.clone(), origin.abort_handle());
         assert!(timeout(10 * SILENCE, body.frame()).await.is_err());
         over.cancel();
-        // Whoever sends now and then is not silent.
+        // A client that sends now and then is not silent.
         for _ in 0..3 {
             assert!(timeout(SILENCE / 2, body.frame()).await.is_err());
             client.send_data(Bytes::from_static(b"x")).await.unwrap();

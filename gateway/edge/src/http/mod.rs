@@ -1,8 +1,7 @@
 //! The HTTP listener: CONNECT and forward proxy on one port.
 //!
-//! hyper speaks HTTP/1.1 on both legs and frames every message anew, so what
-//! is passed on has one length whatever came in. This folder decides what is
-//! passed on.
+//! hyper speaks HTTP/1.1 on both legs and frames every message again, so each message that is
+//! passed on has one unambiguous length. This folder decides what is passed on.
 
 mod authority;
 mod client_io;

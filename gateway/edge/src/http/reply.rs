@@ -13,7 +13,7 @@ use crate::stream::{Failure, FailureCode};
 /// Bodies of either leg.
 pub(super) type Body = BoxBody<Bytes, hyper::Error>;
 
-/// Tells which failure it was in a form for programs (RFC 9209).
+/// Names the failure in a form for programs (RFC 9209).
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
 /// An empty body.
@@ -42,8 +42,7 @@ pub(super) fn login() -> Response<Body> {
     response
 }
 
-/// The answer to a client from whose address too many wrong passwords have
-/// come, and which is to wait.
+/// The answer to a client that must wait because too many wrong passwords came from its address.
 pub(super) fn throttled(wait: Duration) -> Response<Body> {
     let seconds = wait.as_secs() + 1;
     let text = format!("too many wrong passwords: try again in {seconds} s");

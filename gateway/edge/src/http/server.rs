@@ -27,7 +27,7 @@ use super::upstream::Upstreams;
 use crate::credentials::{Admission, THROTTLED};
 use crate::listen::{Asked, Exchange, Intake, Peer};
 
-/// Most octets of a request head: what common origins take, with room.
+/// Most octets of a request head: more than common origins accept.
 const MAX_HEAD: usize = 64 * 1024;
 /// Most header fields of a request.
 const MAX_FIELDS: usize = 128;
@@ -52,7 +52,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 impl Client {
-    /// Where requests are kept for later, if they are.
+    /// The store of deferred requests, if there is one.
     pub fn deferred(&self) -> Option<&Handle> {
         self.intake.ways.peer.deferred()
     }

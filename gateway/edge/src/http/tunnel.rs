@@ -27,8 +27,8 @@ pub(super) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Relays until the tunnel ends. Bytes that either side has sent right
-    /// behind its head are part of it.
+    /// Relays until the tunnel ends. Bytes that either side has sent right after its head belong to
+    /// it.
     pub async fn run(self, client: &Client) {
         let Some((mut socket, early)) = self.near.await.ok().and_then(client_side) else {
             return;

@@ -16,15 +16,14 @@ use crate::stream::{Conduit, Failure, FailureCode, Target};
 
 /// Idle connections kept per client connection.
 const KEPT: usize = 8;
-/// How long a connection whose last response is over may take to say so.
+/// How long hyper may take, after a connection's last response, to report it as free.
 const SETTLE: Duration = Duration::from_millis(50);
 /// Read buffer per busy connection, in bytes: one batch of a busy stream.
 const BUFFER: usize = 256 * 1024;
 /// Most header fields of a response.
 const MAX_FIELDS: usize = 256;
 
-/// Where an upstream leads: what a request must have in common with the last
-/// one to reuse its connection.
+/// Identifies an upstream: a request may reuse a connection only if these are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     pub target: Target,
@@ -82,8 +81,8 @@ impl Upstream {
         self.connection.clone()
     }
 
-    /// For a request whose body is not to be sent: the connection is good for
-    /// nothing but the rest of its response.
+    /// For a request whose body will not be sent: the connection can carry only the rest of its
+    /// response.
     pub fn last(self) -> Ending {
         Ending(self.connection)
     }

@@ -40,7 +40,7 @@ impl Intake {
         self.note_end(client, target, ended);
     }
 
-    /// Goes on with one that another process has relayed so far.
+    /// Continues a connection that another process has relayed so far.
     pub async fn resume(
         &self,
         client: SocketAddr,
@@ -121,7 +121,7 @@ impl Intake {
         }
     }
 
-    /// A connection of which nothing is known but how it was answered.
+    /// A connection of which only the answer is known.
     fn connection<'a>(
         &'a self,
         client: SocketAddr,
@@ -148,7 +148,7 @@ impl Intake {
         }
     }
 
-    /// A client that began then could not be connected to its target.
+    /// The client's connection, which began then, could not reach its target.
     pub fn note_failure(
         &self,
         began: Instant,

@@ -46,7 +46,7 @@ pub(crate) struct Ways {
     pub relays: Arc<Relays>,
     /// What is known of flows.
     pub flows: Arc<Flows>,
-    /// Who keeps account of what is over, if anybody does.
+    /// The receiver of ended connections, if there is one.
     pub accounts: Arc<OnceLock<Arc<dyn Accounts>>>,
     /// Who traces exchanges, if anybody does.
     pub traces: Arc<OnceLock<Arc<dyn Traces>>>,
@@ -84,8 +84,8 @@ impl Intake {
         }
     }
 
-    /// What the rules and the switch say of a connection to `target`;
-    /// `content_length` in bytes, where HTTP tells it.
+    /// The decision of the rules and the switch for a connection to `target`; `content_length` is
+    /// in bytes, if HTTP gives it.
     pub fn classify(
         &self,
         protocol: Protocol,
@@ -102,7 +102,7 @@ impl Intake {
             content_length,
             flow: FlowFacts::default(),
         });
-        // The kernel has asked the other switch before it diverted.
+        // For these connections the kernel has already applied the other switch.
         if protocol != Protocol::Transparent {
             let switch = self.ways.switch.read().unwrap();
             verdict.direct |= !switch.takes_in(peer.address.ip(), target);
@@ -163,14 +163,14 @@ pub(crate) struct Peer {
     pub dscp: Option<u8>,
 }
 
-/// What a listener goes by for the connections that come next.
+/// The settings of a listener for its next connections.
 struct Gate {
     intake: Arc<Intake>,
     clients: Clients,
 }
 
-/// Who may enter by a listener, and what holds of those who do: a change of
-/// configuration replaces it, and connections that are open keep theirs.
+/// Who may enter by a listener, and the settings of their connections. A change of configuration
+/// replaces it; open connections keep theirs.
 pub(crate) struct Entrance {
     name: Arc<str>,
     ways: Ways,
@@ -188,8 +188,7 @@ impl Entrance {
         &self.name
     }
 
-    /// Goes on with a client's connection that another process has relayed so
-    /// far.
+    /// Continues a client's connection that another process has relayed so far.
     pub async fn resume(
         &self,
         client: SocketAddr,
@@ -203,8 +202,8 @@ impl Entrance {
         drop(place);
     }
 
-    /// Goes by another configuration from the next connection on. Protocol,
-    /// address and interface are those of the listening socket.
+    /// Uses another configuration from the next connection on. Protocol, address and interface are
+    /// those of the listening socket.
     pub fn reconfigure(
         &self,
         config: ListenerConfig,
@@ -279,8 +278,8 @@ impl Listener {
         self.socket.as_fd().try_clone_to_owned()
     }
 
-    /// Accepts connections until `stop` is cancelled, but for while they are
-    /// `paused`; those that are open then go on under `connections`.
+    /// Accepts connections until `stop` is cancelled, except while they are `paused`. Open
+    /// connections continue under `connections`.
     pub async fn serve(
         self,
         stop: CancellationToken,
@@ -303,7 +302,8 @@ impl Listener {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => continue,
                 Err(error) => {
-                    // Out of descriptors or memory: what is open may end soon.
+                    // Descriptors or memory have run out; an open connection may end soon and free
+                    // some.
                     tracing::warn!(listener = self.entrance.name(), %error, "cannot accept");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;

@@ -1,7 +1,7 @@
-//! How many connections a listener has at once, and each of its clients.
+//! Bounds the connections at the same time, per listener and per client.
 //!
-//! A client has some in any case, and of the others no more than it leaves free:
-//! so one that opens all it can leaves half of them.
+//! Each client has a guaranteed number, and beyond that no more than it leaves free. So a client
+//! that opens as many as it can leaves half of them to others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub(super) struct Places {
     clients: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// The place of one connection, which is free when this is dropped.
+/// The place of one connection; dropping this frees it.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -41,8 +41,8 @@ impl Places {
         })
     }
 
-    /// Allows so many from now on. Connections beyond stay, and no others come
-    /// until so many have ended.
+    /// Allows this many from now on. Connections beyond that stay, and no new ones are accepted
+    /// until enough have ended.
     pub fn set_most(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
         self.changed.notify_one();
@@ -161,7 +161,7 @@ mod tests {
         }
         assert!(others.len() >= GUARANTEED);
         assert!(!is_full(&places).await);
-        // Room that is left again is anyone's.
+        // Freed places are available to every client.
         drop(taken);
         others.push(places.take().await.of(other).unwrap());
         others.clear();

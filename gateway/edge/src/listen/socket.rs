@@ -60,8 +60,8 @@ pub(crate) fn bind(config: &ListenerConfig) -> io::Result<std::net::TcpListener>
     Ok(socket.into())
 }
 
-/// Lets the kernel find out within some four minutes that a silent client or
-/// origin is gone: streams may be idle, or held by a blockage, for hours.
+/// Lets the kernel detect within some four minutes that a silent client or origin is gone: streams
+/// may be idle, or stopped by a blockage, for hours.
 pub(crate) fn set_keepalive(socket: &SockRef<'_>) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(120))

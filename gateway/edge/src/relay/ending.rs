@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A peer that takes nothing for so long gets no more before the RST.
+/// A peer that takes nothing for this long gets the RST.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The send queue is looked at again after so long, and each time after twice
-/// as long as the time before: the kernel tells of its room, not of its end,
-/// and a peer may make the wait as long as it likes.
+/// The first pause before the send queue is checked again; each further pause is twice as long, up
+/// to `LAST_GLANCE`. The kernel reports free room in the queue but not when it is empty, and a peer
+/// can make the wait as long as it likes.
 const FIRST_GLANCE: Duration = Duration::from_millis(10);
 const LAST_GLANCE: Duration = Duration::from_secs(1);
 
-/// Waits until the other end has acknowledged what was written to it, since a
-/// RST overtakes what the kernel still holds. `unacknowledged` tells how much
-/// that is.
+/// Waits until the other end has acknowledged what was written to it, since a RST overtakes what
+/// the kernel still holds. `unacknowledged` returns how much that is.
 pub(super) async fn delivered(unacknowledged: impl Fn() -> io::Result<u32>) {
     let mut until = Instant::now() + PATIENCE;
     let mut before = u32::MAX;
@@ -40,8 +39,8 @@ mod tests {
 
     use super::*;
 
-    /// How long it waits, and how often it looks, for a peer that takes a byte
-    /// of so many whenever so long has passed.
+    /// How long it waits and how often it checks, for a peer that takes one of `bytes` bytes each
+    /// `each`.
     async fn waits(bytes: u32, each: Duration) -> (Duration, u32) {
         let start = Instant::now();
         let looks = Cell::new(0);

@@ -1,4 +1,4 @@
-//! Whether a socket of which nothing is read is still there.
+//! Checks whether a socket that nobody reads from is still connected.
 
 use std::io;
 use std::task::Context;
@@ -8,16 +8,16 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::Socket;
 
-/// How often it is looked whether a socket is there.
+/// How often a socket is checked.
 const GLANCE: Duration = Duration::from_secs(5);
 
-/// Looks now and then whether a socket is still there, where neither a read nor
-/// a write would tell.
+/// Checks now and then whether a socket is still connected, where neither a read nor a write would
+/// show it.
 #[derive(Debug, Default)]
 pub(crate) struct Glances(Option<Interval>);
 
 impl Glances {
-    /// Fails once the socket's connection is gone. Wakes its task for the next look.
+    /// Fails once the socket's connection is gone. Wakes its task for the next check.
     pub fn poll(&mut self, cx: &mut Context<'_>, socket: &impl Socket) -> io::Result<()> {
         let interval = self.0.get_or_insert_with(|| {
             let mut interval = interval_at(Instant::now() + GLANCE, GLANCE);

@@ -1,9 +1,8 @@
 //! Moves bytes between a client's or origin's socket and a conduit.
 //!
-//! One future per connection serves both directions. It reads only what the
-//! conduit can take, so a full stream slows the sender by TCP's own window,
-//! and it borrows a buffer only for the length of a read call: a connection
-//! that waits holds none, which is what keeps ten thousand idle ones small.
+//! One future per connection serves both directions. It reads only what the conduit can take, so a
+//! full stream slows the sender by TCP's own window, and it borrows a buffer only for the length of
+//! a read call: a waiting connection holds none, so ten thousand idle ones need little memory.
 
 mod ending;
 mod glances;
@@ -42,11 +41,10 @@ pub struct Moved {
     pub from_peer: u64,
 }
 
-/// Relays until both directions have finished. `early` are bytes already read
-/// from the socket. Half-close passes through in each direction. On an error
-/// of either side the other one is reset: a socket by RST, since a FIN would
-/// let the client take a cut body for a whole one. What the conduit gave
-/// before it broke is delivered first.
+/// Relays until both directions have finished. `early` are bytes already read from the socket.
+/// Half-close passes through in each direction. On an error of either side the other one is reset:
+/// a socket by RST, since a FIN would let the client take a cut body for a whole one. Bytes that
+/// the conduit gave before it broke are delivered first.
 ///
 /// # Errors
 /// Which side broke, and how.
@@ -82,8 +80,8 @@ struct Relay<S> {
     /// Why the conduit gives nothing more.
     broken: Option<Failure>,
     moved: Moved,
-    /// At a socket that has half-closed: nothing is read from it that would tell
-    /// of its reset, and nothing is written while the conduit is silent.
+    /// For a socket that has half-closed: no read would show its reset, and no write either while
+    /// the conduit is silent.
     glances: Glances,
 }
 
@@ -110,7 +108,7 @@ impl<S: Socket> Relay<S> {
         self.end(conduit, ended).await
     }
 
-    /// Does what is left to do once a side has broken, or both are done.
+    /// Finishes up once a side has broken or both are done.
     async fn end(
         mut self,
         mut conduit: Box<dyn Conduit>,
@@ -120,8 +118,8 @@ impl<S: Socket> Relay<S> {
             Ok(()) => Ok(()),
             Err(Broken::Socket(error)) => {
                 let failure = Failure::of_socket(&error);
-                // What the socket sent before its end in order goes on, and so
-                // does that end: the conduit is closed.
+                // If the socket had ended in order, its bytes and that end still go on: the conduit
+                // is closed, not reset.
                 if !self.up_done {
                     self.take_last(conduit.as_mut()).await;
                     conduit.reset(failure.clone());
@@ -132,8 +130,8 @@ impl<S: Socket> Relay<S> {
                 self.deliver(conduit.as_mut()).await;
                 Err(failure)
             }
-            // Closed as well, the socket is the kernel's, which refuses what
-            // still comes: a silent origin would hold it for ever.
+            // The socket is closed as well. The kernel then refuses further bytes; otherwise a
+            // silent origin would hold it for ever.
             Err(Broken::Closed) => {
                 conduit.finish();
                 ending::delivered(|| self.socket.unacknowledged()).await;
@@ -233,8 +231,8 @@ impl<S: Socket> Relay<S> {
                     self.peer_finished = true;
                     return Poll::Ready(());
                 }
-                // What came before a reset is delivered before it: an origin
-                // that answers and then resets has answered.
+                // Bytes that came before a reset are delivered before it: an origin may answer and
+                // then reset.
                 Poll::Ready(Err(failure)) => {
                     self.broken = Some(failure);
                     return Poll::Ready(());
@@ -245,19 +243,18 @@ impl<S: Socket> Relay<S> {
         Poll::Ready(())
     }
 
-    /// Takes what the socket had received before it broke: a write that fails
-    /// overtakes it, and an origin that answers and then resets has answered.
+    /// Takes what the socket had received before it broke: a failed write is noticed before these
+    /// bytes are read, and an origin may answer and then reset.
     async fn take_last(&mut self, conduit: &mut dyn Conduit) {
-        // A peer that waits to be rid of its bytes before it reads would keep
-        // the conduit full.
+        // A peer that does not read before all its own bytes are taken would keep the conduit full.
         conduit.stop();
         let all = poll_fn(|cx| {
             loop {
                 let Ok(capacity) = ready!(conduit.poll_send_capacity(cx)) else {
                     return Poll::Ready(());
                 };
-                // The runtime may not have heard yet of bytes that came just
-                // before the reset which a write has met.
+                // The runtime may not know yet of bytes that came just before the reset that a
+                // write has found.
                 match ready!(poll_read_bytes(&mut self.socket, cx, capacity)) {
                     Ok(data) if !data.is_empty() => {
                         self.moved.to_peer += data.len() as u64;
@@ -267,8 +264,8 @@ impl<S: Socket> Relay<S> {
                 }
             }
         });
-        // Where the conduit takes nothing for so long, or nothing is heard of
-        // the socket's end, the rest is given up.
+        // If the conduit takes nothing for this long, or the socket's end does not come, the rest
+        // is given up.
         let _ = timeout(PATIENCE, all).await;
     }
 
@@ -289,7 +286,7 @@ impl<S: Socket> Relay<S> {
 
     /// Writes a batch of what is left; false at its end.
     fn poll_last(&mut self, cx: &mut Context<'_>, conduit: &mut dyn Conduit) -> Poll<bool> {
-        // As with the socket, what came before the end may not be known yet.
+        // As with the socket, bytes that came before the end may not be known yet.
         let end = self.gather(cx, conduit);
         if self.pending.is_empty() {
             return end.map(|()| false);

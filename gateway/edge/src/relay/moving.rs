@@ -1,9 +1,8 @@
-//! Relays that another process of the node goes on with.
+//! Relays that another process of the node continues.
 //!
-//! Between two polls a relay is its socket, what it has read and not written
-//! yet, and the name of its stream. So it can stop at any moment, and another
-//! process, which has the socket and the stream, goes on where it was.
-//! Connections whose other end is no stream of this node do not move.
+//! Between two polls a relay is its socket, what it has read and not written yet, and the name of
+//! its stream. So it can stop at any moment, and another process that has the socket and the stream
+//! continues from there. Connections whose other end is no stream of this node do not move.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -38,8 +37,8 @@ pub enum Relayed {
         /// The origin, as the log shows it.
         target: String,
     },
-    /// Another process' of this node, which has an exchange with a client or
-    /// an origin, and the log of it.
+    /// Of another process of this node, which has the exchange with a client or an origin and logs
+    /// it.
     Process,
 }
 
@@ -50,7 +49,7 @@ pub struct RelayState {
     pub relayed: Relayed,
     /// Its stream.
     pub stream: StreamName,
-    /// The socket has finished, and the stream has been told.
+    /// The socket has finished, and this was passed on to the stream.
     pub up_done: bool,
     early: Bytes,
     pending: Vec<Bytes>,
@@ -61,8 +60,8 @@ pub struct RelayState {
 }
 
 impl RelayState {
-    /// Of a connection that has not been relayed yet; its socket is set up.
-    /// `up_done` tells whether it has finished none the less.
+    /// For a connection that has not been relayed yet; its socket is set up. `up_done` tells
+    /// whether the socket has finished already.
     pub fn fresh(relayed: Relayed, stream: StreamName, up_done: bool) -> RelayState {
         RelayState {
             relayed,
@@ -78,7 +77,7 @@ impl RelayState {
     }
 }
 
-/// A relay that has stopped; dropped, its connection is reset.
+/// A relay that has stopped; dropping it resets its connection.
 #[derive(Debug)]
 pub struct HeldRelay {
     /// All but its socket.
@@ -93,7 +92,7 @@ enum Phase {
     Running,
     /// They are to stop where they are.
     Holding,
-    /// All have that could; those that begin now run.
+    /// All relays that could stop have stopped; those that begin now run.
     Held,
 }
 
@@ -133,8 +132,8 @@ impl Drop for Running<'_> {
 }
 
 impl Relays {
-    /// Stops all relays whose streams can be taken up, and gives them out.
-    /// Relays that begin later run until [`Relays::release`] and beyond.
+    /// Stops all relays whose streams can be taken up, and returns them. Relays that begin later
+    /// run until [`Relays::release`] and beyond.
     pub async fn hold(&self) -> Vec<HeldRelay> {
         self.phase.send_replace(Phase::Holding);
         loop {
@@ -149,13 +148,13 @@ impl Relays {
         }
     }
 
-    /// Lets relays run, those that are resumed now as well.
+    /// Lets relays run again, including those that are resumed from now on.
     pub fn release(&self) {
         self.phase.send_replace(Phase::Running);
     }
 
-    /// Relays a connection to its end; what it has moved in all and since
-    /// when, unless it has stopped for another process.
+    /// Relays a connection to its end. Returns what it has moved in all and since when, or nothing
+    /// if it has stopped for another process.
     pub(crate) async fn relay(
         &self,
         socket: TcpStream,
@@ -232,7 +231,7 @@ impl Relays {
         Running(self)
     }
 
-    /// Keeps a relay that has stopped; gives it back if it was too late.
+    /// Keeps a relay that has stopped; returns it if it was too late.
     fn deposit(
         &self,
         relay: Relay<TcpStream>,
@@ -250,14 +249,14 @@ impl Relays {
             early,
             up_done,
             pending,
-            // The stream tells of both again.
+            // The stream reports both again.
             peer_finished: _,
             broken: _,
             down_done,
             moved,
             glances: _,
         } = relay;
-        // It fails on no socket that the runtime has had.
+        // It does not fail on a socket that the runtime had registered.
         if let Ok(socket) = socket.into_std() {
             state.held.push(HeldRelay {
                 state: RelayState {

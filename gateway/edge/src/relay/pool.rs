@@ -15,10 +15,10 @@ const BUFFER: usize = 256 * 1024;
 /// A read of at least this much hands its buffer over; a smaller one is
 /// copied out, so that no byte keeps more than four bytes of memory alive.
 const HAND_OVER: usize = BUFFER / 4;
-/// Where no more than this may be read, the buffer is no longer either: on a slow path
-/// what was read stays for long, and most of a long buffer would be empty.
+/// A read of at most this much uses a buffer of its own length: on a slow path the bytes stay in
+/// memory for long, and most of a large buffer would be empty.
 const LITTLE: usize = BUFFER / 2;
-/// Such a buffer is handed over if this part (1/n) of it is filled.
+/// A short buffer is handed over if at least this part (1/n) of it is filled.
 const FILLED_PART: usize = 2;
 /// Buffers kept for reuse, so that bulk reads touch warm memory: 16 MiB.
 const KEPT: usize = 64;
@@ -27,7 +27,7 @@ static FREE: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 
 thread_local! {
     static SCRATCH: RefCell<Option<Box<[u8]>>> = const { RefCell::new(None) };
-    /// For what is little: about as long as the last read that wanted one.
+    /// For small reads: about as long as the last read that needed one.
     static FITTING: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 

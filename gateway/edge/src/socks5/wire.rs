@@ -24,8 +24,8 @@ pub enum Output {
     Wait,
     /// These bytes are to be sent.
     Send(Vec<u8>),
-    /// The client says who it is: [`Handshake::judge`] is to be told whether
-    /// it may enter.
+    /// The client has given user and password: the caller tells [`Handshake::judge`] whether it may
+    /// enter.
     Judge {
         /// Its name.
         user: Vec<u8>,
@@ -75,7 +75,7 @@ impl SocksError {
             SocksError::Credentials => Some(vec![PASSWORD_VERSION, 1]),
             SocksError::Command(_) => Some(reply_message(7, None)),
             SocksError::AddressType(_) => Some(reply_message(8, None)),
-            // What no resolver could know, as what it does not know.
+            // A name that no resolver could know counts as an unknown one.
             SocksError::Name(_) | SocksError::NotAscii => {
                 Some(reply(Err(FailureCode::UnknownHost)))
             }
@@ -83,8 +83,7 @@ impl SocksError {
     }
 }
 
-/// The answer to a request: RFC 1928 §6. `bound` is told as BND.ADDR, zeros
-/// where it is unknown.
+/// The answer to a request: RFC 1928 §6. `bound` is sent as BND.ADDR, zeros if it is unknown.
 pub fn reply(outcome: Result<Option<SocketAddr>, FailureCode>) -> Vec<u8> {
     match outcome {
         Ok(bound) => reply_message(0, bound),

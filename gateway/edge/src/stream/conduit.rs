@@ -21,13 +21,13 @@ pub trait Outlet: Send + Sync + 'static {
     /// cannot be reached.
     fn open(&self, request: OpenRequest) -> Result<Box<dyn Conduit>, Failure>;
 
-    /// Where requests are kept for later, if they are.
+    /// The store of deferred requests, if there is one.
     fn deferred(&self) -> Option<&Handle> {
         None
     }
 
-    /// The node that would dispatch a request for `target` kept for later;
-    /// none if it leaves from this one.
+    /// The node that would dispatch a deferred request for `target`; none if it leaves from this
+    /// node.
     fn dispatcher(&self, _target: &Target) -> Option<u64> {
         None
     }
@@ -36,7 +36,7 @@ pub trait Outlet: Send + Sync + 'static {
 /// What is known once the origin has answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connected {
-    /// The origin's address, where the far edge tells it.
+    /// The origin's address, if the far edge reports it.
     pub origin: Option<SocketAddr>,
     /// When the origin's addresses were known, where this node has dialled.
     pub resolved: Option<Instant>,
@@ -68,9 +68,9 @@ pub struct StreamName {
 pub struct FlowPath {
     /// The round trip of its path, where the node chooses one.
     pub round_trip: Option<Duration>,
-    /// When it is estimated to be complete by that, from now on.
+    /// The estimated time from now until it is complete on that path.
     pub completes: Option<Duration>,
-    /// Why it goes there, if that was asked and the node knows.
+    /// Why this path was chosen, if that was asked and the node knows.
     pub why: Option<PathChoice>,
 }
 
@@ -79,9 +79,9 @@ pub struct FlowPath {
 pub struct PathChoice {
     /// The policy of the class.
     pub policy: &'static str,
-    /// The estimate of completion, where the policy goes by one.
+    /// The estimate of completion, if the policy uses one.
     pub estimate: Option<&'static str>,
-    /// The path; none where each bundle has its own, or none can carry now.
+    /// The path; none if each bundle gets its own, or if no path can carry now.
     pub chosen: Option<String>,
     /// Those that could carry and that the policy lets it use.
     pub compared: Vec<ComparedPath>,
@@ -108,7 +108,7 @@ pub struct ComparedPath {
     pub before_bytes: u64,
     /// When the flow would be complete; none where the policy does not ask.
     pub completes: Option<Duration>,
-    /// By how much other flows are later for it, all together.
+    /// By how much it delays other flows, all together.
     pub others_wait: Duration,
 }
 
@@ -125,16 +125,15 @@ pub trait Conduit: Send {
     /// peer has reset the stream.
     fn poll_send_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>>;
 
-    /// Sends `data`, at most as long as the capacity last polled. Kept
-    /// without a copy. A poll of the conduit follows, so it may leave the
-    /// work to that.
+    /// Sends `data`, at most as long as the capacity last polled. The bytes are kept without a
+    /// copy. The caller polls the conduit afterwards, so this call may leave the work to that poll.
     fn send(&mut self, data: Bytes);
 
     /// Ends this side's data: the far socket is shut down for writing once it
     /// has all of it.
     fn finish(&mut self);
 
-    /// Takes no more bytes from the peer, whose sender need not wait any more.
+    /// Takes no more bytes from the peer, whose sender then need not wait.
     fn stop(&mut self);
 
     /// Gives the stream up in both directions; the far socket is reset behind
@@ -150,29 +149,27 @@ pub trait Conduit: Send {
         max: usize,
     ) -> Poll<Result<Option<Bytes>, Failure>>;
 
-    /// Whether the peer has closed the stream: its end has been received here,
-    /// and it takes no more bytes. As on a socket whose other end is closed, only
-    /// bytes that are sent none the less are an error. Whoever has polled the
-    /// conduit since that end is woken.
+    /// Whether the peer has closed the stream: its end has been received here, and it takes no more
+    /// bytes. As on a socket whose other end is closed, this is an error only if bytes are still
+    /// sent. A task that has polled the conduit since that end is woken.
     fn peer_has_closed(&self) -> bool {
         false
     }
 
-    /// The outcome of the far edge's dial, for those who wait for it.
+    /// The outcome of the far edge's dial, for callers that wait for it.
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>>;
 
     /// Tells the peer, on a stream that it has opened, that the origin has
     /// answered. A failed dial is told by [`Conduit::reset`].
     fn connected(&mut self, connected: Connected);
 
-    /// Begins a flow with the next bytes that are sent: so many, as far as that is
-    /// known. The node may choose another path for what follows. With `explain`
-    /// it tells why.
+    /// Begins a flow with the next bytes that are sent; `size_bytes` is its size as far as known.
+    /// The node may choose another path for them. With `explain` it returns why.
     fn begin_flow(&mut self, _size_bytes: u64, _explain: bool) -> FlowPath {
         FlowPath::default()
     }
 
-    /// What is sent from now on travels in another class.
+    /// Bytes that are sent from now on travel in another class.
     fn set_class(&mut self, _class: Class) {}
 
     /// The stream's name, where it can be taken up by another conduit.
@@ -185,7 +182,7 @@ pub trait Conduit: Send {
         StreamTimes::default()
     }
 
-    /// Leaves the stream as it is to whoever takes it up: to drop this conduit
-    /// then changes nothing.
+    /// Leaves the stream as it is for another conduit to take up: dropping this conduit then
+    /// changes nothing.
     fn leave(&mut self) {}
 }

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FailureCode {
-    /// The far socket was reset, or a middle of the way gave up.
+    /// The far socket was reset, or something on the way gave up.
     Reset = 0,
     /// The origin refused the connection.
     Refused = 1,

@@ -28,7 +28,7 @@ pub enum Protocol {
 pub struct OpenRequest {
     /// Where the far edge connects to.
     pub target: Target,
-    /// The client's own address, for the origin to see or be told.
+    /// The client's own address, which the origin may see or be told.
     pub client: SocketAddr,
     /// Name of the listener that took the connection in.
     pub listener: Arc<str>,

@@ -1,4 +1,4 @@
-//! A conduit that notes when what happens on it.
+//! A conduit that records the times of its events.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use underpass_cla::Class;
 use super::{Exchange, ExchangeSpan, Traces};
 use crate::stream::{Conduit, Connected, Failure, FlowPath, OpenRequest, StreamName, StreamTimes};
 
-/// Notes what happens on the conduit within, and tells of it when it is dropped.
+/// Records the events of the inner conduit, and reports them when it is dropped.
 pub(super) struct TracedConduit {
     inner: Box<dyn Conduit>,
     traces: Arc<dyn Traces>,

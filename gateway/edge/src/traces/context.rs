@@ -12,15 +12,15 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// What a `traceparent` header says: the caller's span, and whether the
-    /// caller samples the trace. `None` where the header is none of version 00,
-    /// or of a later one that begins alike (§4.3).
+    /// What a `traceparent` header says: the caller's span, and whether the caller samples the
+    /// trace. `None` unless the header is of version 00, or of a later version with the same
+    /// beginning (§4.3).
     pub fn of_header(text: &str) -> Option<(TraceContext, bool)> {
         let bytes = text.as_bytes();
         let version = hex::<1>(bytes.get(..2)?)?[0];
         let later = match bytes.len() {
             55 => true,
-            // Behind the known fields of a later version there may be others.
+            // A later version may have more fields after the known ones.
             56.. => version != 0 && bytes[55] == b'-',
             _ => false,
         };

@@ -1,9 +1,7 @@
-//! Exchanges that are traced: when what happened to one client's connection
-//! at this node.
+//! Traced exchanges: the times of the events of one client's connection at this node.
 //!
-//! The conduit of a traced stream notes it and tells whoever takes traces at
-//! its end. All other streams have no such conduit: to them tracing costs one
-//! question when they are opened.
+//! The conduit of a traced stream records them and reports them at its end. Other streams have no
+//! such conduit: for them tracing costs one check when they are opened.
 
 mod conduit;
 mod context;

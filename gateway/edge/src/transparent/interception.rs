@@ -42,17 +42,15 @@ pub struct PlainBytes {
     pub up: u64,
     /// To clients.
     pub down: u64,
-    /// To the networks of each hop, by its number; none for a hop without
-    /// networks.
+    /// Bytes to the networks of each hop, by its number; none for a hop without networks.
     pub to_hops: BTreeMap<u64, Option<u64>>,
 }
 
 impl PlainBytes {
-    /// What this node has routed over the hop of this number; none where that
-    /// is not known.
+    /// Bytes that this node has routed over the hop of this number; none if not known.
     pub fn to_hop(&self, number: u64) -> Option<u64> {
         match *self.to_hops.get(&number)? {
-            // There is no other way for it.
+            // With a single hop, all of it went there.
             None if self.to_hops.len() == 1 => Some(self.up),
             counted => counted,
         }
@@ -72,12 +70,11 @@ pub struct Interception {
 }
 
 impl Interception {
-    /// Installs the rules, having removed what a former run of the same name
-    /// has left. `port` is the transparent listener's; without one, only the
-    /// answers of origins to sockets with a client's address are brought in
-    /// (`origin_source = "client"`). Connections of other than `families`,
-    /// which the far end reaches, are rejected at once. What is routed to the
-    /// networks of each of `hops` is counted.
+    /// Installs the rules after removing those that a former run of the same name has left. `port`
+    /// is the transparent listener's; without one, only the answers of origins to sockets with a
+    /// client's address are diverted (`origin_source = "client"`). The far end reaches `families`;
+    /// connections of other families are rejected at once. Traffic that is routed to the networks
+    /// of each of `hops` is counted.
     ///
     /// # Errors
     /// When the configuration is not sound, or nft or ip fail: both programs
@@ -99,7 +96,7 @@ impl Interception {
             hops: &hops,
         };
         let line = rules.table(&table, "flags owner;", 0);
-        // Where the owner's input would swallow the complaint.
+        // nft reports no errors in the owner's input, so the rules are checked here.
         nft::check(&rules.table(&format!("{table}_check"), "", 0))
             .map_err(system("check the interception rules"))?;
         clear(&config, &table);
@@ -126,21 +123,20 @@ impl Interception {
         })
     }
 
-    /// Changes what is taken in, and the families that the far end reaches,
-    /// in one transaction; connections that are open live on.
+    /// Changes what is taken in, and the families that the far end reaches, in one transaction.
+    /// Open connections continue.
     ///
     /// # Errors
-    /// When nft refuses; what was in force then stays.
+    /// When nft refuses; the rules in force then stay.
     pub fn set(&mut self, switch: &Switch, families: Families) -> Result<(), InterceptionError> {
         let hops = self.hops.clone();
         self.set_with_hops(switch, families, hops)
     }
 
-    /// As [`Interception::set`], with other hops. The counters of those that
-    /// stay in their places go on.
+    /// As [`Interception::set`], with other hops. Hops that keep their places keep their counters.
     ///
     /// # Errors
-    /// When nft refuses; what was in force then stays.
+    /// When nft refuses; the rules in force then stay.
     pub fn set_with_hops(
         &mut self,
         switch: &Switch,

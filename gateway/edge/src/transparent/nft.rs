@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Looks for a change to be in force: 2 s in all.
+/// Most checks whether a change is in force: 2 s in all.
 const LOOKS: u32 = 100;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 

@@ -16,16 +16,16 @@ pub struct Beyond {
     /// Networks that are reached by this hop; those of two hops do not
     /// overlap. Without any, the hop has no counter.
     pub networks: Vec<IpNet>,
-    /// Whether packets of the configured clients alone are counted, so that
-    /// the networks may be all there are.
+    /// Whether only packets of the configured clients are counted, in which case the networks may
+    /// cover everything.
     pub from_clients: bool,
 }
 
 /// Renders the rules of one node.
 pub(super) struct Ruleset<'a> {
     pub config: &'a InterceptionConfig,
-    /// Port of the transparent listener; without one only the answers to
-    /// sockets with a client's address are brought in.
+    /// Port of the transparent listener; without one, only the answers to sockets with a client's
+    /// address are diverted.
     pub port: Option<u16>,
     pub switch: &'a Switch,
     /// Address families that the far end reaches; connections of the others
@@ -40,8 +40,7 @@ pub(super) struct Ruleset<'a> {
 const FAMILIES: [(&str, bool); 2] = [("ip", false), ("ip6", true)];
 
 impl Ruleset<'_> {
-    /// The whole table, on one line, with a chain `revision_<n>` by which its
-    /// being in force is seen.
+    /// The whole table, on one line. Its chain `revision_<n>` shows that it is in force.
     pub fn table(&self, table: &str, flags: &str, revision: u64) -> String {
         format!(
             "table inet {table} {{ {flags} \
@@ -76,13 +75,13 @@ impl Ruleset<'_> {
 
     fn divert(&self) -> String {
         let mark = self.config.mark;
-        // First, whatever is switched off: packets of sockets that are open.
+        // First the packets of open sockets, even if diversion is switched off.
         let mut rules =
             format!("meta l4proto tcp socket transparent 1 meta mark set {mark} accept; ");
         let Some(port) = self.port.filter(|_| self.switch.enabled) else {
             return rules;
         };
-        // The node's own services, and what has no single receiver.
+        // The node's own services, and packets without a single receiver.
         rules += "fib daddr type { local, broadcast, multicast } accept; ";
         for (family, six) in FAMILIES {
             if !self.reached(six) {
@@ -90,7 +89,7 @@ impl Ruleset<'_> {
             }
             rules += &self.accept_passed("tcp", family, six);
             if let Some(clients) = self.clients(family, six) {
-                // Only what starts now: connections from before pass on.
+                // Only new connections: earlier ones continue to pass.
                 rules += &format!(
                     "{clients} {NEW} tproxy {family} to :{port} meta mark set {mark} accept; "
                 );
@@ -109,7 +108,7 @@ impl Ruleset<'_> {
                 continue;
             }
             if self.config.reject_quic {
-                // What TCP would not be taken in from, or to, keeps QUIC.
+                // Where TCP would not be taken in, QUIC stays allowed.
                 rules += &self.accept_passed("udp", family, six);
                 rules += &format!("{clients} udp dport 443 reject with icmpx port-unreachable; ");
             }
@@ -121,7 +120,7 @@ impl Ruleset<'_> {
         rules
     }
 
-    /// Counts what passes as plain IP, behind the chain that may reject it.
+    /// Counts what passes as plain IP, after the chain that may reject it.
     fn plain(&self) -> String {
         let mut rules = String::new();
         for (family, six) in FAMILIES {

@@ -10,9 +10,9 @@ use crate::listen::{Intake, Peer};
 use crate::relay::abort;
 use crate::stream::{Protocol, Target};
 
-/// Serves one diverted connection. Its destination is the local address of
-/// its socket. A connection to the listener itself was not diverted and is
-/// closed, or it would be opened towards the listener again and again.
+/// Serves one diverted connection. Its destination is the local address of its socket. A connection
+/// to the listener itself was not diverted. It is closed; otherwise it would be opened to the
+/// listener again and again.
 pub(crate) async fn serve(intake: &Intake, socket: TcpStream, peer: Peer) {
     let Ok(local) = socket.local_addr() else {
         return;

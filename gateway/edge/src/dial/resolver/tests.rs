@@ -79,7 +79,7 @@ async fn an_answer_is_kept_for_as_long_as_it_says() {
     for _ in 0..3 {
         assert_eq!(world.resolve("60.test").await.unwrap(), ["192.0.2.1"]);
     }
-    // A and AAAA; the second may be asked each time, having no TTL at all.
+    // A and AAAA; the second may be queried each time, since its answer has no TTL.
     let kept = world.queries();
     assert!(kept <= 4, "{kept}");
     for _ in 0..3 {
@@ -97,7 +97,7 @@ async fn the_hosts_file_comes_first_and_is_read_anew() {
     assert_eq!(world.queries(), 0);
     let hosts = world.folder.path().join("hosts");
     std::fs::write(&hosts, "192.0.2.10 box.test\n").unwrap();
-    // Both may have been written within one tick of the file system's clock.
+    // Both versions may have been written within one tick of the file system's clock.
     let written = std::fs::File::options().write(true).open(&hosts).unwrap();
     let later = SystemTime::now() + Duration::from_secs(10);
     written.set_modified(later).unwrap();

@@ -95,7 +95,7 @@ impl Conduit for Noting {
     fn connected(&mut self, _: Connected) {}
 }
 
-/// What is told of these pieces of an answer, of a stream of class 1.
+/// The events that these pieces of an answer cause on a stream of class 1.
 fn told(rules: &str, pieces: &[&[u8]]) -> Vec<Told> {
     told_of(Owner::Peer(10), rules, &[], pieces)
 }
@@ -105,8 +105,7 @@ fn told_again(rules: &str, received: &[&[u8]], pieces: &[&[u8]]) -> Vec<Told> {
     told_by(true, Owner::Peer(10), rules, received, pieces)
 }
 
-/// What is told of a stream of class 1, whose other side has sent `received`
-/// before.
+/// The events of a stream of class 1 whose other side has sent `received` before.
 fn told_of(owner: Owner, rules: &str, received: &[&[u8]], pieces: &[&[u8]]) -> Vec<Told> {
     told_by(false, owner, rules, received, pieces)
 }
@@ -219,7 +218,7 @@ fn the_rest_of_a_flow_that_is_late_is_decided_on_anew() {
     assert_eq!(told(2_100, &piece), [Told::Flow(900_000)]);
     assert!(told(4_000, b"more").is_empty());
     assert_eq!(told(4_200, b"more"), [Told::Flow(799_996)]);
-    // What is over is not late, nor is the next one yet.
+    // A complete flow is not late, and the next one is not late yet.
     assert!(told(6_000, &last[..799_992]).is_empty());
     assert_eq!(told(60_000, head), [Told::Flow(whole)]);
 }
@@ -273,7 +272,7 @@ async fn whoever_asks_is_told_of_each_decision_and_of_what_it_was_made_by() {
         rule: None,
     };
     let mut told = decisions.ask(filter).unwrap();
-    // Larger than expected: its rest is decided on anew.
+    // Larger than expected: the path of its rest is chosen again.
     conduit.send(Bytes::from(vec![0; 40_000]));
     let first = flow(&mut told).await;
     assert_eq!(
@@ -291,7 +290,7 @@ async fn whoever_asks_is_told_of_each_decision_and_of_what_it_was_made_by() {
         (second.rule.as_deref(), second.class),
         (Some("long"), Some(Class(2)))
     );
-    // A path of its flow is news, another is not.
+    // A change of a path of its flow is reported; a change of another path is not.
     for path in ["moon", "lte"] {
         decisions.path_changed(PathNews {
             path: path.to_owned(),

@@ -31,7 +31,7 @@ impl Stream {
             .map(|start| start.size_bytes)
     }
 
-    /// Sends so many bytes that are no HTTP; the sizes of flows that begin.
+    /// Sends pieces that are not HTTP. Returns the sizes of the flows that begin.
     fn bursts(&mut self, pieces: usize, piece: usize) -> Vec<u64> {
         let data = vec![0x17; piece];
         (0..pieces).filter_map(|_| self.sends(&data)).collect()
@@ -75,7 +75,7 @@ fn a_length_that_lies_overflows_nothing() {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
         let told = stream.sends(head.as_bytes()).unwrap();
         assert!(told >= length);
-        // A request tells that the answer was over.
+        // A request shows that the answer was over.
         stream.watch.receives(stream.now, b"GET / HTTP/1.1\r\n");
     }
     assert_eq!(stream.sends(&answer(10)), Some(answer(10).len() as u64));
@@ -155,7 +155,7 @@ fn sizes_of_tls_bursts_are_learnt_by_the_name_of_the_clienthello() {
     let (page, video) = ("page.example", "video.example");
     answers_over_tls(&sizes, page, &[4_000, 20_000]);
     answers_over_tls(&sizes, video, &[3_000, 900_000]);
-    // The handshake is told apart from what the host sends behind it.
+    // The handshake is remembered apart from what the host sends after it.
     let begun = answers_over_tls(&sizes, page, &[10, 10]);
     assert_eq!(begun, [4_000, 20_000]);
     let begun = answers_over_tls(&sizes, video, &[10, 10]);
@@ -172,7 +172,7 @@ fn a_stream_taken_up_midway_has_flows_behind_the_next_silence() {
     assert_eq!(stream.sends(&answer(10)), None);
     stream.now += SILENCE;
     assert_eq!(stream.sends(&answer(10)), Some(answer(10).len() as u64));
-    // Nothing is learnt of what was seen in part.
+    // A flow that was seen only in part is not remembered.
     assert_eq!(stream.sizes.lock().unwrap().len(), 1);
 }
 
@@ -229,7 +229,7 @@ fn an_answer_without_a_length_has_the_size_that_its_object_is_told_to_have() {
         let size = 3_000_000 + CHUNKED.len() as u64;
         assert_eq!(stream.sends(CHUNKED), Some(size), "cut at {cut}");
     }
-    // What the message says itself counts more, and another object is not this one.
+    // The message's own length takes precedence, and the size of another object does not apply.
     stream.watch.receives(stream.now, request);
     assert_eq!(stream.sends(&answer(7)), Some(answer(7).len() as u64));
     stream.watch.receives(
@@ -238,7 +238,7 @@ fn an_answer_without_a_length_has_the_size_that_its_object_is_told_to_have() {
     );
     let begun = stream.sends(CHUNKED).unwrap();
     assert!(begun < 3_000_000, "{begun}");
-    // What refers elsewhere, or says that it is not there, is not the object.
+    // A partial answer, a redirection or an error is not the whole object.
     for status in ["206 Partial Content", "302 Found", "404 Not Found"] {
         stream.watch.receives(stream.now, request);
         let head = format!("HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -272,7 +272,7 @@ fn a_chunked_answer_has_the_size_that_its_type_had() {
 }
 
 proptest! {
-    /// However bytes are cut into pieces, and whatever they are, books are kept.
+    /// The counts stay right whatever the bytes are and however they are cut into pieces.
     #[test]
     fn no_bytes_confuse_it(
         pieces in proptest::collection::vec(

@@ -1,7 +1,7 @@
 //! Sends peers' stored requests to their origins.
 //!
-//! Each has a connection of its own, and its first byte goes only when the
-//! store knows that it is being sent.
+//! Each request has its own connection, and its first byte is sent only after the store has
+//! recorded that it is being sent.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -40,11 +40,12 @@ const WAITING: usize = 16;
 pub struct Patience {
     /// While it is silent.
     pub silence: Duration,
-    /// In all, from the first byte of the request to the last of its response.
+    /// Limit for the whole exchange, from the first byte of the request to the last of its
+    /// response.
     pub whole: Duration,
 }
 
-/// Deals with origins as the store orders. Runs until the store ends.
+/// Sends requests to origins as the store orders. Runs until the store ends.
 pub async fn serve(
     handle: Handle,
     mut orders: UnboundedReceiver<Order>,
@@ -106,7 +107,7 @@ struct Running {
 async fn tell(handle: &Handle, job: JobKey, what: Dispatched) {
     let told = handle.call(move |node, now_ms| node.dispatched(now_ms, job, what));
     if let Err(error) = told.await {
-        // The store goes back to its last commit, and takes this up there.
+        // The store returns to its last commit, and continues this request from there.
         tracing::warn!(id = %job.key.id, %error, "the end of an exchange is lost");
     }
 }
@@ -164,7 +165,7 @@ impl Exchange {
     }
 
     async fn exchange(&self, socket: TcpStream, outgoing: Outgoing, body_bytes: u64) -> Dispatched {
-        // An origin that sends a byte now and then is not silent.
+        // The limit on silence does not stop an origin that sends a byte now and then.
         let asked = self.ask(socket, outgoing, body_bytes);
         match tokio::time::timeout(self.patience.whole, asked).await {
             Ok(outcome) => outcome,
@@ -225,11 +226,11 @@ impl Exchange {
         request
     }
 
-    /// Stores the response; the origin has done its part when all is here.
+    /// Stores the response. The exchange with the origin is done when all of it is here.
     async fn keep(&self, method: &Method, mut response: Response<Incoming>) -> Dispatched {
         let version = response.version();
         fields::strip(response.headers_mut());
-        // Trailers end here: a stored body has its length.
+        // Trailers are not passed on: a stored body is framed by its length.
         response.headers_mut().remove(TRAILER);
         fields::add_via(response.headers_mut(), version);
         let head = response_head(method, response.status(), response.headers());
@@ -290,8 +291,8 @@ impl Exchange {
     }
 }
 
-/// Sends a stored request's body. Where it breaks off, so does the request:
-/// Content-Length has told how long it is.
+/// Sends a stored request's body. If reading it fails, the request breaks off: the origin notices,
+/// since Content-Length declares its length.
 async fn send_body(handle: Handle, job: JobKey, mut sender: Sender<Bytes, hyper::Error>) {
     let object = handle.call(move |node, _| Ok(node.job_object(job))).await;
     let Ok(Some(object)) = object else {

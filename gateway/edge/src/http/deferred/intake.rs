@@ -17,7 +17,7 @@ use super::resource::{Place, accepted};
 use crate::classify::Verdict;
 use crate::stream::Target;
 
-/// draft-ietf-httpapi-idempotency-key-header: the origin tells repetitions.
+/// draft-ietf-httpapi-idempotency-key-header: by it the origin recognises repetitions.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A client's wish to have its answer later.
@@ -26,7 +26,7 @@ pub(in super::super) struct Asked {
 }
 
 impl Asked {
-    /// Takes the wish from a request's head, before that is made the origin's.
+    /// Takes the preference from a request's head, before the head is rewritten for the origin.
     pub fn of(client: &Client, headers: &mut HeaderMap) -> Option<Asked> {
         let wished = client.deferred().is_some() && take_respond_async(headers);
         wished.then(|| Asked {
@@ -45,8 +45,8 @@ pub(super) fn owner(client: &Client, headers: &HeaderMap) -> Owner {
     }
 }
 
-/// Stores the request if its client asks for that and another node would
-/// dispatch it; gives it back otherwise: it is a preference.
+/// Stores the request if its client asks for that and another node would dispatch it. Otherwise
+/// returns it, since the client's wish is only a preference.
 pub(in super::super) async fn store(
     client: &Client,
     asked: Option<Asked>,
@@ -68,7 +68,7 @@ pub(in super::super) async fn store(
 enum Refused {
     Limit(Refusal),
     Service(ServiceError),
-    /// The client broke off: nobody reads the answer.
+    /// The client has broken off; nobody reads the answer.
     BrokenOff,
     Randomness,
 }
@@ -112,8 +112,7 @@ pub(super) fn refusal_page(refusal: Refusal) -> Response<Body> {
     reply::page(status, &refusal.to_string())
 }
 
-/// A request that is coming in; what has come of it goes with it, unless it
-/// has been submitted.
+/// A request that is coming in. Dropping it deletes what has arrived, unless it has been submitted.
 struct Upload {
     handle: Handle,
     id: Option<Id>,
@@ -159,7 +158,7 @@ async fn take_in(
     mut body: Incoming,
 ) -> Result<Response<Body>, Refused> {
     let repeatable = head.method.is_idempotent() || head.headers.contains_key(IDEMPOTENCY_KEY);
-    // It is sent to the origin whole, and trailers end here.
+    // The request is sent to the origin as a whole, and without trailers.
     head.headers.remove(EXPECT);
     head.headers.remove(TRAILER);
     let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());

@@ -1,6 +1,6 @@
-//! Heads of stored messages, as `message/http` has them (RFC 9112 §10.1) but
-//! without framing: the length is the stored object's. A response to HEAD alone
-//! has its Content-Length, which is of a body that is not there.
+//! Heads of stored messages, as `message/http` has them (RFC 9112 §10.1) but without framing: the
+//! length is the stored object's. Only a response to HEAD keeps its Content-Length, which describes
+//! a body that is not there.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
@@ -8,8 +8,8 @@ use hyper::{Method, StatusCode, Uri};
 
 /// Most header fields of a response that is taken from an origin.
 pub(super) const MOST_TAKEN: usize = 256;
-/// Most header fields of either: what a node adds itself, such as Via, has room
-/// beside those.
+/// Most header fields of a request or response, with room for those that a node adds itself, such
+/// as Via.
 const MAX_FIELDS: usize = MOST_TAKEN + 16;
 
 /// A request's head.
@@ -63,7 +63,7 @@ pub(super) fn read_request(head: &[u8]) -> Option<(Method, Uri, HeaderMap)> {
     Some((method, target, headers))
 }
 
-/// Reads a response's head; with it, the length that a response to HEAD tells.
+/// Reads a response's head, and the length that a response to HEAD declares.
 pub(super) fn read_response(head: &[u8]) -> Option<(StatusCode, HeaderMap, Option<u64>)> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut fields);

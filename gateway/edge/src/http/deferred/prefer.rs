@@ -4,8 +4,8 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// Takes what this proxy applies from Prefer: `respond-async`, and the `wait`
-/// that goes with it. Tells whether the former was there.
+/// Removes from Prefer what this proxy applies: `respond-async`, and the `wait` that goes with it.
+/// Returns whether `respond-async` was there.
 pub(super) fn take_respond_async(headers: &mut HeaderMap) -> bool {
     let values: Vec<String> = headers
         .get_all(PREFER)

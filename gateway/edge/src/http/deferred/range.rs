@@ -13,9 +13,8 @@ pub(super) enum Wanted {
     Unsatisfiable,
 }
 
-/// What the request wants of a body of `length` octets. Several ranges at
-/// once, which nobody has to serve (RFC 9110 §14.2), are answered with the
-/// whole.
+/// The part that the request wants of a body of `length` octets. A request for several ranges gets
+/// the whole body: no server has to support them (RFC 9110 §14.2).
 pub(super) fn wanted(request: &HeaderMap, stored: &HeaderMap, length: u64) -> Wanted {
     let Some(value) = request.get(RANGE).and_then(|value| value.to_str().ok()) else {
         return Wanted::Whole;
@@ -48,11 +47,11 @@ pub(super) fn wanted(request: &HeaderMap, stored: &HeaderMap, length: u64) -> Wa
 
 fn number(digits: &str) -> Option<u64> {
     let all = !digits.is_empty() && digits.bytes().all(|octet| octet.is_ascii_digit());
-    // A number beyond all lengths is as good as the largest.
+    // A number beyond all lengths has the effect of the largest one.
     all.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// Whether If-Range, if there, names what is stored (RFC 9110 §13.1.5).
+/// Whether If-Range, if present, matches the stored response (RFC 9110 §13.1.5).
 fn is_current(request: &HeaderMap, stored: &HeaderMap) -> bool {
     let Some(validator) = request.get(IF_RANGE) else {
         return true;

@@ -35,8 +35,8 @@ impl Place {
         }
     }
 
-    /// What a request names below the folder: by its path alone, or, sent to
-    /// the proxy as for any origin, by a URI of the proxy itself.
+    /// The part of a request's path below the folder. The request names it by the path alone or, if
+    /// it is sent as to a forward proxy, by a URI of this proxy.
     pub fn below<'a>(&self, uri: &'a Uri) -> Option<&'a str> {
         if let Some(authority) = uri.authority() {
             let target = authority::target(authority, Some(DEFAULT_PORT)).ok()?;

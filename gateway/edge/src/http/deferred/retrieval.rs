@@ -135,8 +135,8 @@ fn serve(
     response
 }
 
-/// The Content-Length of an answer of `count` octets. A stored response to HEAD has
-/// no body; the length that it gives is given only to a HEAD for it.
+/// The Content-Length of an answer of `count` octets. A stored response to HEAD has no body; the
+/// length that it declares is passed on only to a HEAD.
 fn told_length(method: &Method, count: u64, told: Option<u64>) -> u64 {
     match told {
         Some(told) if *method == Method::HEAD && count == 0 => told,
@@ -159,8 +159,8 @@ struct Section {
 }
 
 impl Section {
-    /// Sends the octets as fast as the client takes them. Where they end too
-    /// early the connection ends: Content-Length has told how many there are.
+    /// Sends the octets as fast as the client takes them. If they end too early the connection
+    /// ends, and the client notices: Content-Length declares their number.
     async fn send(self, handle: Handle, mut sender: Sender<Bytes, hyper::Error>) {
         let Section { id, object, .. } = self;
         let part_bytes = u64::from(object.part_bytes);
