@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::config::{BpsecConfig, BpsecRule, Config, VerifyAt, is_id};
 
-/// What is read of a key file: more than any has.
+/// Most bytes that are read of a key file: more than any valid one has.
 const MOST_FILE_BYTES: u64 = 1024;
 
 /// Why keys cannot be used.

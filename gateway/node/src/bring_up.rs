@@ -6,7 +6,7 @@ use crate::api::PathView;
 use crate::cli::BringUpCommand;
 use crate::client::{self, ClientError};
 
-/// Changes it, and prints what then holds.
+/// Changes it, and prints the resulting state.
 ///
 /// # Errors
 /// When no node answers, or it refuses.

@@ -1,5 +1,4 @@
-//! `underpass budget`: adds to the budget of a running node's metered path, or
-//! begins it anew.
+//! `underpass budget`: adds to the budget of a running node's metered path, or resets it.
 
 use serde_json::json;
 

@@ -1,8 +1,7 @@
 //! What was spent of the budgets of metered paths, over restarts.
 //!
-//! The file says a little more than what was spent while bytes flow: as much as
-//! the next interval is likely to spend. So a process that is killed loses some of
-//! its budget, and gains none.
+//! While bytes flow, the file counts a little more than was spent: also what the next interval is
+//! likely to spend. So a killed process may lose some of its budget, but never gains any.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,14 +35,14 @@ pub struct KeptBudgets {
 struct State {
     /// What the file says.
     kept: Budgets,
-    /// What the engines said last; a path that is not here was not restored.
+    /// The last values of the engines; a path that is missing here was not restored yet.
     seen: Budgets,
     failed: bool,
 }
 
 impl KeptBudgets {
-    /// Of a node with this state folder. It is read when a process has the node
-    /// for itself.
+    /// The budgets of a node with this state folder. The file is read when no other process of the
+    /// node runs.
     pub fn load(state_dir: &Path) -> KeptBudgets {
         let file = state_dir.join(FILE);
         let state = State {
@@ -86,7 +85,7 @@ impl KeptBudgets {
         let meters = shell.meters().into_iter();
         let spent: Budgets = meters.map(|(_, name, meter)| (name, meter.spent)).collect();
         let mut kept: Budgets = state.kept.clone();
-        // Of one that is not metered any more, the file knows for when it is.
+        // The file keeps a path that is no longer metered, in case it is metered again.
         kept.retain(|name, _| shell.hop_named(name).is_some());
         for (name, spent) in &spent {
             let before = state.seen.get(name).filter(|_| ahead);
@@ -113,8 +112,8 @@ impl KeptBudgets {
     }
 }
 
-/// What the file is to say: what it says, if that covers as much again as was
-/// spent in the last interval, else twice as much ahead.
+/// The value for the file. It stays if it covers another interval like the last one; otherwise it
+/// is set two such intervals ahead.
 fn to_keep(written: Option<Spent>, spent: Spent, step: u64) -> Spent {
     let covers = |written: &Spent| {
         let same = Spent {

@@ -1,5 +1,5 @@
-//! `underpass check-config`: what is wrong with a configuration and with the
-//! files that it names, all of it at once.
+//! `underpass check-config`: reports all problems of a configuration and of the files that it
+//! names.
 
 use std::error::Error;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::known_time::KnownTime;
 use crate::security::Security;
 use crate::{api, bpsec, run};
 
-/// Prints that a configuration is valid, with what there is to say of it.
+/// Prints that a configuration is valid, with remarks on it.
 ///
 /// # Errors
 /// With a line for each problem.
@@ -56,7 +56,7 @@ fn of_files(config: &Config) -> Vec<String> {
     problems
 }
 
-/// An error with its causes, of which those that it quotes are not said twice.
+/// An error with its causes; a cause that the error's text quotes is not repeated.
 fn told(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -23,7 +23,7 @@ pub enum ClientError {
     /// The node's answer broke off.
     #[error("the node's answer broke off: {0}")]
     Http(#[from] hyper::Error),
-    /// The node's answer is not what this version knows.
+    /// This version does not understand the node's answer.
     #[error("the node's answer is not understood: {0}")]
     Answer(#[from] serde_json::Error),
     /// The node answers with an error.
@@ -37,7 +37,7 @@ pub enum ClientError {
     /// The answer cannot be printed.
     #[error("cannot print: {0}")]
     Print(io::Error),
-    /// What is asked for cannot be written into a request.
+    /// The query cannot be written into a request.
     #[error("this cannot be asked for: {0}")]
     Request(hyper::http::Error),
     /// What is asked for makes no sense.
@@ -73,7 +73,7 @@ pub fn ask(
     runtime.block_on(exchange(socket, request))
 }
 
-/// Asks the node at `socket` for what has no end, and gives each line as it comes.
+/// Asks the node at `socket` for an endless answer, and passes each line on as it comes.
 ///
 /// # Errors
 /// When no node answers there, or it answers with an error; and those of `line`.
@@ -163,7 +163,7 @@ pub fn print(text: &str) -> Result<(), ClientError> {
     }
 }
 
-/// As [`print`], of what must not be missed.
+/// As [`print`], for output that must not be lost.
 ///
 /// # Errors
 /// When standard output does not take it, or nobody reads that any more.

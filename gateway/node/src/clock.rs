@@ -1,5 +1,4 @@
-//! The time of day, as far as this machine knows it, and as the control
-//! service has it.
+//! The time of day: of this machine, as far as it knows it, and of the control service.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,10 +8,10 @@ use underpass_plans::ControlTime;
 /// DTN time begins at 2000-01-01 UTC (RFC 9171 § 4.2.6).
 const DTN_EPOCH_MS: u64 = 946_684_800_000;
 
-/// No terminal's clock was right before this; it boots at some earlier time.
+/// A clock before this time is not set: a terminal boots with some earlier time.
 pub const PLAUSIBLE_MS: u64 = 1_767_225_600_000;
 
-/// ms since 1970-01-01 UTC, unless the clock is plainly not set.
+/// ms since 1970-01-01 UTC; none if the clock is evidently not set.
 pub fn utc_ms() -> Option<u64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let ms = u64::try_from(since.as_millis()).ok()?;
@@ -47,12 +46,10 @@ pub fn since_boot_ms() -> Option<u64> {
     (answer == 0).then_some(seconds * 1000 + millis)
 }
 
-/// Two clocks are read one after the other in less than this, and no machine sleeps
-/// for less.
+/// Reading two clocks one after the other takes less than this, and no machine sleeps for less.
 const LEAST_SLEEP: Duration = Duration::from_millis(500);
 
-/// Tells whether the machine has slept since this was made: instants do not count
-/// that time.
+/// Detects whether the machine has slept since this was made: instants do not count that time.
 #[derive(Debug)]
 pub struct SleepWatch {
     since_boot_ms: Option<u64>,
@@ -62,14 +59,14 @@ pub struct SleepWatch {
 impl SleepWatch {
     /// Watches from now on.
     pub fn begin() -> SleepWatch {
-        // In this order, a pause between the two looks like sleep and hides none.
+        // In this order a pause between the two reads can look like sleep, but cannot hide any.
         SleepWatch {
             since_boot_ms: since_boot_ms(),
             since: Instant::now(),
         }
     }
 
-    /// Whether it has slept, as far as the kernel tells.
+    /// Whether it has slept, as far as the kernel shows.
     pub fn has_slept(&self) -> bool {
         let counted = self.since.elapsed();
         self.is_longer(since_boot_ms(), counted)
@@ -82,9 +79,8 @@ impl SleepWatch {
     }
 }
 
-/// The control service's clock, by which plans and reports count. What is
-/// known of it is tied to this machine's monotonic clock: a step of the time of
-/// day changes nothing.
+/// The control service's clock, which plans and reports use. It is kept relative to this machine's
+/// monotonic clock, so a step of the time of day does not change it.
 #[derive(Debug)]
 pub struct ControlClock(Mutex<ControlTime>);
 
@@ -100,14 +96,14 @@ impl ControlClock {
         self.lock().set(at, control_ms);
     }
 
-    /// By a message that came at `at` it showed `control_ms` then, or more if
-    /// the message was held up on its way.
+    /// According to a message that came at `at`, the control service's clock showed `control_ms`
+    /// then, or more if the message was delayed.
     pub fn heard(&self, at: Instant, control_ms: u64) {
         self.lock().heard(at, control_ms);
     }
 
-    /// Its time at an instant, ms since the Unix epoch: by this machine's own
-    /// clock as long as nothing else is known; none if that is not set.
+    /// Its time at an instant, ms since the Unix epoch. As long as it is unknown, this machine's
+    /// own clock is used; none if that is not set.
     pub fn ms_at(&self, at: Instant) -> Option<u64> {
         let known = self.lock().now_ms(at);
         known.or_else(|| {

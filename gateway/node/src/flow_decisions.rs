@@ -1,4 +1,4 @@
-//! `underpass decisions`: what a running node decides about flows, as it does.
+//! `underpass decisions`: follows the decisions of a running node about flows.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::api::{ComparedView, DecisionView, FlowView};
 use crate::cli::DecisionsCommand;
 use crate::client::{self, ClientError};
 
-/// Prints each decision about the flows that are meant.
+/// Prints each decision about the selected flows.
 ///
 /// # Errors
 /// When no node answers, or it refuses.

@@ -1,10 +1,10 @@
-//! `underpass holds`: what operators have set on a running node, and releasing it.
+//! `underpass holds`: shows and releases what operators have set on a running node.
 
 use crate::api::{HoldView, holds_table};
 use crate::cli::HoldsCommand;
 use crate::client::{self, ClientError};
 
-/// Releases what is named, and prints what is held then.
+/// Releases the named holds, and prints those that remain.
 ///
 /// # Errors
 /// When no node answers, or it refuses.

@@ -1,9 +1,9 @@
-//! What operators have set by the local API, over restarts: a path that is
-//! blocked, a rate, a class that is kept on a path. Each holds until it is released.
+//! Keeps what operators have set by the local API over restarts: a blocked path, a rate, a class
+//! that is kept on a path. Each hold lasts until it is released.
 //!
-//! The file is written before the caller has its answer, so whatever was
-//! answered is in force after a `kill -9`, too. What is held of a path that the
-//! configuration does not name waits for that path to come back.
+//! The file is written before the caller gets its answer, so a confirmed hold is in force after a
+//! `kill -9`, too. A hold on a path that the configuration does not name waits until that path is
+//! configured again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,33 +35,33 @@ pub enum Held {
         /// The path's or terminal's name.
         path: String,
     },
-    /// The rate from this node, over plan and configuration.
+    /// The rate from this node; it overrides plan and configuration.
     Rate {
         /// The path's or terminal's name.
         path: String,
         /// bit/s of IP bytes; null is unlimited.
         rate_bps: Option<u64>,
     },
-    /// The rate to this node, by which windows are sized.
+    /// The rate to this node, which determines the size of windows.
     ReceiveRate {
         /// The path's or terminal's name.
         path: String,
         /// bit/s of IP bytes; null is unlimited.
         rate_bps: Option<u64>,
     },
-    /// The capacity of the beam, over plan and configuration.
+    /// The capacity of the beam; it overrides plan and configuration.
     BeamRate {
         /// bit/s of IP bytes; null is unlimited.
         rate_bps: Option<u64>,
     },
-    /// A path on demand is up, or released, whatever needs it.
+    /// A path on demand is up or released, whether or not anything needs it.
     BroughtUp {
         /// The path's name.
         path: String,
         /// Whether it is up.
         up: bool,
     },
-    /// A class goes by a path while that can carry it.
+    /// A class uses a path while that can carry it.
     Migration {
         /// The class by name.
         class: String,
@@ -85,7 +85,7 @@ impl Held {
         }
     }
 
-    /// What it is of: of two in one place the later one counts.
+    /// What it applies to: a later hold of the same place replaces an earlier one.
     fn place(&self) -> Place {
         let (name, neighbour) = match self {
             Held::Blocked { path }
@@ -132,7 +132,7 @@ pub struct Hold {
     pub held: Held,
     /// ms since 1970-01-01 UTC; null where the time was not known.
     pub since_ms: Option<u64>,
-    /// Who has said so: `uid 1000` at the socket, `token NAME` over TCP.
+    /// The caller that has set it: `uid 1000` at the socket, `token NAME` over TCP.
     pub by: String,
 }
 
@@ -151,12 +151,12 @@ struct Written {
 }
 
 impl Holds {
-    /// Notes that something is held from now on, in place of what was before.
+    /// Adds a hold, in place of the previous one.
     pub fn set(&mut self, held: Held, by: &str) {
         let place = held.place();
         let before = self.by_place.get(&place);
         if before.is_some_and(|hold| hold.held == held) {
-            // Said again: it holds since it was said first.
+            // The same hold again: it keeps its first time.
             return;
         }
         let hold = Hold {
@@ -214,8 +214,8 @@ pub struct KeptHolds {
 }
 
 impl KeptHolds {
-    /// Of a node with this state folder. It is read when a process has the node
-    /// for itself.
+    /// The holds of a node with this state folder. The file is read when no other process of the
+    /// node runs.
     pub fn load(state_dir: &Path) -> KeptHolds {
         let file = state_dir.join(FILE);
         let state = Mutex::new(read(&file));
@@ -227,12 +227,12 @@ impl KeptHolds {
         self.lock().by_number()
     }
 
-    /// Has `act` change what is in force and what is held, one caller at a
-    /// time, and writes it down. Blocks.
+    /// Lets `act` change what is in force and the holds, one caller at a time, and writes the holds
+    /// to disk. Blocks.
     ///
     /// # Errors
-    /// That of `act`, with which nothing may have changed; and why what is in
-    /// force now is not written down, after `act` was done.
+    /// The outer error is that of `act`, which then must have changed nothing. The inner one says
+    /// why the holds could not be written after `act` succeeded.
     pub fn change<R, E>(
         &self,
         act: impl FnOnce(&mut Holds) -> Result<R, E>,
@@ -247,7 +247,7 @@ impl KeptHolds {
         Ok((done, written))
     }
 
-    /// Puts what is held into force, as far as the node has what it is of.
+    /// Puts the holds into force, as far as the node has the paths and classes that they name.
     pub fn apply(&self, shell: &Shell, config: &Config) {
         let state = self.lock();
         for hold in state.by_place.values() {
@@ -286,7 +286,7 @@ fn apply_to_path(held: &Held, shell: &Shell, config: &Config) {
     });
 }
 
-/// The hop that a hold is of, as long as it leads where it did.
+/// The hop of a hold. A class is kept on it only while it still leads to the same neighbour.
 fn hop_of(held: &Held, shell: &Shell) -> Option<HopId> {
     let hop = shell.hop_named(held.path()?)?;
     let leads = |to| shell.read_hop(hop, |engine| engine.neighbour_of(hop)) == Some(to);
@@ -296,7 +296,7 @@ fn hop_of(held: &Held, shell: &Shell) -> Option<HopId> {
     }
 }
 
-/// Whether a hold is in force: the node has what it is of.
+/// Whether a hold is in force: the node has the path and class that it names.
 pub fn is_in_force(held: &Held, shell: &Shell, config: &Config) -> bool {
     match held {
         Held::BeamRate { .. } => true,
@@ -320,7 +320,7 @@ pub fn is_in_force(held: &Held, shell: &Shell, config: &Config) -> bool {
     }
 }
 
-/// Takes a hold out of force: what it counted over counts again.
+/// Ends a hold: what it overrode applies again.
 pub fn lift(held: &Held, shell: &Shell, config: &Config) {
     if let Held::BeamRate { .. } = held {
         shell.with_each(|engine, now| engine.reset_beam_rate(now));
@@ -427,7 +427,7 @@ mod tests {
         set(&kept, migration(1, "lte"), "uid 0");
         set(&kept, migration(1, "sat"), "uid 0");
         set(&kept, migration(2, "sat"), "uid 0");
-        // Said again by another, it is still the first one's.
+        // If another caller repeats it, it still belongs to the first one.
         set(&kept, blocked("lte"), "uid 5");
         let expected = [
             (0, blocked("lte"), "uid 0".to_owned()),
@@ -443,7 +443,7 @@ mod tests {
             Ok::<_, ()>(())
         });
         released.expect("released").1.expect("written");
-        // A number is not used twice, in the process after next neither.
+        // A number is never used again, not even in a later process.
         let last = KeptHolds::load(folder.path());
         set(&last, migration(1, "sat"), "uid 0");
         assert_eq!(told(&last).last().map(|(id, ..)| *id), Some(6));

@@ -4,12 +4,12 @@
 //! so that a bundle of a former process never touches a new stream. The count
 //! only grows, with or without a clock: a terminal boots without one.
 //!
-//! It begins at the time of the first start. A terminal whose state is lost, or
-//! that replaces another one, has a number of which its peers remember streams:
-//! from 1 on it would be taken for a process that has ended.
+//! The count begins at the time of the first start, in seconds. The peers of a terminal that has
+//! lost its state, or that replaces another one, remember streams of its node number: if it counted
+//! from 1, they would take it for a process that has ended.
 //!
-//! A new run also finds out whether the one before has ended: peers may then give it
-//! what can only have been meant for that one and missed it.
+//! A new run also finds out whether the previous one has ended. If so, peers may give it what was
+//! meant for that run and missed it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -66,8 +66,8 @@ pub fn next(state_dir: &Path, time: SystemTime) -> Result<u64, IncarnationError>
     Ok(next)
 }
 
-/// A process of the node is there as long as it has this. Each locks one file in the
-/// state folder, shared with others of the same run.
+/// Shows that a process of the node runs, for as long as it has this. Each process holds a shared
+/// lock on one file in the state folder.
 #[derive(Debug)]
 pub struct Presence {
     _lock: Flock<File>,
@@ -78,26 +78,25 @@ pub struct Presence {
 pub struct NewRun {
     /// Its number.
     pub incarnation: u64,
-    /// Since when no process of the run with the number before is left, if that is
-    /// known.
+    /// Since when no process of the previous run is left, if that is known.
     pub alone_since: Option<Instant>,
     /// That of its first process.
     pub presence: Presence,
 }
 
 impl Presence {
-    /// Of a run that begins at `time`, which it counts, too.
+    /// Of the first process of a run that begins at `time`. Counts the run, too.
     ///
     /// # Errors
     /// When the state folder cannot be used.
     pub fn of_run(state_dir: &Path, time: SystemTime) -> Result<NewRun, IncarnationError> {
         let (path, turns) = (presence_in(state_dir), state_dir.join("starting"));
-        // Runs are counted in the order in which they look who else is there.
+        // This lock makes runs check for other processes in the order in which they are counted.
         let turn = open(&turns).and_then(|file| lock(file, FlockArg::LockExclusive));
         let _turn = turn.map_err(|source| folder_error(&turns, source))?;
         let incarnation = next(state_dir, time)?;
         let failed = |source| folder_error(&path, source);
-        // A process of a version without this file leaves no trace.
+        // A process of a version that does not write this file leaves no trace.
         let left = fs::read_to_string(&path);
         let traced = left.is_ok_and(|run| run == trace(incarnation - 1));
         fs::write(&path, trace(incarnation)).map_err(failed)?;
@@ -132,8 +131,7 @@ impl Presence {
         Ok(Presence { _lock: present })
     }
 
-    /// The process is there to its end: it may still take something in while it
-    /// ends, or where it fails.
+    /// Keeps this until the process ends: it may still take something in while it ends or fails.
     pub fn stay(self) {
         std::mem::forget(self);
     }
@@ -156,7 +154,7 @@ fn folder_error(path: &Path, source: io::Error) -> IncarnationError {
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false);
-    // NFS locks only what may be written, and shares a lock only on what may be read.
+    // NFS needs write access for an exclusive lock, and read access for a shared one.
     options.read(true).write(true).open(path)
 }
 
@@ -213,7 +211,7 @@ mod tests {
         drop(successor);
         let alone_since = begin().alone_since;
         assert!(alone_since.is_some_and(|since| since >= before));
-        // One of a version without a trace may be there again.
+        // A process of a version that leaves no trace may run again.
         next(folder.path(), time).unwrap();
         assert_eq!(begin().alone_since, None);
         assert!(begin().alone_since.is_some());

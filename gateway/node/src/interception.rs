@@ -66,7 +66,7 @@ impl Interceptor {
         Interceptor::with(rules, switch, families).map(Some)
     }
 
-    /// Goes on with rules that another process of this node has had installed.
+    /// Continues with the rules that another process of this node has installed.
     ///
     /// # Errors
     /// When nft fails.
@@ -105,12 +105,12 @@ impl Interceptor {
         self.state().families
     }
 
-    /// Whether the kernel had the rules still when last looked at.
+    /// Whether the kernel still had the rules at the last check.
     pub fn is_in_force(&self) -> bool {
         self.in_force.load(Ordering::Relaxed)
     }
 
-    /// Changes what is taken in; connections that are open live on.
+    /// Changes what is taken in; open connections continue.
     ///
     /// # Errors
     /// When nft refuses; what was in force then stays.
@@ -121,8 +121,7 @@ impl Interceptor {
         state.set(&self.rules, switch, families)
     }
 
-    /// Counts the plain IP to the hops of another configuration, which have
-    /// these numbers.
+    /// Counts the plain IP to the hops of another configuration, with these numbers.
     ///
     /// # Errors
     /// When nft refuses; what was in force then stays.
@@ -132,19 +131,19 @@ impl Interceptor {
         numbers: &BTreeMap<String, u64>,
     ) -> Result<(), HelperError> {
         let hops = beyond_hops(config, numbers);
-        // Held for as long as it takes: no switch is changed meanwhile.
+        // The lock is held all the time, so no switch changes meanwhile.
         let state = self.state();
         self.rules
             .set_hops(state.switch.clone(), state.families, hops)
     }
 
-    /// Bytes of clients' traffic routed as plain IP, as last looked at.
+    /// Bytes of clients' traffic routed as plain IP, at the last check.
     pub fn plain_ip_bytes(&self) -> PlainBytes {
         self.plain().clone()
     }
 
-    /// Bytes of plain IP that this node has routed over a hop, as last looked
-    /// at; none where that is not known.
+    /// Bytes of plain IP that this node has routed over a hop, at the last check; none if not
+    /// known.
     pub fn plain_ip_bytes_to(&self, hop: HopId) -> Option<u64> {
         self.plain().to_hop(hop.0)
     }
@@ -181,11 +180,11 @@ impl Drop for Interceptor {
     }
 }
 
-/// What lies beyond each hop, by the engine's numbers.
+/// The networks beyond each hop, by the engine's numbers.
 fn beyond_hops(config: &Config, numbers: &BTreeMap<String, u64>) -> BTreeMap<u64, Beyond> {
     let paths = config.paths.iter().map(|path| Beyond {
         networks: path.networks.clone(),
-        // It may lead to everywhere, which this node's clients are part of.
+        // The hop may lead everywhere, and so also to this node's own clients.
         from_clients: true,
     });
     let terminals = config.terminals.iter().map(|terminal| Beyond {

@@ -1,8 +1,8 @@
-//! What was measured of the links, over restarts.
+//! Keeps the measurements of the links over restarts.
 //!
-//! A node that is told nothing of a hop begins with what its last run has found.
-//! If that is too much by now, the estimator shows it within a round trip, and
-//! what was sent too fast is drained (the safe retreat of RFC 9959).
+//! A node without configured figures of a hop begins with those that its last run measured. If they
+//! are too high by now, the estimator detects that within a round trip, and the excess is drained
+//! (the safe retreat of RFC 9959).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use crate::state_files;
 const FILE: &str = "links.json";
 /// A file of more is not one of this node.
 const MOST_BYTES: u64 = 4 << 20;
-/// How often the file is written, if what it says has changed.
+/// How often the file is written, if its content has changed.
 const WRITTEN_EVERY: Duration = Duration::from_secs(30);
-/// What has changed by less than this part is not written again.
+/// Changes smaller than this fraction are not written.
 const NOTICED: f64 = 0.01;
 
 /// Of one hop, as it is in the file.
@@ -49,7 +49,7 @@ impl KnownLinks {
         }
     }
 
-    /// Tells a configuration what earlier runs have found.
+    /// Adds to a configuration what earlier runs have measured.
     pub fn tell(&self, config: &mut Config) {
         let links = self.read();
         let of = |name: &str| links.get(name).copied().unwrap_or_default().usable();
@@ -65,7 +65,7 @@ impl KnownLinks {
         }
     }
 
-    /// Keeps what is measured from now on. Runs until dropped.
+    /// Saves what is measured from now on. Runs until dropped.
     pub async fn save_regularly(self: Arc<Self>, shell: Arc<Shell>) {
         loop {
             tokio::time::sleep(WRITTEN_EVERY).await;
@@ -91,7 +91,7 @@ impl KnownLinks {
         }
     }
 
-    /// Of a hop of which nothing was measured in this run, what is there stays.
+    /// A hop that was not measured in this run keeps its old figures.
     fn keep(&self, measured: impl IntoIterator<Item = (String, Kept)>) -> io::Result<()> {
         let before = self.read();
         let links: Links = measured

@@ -13,7 +13,7 @@ use crate::config::AccessFormat;
 /// As in the Common Log Format, always UTC.
 const DATE: &[BorrowedFormatItem<'_>] =
     format_description!("[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000");
-/// The most of a target that is written, bytes: clients choose it.
+/// Most bytes of a target that are written, since clients choose it.
 const MOST_OF_TARGET: usize = 2_048;
 
 /// As one JSON object. Times are in seconds.

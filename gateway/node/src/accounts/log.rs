@@ -15,8 +15,8 @@ use underpass_edge::Ended;
 use super::line;
 use crate::config::{AccessFormat, AccessLogConfig};
 
-/// Lines that wait to be written, at most: a disk that stalls must not hold up
-/// connections, nor fill the memory.
+/// Most lines that wait to be written: a stalled disk must neither hold up connections nor fill the
+/// memory.
 const WAITING: usize = 4_096;
 
 /// Takes lines and never waits.
@@ -27,7 +27,7 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Opens the file and starts its thread, which ends with this.
+    /// Opens the file and starts its thread. The thread ends when this is dropped.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -76,7 +76,8 @@ fn write_all(lines: &Receiver<String>, mut file: Rotated, lost: &AtomicU64) {
     }
 }
 
-/// A file that begins anew at a size; what was in it before stays beside it, once.
+/// A file that is begun again at a size limit; one file with the previous content is kept beside
+/// it.
 struct Rotated {
     path: PathBuf,
     file: File,
@@ -87,7 +88,7 @@ struct Rotated {
 impl Rotated {
     fn open(path: PathBuf, most_bytes: u64) -> io::Result<Rotated> {
         let mut options = OpenOptions::new();
-        // Who reached what is for the node's user alone.
+        // Only the node's user may read which client reached what.
         let file = options.append(true).create(true).mode(0o600).open(&path);
         let file = file.map_err(|error| {
             let text = format!("log.access: cannot open {}: {error}", path.display());

@@ -1,4 +1,4 @@
-//! What clients' connections and exchanges came to: figures, and the access log.
+//! The outcome of clients' connections and exchanges: statistics and the access log.
 
 mod line;
 mod log;
@@ -14,7 +14,7 @@ use crate::config::Config;
 
 pub use log::AccessLog;
 
-/// Upper bounds of the buckets of answers, s: a satellite's round trip is one of them.
+/// Upper bounds of the answer-time buckets, s; one of them is a satellite's round trip.
 const ANSWERED_S: [f64; 14] = [
     0.05, 0.1, 0.25, 0.5, 0.6, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
 ];
@@ -49,7 +49,7 @@ impl Accounts {
         })
     }
 
-    /// Lines that had no room on their way to the log; `None` without one.
+    /// Lines that were lost because the log's queue was full; `None` without a log.
     pub fn lines_lost(&self) -> Option<u64> {
         self.log.as_ref().map(AccessLog::lost)
     }

@@ -1,4 +1,4 @@
-//! Blockages that an integrator expects: announced to the control service.
+//! Blockages that an integrator expects, announced to the control service.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,8 +16,8 @@ use super::problem::{Json, Problem};
 /// Announcements that are shown.
 const SHOWN: usize = 64;
 
-/// How far ahead a blockage may be, and how long, s: what the control service
-/// believes.
+/// The furthest a blockage may lie ahead, and the longest it may last, s, as the control service
+/// accepts it.
 const MOST_S: f64 = 3_600.0;
 
 /// The latest announcements of this run, the newest first.
@@ -25,8 +25,8 @@ const MOST_S: f64 = 3_600.0;
 pub struct Announced(Mutex<VecDeque<Announcement>>);
 
 impl Announced {
-    /// Notes an announcement. The time of its making is its name at the
-    /// control service, so no two have the same.
+    /// Records an announcement. Its creation time identifies it at the control service, so no two
+    /// get the same time.
     fn note(&self, mut announcement: Announcement) -> Announcement {
         let mut latest = self.0.lock().unwrap();
         if let Some(before) = latest.front() {

@@ -27,7 +27,7 @@ const LEAST_BYTES: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct Caller(pub IpAddr);
 
-/// Who has made a request, for operators to read: `uid 1000`, or `token NAME`.
+/// The caller of a request, for operators to read: `uid 1000`, or `token NAME`.
 #[derive(Clone, Debug)]
 pub struct Actor(Arc<str>);
 
@@ -80,7 +80,7 @@ impl Tokens {
                     path: path.clone(),
                     source,
                 })?,
-                // `Config::of` has refused one that is none.
+                // `Config::of` has refused a text that is no digest.
                 None => token.digest().unwrap_or_default(),
             };
             Ok(Known {
@@ -95,9 +95,8 @@ impl Tokens {
         })
     }
 
-    /// The role and the name of the caller that presents `token`. Hashes are
-    /// compared, and all of them whole, so that the time tells nothing of a
-    /// token.
+    /// The role and the name of the caller that presents `token`. The hashes of all tokens are
+    /// compared in full, so that the time taken reveals nothing of a token.
     fn identify(&self, token: &str) -> Option<(ApiRole, &str)> {
         let presented = hashed(token.as_bytes());
         let mut found: Option<(ApiRole, &str)> = None;
@@ -164,7 +163,7 @@ pub async fn identify(
             request.extensions_mut().insert(actor);
             next.run(request).await
         }
-        // A caller without a token has not guessed one.
+        // A caller without a token has not tried to guess one.
         None => unidentified("a bearer token is needed"),
         Some(None) => {
             tokens.failures().failed(caller, now);

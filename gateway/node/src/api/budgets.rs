@@ -1,4 +1,4 @@
-//! Metered paths: what is spent, and what an operator does about it.
+//! Metered paths: what is spent, and how an operator changes it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::config::BUDGETS_BYTES;
 pub struct MeterView {
     /// Bytes of IP in both directions in this period.
     pub spent_bytes: u64,
-    /// What may be spent in this period, with what was added; null is no limit.
+    /// What may be spent in this period, including what was added; null is no limit.
     pub budget_bytes: Option<u64>,
     /// What an operator has added to it.
     pub added_bytes: u64,
@@ -26,21 +26,20 @@ pub struct MeterView {
     pub exhausted: bool,
     /// day, month or once.
     pub period: String,
-    /// When this period began; null while the time is not known, and of a budget
-    /// that is never renewed.
+    /// When this period began; null while the time is not known, or if the budget is never renewed.
     #[serde(with = "time::serde::rfc3339::option")]
     pub begun: Option<OffsetDateTime>,
-    /// The classes that go by the path though its budget is spent.
+    /// The classes that may use the path although its budget is spent.
     pub beyond: Vec<String>,
 }
 
-/// What an operator wants of a budget: one of both.
+/// A change of a budget by an operator: exactly one of the two fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetChange {
-    /// What may still be spent in this period, bytes.
+    /// Adds this many bytes to what may be spent in this period.
     add_bytes: Option<u64>,
-    /// Nothing was spent and nothing added in this period.
+    /// Sets what was spent and what was added in this period to zero.
     #[serde(default)]
     reset: bool,
 }

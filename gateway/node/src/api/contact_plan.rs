@@ -27,7 +27,7 @@ pub struct ContactPlanView {
     pub figures: PlanFigures,
 }
 
-/// Who decides where bundles of applications and other nodes go.
+/// What decides where bundles of applications and other nodes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DecidedBy {
@@ -48,7 +48,7 @@ pub enum DecidedBy {
 /// The way to a node.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RouteView {
-    /// The destination's node number; null of one of the dtn scheme.
+    /// The destination's node number; null for one of the dtn scheme.
     pub node: Option<u64>,
     /// The destination's node ID.
     pub node_id: String,
@@ -56,15 +56,15 @@ pub struct RouteView {
     pub by: DecidedBy,
     /// Whether the contact plan names the node.
     pub in_plan: bool,
-    /// The neighbour that bundles are given to; null without a way.
+    /// The neighbour that bundles are forwarded to; null without a route.
     pub via: Option<u64>,
-    /// Who says that the link to that neighbour is blocked; null if it is not,
-    /// or by one of several links only.
+    /// The source that says that the link to that neighbour is blocked; null if it is not blocked,
+    /// or if only one of several links is.
     pub blocked_by: Option<Source>,
-    /// When a bundle that is ready now arrives; null without a planned way.
+    /// When a bundle that is ready now arrives; null without a planned route.
     #[serde(with = "time::serde::rfc3339::option")]
     pub arrival: Option<OffsetDateTime>,
-    /// The contacts of the planned way, one after the other.
+    /// The contacts of the planned route, in order.
     pub contacts: Vec<RouteContactView>,
 }
 
@@ -75,7 +75,7 @@ pub struct RouteContactView {
     pub from: u64,
     /// Who receives.
     pub to: u64,
-    /// It begins, or the bytes that wait for it before are sent.
+    /// When the contact begins, or when the bytes that wait for it already have been sent.
     #[serde(with = "time::serde::rfc3339")]
     pub start: OffsetDateTime,
     /// It ends, or a blockage begins.
@@ -90,7 +90,7 @@ pub struct RouteContactView {
 }
 
 impl RouteContactView {
-    /// Times beyond the year 9999 are told as its end.
+    /// Times after the year 9999 are shown as the end of that year.
     fn of(contact: &Contact) -> RouteContactView {
         RouteContactView {
             from: contact.from,
@@ -115,7 +115,7 @@ pub async fn route(
     State(state): State<Arc<ApiState>>,
     Path(node): Path<String>,
 ) -> Result<Json<RouteView>, Problem> {
-    // A name of digits alone is taken for a number without its scheme.
+    // A name of digits only is a node number without its scheme.
     let name = match node.strip_prefix("dtn:") {
         Some(name) => name,
         None => match node.parse() {
@@ -165,7 +165,7 @@ impl ApiState {
         }
     }
 
-    /// The way to a node of the dtn scheme: static routes alone lead there.
+    /// The route to a node of the dtn scheme: only static routes lead there.
     fn route_by_name(&self, name: &str) -> RouteView {
         let config = self.config.get();
         let endpoint = Eid::with_dtn(&format!("//{name}/")).unwrap_or_default();
@@ -193,7 +193,7 @@ impl ApiState {
         }
     }
 
-    /// Who says that all links to a neighbour are blocked.
+    /// The source that says that all links to a neighbour are blocked.
     fn who_blocks(&self, via: Option<u64>) -> Option<Source> {
         let hops = self.shell.hops();
         let to_via = hops.iter().filter(|hop| Some(hop.neighbour) == via);

@@ -31,7 +31,7 @@ pub struct ControlView {
     pub refused: u64,
     /// Reports given up for want of room.
     pub dropped: u64,
-    /// Events of its stream that were too large, and were passed over.
+    /// Events of its stream that were skipped because they were too large.
     #[serde(default)]
     pub events_passed_over: u64,
     /// This node's clock minus the service's, ms; null while unknown.
@@ -45,7 +45,7 @@ pub struct ContactView {
     pub state: String,
     /// Why it is not well.
     pub error: Option<String>,
-    /// Since it was last seen to be well, s; null if it never was.
+    /// Time since it last worked, s; null if it never did.
     pub well_s: Option<f64>,
 }
 

@@ -1,5 +1,4 @@
-//! What is decided about flows, as it is decided: a line of JSON for each
-//! decision, for as long as somebody reads.
+//! Decisions about flows as they are made: a line of JSON for each, for as long as somebody reads.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -30,11 +29,11 @@ const MOST_S: u64 = 3_600;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meant {
-    /// Of clients with this address or in this network.
+    /// Only flows of clients with this address or in this network.
     client: Option<String>,
-    /// To this address, network or host; `*.name` is all below a name.
+    /// Only flows to this address, network or host; `*.name` means all names below one.
     destination: Option<String>,
-    /// Whose class this rule of `[[edge.rule]]` has given.
+    /// Only flows whose class this rule of `[[edge.rule]]` has given.
     rule: Option<String>,
     /// For so long, s.
     for_s: Option<u64>,
@@ -46,7 +45,7 @@ pub struct Meant {
 pub enum DecisionView {
     /// Something was decided about a flow.
     Flow(Box<FlowView>),
-    /// Something has happened to a path that such a flow could go by.
+    /// A path that such a flow could use has changed.
     Path(PathNewsView),
 }
 
@@ -56,7 +55,7 @@ pub struct FlowView {
     /// When; null where the time is not known.
     #[serde(with = "time::serde::rfc3339::option")]
     pub at: Option<OffsetDateTime>,
-    /// Lines before this one that the reader was too slow for.
+    /// Lines before this one that were left out because the reader was too slow.
     pub missed: usize,
     /// begins, larger-than-expected, later-than-expected or class-changed.
     pub cause: String,
@@ -66,23 +65,23 @@ pub struct FlowView {
     pub client: String,
     /// Host and port that it goes to.
     pub target: String,
-    /// The host by the name that the flow gives; null if it gives none.
+    /// The host's name as the flow gives it; null if it gives none.
     pub host: Option<String>,
     /// Type and subtype; empty if not known.
     pub content_type: String,
-    /// What is to come, bytes; null where the class alone has changed.
+    /// What remains of the flow, bytes; null if only the class has changed.
     pub size_bytes: Option<u64>,
     /// told, metadata, learned, assumed or doubled.
     pub size_from: Option<String>,
-    /// The rule that has given the class; null where none of this node has.
+    /// The rule of this node that has given the class; null if none has.
     pub rule: Option<String>,
-    /// The class; null if it is that of before an upgrade.
+    /// The class; null if it is still the one from before an upgrade.
     pub class: Option<String>,
-    /// The policy of the class; null where the node was not asked.
+    /// The policy of the class; null if no path was chosen.
     pub policy: Option<String>,
-    /// open-session or new-connection; null where nothing is estimated.
+    /// open-session or new-connection; null if nothing is estimated.
     pub estimate: Option<String>,
-    /// The path; null where each bundle has its own, or none can carry.
+    /// The path; null if each bundle gets its own, or if no path can carry.
     pub chosen: Option<String>,
     /// The paths that could carry it.
     pub compared: Vec<ComparedView>,
@@ -118,10 +117,10 @@ pub struct ComparedView {
     pub competing_bytes: u64,
     /// What goes before all of them, bytes.
     pub before_bytes: u64,
-    /// When the flow is complete by it, ms; null where nothing is estimated.
+    /// The estimated time until the flow is complete on it, ms; null if nothing is estimated.
     pub completes_ms: Option<f64>,
-    /// By how much other flows are later for it, all together, ms: those that compete, and
-    /// those that begin while it is sent.
+    /// By how much it delays other flows, all together, ms: those that compete, and those that
+    /// begin while it is sent.
     #[serde(default)]
     pub others_wait_ms: f64,
 }
@@ -132,7 +131,7 @@ pub struct PathNewsView {
     /// When; null where the time is not known.
     #[serde(with = "time::serde::rfc3339::option")]
     pub at: Option<OffsetDateTime>,
-    /// Lines before this one that the reader was too slow for.
+    /// Lines before this one that were left out because the reader was too slow.
     pub missed: usize,
     /// The path's or terminal's name.
     pub path: String,
@@ -173,7 +172,7 @@ async fn tell(state: Arc<ApiState>, mut asked: Asked, mut lines: Sender<Bytes>) 
                 Some(next) => next,
                 None => return,
             },
-            // An empty line tells whether anybody reads still.
+            // Writing an empty line shows whether anybody still reads.
             () = tokio::time::sleep(Duration::from_secs(5)) => {
                 match lines.send_data(Bytes::from_static(b"\n")).await {
                     Ok(()) => continue,

@@ -135,7 +135,7 @@ fn interception(interceptor: &Interceptor) -> InterceptionView {
     }
 }
 
-/// A change of the edge; what is left out stays.
+/// A change of the edge; fields that are left out do not change.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeChange {
@@ -182,8 +182,8 @@ impl SwitchChange {
     }
 }
 
-/// PATCH /v1/edge: open connections live on; what is not taken in any more
-/// passes as plain IP.
+/// PATCH /v1/edge: open connections continue; traffic that is no longer taken in passes as plain
+/// IP.
 pub async fn change(
     state: State<Arc<ApiState>>,
     Json(change): Json<EdgeChange>,

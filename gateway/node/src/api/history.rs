@@ -86,8 +86,8 @@ pub struct ThroughputView {
     classes: BTreeMap<String, ClassThroughput>,
 }
 
-/// bit/s of the streams' bytes in each interval, the oldest first; the last one has
-/// ended at most an interval ago.
+/// bit/s of the streams' bytes in each interval, the oldest first; the last interval ended at most
+/// one interval ago.
 #[derive(Debug, Serialize)]
 struct ClassThroughput {
     sent_bps: Vec<u64>,

@@ -1,4 +1,4 @@
-//! What operators have set and not released: since when, and who.
+//! Holds: what operators have set and not released, since when, and by whom.
 
 use std::sync::Arc;
 
@@ -23,10 +23,9 @@ pub struct HoldView {
     /// Since when; null where the time was not known.
     #[serde(with = "time::serde::rfc3339::option")]
     pub since: Option<OffsetDateTime>,
-    /// Who has said so: `uid 1000` at the socket, `token NAME` over TCP.
+    /// The caller that has set it: `uid 1000` at the socket, `token NAME` over TCP.
     pub by: String,
-    /// Whether it is in force: the node has the path, and a class that is kept
-    /// on it may go by it.
+    /// Whether it is in force: the node has the path, and a class that is kept on it may use it.
     pub in_force: bool,
 }
 
@@ -55,8 +54,8 @@ pub async fn release(
 }
 
 impl ApiState {
-    /// Changes what is in force and what is held of it. Where that cannot be
-    /// written down the caller is told so; it is in force all the same.
+    /// Changes what is in force, and the holds. If they cannot be written to disk, the caller gets
+    /// an error; the change is in force all the same.
     pub(super) async fn hold<R: Send + 'static>(
         self: &Arc<Self>,
         act: impl FnOnce(&ApiState, &mut Holds) -> Result<R, Problem> + Send + 'static,

@@ -22,16 +22,15 @@ pub struct PathChange {
     /// Rate from this node, bit/s of IP bytes; null is unlimited.
     #[serde(default, deserialize_with = "present")]
     rate_bps: Option<Option<u64>>,
-    /// Whether the rate follows plan and configuration; false keeps it as it
-    /// is. Not together with a rate, which counts over the plan.
+    /// Whether the rate follows plan and configuration; false keeps the present rate. Not together
+    /// with a rate, which overrides the plan.
     follow_plan: Option<bool>,
     /// Rate to this node, bit/s of IP bytes; null is unlimited.
     #[serde(default, deserialize_with = "present")]
     receive_rate_bps: Option<Option<u64>>,
     /// Whether the link is blocked.
     blocked: Option<bool>,
-    /// Of a path on demand: true has it up, false released, null leaves it to what
-    /// needs it.
+    /// For a path on demand: true brings it up, false releases it, null leaves it to the node.
     #[serde(default, deserialize_with = "present")]
     brought_up: Option<Option<bool>>,
 }
@@ -64,7 +63,7 @@ fn check_rate(rate_bps: Option<Option<u64>>) -> Result<(), Problem> {
     }
 }
 
-/// A rate that is kept as it is can be set, too, as it is at the next start.
+/// A rate that is kept must be one that can be set, since the next start sets it.
 fn check_kept(rate_bps: Option<u64>) -> Result<(), Problem> {
     match rate_bps.filter(|bps| !RATES_BPS.contains(bps)) {
         Some(bps) => Err(Problem::invalid(format!(
@@ -105,7 +104,7 @@ pub async fn change_path(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Efficiency {
-    /// Bits per unit of the beam's capacity; null takes back what was told.
+    /// Bits per unit of the beam's capacity; null withdraws an earlier value.
     efficiency: Option<f64>,
 }
 
@@ -138,7 +137,7 @@ pub async fn set_efficiency(
 pub struct BeamView {
     /// bit/s of IP bytes; null is unlimited.
     rate_bps: Option<u64>,
-    /// What operator, plan or configuration allow of that, bit/s of IP bytes.
+    /// The part of it that operator, plan or configuration allow, bit/s of IP bytes.
     allowed_bps: Option<u64>,
     /// Whether it follows plan and configuration: no operator has set it.
     follow_plan: bool,
@@ -153,15 +152,15 @@ pub async fn beam(State(state): State<Arc<ApiState>>) -> Reply<BeamView> {
     }))
 }
 
-/// A change of the beam; what is left out stays.
+/// A change of the beam; fields that are left out do not change.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BeamChange {
     /// Rate that all paths share, bit/s of IP bytes; null is unlimited.
     #[serde(default, deserialize_with = "present")]
     rate_bps: Option<Option<u64>>,
-    /// Whether it follows plan and configuration; false keeps it as it is.
-    /// Not together with a rate, which counts over the plan.
+    /// Whether it follows plan and configuration; false keeps the present rate. Not together with a
+    /// rate, which overrides the plan.
     follow_plan: Option<bool>,
 }
 
@@ -235,7 +234,7 @@ enum Sayer {
     Modem,
 }
 
-/// Which path is meant, all if none is named; and who speaks.
+/// The path, all paths if none is named; and the source of the message.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Named {
@@ -369,7 +368,7 @@ impl ApiState {
                 Sayer::Operator => engine.block(now, id, blocked),
                 Sayer::Modem => engine.block_by_modem(now, id, blocked),
             });
-            // What a modem says, it says again.
+            // Only an operator's word is held: a modem repeats its own.
             if said.source == Sayer::Operator {
                 holds.block(hop.name.clone(), blocked, actor);
             }

@@ -49,8 +49,8 @@ pub struct Order {
     class: String,
     /// The path's or terminal's name.
     path: String,
-    /// Whether it is kept there until it is released; else the rule decides
-    /// from then on. Default true.
+    /// Whether it is kept there until it is released; if false, the rule decides from then on.
+    /// Default true.
     #[serde(default = "stays")]
     hold: bool,
 }

@@ -1,10 +1,8 @@
 //! The local API: HTTP on a Unix socket, and over TCP with a token.
 //!
-//! Who can open the socket may do everything, so its file mode is 0660; TCP
-//! callers present a bearer token, which has a role. What can be asked is in
-//! `queries`, what can be set in `links`, `holds`, `edge`, `reload`, `upgrade` and
-//! `removals`;
-//! `docs/local-api.md` describes it.
+//! Whoever can open the socket may do everything, so its file mode is 0660. TCP callers present a
+//! bearer token, which has a role. Queries are in `queries`, changes in `links`, `holds`, `edge`,
+//! `reload`, `upgrade` and `removals`; `docs/local-api.md` describes them.
 
 mod announcements;
 mod auth;
@@ -98,7 +96,7 @@ pub struct ApiState {
     pub tracer: Option<Arc<Tracer>>,
     /// Transparent interception, where it is configured.
     pub interceptor: Option<Arc<Interceptor>>,
-    /// Requests that are kept for later, where they are.
+    /// The store of deferred requests, if there is one.
     pub deferred: Option<Handle>,
     /// What this node says of itself.
     pub reporter: Arc<Reporter>,
@@ -120,7 +118,7 @@ pub struct ApiState {
     pub plans: Arc<Plans>,
     /// What a provider sets.
     pub provider: Arc<Provider>,
-    /// What became of its reports, where it sends any.
+    /// The outcome of its reports, if it sends any.
     pub reports_sent: Option<Arc<Sent>>,
     /// Reports of terminals, at a hub.
     pub reports: Option<Arc<Intake>>,

@@ -14,7 +14,7 @@ pub struct MptcpView {
     pub subflow_endpoints: Vec<String>,
     /// Addresses that peers are told.
     pub signal_endpoints: Vec<String>,
-    /// What could not be set; sessions go on with what the system has.
+    /// What could not be set; sessions then use the system's settings.
     pub problems: Vec<String>,
 }
 

@@ -1,8 +1,8 @@
-//! The node's own page, for who stands beside it with a browser.
+//! The node's own page, for a user beside it with a browser.
 //!
-//! Its files have nothing of this node in them, and are given to anybody. What the page
-//! shows it asks by the routes of the API, with the token that its user gives, in a
-//! header: a browser never adds it by itself, so other sites cannot ask in the user's name.
+//! Its files contain nothing of this node, and anybody gets them. The page gets what it shows from
+//! the API, with the token that its user enters, in a header. A browser never adds that header by
+//! itself, so other sites cannot act in the user's name.
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
@@ -11,7 +11,7 @@ use axum::routing::get;
 
 use super::not_allowed;
 
-/// Only files of this server, none inline; no other site may frame it.
+/// Only files of this server, nothing inline; no other site may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";

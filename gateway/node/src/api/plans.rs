@@ -1,4 +1,4 @@
-//! Plans: which are in force, and what they give whom.
+//! Plans: which are in force, and what they give each terminal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct PlansView {
     pub control_time: Option<OffsetDateTime>,
     /// This node's clock minus the control service's, ms; null if unknown.
     pub clock_offset_ms: Option<i64>,
-    /// Those that links of this node follow, and those that it passes on.
+    /// The plans that links of this node follow, and those that it passes on.
     pub plans: Vec<PlanView>,
 }
 
@@ -51,14 +51,14 @@ pub struct PlanView {
     /// Until when it holds.
     #[serde(with = "time::serde::rfc3339")]
     pub end: OffsetDateTime,
-    /// What the link carries in all by it now, bit/s of IP bytes.
+    /// The link's capacity now, by the plan, bit/s of IP bytes.
     pub capacity_bps: Option<u64>,
     /// When anything changes next.
     #[serde(with = "time::serde::rfc3339::option")]
     pub next_change: Option<OffsetDateTime>,
     /// The version that takes its place later.
     pub next_version: Option<u64>,
-    /// What it gives the terminals that concern this node.
+    /// Its allocations for the terminals that concern this node.
     pub terminals: Vec<TerminalPlanView>,
 }
 
@@ -76,15 +76,14 @@ pub struct TerminalPlanView {
     pub planned_bps: Option<u64>,
     /// Guaranteed by the last plan that names it.
     pub guaranteed_bps: Option<u64>,
-    /// In force on the path: its bound at a hub, its rate at a terminal.
+    /// The rate in force on the path: an upper bound at a hub, the rate itself at a terminal.
     pub rate_bps: Option<u64>,
     /// Whether an operator has set that, over the plan.
     pub by_operator: bool,
     /// When its rate by the plan changes next.
     #[serde(with = "time::serde::rfc3339::option")]
     pub until: Option<OffsetDateTime>,
-    /// Whether its part waits here to leave; null where the link is this
-    /// node's own.
+    /// Whether its part waits here to be sent; null if the link is this node's own.
     pub waits: Option<bool>,
 }
 
@@ -93,7 +92,7 @@ pub async fn plans(State(state): State<Arc<ApiState>>) -> Reply<PlansView> {
     Reply(state.plans_view())
 }
 
-/// PUT /v1/plans: takes a plan as from the control service.
+/// PUT /v1/plans: takes a plan as if it came from the control service.
 pub async fn take(
     State(state): State<Arc<ApiState>>,
     headers: HeaderMap,

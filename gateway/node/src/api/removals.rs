@@ -12,7 +12,7 @@ use underpass_streams::{Epoch, StreamId};
 use super::ApiState;
 use super::problem::{Path, Problem, Query};
 
-/// Which of the peer's runs is meant; its present one if none is named.
+/// The run of the peer; its present one if none is named.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {

@@ -1,4 +1,4 @@
-//! GET /v1/reports: what nodes say of their links, and where they are.
+//! GET /v1/reports: the nodes' reports of their links and positions.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct ReportsView {
     terminals: Vec<TerminalView>,
 }
 
-/// What a node says, with its place among its reports.
+/// A report of a node, with its place among its reports.
 #[derive(Debug, Serialize)]
 pub struct PlacedView<T> {
     incarnation: u64,
@@ -30,7 +30,7 @@ pub struct PlacedView<T> {
 #[derive(Debug, Serialize)]
 pub struct TerminalView {
     node: u64,
-    /// Since the status was made, as far as bundles tell, s.
+    /// Age of the status, as far as the bundles show it, s.
     age_s: f64,
     status: PlacedView<Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub struct TerminalView {
 /// A terminal's latest position.
 #[derive(Debug, Serialize)]
 pub struct PositionView {
-    /// Since it was reported, as far as bundles tell, s.
+    /// Time since it was reported, as far as the bundles show it, s.
     age_s: f64,
     #[serde(flatten)]
     report: PlacedView<Position>,
@@ -66,7 +66,7 @@ pub async fn reports(State(state): State<Arc<ApiState>>) -> Json<ReportsView> {
             uptime_ms: u64::try_from(state.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             body: state.reporter.status(),
         },
-        // The status is the first that a terminal says, and again each second.
+        // A terminal reports its status first, and again each second.
         terminals: terminals
             .filter_map(|(node, heard)| {
                 let status = heard.status?;

@@ -34,8 +34,8 @@ use super::{ApiState, history, page, router};
 
 /// Connections at once to each socket; further ones wait.
 const CONNECTIONS: usize = 64;
-/// Those of one caller over TCP at once; further ones are closed. Nobody has
-/// said who he is when he takes them.
+/// Connections of one caller over TCP at once; further ones are closed. A caller is not
+/// authenticated yet when it opens them.
 const CONNECTIONS_OF_CALLER: usize = 32;
 /// Time for a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -91,7 +91,7 @@ pub struct Servers {
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Whether the API could be served: tokens and certificate are read.
+/// Checks that the API could be served: reads tokens and certificate.
 ///
 /// # Errors
 /// When one of them is not usable.
@@ -124,7 +124,7 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
     if let Some(address) = config.listen {
         let tokens = Arc::new(Tokens::load(&config)?);
         let remote = app.layer(middleware::from_fn_with_state(tokens, auth::identify));
-        // A browser asks for the page before its user could give a token.
+        // A browser requests the page before its user can enter a token.
         let remote = page::before(remote);
         let tls = Tls::load(&config)?;
         let tcp = tcp_socket(address, &sockets)?;
@@ -180,7 +180,7 @@ where
     }
 }
 
-/// Serves one connection; its requests carry from where they come.
+/// Serves one connection; its requests carry their caller.
 async fn exchange<S, C>(socket: S, app: Router, caller: C)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -202,7 +202,7 @@ where
     }
 }
 
-/// Binds the sockets of the API that the process before has not.
+/// Binds the sockets of the API that the previous process has not passed on.
 ///
 /// # Errors
 /// When one of them cannot be made.
@@ -213,8 +213,7 @@ pub fn bind(config: &ApiConfig, sockets: &Sockets) -> Result<(), ApiError> {
         .map_or(Ok(()), |address| tcp_socket(address, sockets).map(drop))
 }
 
-/// The TCP socket: the one that is there already, if it has this address, else
-/// another one.
+/// The TCP socket: the existing one if it has this address, otherwise a new one.
 fn tcp_socket(address: SocketAddr, sockets: &Sockets) -> Result<TcpListener, ApiError> {
     let bound = sockets.bind("api tcp", address, || {
         let listener = std::net::TcpListener::bind(address)?;
@@ -226,11 +225,10 @@ fn tcp_socket(address: SocketAddr, sockets: &Sockets) -> Result<TcpListener, Api
         .map_err(|source| ApiError::Listen { address, source })
 }
 
-/// The Unix socket: the one that is there already, if it is at this path, else
-/// another one.
+/// The Unix socket: the existing one if it is at this path, otherwise a new one.
 ///
 /// # Errors
-/// When it cannot be made; `key` is what gives its path.
+/// When it cannot be made; `key` is the configuration key of its path.
 pub fn unix_socket(
     key: &'static str,
     path: &Path,
@@ -250,7 +248,7 @@ pub fn unix_socket(
     Ok(socket)
 }
 
-/// Binds the socket, over the leftover of a process that is gone.
+/// Binds the socket, replacing a leftover file of a process that is gone.
 fn bind_unix(key: &'static str, path: &Path) -> Result<UnixListener, ApiError> {
     let failed = |source| ApiError::Socket {
         key,

@@ -1,4 +1,4 @@
-//! What a provider sets of this hub, and from here of its terminals.
+//! Settings that a provider makes for this hub and, through it, for its terminals.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ pub struct SettingsBody {
     /// Keys of paths, each with the path's name.
     #[serde(default)]
     path: Vec<Table>,
-    /// Of the hub itself: keys of its terminals, each with the terminal's node.
+    /// For the hub itself: keys of its terminals, each with the terminal's node.
     #[serde(default)]
     terminal: Vec<Table>,
 }
 
-/// What is set of a node, and what has become of it.
+/// The settings of a node, and their state.
 #[derive(Debug, Serialize)]
 pub struct SettingsView {
     /// The node, by its ipn number.
@@ -42,13 +42,13 @@ pub struct SettingsView {
     path: Vec<Table>,
     /// Keys of a hub's terminals.
     terminal: Vec<Table>,
-    /// Whether they wait to leave for the terminal, or to be taken over here.
+    /// Whether they wait to be sent to the terminal, or to be applied here.
     waits: bool,
-    /// The version that the node has spoken of last; null if of none.
+    /// The version that the node has reported last; null if none.
     reported: Option<u64>,
     /// Whether that is in force there.
     applied: Option<bool>,
-    /// How far the node is with it; null if it does not say so.
+    /// The node's state with it; null if it does not report one.
     state: Option<SettingsState>,
     /// Why it is not.
     reason: Option<String>,
@@ -74,7 +74,7 @@ pub async fn set(
         .set(node, body.class, body.path, body.terminal);
     let version = set.map_err(|error| Problem::invalid(error.to_string()))?;
     tracing::info!(node, version, "settings by the local API");
-    // They are taken over later, perhaps much.
+    // They are applied later, possibly much later.
     let mut views = state.settings();
     views.retain(|view| view.node == node);
     Ok((StatusCode::ACCEPTED, Reply(views)))
@@ -114,7 +114,7 @@ impl SettingsView {
     }
 }
 
-/// What has become of this node's own, as a terminal says it.
+/// The outcome of this node's own settings, in the form that a terminal reports.
 fn own_outcome(own: &OwnView) -> Option<SettingsOutcome> {
     own.verdict.as_ref()?.outcome(own.settings.settings)
 }

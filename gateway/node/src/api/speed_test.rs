@@ -21,7 +21,7 @@ const SECONDS: std::ops::RangeInclusive<u64> = 1..=30;
 #[serde(deny_unknown_fields, default)]
 pub struct Asked {
     seconds: u64,
-    /// By its name; else the one of connections that no rule names.
+    /// By its name; default: the class of connections that match no rule.
     class: Option<String>,
 }
 

@@ -24,11 +24,11 @@ pub struct Tls {
     current: RwLock<Arc<ServerConfig>>,
 }
 
-/// What tells whether a file has changed; none of a file that is not there.
+/// Shows whether a file has changed; none if the file does not exist.
 type Mark = Option<(u64, u64, i64, i64)>;
 
 impl Tls {
-    /// Reads what the configuration names; none where it names nothing.
+    /// Reads the files that the configuration names; none if it names none.
     ///
     /// # Errors
     /// When a file is missing or malformed, the key is readable by everybody,
@@ -74,7 +74,7 @@ impl Tls {
                 *known = found;
                 tracing::info!("certificate of the local API read again");
             }
-            // In the middle of a renewal they do not fit together.
+            // During a renewal key and certificate may not match for a moment.
             Err(error) => tracing::warn!(%error, "certificate not read again yet"),
         }
     }

@@ -1,4 +1,4 @@
-//! What has the next program go on for this node.
+//! Starts an upgrade in place of this node.
 
 use std::sync::Arc;
 
@@ -17,8 +17,7 @@ pub struct Next {
     process: u32,
 }
 
-/// POST /v1/upgrade: the program that is installed now goes on, or all is as
-/// before.
+/// POST /v1/upgrade: the program that is installed now takes over, or nothing changes.
 pub async fn upgrade(State(state): State<Arc<ApiState>>) -> Result<Json<Next>, Problem> {
     let upgraded = (state.upgrade)().await;
     let internal = |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}"));

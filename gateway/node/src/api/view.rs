@@ -41,7 +41,7 @@ pub struct Status {
     pub uptime_s: f64,
     /// The hops to the neighbours.
     pub paths: Vec<PathView>,
-    /// Where the classes go that move between paths.
+    /// The present paths of the classes that move between paths.
     #[serde(default)]
     pub migrations: Vec<MigrationView>,
     /// What operators have set.
@@ -53,7 +53,7 @@ pub struct Status {
     pub streams: BTreeMap<String, StreamTotals>,
     /// The plans that the links follow, and those that are passed on.
     pub plans: PlansView,
-    /// The contact plan that bundles go by; null without one.
+    /// The contact plan that routes bundles; null without one.
     #[serde(default)]
     pub contact_plan: Option<ContactPlanView>,
     /// What is in custody.
@@ -70,12 +70,12 @@ pub struct Status {
     pub control: Option<ControlView>,
     /// Where it is; null where it has no receiver.
     pub position: Option<PositionView>,
-    /// Congestion controls that this machine offers, and why not others.
+    /// Congestion controls that this machine offers, and why others are missing.
     pub congestion_controls: Vec<String>,
-    /// Where sizes of objects are told; null without `[cdni]`.
+    /// The source of object sizes; null without `[cdni]`.
     #[serde(default)]
     pub cdni: Option<underpass_cdni::Figures>,
-    /// What was asked of the kernel for MPTCP; null where nothing has it.
+    /// What the kernel was asked for MPTCP; null if no path uses it.
     #[serde(default)]
     pub mptcp: Option<MptcpView>,
     /// What its process may still do.
@@ -88,7 +88,7 @@ pub struct Status {
 pub struct PayloadsView {
     /// How many there are.
     pub count: usize,
-    /// Their bytes, those that are still to come included.
+    /// Their bytes, including those that are still to come.
     pub bytes: u64,
     /// The most there may be, bytes.
     pub quota_bytes: u64,
@@ -99,9 +99,9 @@ pub struct PayloadsView {
 pub struct BpsecView {
     /// Rules in force.
     pub rules: usize,
-    /// By outcome: bundles that were authenticated here, and those that came in.
+    /// Bundles authenticated here, and bundles checked on arrival, by outcome.
     pub integrity: BTreeMap<String, u64>,
-    /// By outcome: bundles that were encrypted here, and those that came in.
+    /// Bundles encrypted here, and bundles decrypted on arrival, by outcome.
     pub confidentiality: BTreeMap<String, u64>,
 }
 

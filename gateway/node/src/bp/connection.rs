@@ -17,17 +17,17 @@ use crate::client;
 /// The largest payload that a node delivers, bytes.
 const MOST_PAYLOAD_BYTES: u32 = 64 << 20;
 
-/// For how long a bundle is of use that does not say it, s.
+/// Default lifetime of a bundle, s.
 pub const LIFETIME_S: f64 = 3600.0;
 
-/// How soon a bundle for which there was no room is tried again.
+/// How soon a bundle that found no room is sent again.
 pub const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection on which a service is registered.
 pub struct Connection {
     socket: UnixStream,
     frames: FrameReader,
-    /// What has come while an answer was waited for.
+    /// Events that came while an answer was awaited.
     early: VecDeque<(Event, Bytes)>,
     next_id: u64,
     json: bool,
@@ -43,12 +43,11 @@ pub struct Connection {
     pub endpoint: String,
 }
 
-/// The longest that a user waits: about 34 years, which can be added to any time, and
-/// multiplied by any number of pings.
+/// The longest wait: about 34 years. It can be added to any time and multiplied by any number of
+/// pings without overflow.
 const MOST_WAIT: Duration = Duration::from_secs(1 << 30);
 
-/// A time to wait of so many seconds; for ever, as far as a user can tell, if they are
-/// very many.
+/// A time to wait of `seconds`, at most [`MOST_WAIT`], which is for ever as far as a user can tell.
 pub fn waiting(name: &str, seconds: f64) -> Result<Duration, BpError> {
     Ok(self::seconds(name, seconds)?.min(MOST_WAIT))
 }
@@ -60,7 +59,7 @@ pub fn seconds(name: &str, seconds: f64) -> Result<Duration, BpError> {
 }
 
 impl Connection {
-    /// Connects and registers a service, any that is free if none is named.
+    /// Connects and registers a service; a free one if none is named.
     pub async fn open(
         common: &Common,
         service: Option<&ServiceName>,
@@ -116,9 +115,8 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Sends a bundle; waits while there is no room for it. Tells its creation
-    /// timestamp, DTN time, ms, and sequence number; none if it is for this
-    /// node.
+    /// Sends a bundle; waits while there is no room for it. Returns its creation timestamp, DTN
+    /// time, ms, and sequence number; none if it is for this node.
     pub async fn send(
         &mut self,
         destination: &str,
@@ -162,7 +160,7 @@ impl Connection {
         }
     }
 
-    /// What comes next; none if nothing does until then.
+    /// The next event; none if there is none until then.
     pub async fn next(
         &mut self,
         until: Option<Instant>,
@@ -214,8 +212,8 @@ impl Connection {
         Ok(self.answer(asked).await?.0)
     }
 
-    /// Writes a request. What the node says meanwhile is read, to be taken later:
-    /// while nobody reads that, the node does not read either.
+    /// Writes a request. Meanwhile it reads the node's events and keeps them for later: while
+    /// nobody reads them, the node does not read either.
     pub(super) async fn say(&mut self, request: &Request, payload: &[u8]) -> Result<(), BpError> {
         let head = encode_head(request, payload.len());
         let mut left = Buf::chain(head.as_slice(), payload);
@@ -288,7 +286,7 @@ impl Connection {
         }
     }
 
-    /// The next frame. Nothing is lost if it is not waited for.
+    /// The next frame. Nothing is lost if the future is dropped.
     async fn read(&mut self) -> Result<(Event, Bytes), BpError> {
         loop {
             if let Some(frame) = self.next_read()? {

@@ -36,7 +36,7 @@ pub async fn execute(command: EchoCommand) -> Result<(), BpError> {
         else {
             continue;
         };
-        // Its own would go round and round.
+        // A bundle from this service itself would be echoed for ever.
         let answered = match file_bytes {
             _ if source == connection.endpoint => Ok(None),
             Some(bytes) => {
@@ -46,7 +46,7 @@ pub async fn execute(command: EchoCommand) -> Result<(), BpError> {
             None => connection.send(&source, &sending, &[], &payload).await,
         };
         let bytes = file_bytes.unwrap_or(payload.len() as u64);
-        // One that cannot be answered is no reason not to answer others.
+        // A bundle that cannot be answered does not stop the service.
         let refused = match answered {
             Ok(_) => None,
             Err(BpError::Refused { message, .. }) => Some(message),
@@ -71,7 +71,7 @@ pub async fn execute(command: EchoCommand) -> Result<(), BpError> {
     Ok(())
 }
 
-/// Sends a payload back that is on the node's disk, by way of a temporary file.
+/// Sends back a payload that is on the node's disk, through a temporary file.
 async fn send_back(
     connection: &mut Connection,
     source: &str,

@@ -44,7 +44,7 @@ pub enum BpError {
         /// The limit.
         most: u64,
     },
-    /// The payload would wait on disk, and the node has no room for such ones.
+    /// The payload would wait on disk, and the node has no room there.
     #[error(
         "{bytes} bytes are above {most}, the largest payload that this node takes on disk \
          (payloads.max_payload_bytes); files are not split into several bundles"

@@ -76,8 +76,8 @@ fn as_text(raw: &Bytes, seen: &Inspection) -> String {
     if let Some((primary, crc)) = &seen.primary {
         let timestamp = &primary.creation_timestamp;
         let flags = primary.bundle_control_flags;
-        // Names come from whoever made the bundle: no escape sequence of theirs
-        // reaches a terminal.
+        // The sender of the bundle chooses names: escape sequences in them must not reach a
+        // terminal.
         let clean = |eid: String| eid.escape_debug().to_string();
         let _ = writeln!(
             text,

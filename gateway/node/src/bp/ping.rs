@@ -36,7 +36,7 @@ pub async fn execute(mut command: PingCommand) -> Result<(), BpError> {
         sent: BTreeMap::new(),
         round_trips: Vec::new(),
     };
-    // Whoever ends it wants to know how it went so far.
+    // A user who ends it wants the results so far.
     tokio::select! {
         pinged = pings.run(&mut connection, &command, (interval, timeout)) => pinged?,
         _ = tokio::signal::ctrl_c() => {}
@@ -92,7 +92,7 @@ impl Pings {
         payload
     }
 
-    /// Takes in what comes back; until all has, if this is the `last` time.
+    /// Takes in what comes back; with `last`, until everything has.
     async fn listen(
         &mut self,
         connection: &mut Connection,
@@ -123,7 +123,7 @@ impl Pings {
         Ok(())
     }
 
-    /// The number and round trip of one of this run's, at its first return.
+    /// The number and round trip of a bundle of this run, at its first return.
     fn came_back(&mut self, payload: &Bytes) -> Option<(u64, Duration)> {
         let number = payload.get(8..HEAD_BYTES)?.try_into().ok()?;
         let number = u64::from_be_bytes(number);

@@ -35,7 +35,7 @@ impl Progress {
             self.shown = Some(now);
             let line = line(self.what, done, self.bytes, now - self.begun);
             let mut out = std::io::stderr().lock();
-            // A terminal that is gone is no reason to stop.
+            // The transfer goes on even if the terminal is gone.
             let _ = write!(out, "\r\x1b[K{line}").and_then(|()| out.flush());
         }
     }

@@ -24,9 +24,9 @@ pub async fn execute(command: ReceiveCommand) -> Result<(), BpError> {
     }
 }
 
-/// Waits for Ctrl-C where payloads go into files: no part of one may be left behind.
-/// Once this has begun, Ctrl-C no longer ends the process by itself, so it has to be
-/// waited for as long as the command runs.
+/// Waits for Ctrl-C if payloads go into files, so that no partial file is left behind. Once this
+/// has been called, Ctrl-C no longer ends the process by itself, so the command has to wait for it
+/// as long as it runs.
 async fn interrupted(command: &ReceiveCommand) {
     if command.folder.is_none() || tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
@@ -67,17 +67,17 @@ async fn receive(command: &ReceiveCommand) -> Result<(), BpError> {
         if command.folder.is_some() {
             connection.tell(&received, &format!("{bytes} bytes from {source}{at}"))?;
         } else if connection.tells_json() {
-            // Without a file, this line is all that is left of the bundle.
+            // Without a file, this line is the only output of the bundle.
             client::print_or_fail(&format!("{received}\n"))?;
         }
-        // Only what is safe is done with.
+        // A bundle is acknowledged only once it is safe.
         connection.acknowledge(delivery).await?;
         left -= 1;
     }
     Ok(())
 }
 
-/// Writes a payload to where it is wanted; its file, if it has one.
+/// Writes a payload to its destination. Returns its file, if it has one.
 fn write(
     command: &ReceiveCommand,
     delivery: u64,
@@ -104,7 +104,7 @@ fn write(
     })
 }
 
-/// Reads a long payload part by part to where it is wanted; its file, if it has
+/// Reads a long payload part by part and writes it to its destination. Returns its file, if it has
 /// one.
 async fn read_long(
     command: &ReceiveCommand,
@@ -139,15 +139,14 @@ async fn read_long(
 fn unfinished(folder: &Path, delivery: u64) -> io::Result<NamedTempFile> {
     std::fs::create_dir_all(folder)?;
     let mut file = tempfile::Builder::new();
-    // Who may read it is the user's to say (umask), as of any file.
+    // The user's umask decides who may read it, as for any file.
     file.permissions(Permissions::from_mode(0o666));
     let prefix = format!("bundle-{delivery}-");
     file.prefix(&prefix).suffix(".part").tempfile_in(folder)
 }
 
-/// Gives a file that is whole its name, on the disk: that of the bundle's number at the
-/// node, or, since another node or mailbox may have had that number before, the first
-/// like it that is free.
+/// Gives a complete file its name on disk: the bundle's number at the node or, since a bundle of
+/// another node or mailbox may have had that number, the first free name like it.
 fn named(folder: &Path, delivery: u64, mut part: NamedTempFile) -> io::Result<PathBuf> {
     part.as_file().sync_all()?;
     let mut path = folder.join(format!("bundle-{delivery}"));
@@ -181,7 +180,7 @@ mod tests {
         for (payload, name) in [("first", "bundle-7"), ("second", "bundle-7-3")] {
             let path = receive(&folder, payload.as_bytes()).unwrap();
             assert_eq!(path, folder.join(name));
-            // A folder is no less in the way than a file.
+            // A folder blocks the name just as a file does.
             let _ = std::fs::create_dir(&taken);
         }
         assert_eq!(std::fs::read(folder.join("bundle-7")).unwrap(), b"first");

@@ -12,8 +12,8 @@ use super::connection::Connection;
 use super::error::BpError;
 use super::upload;
 
-/// What is read of a pipe into memory, bytes; a longer payload goes to a temporary
-/// file, since the node is told its length before its first byte.
+/// Most bytes of a pipe that are read into memory. A longer payload goes to a temporary file, since
+/// the node needs its length before its first byte.
 const MOST_IN_MEMORY: u64 = 16 << 20;
 
 /// The payload that is sent, from its first byte on.
@@ -27,7 +27,8 @@ pub async fn execute(command: SendCommand) -> Result<(), BpError> {
         destination,
         file,
     } = command;
-    // Before the node is asked for anything: it does not wait for a pipe's end.
+    // The payload is opened before the node is asked for anything, so that the node does not wait
+    // for a pipe's end.
     let path = name_of(file.as_deref());
     let wrong = |source| BpError::File {
         path: path.to_owned(),
@@ -75,8 +76,8 @@ fn name_of(file: Option<&Path>) -> &Path {
     named(file).unwrap_or(Path::new("standard input"))
 }
 
-/// Opens a file, or standard input, and tells its length. What has none, as a pipe,
-/// is read to its end.
+/// Opens a file, or standard input, and returns its length. A pipe, which has none, is read to its
+/// end.
 fn open(file: Option<&Path>) -> io::Result<(Payload, u64)> {
     let mut file = match named(file) {
         Some(path) => File::open(path)?,
@@ -85,7 +86,7 @@ fn open(file: Option<&Path>) -> io::Result<(Payload, u64)> {
     let about = file.metadata()?;
     if about.is_file() {
         let left = about.len().saturating_sub(file.stream_position()?);
-        // Files of the kernel say that they are empty.
+        // Files of the kernel, as in /proc, report a length of zero.
         if left > 0 {
             return Ok((Box::new(file), left));
         }

@@ -1,4 +1,4 @@
-//! `underpass bp trace`: who reports what of a bundle.
+//! `underpass bp trace`: the status reports of a bundle.
 
 use serde_json::json;
 use tokio::time::Instant;
@@ -28,8 +28,7 @@ pub async fn execute(mut command: TraceCommand) -> Result<(), BpError> {
     let destination = &command.destination;
     let sent = connection.send(destination, &command.sending, &ALL, PAYLOAD);
     let Some(created) = sent.await? else {
-        // It was for this node, which delivers such a bundle as it takes it, and
-        // reports nothing of it.
+        // The bundle was for this node, which delivers it at once and sends no report.
         let after_ms = begun.elapsed().as_secs_f64() * 1e3;
         let report = json!({
             "reporter": connection.endpoint, "events": [Reported::Delivered], "at_ms": null,

@@ -14,8 +14,8 @@ use super::progress::Progress;
 /// What is read of a file at once, bytes.
 const PART_BYTES: u64 = 1 << 20;
 
-/// Sends a file as one bundle. It is read part by part. Tells the bundle's creation
-/// timestamp as [`Connection::send`] does.
+/// Sends a file as one bundle. It is read part by part. Returns the bundle's creation timestamp as
+/// [`Connection::send`] does.
 pub async fn send(
     connection: &mut Connection,
     destination: &str,
@@ -59,7 +59,7 @@ pub async fn send(
     }
 }
 
-/// Has the node make room; waits while it has none.
+/// Asks the node to reserve room; waits while it has none.
 async fn begin(
     connection: &mut Connection,
     destination: &str,
@@ -238,7 +238,7 @@ mod tests {
             };
             assert_eq!(of, id);
             come += part.len() as u64;
-            // A node that writes does not read.
+            // A node that is writing does not read.
             let bundle = Event::Bundle {
                 delivery: come,
                 service: 40,

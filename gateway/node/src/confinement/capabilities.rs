@@ -1,5 +1,5 @@
-//! Capabilities (capabilities(7)): those that the configuration uses at run
-//! time are kept.
+//! Capabilities (capabilities(7)): the process keeps those that the configuration needs at run
+//! time.
 
 use std::collections::HashSet;
 use std::io;
@@ -13,7 +13,7 @@ use crate::config::{Config, Source};
 /// The last port that needs CAP_NET_BIND_SERVICE (ip_unprivileged_port_start).
 const LAST_PRIVILEGED_PORT: u16 = 1023;
 
-/// What a node of this configuration uses after its start.
+/// The capabilities that a node of this configuration needs after its start.
 pub fn needed(config: &Config) -> HashSet<Capability> {
     let mut needed = HashSet::new();
     if administers_sockets(config) {
@@ -26,9 +26,8 @@ pub fn needed(config: &Config) -> HashSet<Capability> {
     needed
 }
 
-/// Whether its sockets have options that need CAP_NET_ADMIN: congestion
-/// controls that are not for everybody, buffers above the system's bound,
-/// marks, addresses of others.
+/// Whether its sockets have options that need CAP_NET_ADMIN: restricted congestion controls,
+/// buffers above the system's bound, marks, addresses of others.
 fn administers_sockets(config: &Config) -> bool {
     let edge = &config.edge;
     let sessions = !config.paths.is_empty() || !config.listeners.is_empty();
@@ -62,7 +61,7 @@ fn ports(config: &Config) -> Vec<u16> {
         .collect()
 }
 
-/// Keeps no capability but those of `wanted` that this thread has, in any set.
+/// Drops every capability from every set, except those of `wanted` that this thread has.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -82,7 +81,7 @@ pub fn limit_to(wanted: &HashSet<Capability>) -> Result<(), CapsError> {
     caps::set(None, CapSet::Permitted, &limited)
 }
 
-/// Lets programs that this thread executes have what it has.
+/// Passes this thread's capabilities on to programs that it executes.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -92,7 +91,7 @@ pub fn raise_ambient() -> Result<(), CapsError> {
     caps::set(None, CapSet::Ambient, &permitted)
 }
 
-/// Has no executed program gain rights by its file.
+/// Prevents executed programs from gaining rights by their files.
 pub fn forbid_new() -> io::Result<()> {
     // SAFETY: the call takes numbers alone.
     let result = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };

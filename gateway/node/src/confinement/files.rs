@@ -1,9 +1,9 @@
 //! Files by Landlock: the configuration, certificates and what the system's
 //! libraries need to be read; state, sockets and serial lines to be written.
 //!
-//! A rule holds for the very file or folder that was there at the start. Files
-//! are replaced by renaming others over them, so it is their folder that is
-//! opened; and so is `/etc`, for `resolv.conf`.
+//! A rule applies to the file or folder that existed at the start, not to its name. Files are
+//! replaced by renaming others over them, so the rules name their folders; for `resolv.conf` that
+//! is `/etc`.
 
 use std::path::{Path, PathBuf};
 
@@ -119,7 +119,7 @@ fn writable(config: &Config) -> Vec<PathBuf> {
         config.log.access.as_ref().map(|log| log.file(state_dir)),
     ];
     let folders = files.into_iter().flatten().map(|file| folder_of(&file));
-    // A renewed certificate is put there.
+    // Renewed certificates are written there.
     let certificates = config.tls.pki_dir.clone();
     let certificates = certificates.filter(|_| config.enrolment.is_some());
     folders
@@ -130,7 +130,7 @@ fn writable(config: &Config) -> Vec<PathBuf> {
 
 fn devices(config: &Config) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
-    // A receiver may be plugged in later, and its name is a link mostly.
+    // A receiver may be plugged in later, and its name is usually a link.
     let positions = config.positions.as_ref();
     if positions.is_some_and(|p| matches!(p.source, Source::Serial { .. })) {
         paths.push("/dev".into());
@@ -138,7 +138,7 @@ fn devices(config: &Config) -> Vec<PathBuf> {
     paths
 }
 
-/// The folder that holds `file`; the file itself where that is all there is.
+/// The folder that holds `file`; the file itself if it has none.
 fn folder_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(folder) if folder == Path::new("") => ".".into(),
@@ -180,7 +180,7 @@ mod tests {
             assert!(denied(fs::read(other.join("file"))));
             assert!(denied(fs::read_dir(&other)));
             assert!(denied(fs::read("/proc/self/status")));
-            // As a store does, and a file that is replaced.
+            // A store does this, and so does replacing a file.
             fs::write(state.join("fresh"), "y").unwrap();
             fs::rename(state.join("fresh"), state.join("file")).unwrap();
             crate::state_files::replace(&state.join("file"), b"y").unwrap();

@@ -1,12 +1,11 @@
-//! What the process that parses may still do after its start.
+//! Restricts what the process that parses input may do after its start.
 //!
-//! It keeps the capabilities that its configuration uses at run time, reads
-//! and writes the folders that it names (Landlock), and is refused the system
-//! calls of administration (seccomp). All of it goes with the thread, and to
-//! the threads that it starts: [`confine`] belongs before the first. Nothing
-//! is ever killed for what it tries; it gets an error and the kernel's audit
-//! log a line. What needs more is done by the helper of
-//! [`crate::privileged`], which is started before.
+//! It keeps the capabilities that its configuration needs at run time, may read and write only the
+//! folders that the configuration names (Landlock), and is refused the system calls of
+//! administration (seccomp). These restrictions apply to a thread and the threads that it starts,
+//! so [`confine`] is called before the first. A refused call never kills the process: it returns an
+//! error and writes a line to the kernel's audit log. The helper of [`crate::privileged`], which is
+//! started before, does what needs more rights.
 
 mod capabilities;
 mod files;
@@ -29,7 +28,7 @@ pub struct Confinement {
     pub wanted: bool,
     /// Capabilities that the process has, as `CAP_NET_ADMIN`.
     pub capabilities: Vec<String>,
-    /// Whether no program that it starts could have more.
+    /// Whether programs that it starts cannot gain more.
     pub no_new_privileges: bool,
     /// `full`, `partly` or `none`: files by Landlock.
     pub files: String,
@@ -41,8 +40,8 @@ pub struct Confinement {
     pub missing: Vec<String>,
 }
 
-/// Takes from this thread, and those that it starts, what the node of this
-/// configuration does not need; what cannot be taken is told.
+/// Takes rights that this configuration does not need from this thread, and from those that it
+/// starts. Rights that cannot be taken are logged.
 pub fn confine(config: &Config, file: &Path, helper: bool) -> Confinement {
     let mut done = Confinement {
         wanted: config.node.confine,

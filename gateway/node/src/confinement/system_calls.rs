@@ -1,5 +1,5 @@
-//! System calls by seccomp: those of administration are refused with EPERM,
-//! and those that programs do without are said not to exist (ENOSYS).
+//! System calls by seccomp: those of administration fail with EPERM, and those that programs can do
+//! without fail as not implemented (ENOSYS).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,8 +41,8 @@ const REFUSED: &[c_long] = &[
     libc::SYS_chroot,
     libc::SYS_unshare,
     libc::SYS_setns,
-    // @clock, but for adjtimex(2): it tells whether the clock is synchronised,
-    // and to change anything by it needs CAP_SYS_TIME, which is given away.
+    // @clock, but for adjtimex(2): it shows whether the clock is synchronised; a change by it needs
+    // CAP_SYS_TIME, which was dropped.
     libc::SYS_settimeofday,
     libc::SYS_clock_settime,
     // @module, @reboot, @swap, the kernel's log and name.
@@ -59,13 +59,13 @@ const REFUSED: &[c_long] = &[
     libc::SYS_acct,
     libc::SYS_quotactl,
     libc::SYS_vhangup,
-    // Files by number, devices, watches of whole file systems.
+    // Files by handle, devices, watches of whole file systems.
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     libc::SYS_mknodat,
     libc::SYS_fanotify_init,
     libc::SYS_lookup_dcookie,
-    // @keyring, @setuid, capabilities: they are what they are to stay.
+    // @keyring, @setuid, capabilities: they must not change any more.
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
@@ -95,9 +95,8 @@ const REFUSED_HERE: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[c_long] = &[];
 
-/// Programs do without where the kernel has none of them. What io_uring does
-/// passes no filter; clone3 hides its flags from it, and the C library then
-/// takes clone.
+/// Programs do without these if the kernel lacks them. Operations of io_uring bypass the filter.
+/// The filter cannot see the flags of clone3; without it the C library uses clone.
 const ABSENT: &[c_long] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
@@ -135,7 +134,7 @@ pub enum FilterError {
     Install(#[from] io::Error),
 }
 
-/// Refuses this thread, and those that it starts, what a node does not do.
+/// Refuses the calls that a node does not make to this thread and those that it starts.
 ///
 /// # Errors
 /// When the kernel takes no filter.
@@ -155,8 +154,7 @@ pub fn restrict() -> Result<(), FilterError> {
     Ok(())
 }
 
-/// Sockets of other families, and of netlink for other than routes and
-/// addresses.
+/// Matches sockets of other families, and of netlink for purposes other than routes and addresses.
 fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
     let families = FAMILIES
         .iter()
@@ -193,7 +191,7 @@ fn compile(
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, here)?.try_into()
 }
 
-/// As the crate does, and with a line in the audit log for what is refused.
+/// As the crate does, but with a line in the audit log for each refused call.
 fn install(program: &BpfProgram) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(io::Error::other)?;
     let program = libc::sock_fprog {

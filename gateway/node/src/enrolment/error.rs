@@ -51,7 +51,7 @@ pub enum EnrolError {
     /// The configuration cannot be used.
     #[error("the delivered configuration cannot be used, and nothing was written: {0}")]
     Configuration(String),
-    /// What was written is not valid on this machine.
+    /// The delivered configuration is not valid on this machine.
     #[error(transparent)]
     Check(#[from] ConfigError),
     /// The runtime does not start.
@@ -60,7 +60,7 @@ pub enum EnrolError {
 }
 
 impl EnrolError {
-    /// Whether the service has refused the token, so that trying again is of no use.
+    /// Whether the service has refused the token, so that trying again is useless.
     pub fn is_final(&self) -> bool {
         let EnrolError::Service(ServiceError::Status { status, .. }) = self else {
             return false;

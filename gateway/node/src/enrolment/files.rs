@@ -38,7 +38,7 @@ impl Place {
         }
     }
 
-    /// Refuses to replace what another set-up has left.
+    /// Refuses to replace files of another set-up.
     pub fn check_free(&self) -> Result<(), EnrolError> {
         if self.config.exists() && !self.force && !self.pending.exists() {
             return Err(EnrolError::InTheWay(self.config.clone()));
@@ -58,12 +58,12 @@ impl Place {
         Ok(NodeKey::load_or_make(folder, &name.to_string_lossy())?)
     }
 
-    /// Forgets the key of an enrolment that will never be.
+    /// Deletes the key of an enrolment that can never succeed.
     pub fn forget_key(&self) {
         let _ = fs::remove_file(&self.pending);
     }
 
-    /// Writes certificates, key and configuration, after a look at all of them.
+    /// Writes certificates, key and configuration, after checking all of them.
     pub fn fill(
         &self,
         node: u64,
@@ -92,7 +92,7 @@ impl Place {
             .mode(0o700)
             .create(state_dir)
             .map_err(failed("make", state_dir))?;
-        // The node runs as whom its state belongs to.
+        // The node runs as the user that owns its state.
         let owner = fs::metadata(state_dir).map_err(failed("read", state_dir))?;
         let acting =
             ActingAs::owner_of(&owner).map_err(failed("act as the owner of", state_dir))?;
@@ -101,7 +101,7 @@ impl Place {
             installed => installed?,
         };
         drop(acting);
-        // Last: with it the node can be started.
+        // The configuration is written last: the node can start once it exists.
         self.write_configuration(configuration, owner.gid())?;
         fs::remove_file(&self.pending).map_err(failed("remove", &self.pending))
     }
@@ -128,7 +128,7 @@ impl Place {
         let folder = folder_of(&self.config);
         let name = self.config.file_name().unwrap_or_default();
         let beside = folder.join(format!(".new-{}", name.to_string_lossy()));
-        // What is left of a run that was killed.
+        // Left over by a run that was killed.
         let _ = fs::remove_file(&beside);
         let mut file = File::create_new(&beside).map_err(&failed)?;
         let private = fs::Permissions::from_mode(0o640);
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(fs::read_dir(&private).unwrap().count(), 0);
         assert_eq!(fs::metadata(&private).unwrap().uid(), 0);
         fs::remove_file(state.join("pki")).unwrap();
-        // Root is itself again, as is needed for the configuration.
+        // Root has its own rights again, which writing the configuration needs.
         place.fill(7, &key, &delivered, &text).unwrap();
         for name in ["ca.crt", "ca.crl", "node.key", "node.crt"] {
             let file = fs::metadata(state.join("pki").join(name)).unwrap();

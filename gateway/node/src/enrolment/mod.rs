@@ -1,9 +1,8 @@
 //! `underpass enroll`: makes a bare node one of the fleet.
 //!
-//! The key is made here and stays. Until all is written it is kept beside the
-//! configuration, so that a run that was cut short, or whose answer was lost,
-//! is completed by the same command: the service gives the same key the same
-//! certificate again.
+//! The key is made here and never leaves the machine. Until everything is written it is kept beside
+//! the configuration. So if a run is cut short or its answer is lost, the same command completes
+//! it: the service gives the same key the same certificate again.
 
 mod error;
 mod files;
@@ -46,9 +45,8 @@ struct Answer {
 /// Enrols this node.
 ///
 /// # Errors
-/// When something is there already, the service is not the one of the token,
-/// or it refuses. Nothing is left half done then that the same command, once
-/// the reason is gone, would not complete.
+/// When files of a node already exist, the service is not the one of the token, or it refuses. Once
+/// the reason is gone, the same command completes the enrolment.
 pub fn execute(command: &EnrollCommand) -> Result<(), EnrolError> {
     let text = match &command.token_file {
         Some(path) => files::read_token(path)?,
@@ -86,8 +84,8 @@ pub fn execute(command: &EnrollCommand) -> Result<(), EnrolError> {
     Ok(())
 }
 
-/// Shows the request to the service, which is known by the token's fingerprint
-/// before the token is shown.
+/// Sends the request to the service. The token's fingerprint authenticates the service before the
+/// token is sent.
 fn ask(url: &str, token: &EnrolmentToken, request: &str) -> Result<Answer, EnrolError> {
     let service = Service::new(ServiceConfig {
         url: url.to_owned(),

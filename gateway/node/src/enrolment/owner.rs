@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 
 use nix::unistd::{Gid, Uid, getegid, geteuid, getgroups, setegid, seteuid, setgroups};
 
-/// While it lives, root has the rights of a file's owner and no others. In a folder
-/// of the node's user there may be links that a process of this user has made:
-/// followed by root, they could lead into any folder.
+/// While it lives, root has only the rights of a file's owner. A folder of the node's user may
+/// contain links that a process of this user has made; if root followed them, they could lead into
+/// any folder.
 #[derive(Debug)]
 pub struct ActingAs {
     user: Uid,
@@ -17,8 +17,8 @@ pub struct ActingAs {
 }
 
 impl ActingAs {
-    /// Acts as the owner of a file; as itself where this process is not root's, or
-    /// the owner is root.
+    /// Acts as the owner of a file; as itself if this process is not root's, or if the owner is
+    /// root.
     ///
     /// # Errors
     /// When the system refuses.
@@ -42,7 +42,8 @@ impl ActingAs {
 
 impl Drop for ActingAs {
     fn drop(&mut self) {
-        // What fails leaves fewer rights, and is told where these are needed.
+        // If a call fails, the process has fewer rights; the next use that needs them reports an
+        // error.
         let _ = seteuid(self.user);
         let _ = setegid(self.group);
         let _ = setgroups(&self.groups);

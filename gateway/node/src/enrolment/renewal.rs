@@ -1,6 +1,6 @@
-//! What a running node asks of its authority, at the control service: its next
-//! certificate in time, and the revocation list. Both are put into the node's
-//! folder, from where they are taken over without a cut.
+//! A running node asks its authority, at the control service, for its next certificate in time, and
+//! for the revocation list. Both are written to the node's folder, from which it loads them without
+//! interrupting traffic.
 //!
 //! The request for the next certificate is signed by the key of the present
 //! one, which says who asks. The list is signed by the authority. So neither
@@ -28,7 +28,7 @@ use crate::known_time::KnownTime;
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A node that starts asks at once, but not in the same second as its fleet.
+/// A node asks right after its start, but not in the same second as its whole fleet.
 const FIRST_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why nothing came of asking.
@@ -65,7 +65,7 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// As the configuration says; none if it asks no service itself.
+    /// As configured; none if the node asks no service itself.
     ///
     /// # Errors
     /// When the authorities' certificates cannot be read.
@@ -103,7 +103,7 @@ impl Renewal {
         loop {
             tokio::time::sleep(pause).await;
             pause = self.interval.mul_f64(0.9 + 0.2 * fastrand::f64());
-            // The one may fail where the other does not.
+            // Each of the two may fail without the other.
             let results = [self.renew().await, self.take_revocations().await];
             let failed = results.into_iter().find_map(Result::err);
             match &failed {

@@ -75,7 +75,7 @@ impl<'a> Families<'a> {
         Ok(())
     }
 
-    /// What only grows; its name gets the ending `_total`.
+    /// A value that only grows; its name gets the ending `_total`.
     pub fn counter<'n, V: EncodeCounterValue>(
         &mut self,
         name: impl Into<Name<'n>>,
@@ -106,7 +106,7 @@ impl<'a> Families<'a> {
         histogram.encode(self.begin(&name, help, MetricType::Histogram)?)
     }
 
-    /// What is told by labels alone; its name gets the ending `_info`.
+    /// Information in labels only; its name gets the ending `_info`.
     pub fn info(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! What LTP has under way with its neighbours, and what it has given up.
+//! What LTP has in progress with its neighbours, and what it has given up.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! GET /metrics: the node in figures for Prometheus, read when it asks.
 //!
-//! Units are base units, bytes and seconds. Sums only grow while the process
-//! runs: what a transport has moved is summed past the end of its session.
+//! Units are base units, bytes and seconds. Sums only grow while the process runs: the bytes of a
+//! transport stay in the sum after its session ends.
 
 mod bpsec;
 mod cdni;
@@ -41,7 +41,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// GET /metrics
 pub async fn scrape(State(state): State<Arc<ApiState>>) -> Response {
     let deferred = match &state.deferred {
-        // A store that fails shows in the log; the other figures are as good.
+        // A failure of the store is in the log; the other figures stay valid.
         Some(handle) => handle.figures().await.ok(),
         None => None,
     };

@@ -92,7 +92,7 @@ fn custody(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
             |view| view.custody_bytes,
         ),
     ];
-    // A class without bundles is told too: a row that vanishes is no zero.
+    // A class without bundles has a row, too: a missing row would not mean zero.
     let classes: Vec<(String, CustodyClassView)> = (0..state.config.get().classes.len())
         .filter_map(|number| u8::try_from(number).ok())
         .map(|number| {

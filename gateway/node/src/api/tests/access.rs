@@ -84,7 +84,7 @@ async fn who_guesses_tokens_is_refused_and_the_socket_is_not() {
         code_of(socket, "/metrics", token).await.unwrap()
     };
     let right = format!("Bearer {TOKEN}");
-    // A caller without a token has not guessed one.
+    // A caller without a token has not tried to guess one.
     for _ in 0..20 {
         assert_eq!(ask(None).await, "401");
     }
@@ -113,7 +113,7 @@ async fn a_caller_that_holds_connections_leaves_some_to_others() {
     let other = other.connect(tcp).await.unwrap();
     let token = format!("Bearer {TOKEN}");
     let answer = code_of(other, "/v1/status", Some(&token));
-    // Sooner than those that are held are given up.
+    // Before the held connections are given up.
     let answer = timeout(Duration::from_secs(5), answer).await.unwrap();
     assert_eq!(answer.as_deref(), Some("200"));
 }

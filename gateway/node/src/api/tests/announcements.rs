@@ -32,7 +32,7 @@ async fn announced_blockage_is_reported_by_the_control_services_clock() {
     let underpass_reports::Body::Announcement(announcement) = made.report.body else {
         panic!("{made:?}");
     };
-    // However the clock jumps, no two have the same name.
+    // No two have the same name even if the clock jumps.
     assert_eq!(announcement.announced_ms, first_ms + 1);
     let listed = world.get("/v1/announcements").await;
     assert_eq!(listed[0]["obstruction"], Value::Null);

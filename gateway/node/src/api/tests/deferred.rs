@@ -62,7 +62,7 @@ async fn deferred_requests_are_shown_in_pages_and_cancelled() {
     for (method, path, status) in [
         ("GET", format!("/v1/deferred/{one}/response"), 404),
         ("POST", format!("/v1/deferred/{one}/repeat"), 409),
-        // All of it has left: the dispatching node has to say so first.
+        // All of it has been sent: the dispatching node has to confirm first.
         ("DELETE", format!("/v1/deferred/{one}"), 202),
         ("GET", "/v1/deferred/nonsense".to_owned(), 400),
         ("GET", format!("/v1/deferred/{}", "0".repeat(32)), 404),

@@ -1,4 +1,4 @@
-//! What operators set holds until it is released, in the next process too.
+//! Holds of operators stay until they are released, also in the next process.
 
 use super::*;
 use crate::holds::KeptHolds;
@@ -6,7 +6,7 @@ use crate::holds::KeptHolds;
 /// The same node in its next process.
 fn restarted(world: World) -> World {
     let World { state, folder, .. } = world;
-    // Nothing is told at its end, as with `kill -9`.
+    // Dropping it writes nothing, as with `kill -9`.
     drop(state);
     let next = World::with(folder, "");
     next.state
@@ -107,7 +107,7 @@ async fn each_way_of_taking_something_back_releases_it() {
             assert_eq!(held.len(), count, "{method} {path}: {held:?}");
         }
     }
-    // A modem says it again by itself.
+    // A modem repeats its report by itself.
     let said = world.ask("POST", "/v1/link/block?source=modem", "").await;
     assert_eq!(said.status, 200);
     assert_eq!(world.get("/v1/holds").await, json!([]));

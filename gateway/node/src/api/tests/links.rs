@@ -24,7 +24,7 @@ async fn a_changed_rate_reaches_the_scheduler_and_the_sessions() {
         .await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json()["rate_bps"], 512_000);
-    // The session may be told a little less, which keeps the queue empty.
+    // The session may get a slightly lower rate, which keeps the queue empty.
     let told = session.rates.lock().unwrap().last().unwrap().unwrap();
     assert!((500_000..=512_000).contains(&told), "{told}");
     let answer = world
@@ -192,7 +192,7 @@ async fn a_budget_is_shown_added_to_and_begun_anew_and_outlives_the_process() {
     assert_eq!(added.json()["meter"]["budget_bytes"], 1_500);
     assert_eq!(added.json()["meter"]["exhausted"], false);
 
-    // What is kept is there in the next run, and nothing is spent twice.
+    // The next run has what was kept, and nothing is counted twice.
     let keep = |world: &World| {
         let budgets = KeptBudgets::load(world.folder.path());
         budgets.step(&world.state.shell, true);

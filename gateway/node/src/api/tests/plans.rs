@@ -56,7 +56,7 @@ async fn a_plan_that_is_put_is_followed_acknowledged_and_shown() {
         metrics
             .contains("underpass_plan_version{beam=\"east\",link=\"return\",role=\"follow\"} 42")
     );
-    // What exceeds the path's own rate is not followed.
+    // A plan above the path's own rate is not followed.
     world
         .ask("PUT", "/v1/plans", plan(&world, 43, 3_000_000))
         .await;

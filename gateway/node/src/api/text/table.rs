@@ -61,7 +61,7 @@ pub fn rate(bps: u64) -> String {
 }
 
 fn scaled(value: f64, unit: &str) -> String {
-    // 999.95 would be shown as 1000.0: the next unit takes it.
+    // 999.95 would be shown as 1000.0, so the next unit is used.
     let mut value = value;
     for prefix in ["", "k", "M", "G"] {
         if value < 999.95 {

@@ -52,16 +52,16 @@ pub struct HopFields {
     pub link: LinkView,
     /// Rate from this node, bit/s of IP bytes; null is unlimited.
     pub rate_bps: Option<u64>,
-    /// Whether it follows plan and configuration: no operator has set it.
+    /// Whether it follows plan and configuration, that is, no operator has set it.
     pub follow_plan: bool,
     /// Taken from the rate for ACKs and plain IP, bit/s.
     pub subtracted_bps: u64,
     /// What its link was measured to carry.
     pub measured: MeasuredView,
-    /// Bits per unit of the beam's capacity in the present MODCOD, as it was
-    /// told; null if nobody has told it.
+    /// Bits per unit of the beam's capacity in the present MODCOD, as reported; null if nobody has
+    /// reported it.
     pub efficiency: Option<f64>,
-    /// What is spent on it; null where its bytes are not paid for.
+    /// What is spent on it; null if it is not metered.
     #[serde(default)]
     pub meter: Option<MeterView>,
     /// Whether it is up; null where it always is.
@@ -72,7 +72,7 @@ pub struct HopFields {
 /// A path that is up on demand.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OnDemandView {
-    /// Whether this node brings it up; else it asks the neighbour to.
+    /// Whether this node brings it up; if not, it asks the neighbour to.
     pub dials: bool,
     /// Whether it is brought up.
     pub up: bool,
@@ -81,11 +81,11 @@ pub struct OnDemandView {
     /// operator, pinned, others-down, backlog or neighbour; null if nothing needs
     /// it.
     pub need: Option<String>,
-    /// Whether an operator has it up (true) or released (false); null: neither.
+    /// Whether an operator has brought it up (true) or released it (false); null: neither.
     pub held: Option<bool>,
     /// How long it was up since the start, s.
     pub up_s: f64,
-    /// How often it was brought up since the start, by why.
+    /// How often it was brought up since the start, by reason.
     pub brought_up: BTreeMap<String, u64>,
 }
 
@@ -113,8 +113,8 @@ impl OnDemandView {
 /// What is known of a link by measuring.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MeasuredView {
-    /// What it carries, bit/s of IP bytes; null while nothing has shown that it is
-    /// less than the rate that is set.
+    /// Its measured capacity, bit/s of IP bytes; null while no measurement shows less than the
+    /// configured rate.
     pub capacity_bps: Option<u64>,
     /// What that goes back to; null as above.
     pub reason: Option<CapacityReason>,
@@ -146,9 +146,9 @@ pub struct LinkView {
     pub blocked_by: Option<Source>,
     /// How long it has been blocked, s.
     pub blocked_s: Option<f64>,
-    /// How long the peer has not been heard, s; null if it never was.
+    /// Time since the peer was last heard, s; null if it never was.
     pub silence_s: Option<f64>,
-    /// Whether the peer's silence would tell of a blockage.
+    /// Whether silence of the peer would indicate a blockage.
     pub probed: bool,
     /// Planned blockages that are not over.
     pub planned: Vec<PlannedView>,
@@ -194,8 +194,7 @@ impl PlannedView {
         })
     }
 
-    /// As the engine knows it; none if it does not lie after 1970, or ends
-    /// before it begins.
+    /// In the engine's form; none if it does not lie after 1970, or ends before it begins.
     pub fn planned(&self) -> Option<PlannedBlockage> {
         let ms = |time: OffsetDateTime| u64::try_from(time.unix_timestamp_nanos() / 1_000_000).ok();
         let (entry_ms, exit_ms) = (ms(self.entry)?, ms(self.exit)?);

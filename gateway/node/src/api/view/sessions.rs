@@ -28,8 +28,8 @@ pub struct SessionView {
     pub convergence_layer: String,
     /// Congestion control in use.
     pub congestion_control: String,
-    /// Subflows of its MPTCP connection, as of when bytes last moved; 0 where it
-    /// is plain TCP for want of MPTCP; null where none was asked for.
+    /// Subflows of its MPTCP connection when bytes last moved; 0 if it fell back to plain TCP; null
+    /// if MPTCP was not requested.
     #[serde(default)]
     pub subflows: Option<u32>,
     /// Smoothed round-trip time, ms.
@@ -54,13 +54,13 @@ pub struct SessionView {
     pub repair_symbols_sent: u64,
     /// Symbols sent because the neighbour lacked them.
     pub asked_symbols_sent: u64,
-    /// Lost symbols that repair has given here without a round trip.
+    /// Lost symbols that repair symbols have recovered here without a round trip.
     pub symbols_recovered: u64,
-    /// With LTP: what is under way, and what was given up or refused.
+    /// With LTP: what is in progress, and what was given up or refused.
     pub ltp: Option<LtpView>,
 }
 
-/// What a neighbour over LTP has under way, and what was given up or refused.
+/// What is in progress with a neighbour over LTP, and what was given up or refused.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct LtpView {
     /// Blocks under way to the neighbour.
