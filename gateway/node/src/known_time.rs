@@ -1,14 +1,13 @@
 //! The time that certificates are judged by.
 //!
-//! A terminal may boot in 1970. The time is therefore the latest of what the
-//! system's clock, GNSS fixes of the last minutes, and the time that was saved
-//! in the state folder say; where the kernel says that the clock is
-//! synchronised, that clock alone. The saved time runs on with the process.
+//! A terminal may boot in 1970. The time is therefore the latest of three: the system's clock, GNSS
+//! fixes of the last minutes, and the time that was saved in the state folder. If the kernel says
+//! that the clock is synchronised, only that clock counts. The saved time runs on with the process.
 //!
-//! A clock or receiver that jumps to a far future counts only while it does:
-//! the saved time follows those by at most a day for each hour, and goes back
-//! when the clock is synchronised. So a wrong hour costs a day of the saved
-//! time, which is less than any certificate has, and nobody is locked out.
+//! A clock or receiver that jumps far into the future counts only while it shows that time. The
+//! saved time follows it by at most a day for each hour, and goes back when the clock is
+//! synchronised. So a wrong hour moves the saved time by a day, which is less than the validity of
+//! any certificate, and nobody is locked out.
 
 use std::fs;
 use std::io;
@@ -26,8 +25,8 @@ use crate::state_files;
 const FILE: &str = "known-time";
 /// How long a GNSS fix counts after it came.
 const FIX_COUNTS: Duration = Duration::from_secs(600);
-/// How many times faster than time itself the saved time follows what may be
-/// wrong: a day for each hour.
+/// How many times faster than real time the saved time follows a source that may be wrong: a day
+/// for each hour.
 const CATCHES_UP: u64 = 24;
 /// How often the saved time is written.
 const WRITTEN_EVERY: Duration = Duration::from_secs(600);
@@ -71,7 +70,7 @@ impl Known {
         }
     }
 
-    /// A time that has surely been, ms: a signature proves it.
+    /// A time that has certainly passed, ms: a signature proves it.
     fn not_before(&mut self, ms: u64) {
         self.saved.1 = self.saved.1.max(ms);
     }
@@ -89,7 +88,7 @@ pub struct KnownTime {
 }
 
 impl KnownTime {
-    /// Of a node with this state folder, where it is to be saved.
+    /// The time of a node with this state folder, if it is to be saved.
     pub fn load(state_dir: Option<&Path>) -> Arc<KnownTime> {
         let file = state_dir.map(|folder| folder.join(FILE));
         // Without the file, or with one that is damaged, nothing is known.
@@ -168,7 +167,7 @@ mod tests {
         let mut known = Known::new(now, SAVED_MS);
         assert_eq!(known.judge(now, None, false), SAVED_MS);
         assert_eq!(known.judge(now + HOUR, None, false), SAVED_MS + HOUR_MS);
-        // Nor does a clock that is behind change that.
+        // A clock that is behind does not change that either.
         assert_eq!(
             known.judge(now + HOUR, Some(SAVED_MS - DAY_MS), false),
             SAVED_MS + HOUR_MS

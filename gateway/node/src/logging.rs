@@ -34,10 +34,10 @@ pub struct Log {
 pub struct Level(Box<dyn Fn(EnvFilter) -> Result<(), Error> + Send + Sync>);
 
 impl Level {
-    /// Logs by other filter directives.
+    /// Applies other filter directives.
     ///
     /// # Errors
-    /// If they cannot be read; what was logged before still is then.
+    /// If they cannot be parsed; the former directives then stay.
     pub fn set(&self, level: &str) -> Result<(), ParseError> {
         let filter = filter(level)?;
         if let Err(error) = (self.0)(filter) {
@@ -61,7 +61,7 @@ pub fn start(config: &LogConfig) -> Result<Log, ParseError> {
     let (level, handle) = reload::Layer::new(filter(&config.level)?);
     let lines = fmt::layer()
         .with_writer(OneLine(std::io::stderr.and(excerpt.clone())))
-        // By a print on standard error, which panics if nobody reads it.
+        // They are printed to standard error, and that panics if nobody reads it.
         .log_internal_errors(false);
     let limiter = Limiter(limits.clone());
     let lines = match config.format {

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             eprintln!("underpass: {error}");
             let mut source = error.source();
             while let Some(cause) = source {
-                // Errors that quote their cause need not say it twice.
+                // A cause that the error's text quotes is not repeated.
                 let text = cause.to_string();
                 if !error.to_string().contains(&text) {
                     eprintln!("  because: {text}");

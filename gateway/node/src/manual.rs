@@ -1,5 +1,5 @@
-//! Manual pages and shell completions, made from the command line's own definition
-//! so that they never differ from it.
+//! Manual pages and shell completions, generated from the definition of the command line so that
+//! they always match it.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `underpass migrate`: has a class of a running node go by another path.
+//! `underpass migrate`: moves a class of a running node to another path.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::api::MigrationView;
 use crate::cli::MigrateCommand;
 use crate::client::{self, ClientError};
 
-/// Moves the class, and prints where it goes.
+/// Moves the class, and prints its path.
 ///
 /// # Errors
 /// When no node answers, or it refuses.

@@ -1,9 +1,8 @@
 //! A panic ends the process.
 //!
-//! It is a defect that has left some state half changed, perhaps under a lock
-//! that every stream shares. To go on would be to forward bytes by that state.
-//! The next process starts from what is in custody, which never depends on
-//! this one's memory.
+//! A panic is a defect that has left some state half changed, perhaps under a lock that every
+//! stream shares. To continue would mean to forward bytes according to that state. The next process
+//! starts from the bundles in custody, which do not depend on this process's memory.
 
 use std::panic::PanicHookInfo;
 
@@ -65,7 +64,7 @@ mod tests {
         assert!(!log.contains("still there"), "{log}");
     }
 
-    /// As a worker of the runtime would, with a lock that others need.
+    /// Panics like a worker of the runtime, while holding a lock that others need.
     fn panic_in_a_thread() {
         crate::logging::start(&LogConfig::default()).unwrap();
         super::end_the_process();

@@ -25,8 +25,7 @@ pub enum PasswordError {
     Print(#[from] ClientError),
 }
 
-/// Reads a line from standard input, without an echo where it is a terminal,
-/// and prints its hash.
+/// Reads a line from standard input, without echo on a terminal, and prints its hash.
 ///
 /// # Errors
 /// When it is no password.

@@ -12,7 +12,7 @@ use crate::cli::PkiCommand;
 /// More than any request has, bytes.
 const MOST_INPUT: u64 = 64 << 10;
 
-/// Does what the command line says, and says what was done.
+/// Executes the command, and prints what was done.
 ///
 /// # Errors
 /// When files cannot be written, or the authority does not know the node.
@@ -122,7 +122,7 @@ fn sign(dir: &Path, signing: &Signing, now: SystemTime) -> Result<Value, PkiErro
     }
     let key_sha256 = request.key_sha256();
     if signing.check {
-        // Before the number's token is used up.
+        // Checked before the number's token is used up.
         Authority::check_enrollable(dir, request.node)?;
         return Ok(json!({ "node": request.node, "key_sha256": key_sha256 }));
     }
@@ -144,8 +144,8 @@ fn sign(dir: &Path, signing: &Signing, now: SystemTime) -> Result<Value, PkiErro
     }))
 }
 
-/// Prints a result, or why the request is refused: that is an answer, too, and
-/// what is wrong with this machine is none.
+/// Prints a result, or why the request is refused, which is an answer, too. A problem of this
+/// machine is an error.
 fn print_or_refuse(result: Result<Value, PkiError>) -> Result<(), PkiError> {
     match result {
         Ok(value) => println!("{value}"),

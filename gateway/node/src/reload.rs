@@ -1,4 +1,4 @@
-//! `underpass reload`: has a running node read its configuration again.
+//! `underpass reload`: makes a running node read its configuration again.
 
 use std::path::Path;
 

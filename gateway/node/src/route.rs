@@ -1,4 +1,4 @@
-//! `underpass route`: explains the way to a node.
+//! `underpass route`: explains the route to a node.
 
 use crate::api::RouteView;
 use crate::cli::RouteCommand;
@@ -25,7 +25,7 @@ pub fn execute(command: &RouteCommand) -> Result<(), ClientError> {
     client::print(&serde_json::from_slice::<RouteView>(&answer)?.to_string())
 }
 
-/// How the API's path names a node; none if the text is no node's.
+/// A node's name in a path of the API; none if the text names no node.
 fn in_path(node: &str) -> Option<String> {
     let Some(named) = node.strip_prefix("dtn:") else {
         return is_node_name(node).then(|| node.to_owned());

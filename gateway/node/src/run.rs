@@ -67,8 +67,8 @@ pub use restarter::Restarter;
 #[cfg(test)]
 pub(crate) use services::acknowledge_plans;
 
-/// Runs a node until SIGTERM or SIGINT, or until another process has it; with
-/// `take_over`, the node of the process at the other end of standard input.
+/// Runs a node until SIGTERM or SIGINT, or until another process has taken it over. With
+/// `take_over`, takes over the node of the process at the other end of standard input.
 ///
 /// # Errors
 /// When it cannot start; the reason names the key to change.
@@ -107,10 +107,10 @@ fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
     if config.node.role == Role::Terminal {
         allocator::save_memory();
     }
-    // Before the first thread: rights are the thread's, and are inherited.
+    // This comes before the first thread: rights belong to a thread, and others inherit them.
     let launcher = Launcher::start().map_err(RunError::Launcher)?;
     let helper = match channel {
-        // That of the other process goes on.
+        // The helper of the other process continues.
         Some(_) => None,
         None => privileged::start(&config)?,
     };
@@ -136,7 +136,7 @@ fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
 
 /// What is there before the runtime is.
 struct Started {
-    /// The node's own configuration, and what its provider has set over it.
+    /// The node's own configuration, and the settings that its provider has laid over it.
     own: Document,
     provider: KeptSettings,
     written: Document,
@@ -144,7 +144,7 @@ struct Started {
     helper: Option<Helper>,
     confinement: Confinement,
     launcher: Launcher,
-    /// To the process that runs, if its node is to be taken over.
+    /// Leads to the running process, if its node is to be taken over.
     channel: Option<Channel>,
 }
 

@@ -1,4 +1,4 @@
-//! The last lines of the log, for who has no other way to it than the local API.
+//! The last lines of the log, for users who can reach it only by the local API.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,11 +8,11 @@ use serde::Serialize;
 
 /// Lines that are kept.
 pub const MOST_LINES: usize = 400;
-/// Bytes of a line that are kept: one that quotes what a peer says may be long.
+/// Most bytes of a line that are kept: a line that quotes a peer may be long.
 pub const MOST_LINE_BYTES: usize = 1_000;
 
-/// The last lines of the log; older ones are forgotten. The log has no secrets, and
-/// so neither has this.
+/// The last lines of the log; older ones are forgotten. The log contains no secrets, so these lines
+/// contain none either.
 #[derive(Debug, Default)]
 pub struct Excerpt {
     lines: Mutex<Lines>,
@@ -37,8 +37,8 @@ pub struct Part {
 }
 
 impl Excerpt {
-    /// The lines that are kept, from number `from` on; all of them where no such line
-    /// can be known, since the counting began anew with this process.
+    /// The lines that are kept, from number `from` on. If that number is too high, because
+    /// numbering began again with this process, all lines.
     pub fn from(&self, from: u64) -> Part {
         let lines = self.lock();
         let oldest = lines.next - lines.kept.len() as u64;

@@ -1,6 +1,5 @@
-//! Log lines, limited in their rate: what others bring about as often as they
-//! like, as strangers their contacts, must not drown all other lines nor fill
-//! the disk.
+//! Limits the rate of log lines. Others can cause some lines as often as they like, such as
+//! strangers who connect; these must neither hide other lines nor fill the disk.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,8 +13,7 @@ use tracing_subscriber::layer::{Context, Filter};
 const LINES: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// What was written of each kind of line: of each place in the program that
-/// writes some.
+/// Counts the lines of each kind: a kind is a place in the program that writes lines.
 #[derive(Debug, Default)]
 pub struct Limits(Mutex<HashMap<Identifier, Lines>>);
 
@@ -29,8 +27,7 @@ struct Lines {
     of: &'static str,
 }
 
-/// Lets a layer write as many lines as the limits allow. The others are not made
-/// in the first place.
+/// Lets a layer write as many lines as the limits allow. Other lines are not even formatted.
 pub(super) struct Limiter(pub Arc<Limits>);
 
 impl<S> Filter<S> for Limiter {
@@ -44,8 +41,8 @@ impl<S> Filter<S> for Limiter {
 }
 
 impl Limits {
-    /// Whether a line may be written. Whoever asks for more than the usual
-    /// levels wants all of it.
+    /// Whether a line may be written. Lines below INFO are always written: whoever configures such
+    /// a level wants all of them.
     fn admits(&self, line: &Metadata<'_>) -> bool {
         self.admits_at(line, Instant::now())
     }
@@ -104,7 +101,7 @@ mod tests {
     use super::super::Excerpt;
     use super::*;
 
-    /// The lines that are written of those that `work` brings about.
+    /// The lines that are written while `work` runs.
     fn written(limits: &Arc<Limits>, now: Instant, work: impl FnOnce()) -> Vec<String> {
         let excerpt = Arc::new(Excerpt::default());
         let limits = limits.clone();

@@ -1,5 +1,5 @@
-//! Each event is one line, so that what a peer says in it looks like no other
-//! event. JSON is so anyway.
+//! Writes each event as one line, so that a peer's text in it cannot look like another event. JSON
+//! events are single lines anyway.
 
 use std::io;
 

@@ -1,6 +1,6 @@
-//! The modem's lock, read from what it says to the antenna.
+//! The modem's lock, read from its messages to the antenna.
 
-/// Longer lines are none of those that count here.
+/// Longer lines are never lock messages.
 const LINE_BYTES: usize = 256;
 
 /// What a modem says of its lock.
@@ -16,12 +16,12 @@ pub struct Lock {
 #[derive(Debug, Default)]
 pub struct LockReader {
     line: Vec<u8>,
-    /// The present line is too long; its rest is passed over.
+    /// The present line is too long; its rest is skipped.
     overlong: bool,
 }
 
 impl LockReader {
-    /// Takes bytes of the modem; the last lock that they complete, if any.
+    /// Takes bytes of the modem. Returns the last lock that they complete, if any.
     pub fn read(&mut self, bytes: &[u8]) -> Option<Lock> {
         let mut last = None;
         for byte in bytes {
@@ -39,8 +39,8 @@ impl LockReader {
     }
 }
 
-/// `L` with two numbers: 1 if the receiver is locked, 1 if the modem may
-/// transmit. More may follow in versions to come.
+/// `L` with two numbers: 1 if the receiver is locked, 1 if the modem may transmit. Later versions
+/// may append more.
 fn parse(line: &[u8]) -> Option<Lock> {
     let text = std::str::from_utf8(line).ok()?;
     let mut words = text.split_ascii_whitespace();

@@ -1,9 +1,9 @@
-//! Modems that speak OpenAMIP: their lock tells of a blockage at once.
+//! Modems that speak OpenAMIP: their lock shows a blockage at once.
 //!
-//! OpenAMIP joins a modem and its antenna's controller: lines of ASCII over
-//! TCP, which the modem opens. The node stands between the two, passes all on
-//! as it is, and reads the modem's `L` lines. `docs/operation.md` says what of
-//! the protocol is known here, and from where.
+//! OpenAMIP joins a modem and its antenna's controller: lines of ASCII over TCP, which the modem
+//! opens. The node stands between the two, passes everything on unchanged, and reads the modem's
+//! `L` lines. `docs/operation.md` says which parts of the protocol this code relies on, and their
+//! sources.
 
 mod lock;
 mod relay;

@@ -1,4 +1,4 @@
-//! Between the modem and the antenna's controller.
+//! Relays between the modem and the antenna's controller.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,8 +30,7 @@ pub struct ModemError {
     source: io::Error,
 }
 
-/// Binds the address to which the modem connects, unless the process before
-/// has.
+/// Binds the address to which the modem connects, unless the previous process has bound it.
 ///
 /// # Errors
 /// When it is taken.
@@ -51,14 +50,12 @@ pub fn listen(config: &ModemConfig, sockets: &Sockets) -> Result<TcpListener, Mo
         })
 }
 
-/// Serves the modem that connects, and tells by `report` whether it says that
-/// the link is blocked. A modem that is not connected says nothing, so nothing
-/// is blocked by it. Runs until dropped.
+/// Serves the modem that connects, and calls `report` with whether it says that the link is
+/// blocked. A modem that is not connected blocks nothing. Runs until dropped.
 ///
-/// A modem has one connection: when it makes another, it has given up the one
-/// before, whatever this side knows of that. One at another of the named
-/// addresses waits for the end of the present one, which comes within
-/// [`SILENCE`] where that is dead.
+/// A modem has one connection: when it opens another, it has given up the previous one, even if
+/// this side has not noticed. A modem at another of the configured addresses waits until the
+/// present connection ends; if that is dead, it ends within [`SILENCE`].
 pub async fn serve(
     listener: TcpListener,
     config: ModemConfig,
@@ -70,7 +67,7 @@ pub async fn serve(
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((modem, remote)) = accepted else {
-                    // Out of descriptors: they come back.
+                    // Descriptors have run out, but will become free again.
                     tokio::time::sleep(Duration::from_secs(1)).await;
                     continue;
                 };
@@ -162,7 +159,7 @@ fn watch_for_silence(socket: &TcpStream) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(SILENCE))
 }
 
-/// Passes everything on until one side ends, and heeds the modem's lock.
+/// Passes everything on until one side ends, and reads the modem's lock.
 async fn pass_on(
     modem: TcpStream,
     antenna: TcpStream,
@@ -196,7 +193,7 @@ async fn pass_on(
     }
 }
 
-/// Nothing can be sent without a lock, nor while it may not transmit.
+/// Nothing can be sent without a lock, or while the modem may not transmit.
 fn is_blocked(lock: Lock) -> bool {
     !lock.receives || !lock.transmits
 }
@@ -297,7 +294,7 @@ mod tests {
             modem.write_all(line.as_bytes()).await.unwrap();
             assert_eq!(world.blocked().await, blocked, "{line}");
         }
-        // A modem that is gone blocks nothing.
+        // A disconnected modem blocks nothing.
         drop(modem);
         assert!(!world.blocked().await);
     }
@@ -317,7 +314,7 @@ mod tests {
     #[tokio::test]
     async fn a_modem_that_connects_anew_replaces_its_connection_of_before() {
         let mut world = World::new().await;
-        // It has lost its power, and nobody has told this side.
+        // It has lost power, and this side has not noticed.
         let mut dead = world.modem(1).await;
         let mut former = world.controller().await;
         dead.write_all(b"L 0 0\n").await.unwrap();

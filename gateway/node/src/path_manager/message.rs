@@ -42,7 +42,7 @@ pub struct Message {
 pub enum Attribute {
     /// An endpoint.
     Endpoint(Vec<EndpointAttribute>),
-    /// How many addresses of a peer one connection takes.
+    /// How many addresses of a peer one connection accepts.
     AcceptedAddresses(u32),
     /// How many subflows one connection has beside its first.
     Subflows(u32),
@@ -254,7 +254,7 @@ mod tests {
         let read = Message::parse_with_param(&buffer, header).unwrap();
         assert_eq!(read, message);
         for length in 1..buffer.len() {
-            // Cut short it is shorter or an error, and no panic.
+            // A truncated message parses as a shorter one or as an error, without a panic.
             if let Ok(read) = Message::parse_with_param(&buffer[..length], header) {
                 assert_ne!(read, message);
             }

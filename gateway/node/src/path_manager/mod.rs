@@ -1,6 +1,5 @@
-//! Endpoints and limits of the kernel's own MPTCP path manager, of which a node
-//! sets its own and takes back what it has set (mptcp(7) of Linux:
-//! Documentation/networking/mptcp.rst).
+//! Endpoints and limits of the kernel's own MPTCP path manager. A node adds its own and later
+//! removes what it has added (mptcp(7) of Linux: Documentation/networking/mptcp.rst).
 
 mod message;
 mod netlink;
@@ -14,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use message::{Attribute, Command, EndpointAttribute, Message};
 use netlink::Netlink;
 
-/// The kernel has no more endpoints in a network namespace, and no more
-/// subflows beside the first of a connection (MPTCP_PM_ADDR_MAX).
+/// The kernel's maximum of endpoints in a network namespace, and of subflows of a connection beside
+/// its first (MPTCP_PM_ADDR_MAX).
 pub const MOST_ENDPOINTS: usize = 8;
 
 /// MPTCP_PM_ADDR_FLAG_…
@@ -28,7 +27,7 @@ const BACKUP: u32 = 4;
 pub struct Endpoint {
     /// The address.
     pub address: IpAddr,
-    /// The interface that its packets leave by; else routing decides.
+    /// The interface by which its packets leave; without one, routing decides.
     pub interface: Option<String>,
     /// Used only while no other subflow carries.
     pub backup: bool,
@@ -41,8 +40,8 @@ pub struct Endpoint {
 pub enum EndpointKind {
     /// Subflows to the peer begin here.
     Subflow,
-    /// The peer is told to begin subflows to here: at this port, which the
-    /// kernel listens at, or at that of the connection.
+    /// The address is announced so that the peer begins subflows to it: at this port, on which the
+    /// kernel listens, or at that of the connection.
     Signal(Option<u16>),
 }
 
@@ -63,8 +62,7 @@ struct Limits {
     subflows: u32,
 }
 
-/// The path manager, with what was set here. When it is dropped, that is taken
-/// back.
+/// The path manager, with what was set here. Dropping it undoes that.
 #[derive(Debug, Default)]
 pub struct PathManager {
     /// The connection, once anything was wanted.
@@ -76,8 +74,8 @@ pub struct PathManager {
 }
 
 impl PathManager {
-    /// Sets what is wanted, and takes back what was set here before and is not
-    /// wanted any more; what could not be set, for an operator to read.
+    /// Sets what is wanted, and removes what was set here before and is no longer wanted. Returns
+    /// what could not be set, for an operator to read.
     pub fn set(&mut self, wanted: &Wanted) -> Vec<String> {
         if self.netlink.is_none() {
             match Netlink::open() {
@@ -141,8 +139,7 @@ impl PathManager {
         self.ask(message).map(|_| ())
     }
 
-    /// An id that no endpoint has; an error where the address has one that was
-    /// not made here.
+    /// A free endpoint id; an error if the address has an endpoint that was not made here.
     fn free_id(&self, address: IpAddr) -> io::Result<u8> {
         let netlink = self.netlink.as_ref();
         let netlink = netlink.ok_or(io::ErrorKind::NotConnected)?;
@@ -214,7 +211,7 @@ impl Drop for PathManager {
                 tracing::warn!(%error, address = %endpoint.address, "an MPTCP endpoint stays");
             }
         }
-        // Somebody else may have changed them since.
+        // Another program may have changed them since.
         if let Some((before, raised)) = self.raised
             && self.limits().is_ok_and(|now| now == raised)
         {

@@ -23,10 +23,10 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Reaches the path manager of this network namespace.
+    /// Connects to the path manager of this network namespace.
     ///
     /// # Errors
-    /// `ENOENT` where the kernel has none.
+    /// `ENOENT` if the kernel has none.
     pub fn open() -> io::Result<Netlink> {
         let mut socket = Socket::new(NETLINK_GENERIC)?;
         socket.bind_auto()?;
@@ -47,7 +47,7 @@ impl Netlink {
         Ok(Netlink { socket, family })
     }
 
-    /// Gives an order, or asks for one thing; what is answered, if anything.
+    /// Sends a command or a query for one item. Returns the answer, if any.
     ///
     /// # Errors
     /// What the kernel says.
@@ -56,7 +56,7 @@ impl Netlink {
         Ok(answers.into_iter().next())
     }
 
-    /// Asks for all that there is of something.
+    /// Asks for all items of a kind.
     ///
     /// # Errors
     /// What the kernel says.

@@ -1,4 +1,4 @@
-//! What is known of the position, and of the receiver that tells it.
+//! What is known of the position, and of the receiver that supplies it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::config::{PositionsConfig, Source};
 use crate::known_time::KnownTime;
 use crate::run::reports::ReportSender;
 
-/// A fix of before is no fix any more: receivers give one each second.
+/// An older fix no longer counts: receivers give one each second.
 const CURRENT: Duration = Duration::from_secs(5);
 
-/// The position, told by the receiver, shown by the local API, reported.
+/// The position: supplied by the receiver, shown by the local API, and reported.
 #[derive(Debug)]
 pub struct Positions {
     config: PositionsConfig,
@@ -30,10 +30,10 @@ struct Known {
     connected: bool,
     /// The latest fix, and when it came.
     last: Option<(Position, Instant)>,
-    /// The receiver has said since that it has none.
+    /// The receiver has since said that it has no fix.
     lost_fix: bool,
     error: Option<String>,
-    /// The log has told that there are none, and not yet that there are.
+    /// The log says that there are no fixes, and not yet that there are some again.
     told_none: bool,
     replay: Option<Replay>,
     pace: Pace,
@@ -49,11 +49,11 @@ pub struct Figures {
     pub foreign: u64,
     /// Positions reported.
     pub reported: u64,
-    /// Times that the source was lost, or not reached.
+    /// How often the source was lost, or could not be reached.
     pub lost: u64,
 }
 
-/// Whether the receiver is there and knows where it is.
+/// Whether the receiver is connected and has a fix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceState {
@@ -74,7 +74,7 @@ pub struct SourceView {
     pub from: String,
     /// Whether it is there and has a fix.
     pub state: SourceState,
-    /// What was last wrong with it, since it last had a fix; null if nothing.
+    /// Its last error since it last had a fix; null if none.
     pub error: Option<String>,
 }
 
@@ -98,7 +98,7 @@ pub struct PositionView {
 }
 
 impl Positions {
-    /// A node that does not know yet where it is, and reports by `reports`.
+    /// A node without a position yet, which reports by `reports`.
     pub fn new(config: PositionsConfig, reports: ReportSender, time: Arc<KnownTime>) -> Positions {
         let known = Known {
             connected: false,
@@ -160,7 +160,7 @@ impl Positions {
         let mut known = self.lock();
         known.connected = false;
         known.figures.lost += 1;
-        // Attempts that fail alike are told once.
+        // Attempts that fail in the same way are logged once.
         if known.error.as_ref() != Some(&error) {
             tracing::warn!(kind = from.kind(), %from, error, "no positions");
         }
@@ -194,7 +194,7 @@ impl Positions {
     fn fix(&self, known: &mut Known, fix: Fix) {
         let now = Instant::now();
         let node_time_ms = clock::utc_ms();
-        // A recorded drive tells the time of its recording.
+        // A recorded drive gives the time of its recording.
         if let (Some(ms), None) = (fix.time_ms, &known.replay) {
             self.time.heard_gnss(ms);
         }

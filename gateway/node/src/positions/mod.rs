@@ -1,4 +1,4 @@
-//! Where this node is: a receiver is read, and positions are reported.
+//! This node's position: reads a receiver, and reports positions.
 //!
 //! The protocols are in the crate `underpass-positions`. Here are the sockets
 //! and the serial line ([`source`]), and what is known at present ([`Positions`]).

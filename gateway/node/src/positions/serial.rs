@@ -25,7 +25,7 @@ impl SerialLine {
     /// # Errors
     /// When it is not there, may not be read, or is no serial line.
     pub fn open(device: &Path, baud: u32) -> io::Result<SerialLine> {
-        // Without O_NOCTTY a hang-up of the line would be one of the node.
+        // Without O_NOCTTY, a hang-up of the line would send SIGHUP to the node.
         let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
         let file = OpenOptions::new()
             .read(true)
@@ -37,7 +37,7 @@ impl SerialLine {
         // CLOCAL: receivers do not drive the lines of a telephone modem.
         settings.control_flags |= ControlFlags::CLOCAL | ControlFlags::CREAD;
         tcsetattr(&file, SetArg::TCSANOW, &settings)?;
-        // What has come before is of another rate, or old.
+        // Bytes that came before are of another rate, or old.
         termios::tcflush(&file, FlushArg::TCIFLUSH)?;
         // SAFETY: a `File` owns its descriptor, which is the same until it is
         // dropped, and it is dropped with the `AsyncFd` or after it.
@@ -100,7 +100,7 @@ mod tests {
         let mut line = SerialLine::open(&device, 9_600).unwrap();
         drop(pty.slave);
         let mut receiver = File::from(pty.master);
-        // Neither the end of a line nor the end of a file means anything.
+        // Control characters for the end of a line or file have no effect.
         let said = b"$GP\r\n\x04\x03\xff";
         receiver.write_all(said).unwrap();
         let mut heard = [0; 8];

@@ -1,4 +1,4 @@
-//! The sources: reached, heard, lost, reached again.
+//! Connects to a source, reads it, and connects again when it is lost.
 
 use std::future::ready;
 use std::io;
@@ -19,8 +19,8 @@ use super::serial::SerialLine;
 use crate::clock;
 use crate::config::Source;
 
-/// Pauses between attempts: a receiver that is plugged in again is found soon,
-/// and one that is gone costs little.
+/// Pauses between attempts: a receiver that is plugged in again is found soon, and a missing one
+/// costs little.
 const BACKOFF: Backoff = Backoff {
     base: Duration::from_millis(500),
     max: Duration::from_secs(5),
@@ -28,7 +28,7 @@ const BACKOFF: Backoff = Backoff {
 
 /// How long a source may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The longest datagram that is looked at whole.
+/// The longest datagram that is read in full.
 const DATAGRAM: usize = 8 << 10;
 
 /// Why a source is lost.
@@ -46,7 +46,7 @@ enum Lost {
 
 /// Reads the configured source until dropped.
 pub async fn follow(positions: Arc<Positions>) {
-    // A drive of long ago is to stay there until its times are shifted.
+    // The times of an old drive stay old until they are shifted.
     let not_before_ms = match positions.config().replay {
         true => 0,
         false => clock::PLAUSIBLE_MS,
@@ -88,7 +88,7 @@ async fn tcp(address: SocketAddr) -> Result<(impl AsyncRead, impl AsyncWrite), L
     Ok(socket.into_split())
 }
 
-/// Connects and listens, one time after the other.
+/// Connects and listens, again and again.
 async fn again_and_again<R: AsyncRead, W: AsyncWrite, C>(
     positions: &Positions,
     mut feed: impl Feed,
@@ -197,7 +197,7 @@ fn may_send(senders: Option<&[IpNet]>, from: SocketAddr) -> bool {
     senders.is_none_or(|senders| senders.iter().any(|net| net.contains(&from)))
 }
 
-/// Tells the place that does not change, at the pace of its reports.
+/// Reports a fixed position at the report interval.
 async fn fixed(positions: &Positions, fix: Fix) {
     positions.connected();
     let mut ticks = interval(positions.config().interval);

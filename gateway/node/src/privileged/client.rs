@@ -23,7 +23,7 @@ use crate::path_manager::Wanted;
 /// seconds on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often it is asked whether a program has ended.
+/// How often the client asks whether a program has ended.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// Why the helper did not do it.
@@ -45,11 +45,11 @@ pub enum HelperError {
 #[derive(Debug)]
 pub struct Helper {
     socket: Mutex<Option<BufReader<UnixStream>>>,
-    /// None where another process has started it, or has it now.
+    /// None if another process has started it, or has it now.
     child: Mutex<Option<Child>>,
 }
 
-/// A helper that serves nobody until this is dropped.
+/// A helper that takes no requests until this is dropped.
 #[derive(Debug)]
 pub struct HeldHelper<'a> {
     helper: &'a Helper,
@@ -98,7 +98,7 @@ impl Helper {
         Ok(helper)
     }
 
-    /// The helper that another process of this node has had.
+    /// The helper of another process of this node.
     pub fn of_predecessor(socket: UnixStream) -> Helper {
         Helper {
             socket: Mutex::new(Some(BufReader::new(socket))),
@@ -106,8 +106,7 @@ impl Helper {
         }
     }
 
-    /// Keeps it from serving anybody in this process, once it has done what it
-    /// is at.
+    /// Stops it from serving this process, after its present request.
     pub fn hold(&self) -> HeldHelper<'_> {
         HeldHelper {
             helper: self,
@@ -115,7 +114,7 @@ impl Helper {
         }
     }
 
-    /// Makes the first congestion control of `list` usable that can be.
+    /// Makes the first possible congestion control of `list` usable.
     ///
     /// # Errors
     /// When the helper has ended.
@@ -190,11 +189,11 @@ impl Helper {
         self.done(&Request::Release)
     }
 
-    /// Sets MPTCP endpoints and limits, until the helper ends; what could not be
-    /// set, for an operator to read.
+    /// Sets MPTCP endpoints and limits, until the helper ends. Returns what could not be set, for
+    /// an operator to read.
     ///
     /// # Errors
-    /// When the helper has ended, or is not for that.
+    /// When the helper has ended, or was not started for that.
     pub fn manage_paths(&self, wanted: Wanted) -> Result<Vec<String>, HelperError> {
         match self.ask(&Request::ManagePaths(wanted))? {
             Answer::ManagedPaths(problems) => Ok(problems),
@@ -235,7 +234,7 @@ impl Helper {
         match sent.and_then(|()| receive(socket)) {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) | Err(_) => {
-                // A late answer would be taken for the next one.
+                // A late answer would be taken for the answer to the next request.
                 *place = None;
                 tracing::error!("the helper has ended");
                 Err(HelperError::Lost)

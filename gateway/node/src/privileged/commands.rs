@@ -1,5 +1,5 @@
-//! Programs that bring a path up and release it, such as a modem's. The helper
-//! has them from its start, so a request names a path and can say no more.
+//! Programs that bring a path up and release it, such as a modem's. The helper gets them at its
+//! start, so a request can only name a path.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-/// How often it is looked whether a program has ended.
+/// How often a program is checked for its end.
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// The programs of one path; an empty one is none.
@@ -26,7 +26,7 @@ pub struct PathCommands {
     pub within_ms: u64,
 }
 
-/// How far a program is: none while it runs, then why it has failed if it has.
+/// The outcome of a program: none while it runs, then success or the reason of its failure.
 type Progress = Arc<Mutex<Option<Result<(), String>>>>;
 
 /// The programs by their paths, and those that run.
@@ -47,7 +47,7 @@ impl Commands {
     /// Begins to run a path's program; one at a time for each path.
     ///
     /// # Errors
-    /// When there is none, it does not start, or another is not over.
+    /// When there is none, it does not start, or the previous one still runs.
     pub fn begin(&mut self, path: &str, raise: bool) -> Result<(), String> {
         let commands = self.known.get(path);
         let commands = commands.ok_or_else(|| format!("path {path:?} has no programs"))?;
@@ -80,7 +80,7 @@ impl Commands {
         Ok(())
     }
 
-    /// What has become of the program that a path has running; none while it runs.
+    /// The outcome of a path's program; none while it runs.
     pub fn ended(&mut self, path: &str) -> Option<Result<(), String>> {
         let Some(progress) = self.running.get(path) else {
             return Some(Err(format!("no program of path {path:?} runs")));
@@ -91,8 +91,7 @@ impl Commands {
     }
 }
 
-/// Waits for a program, and ends it with all that it has started when its time is
-/// over.
+/// Waits for a program. When its time is over, ends it and all that it has started.
 fn watch(mut child: Child, until: Instant) -> Result<(), String> {
     loop {
         match child.try_wait() {

@@ -29,10 +29,9 @@ pub enum ServeError {
     Begin,
 }
 
-/// Serves the node at the other end of standard input until it ends, in
-/// whatever way. Then the process ends at once, as if it were killed: rules
-/// that are to stay while there is no node stay, and the others go with nft.
-/// MPTCP endpoints are removed before.
+/// Serves the node at the other end of standard input until that ends, for whatever reason. Then
+/// this process removes the MPTCP endpoints and ends at once, as if it were killed: rules that are
+/// meant to stay without a node stay, and the others go with nft.
 ///
 /// # Errors
 /// When it was not started by a node.
@@ -51,7 +50,7 @@ pub fn serve() -> Result<(), ServeError> {
     }
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.peer_addr()?;
-    // No program that is run here is to have it.
+    // Programs that are run here must not inherit it.
     dup2_stdin(File::open("/dev/null")?).map_err(io::Error::from)?;
     let mut from = BufReader::new(socket.try_clone()?);
     let mut to = socket;

@@ -1,12 +1,10 @@
-//! What needs rights that the process which parses must not have.
+//! Work that needs rights which the process that parses input must not have.
 //!
-//! `nft` and `ip` change the system's rules, and BPF programs are loaded into
-//! its kernel; MPTCP endpoints are the whole machine's; and a path may be brought
-//! up by a program. A helper does that: the same program, started before the node
-//! gives its rights away, with a few requests over a socket pair and nothing
-//! else to listen to. It makes the rules itself from typed values, so that a
-//! request cannot say more than what a switch of the local API can, and it
-//! ends when the node does, however that ends.
+//! `nft` and `ip` change the system's rules, BPF programs are loaded into its kernel, MPTCP
+//! endpoints belong to the whole machine, and a program may bring a path up. A helper does these.
+//! It is the same program, started before the node drops its rights, and reads only a few requests
+//! from a socket pair. It makes the rules itself from typed values, so a request cannot do more
+//! than a switch of the local API can. It ends when the node does, for whatever reason.
 
 mod client;
 mod commands;
@@ -29,7 +27,7 @@ pub fn start(config: &Config) -> Result<Option<Helper>, HelperError> {
     purpose(config).map(Helper::start).transpose()
 }
 
-/// What the configuration needs a helper for, if for anything.
+/// What the configuration needs a helper for, if it needs one.
 pub fn purpose(config: &Config) -> Option<Begin> {
     let intercepts = config.edge.interception.is_some();
     let lists = preferences(config);

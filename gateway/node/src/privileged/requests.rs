@@ -1,5 +1,4 @@
-//! What the node asks the helper, and how it answers: a JSON text in a line
-//! each, in turn.
+//! Requests of the node to the helper, and the answers: each is a line of JSON, in turn.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
@@ -15,7 +14,7 @@ use super::commands::PathCommands;
 use crate::config::LogConfig;
 use crate::path_manager::Wanted;
 
-/// The longest message, bytes: a hub's networks are some thousands.
+/// The longest message, bytes: a hub may have some thousands of networks.
 const LONGEST: u64 = 4 << 20;
 
 /// What the helper is for; the first message.
@@ -40,7 +39,7 @@ pub struct Begin {
 pub enum Request {
     /// Starts.
     Begin(Begin),
-    /// Makes the first congestion control of the list usable that can be.
+    /// Makes the first possible congestion control of the list usable.
     Choose(Vec<String>),
     /// Installs the interception rules; once.
     Intercept(Box<Intercept>),
@@ -66,7 +65,7 @@ pub enum Request {
     Count,
     /// Removes them.
     Release,
-    /// Sets MPTCP endpoints and limits, which go with the helper.
+    /// Sets MPTCP endpoints and limits, which end with the helper.
     ManagePaths(Wanted),
     /// Begins to run the program that brings a path up, or releases it.
     Run {
@@ -104,7 +103,7 @@ pub enum Answer {
     Done,
     /// It runs.
     Running,
-    /// The congestion control, and why not those before it.
+    /// The congestion control, and why those before it cannot be used.
     Choice {
         /// Its name; none where none can be had.
         name: Option<String>,

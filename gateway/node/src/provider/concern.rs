@@ -1,21 +1,21 @@
-//! Which paths a change concerns: those by which a node has to hear its neighbours again.
+//! The paths that a change concerns: the node has to hear its neighbours on them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::trial::{Contact, PathContact};
 use crate::config::{Change, Config};
 
-/// At most this many of a listener's terminals are listened for.
+/// Most terminals of a listener that a trial waits for.
 const MOST_PATHS: usize = 256;
 
 /// What a change concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Concern {
-    /// No path in particular: the hub may be heard by any.
+    /// No path in particular: hearing the hub on any path counts.
     Any,
     /// A path, by name.
     Path(String),
-    /// Paths of terminals that come in by a listener.
+    /// Paths of terminals that connect to a listener.
     Listener {
         /// Its name.
         name: String,
@@ -43,13 +43,13 @@ impl Concern {
     }
 }
 
-/// What changes between two configurations concern, with the node's paths as they were
-/// before; nothing where nobody could be missed.
+/// What the changes between two configurations concern, given the node's paths before them; nothing
+/// if no neighbour could be lost.
 ///
-/// A node that only dials names the paths that it changes, else hears its hub by any. At a
-/// hub, a change of a terminal concerns all paths of that one, and a change of a class the
-/// listeners by which that goes before or afterwards. Terminals that were away cannot be
-/// missed.
+/// At a node that only dials, these are the paths that change; if none does, the hub may be heard
+/// on any. At a hub, a change of a terminal concerns all paths of that terminal, and a change of a
+/// class concerns the listeners that the class uses before or afterwards. Terminals that were away
+/// before do not count.
 pub fn concerns(
     changes: &[Change],
     before: &Config,
@@ -97,7 +97,7 @@ fn is_away(contact: Contact) -> bool {
     matches!(contact, Contact::Silent | Contact::Idle)
 }
 
-/// The listeners by which classes that change go, before or afterwards.
+/// The listeners that changed classes use, before or afterwards.
 fn listeners<'a>(
     changes: &[Change],
     before: &'a Config,
@@ -227,12 +227,12 @@ mod tests {
         let beam = listener("beam", &["terminal-10", "terminal-11"]);
         assert_eq!(of(HUB, &weight, &paths), std::slice::from_ref(&beam));
         let moved = HUB.replace("paths = [\"beam\"]", "paths = [\"lte\"]");
-        // A terminal without a path of its own there comes by any listener.
+        // A terminal without a path of its own there may come by any listener.
         let lte = listener("lte", &["terminal-10-lte", "terminal-11"]);
         let mut both = of(HUB, &moved, &paths);
         both.sort_by_key(|one| format!("{one:?}"));
         assert_eq!(both, [beam.clone(), lte]);
-        // Half of those that were up are enough.
+        // Half of those that were up suffice.
         assert_eq!((beam.wanted(), path("x").wanted()), (1, 1));
         let nobody = paths.map(|(name, _)| (name, Contact::Silent));
         assert!(of(HUB, &moved, &nobody).is_empty());

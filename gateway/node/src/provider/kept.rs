@@ -1,9 +1,8 @@
-//! The settings in force, over restarts, and what has become of the last ones.
+//! Keeps the settings in force over restarts, and the outcome of the last ones.
 //!
-//! `settings.json` has those that are confirmed, `settings-trial.json` those on trial
-//! and those that were taken back. What is on trial is written down before it is in
-//! force: a node that does not survive it counts its starts, and comes back with the
-//! confirmed ones.
+//! `settings.json` has the confirmed settings, `settings-trial.json` those on trial and those that
+//! were rolled back. Settings on trial are written to disk before they are in force: if they crash
+//! the node, it counts its starts, and returns to the confirmed settings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,21 +21,20 @@ use crate::state_files;
 const CONFIRMED_FILE: &str = "settings.json";
 const TRIAL_FILE: &str = "settings-trial.json";
 
-/// The most of a file: settings, names of paths, a reason.
+/// Most bytes of a file: settings, names of paths, a reason.
 const MOST_FILE_BYTES: u64 = 4 * MAX_BYTES as u64;
 
-/// With so many starts of the node in one trial, the change is taken to be what ends
-/// the node.
+/// After this many starts of the node in one trial, the change is considered the cause.
 const MOST_STARTS: u32 = 3;
 
 /// What is known of settings that come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They are in force, until it is found out whether the hub is heard.
+    /// They are in force while the node checks whether it hears the hub.
     OnTrial,
     /// They are in force.
     Confirmed,
-    /// They were in force and are no more, for this reason.
+    /// They were in force and were rolled back for this reason.
     RolledBack(String),
     /// They were refused, for this reason.
     Refused(String),
@@ -45,7 +43,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As it is reported of this version; nothing where newer ones are known.
+    /// The outcome that is reported for this version; none if newer ones are known.
     pub fn outcome(&self, version: u64) -> Option<SettingsOutcome> {
         Some(match self {
             Verdict::OnTrial => SettingsOutcome::on_trial(version),
@@ -96,7 +94,7 @@ struct Written {
 struct WrittenTrial {
     /// The document.
     settings: Box<RawValue>,
-    /// Without these and listeners, they concern no path in particular.
+    /// If both this and the listeners are empty, no path in particular is concerned.
     paths: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     listeners: Vec<WrittenListener>,
@@ -158,8 +156,8 @@ pub struct KeptSettings {
 }
 
 impl KeptSettings {
-    /// Of a node with this state folder that starts. A file that cannot be read sets
-    /// nothing, and is an error for the log.
+    /// The settings of a starting node with this state folder. A file that cannot be read has no
+    /// effect; its error is for the log.
     pub fn load(state_dir: &Path) -> (KeptSettings, Option<SettingsFileError>) {
         let mut kept = Kept::default();
         let mut error = None;
@@ -189,7 +187,7 @@ impl KeptSettings {
         (kept, error)
     }
 
-    /// Writes down that the node has started in a trial. Belongs before anything that
+    /// Records on disk that the node has started in a trial. Must be called before anything that
     /// the settings on trial may break.
     ///
     /// # Errors
@@ -202,7 +200,7 @@ impl KeptSettings {
         }
     }
 
-    /// The newest version that is known, whatever has become of it; 0 if there is none.
+    /// The newest known version, whatever its outcome; 0 if there is none.
     pub fn newest(&self) -> u64 {
         let kept = self.lock();
         let refused = kept.refused.as_ref().map_or(0, |(version, _)| *version);
@@ -218,7 +216,7 @@ impl KeptSettings {
         on_trial.or(kept.confirmed.as_ref()).cloned()
     }
 
-    /// Those that come back if the ones on trial do not stand it.
+    /// The settings to which a roll-back returns.
     pub fn confirmed(&self) -> Option<Arc<Settings>> {
         self.lock().confirmed.clone()
     }
@@ -228,7 +226,7 @@ impl KeptSettings {
         self.lock().trial.clone()
     }
 
-    /// The version that was taken back last, and why, if nothing newer is in force.
+    /// The version that was last rolled back, and why, if nothing newer is in force.
     pub fn rolled_back(&self) -> Option<(u64, String)> {
         let kept = self.lock();
         let newest = kept.rolled_back.as_ref()?;
@@ -236,7 +234,7 @@ impl KeptSettings {
         stands.then(|| (newest.version, newest.reason.clone()))
     }
 
-    /// What is known of settings of this version; none if they are new.
+    /// The known outcome of settings of this version; none if they are new.
     pub fn verdict(&self, version: u64) -> Option<Verdict> {
         let kept = self.lock();
         let (refused, reason) = match &kept.refused {
@@ -258,13 +256,12 @@ impl KeptSettings {
         }
     }
 
-    /// Writes down that these settings are about to be in force, on trial, with what
-    /// they concern. An earlier trial ends; the confirmed settings remain those that a
-    /// roll-back returns to.
+    /// Records on disk that these settings are about to be in force, on trial, and what they
+    /// concern. An earlier trial ends; a roll-back still returns to the confirmed settings.
     ///
     /// # Errors
-    /// When that is not written down: there is no trial then, since a node that fails
-    /// would not know of it.
+    /// When that cannot be written: there is no trial then, since a node that fails would not know
+    /// of it.
     pub fn begin_trial(
         &self,
         settings: Arc<Settings>,
@@ -285,34 +282,34 @@ impl KeptSettings {
         written
     }
 
-    /// They could not be put into force after all: what was there before is, with the
-    /// trial `before`, if there was one.
+    /// The settings could not be put into force after all: the previous ones stay in force, with
+    /// the trial `before`, if there was one.
     pub fn abandon_trial(&self, before: Option<OnTrial>) {
         let mut kept = self.lock();
         kept.trial = before;
         self.write_trial_or_say(&kept);
     }
 
-    /// What is on trial is in force for good.
+    /// Confirms the settings on trial.
     ///
     /// # Errors
-    /// When that is not written down: it is confirmed all the same.
+    /// When that cannot be written: they are confirmed all the same.
     pub fn confirm(&self) -> Result<(), SettingsFileError> {
         let trial = self.lock().trial.clone();
         trial.map_or(Ok(()), |trial| self.keep(trial.settings))
     }
 
-    /// What is on trial is in force no more: the confirmed settings are.
+    /// Rolls back the settings on trial: the confirmed ones are in force.
     pub fn roll_back(&self, reason: &str) {
         let mut kept = self.lock();
         kept.end_trial(reason);
         self.write_trial_or_say(&kept);
     }
 
-    /// These are in force for good.
+    /// Keeps these settings as confirmed, without a trial.
     ///
     /// # Errors
-    /// When that is not written down: they are in force all the same.
+    /// When that cannot be written: they are in force all the same.
     pub fn keep(&self, settings: Arc<Settings>) -> Result<(), SettingsFileError> {
         let mut kept = self.lock();
         kept.refused = None;
@@ -325,8 +322,8 @@ impl KeptSettings {
         }
     }
 
-    /// These are not in force: they were refused, or the node's own configuration
-    /// has no room for them any more.
+    /// Notes that this version is not in force: it was refused, or the node's own configuration no
+    /// longer allows it.
     pub fn refuse(&self, version: u64, reason: &str) {
         self.lock().refused = Some((version, reason.to_owned()));
     }
@@ -354,7 +351,7 @@ impl KeptSettings {
 }
 
 impl Kept {
-    /// That of the confirmed settings; 0 if there are none.
+    /// The version of the confirmed settings; 0 if there are none.
     fn version(&self) -> u64 {
         self.confirmed.as_ref().map_or(0, |known| known.settings)
     }

@@ -1,8 +1,8 @@
-//! What a provider sets of a node from afar: the policies of its classes, its paths, and
-//! at a hub those of its terminals. It is laid over the node's own configuration, which
-//! says what may be set, and taken over as a reload is: all of it, or nothing. A change
-//! is on trial until the hub is heard again, at a hub its terminals; if they are not,
-//! the former settings come back.
+//! Settings that a provider makes remotely: the policies of a node's classes, its paths, and at a
+//! hub those of its terminals. They are laid over the node's own configuration, which says what may
+//! be set, and applied like a reload: all of them, or none. A change is on trial until the node
+//! hears its hub again, or a hub its terminals. If it does not, it rolls back to the former
+//! settings.
 
 mod concern;
 mod kept;

@@ -1,4 +1,4 @@
-//! Settings, and how they change a configuration as it is written.
+//! Settings, and how they change the text of a configuration.
 
 use std::collections::BTreeSet;
 
@@ -35,9 +35,9 @@ const OF_PATH: [&str; 8] = [
     "meter",
     "on_demand",
 ];
-/// What may be set of a terminal at its hub, besides that.
+/// Further keys that may be set for a terminal at its hub.
 const OF_TERMINAL: [&str; 1] = ["weight"];
-/// And of one that the node's own configuration does not have.
+/// Keys for a path that the node's own configuration does not have.
 const OF_NEW_PATH: [&str; 5] = [
     "neighbour",
     "remote",
@@ -54,7 +54,7 @@ const PROGRAMS: [&str; 3] = ["raise", "release", "command_s"];
 pub struct Settings {
     /// Of the format.
     version: u64,
-    /// Their version: what is newer has a higher one.
+    /// Their version: newer settings have a higher one.
     pub settings: u64,
     /// The node, by its ipn number.
     pub node: u64,
@@ -88,7 +88,7 @@ pub enum SettingsError {
     /// The node's configuration does not let the provider set it.
     #[error("this node lets nobody set {0:?} from afar: provider.may_set does not name it")]
     Forbidden(&'static str),
-    /// An entry has no name, or one that another has.
+    /// An entry has no name, or the name of another entry.
     #[error("each {0} needs a name of its own")]
     Name(&'static str),
     /// The node does not have it.
@@ -97,7 +97,7 @@ pub enum SettingsError {
     /// Nor that.
     #[error("there is no terminal {0}")]
     Terminal(i64),
-    /// An entry does not say which terminal it is of.
+    /// An entry does not name its terminal.
     #[error("each terminal needs a node of its own")]
     Node,
     /// It is not to be set.
@@ -121,7 +121,7 @@ pub enum SettingsError {
     Unwritable(#[from] toml::ser::Error),
 }
 
-/// Read before the rest, so that a later format is told from nonsense.
+/// Read before the rest, to distinguish a later format from invalid data.
 #[derive(Deserialize)]
 struct Head {
     version: u64,
@@ -140,17 +140,17 @@ impl Settings {
         }
     }
 
-    /// Those of a hub, with what they set of its terminals.
+    /// Adds the settings that a hub has for its terminals.
     pub fn with_terminals(mut self, terminal: Vec<Table>) -> Settings {
         self.terminal = terminal;
         self
     }
 
-    /// Reads a document. What is unknown is refused: settings that are only half
-    /// understood must not be said to be in force.
+    /// Parses a document. Unknown keys are refused: settings that are only partly understood must
+    /// not be reported as in force.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is not valid.
     pub fn decode(document: &[u8]) -> Result<Settings, SettingsError> {
         if document.len() > MAX_BYTES {
             return Err(SettingsError::Large(document.len()));
@@ -169,7 +169,7 @@ impl Settings {
     /// As a document.
     ///
     /// # Errors
-    /// When they make more than one holds.
+    /// When they are too large for a document.
     pub fn encode(&self) -> Result<Vec<u8>, SettingsError> {
         let document = serde_json::to_vec(self)?;
         match document.len() {
@@ -181,7 +181,7 @@ impl Settings {
     /// The node's own configuration with these settings laid over it.
     ///
     /// # Errors
-    /// When it does not let them be set, or they do not fit it.
+    /// When it does not allow them to be set, or they do not fit it.
     pub fn over(&self, own: &Document) -> Result<Document, SettingsError> {
         let mut table = own.table().clone();
         let allowed = own.parse::<Config>()?.provider.may_set;
@@ -243,8 +243,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets keys of a hub's terminals. A further path comes in by a listener that the
-    /// hub has already, which the check of the whole configuration sees to.
+    /// Sets keys of a hub's terminals. A further path must use a listener that the hub already has;
+    /// the check of the whole configuration ensures that.
     fn set_terminals(&self, table: &mut Table) -> Result<(), SettingsError> {
         let none = || Value::Array(Vec::new());
         let terminals = table.entry("terminal").or_insert_with(none);

@@ -1,11 +1,11 @@
-//! Whether a node still hears its hub, or a hub its terminals, after a change that came
-//! from afar: a state machine without clock and I/O.
+//! Decides whether a node still hears its hub, or a hub its terminals, after a remote change: a
+//! state machine without clock and I/O.
 //!
-//! Each path that the change concerns must be heard again, by a sign that cannot be
-//! of before the change; of what comes in by a hub's listener, half of it, since of many
-//! terminals some go away meanwhile. The time that counts against it is *clear* time only: not
-//! while a blockage is known (plan, modem, contact plan, operator), nor, for up to
-//! [`EXCUSED`], while a silence lasts that began before the change.
+//! Each path that the change concerns must be heard again, by a sign that cannot date from before
+//! the change. Of the terminals of a hub's listener, half suffice, since some of many may go away
+//! meanwhile. Only *clear* time counts against the change: not while a blockage is known (plan,
+//! modem, contact plan, operator), nor, for up to [`EXCUSED`], during a silence that began before
+//! the change.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,28 +14,27 @@ use underpass_engine::{HopSnapshot, Source};
 
 use super::concern::Concern;
 
-/// A sign of the hub that comes sooner after a change may have been sent before it.
+/// A sign of the hub that comes sooner than this after a change may have been sent before it.
 pub const SETTLED: Duration = Duration::from_secs(5);
 
-/// For how long a silence counts as a blockage that began before the change: a long
-/// road tunnel, or a region without coverage. Beyond, the change may be what keeps
-/// the path from coming back.
+/// How long a silence that began before the change counts as a blockage: a long road tunnel, or a
+/// region without coverage. After that, the change may be what prevents the path from coming back.
 pub const EXCUSED: Duration = Duration::from_secs(3_600);
 
-/// What passes between two looks counts for so much at most: while the node itself
-/// stood still, it could hear nobody.
+/// The time between two checks counts at most this much: while the node itself stood still, it
+/// could not hear anybody.
 const LONGEST_STEP: Duration = Duration::from_secs(5);
 
 /// How a path is at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contact {
-    /// It has a session; the hub was last heard then, if ever.
+    /// It has a session; the hub was last heard at this time, if ever.
     Up(Option<Instant>),
     /// Nothing comes, and nobody knows why.
     Silent,
     /// It is known to be blocked.
     Blocked,
-    /// It is not to be up at present: paths on demand.
+    /// It is not meant to be up at present: a path on demand.
     Idle,
 }
 
@@ -81,9 +80,9 @@ pub enum Judgement {
 #[derive(Debug)]
 struct Awaited {
     of: Concern,
-    /// The paths that were heard, and those that are not to be.
+    /// The paths that were heard, and those that need not be heard.
     heard: BTreeSet<String>,
-    /// It was silent already before the change, and has been since.
+    /// It was already silent before the change, and has been since.
     silent_before: bool,
     excused: Duration,
     clear: Duration,
@@ -106,8 +105,8 @@ impl Awaited {
         self.heard.len() >= self.of.wanted()
     }
 
-    /// Of all paths that are not heard yet, how the one is by which contact may come
-    /// soonest; none if there is none.
+    /// The state of the path, among those not heard yet, on which contact is most likely to come
+    /// first; none if there is none.
     fn seen(&self, paths: &[PathContact]) -> Option<Contact> {
         let of = paths
             .iter()
@@ -121,8 +120,8 @@ impl Awaited {
             })
     }
 
-    /// Takes note of who is heard; what is not to be up, or is there no more, tells
-    /// nothing.
+    /// Notes the paths that are heard. A path that is not meant to be up, or no longer exists, need
+    /// not be heard.
     fn take(&mut self, paths: &[PathContact], settled: Instant) {
         let is_any = self.of == Concern::Any;
         for one in paths.iter().filter(|one| self.of.has(&one.name)) {
@@ -192,8 +191,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Of a change that is in force from `now` on and concerns this. `before` tells how
-    /// the paths were before it, and `limit` how much clear time each has.
+    /// A trial of a change that is in force from `now` on. `before` is the state of the paths
+    /// before it, and `limit` the clear time that each has.
     pub fn new(
         now: Instant,
         limit: Duration,
@@ -210,8 +209,8 @@ impl Trial {
         }
     }
 
-    /// How the paths were before: what a trial that takes this one's place begins with,
-    /// since a silence in this one may be of its change.
+    /// The state of the paths before the change. A trial that replaces this one begins with it,
+    /// since this one's change may have caused a silence.
     pub fn before(&self) -> &[PathContact] {
         &self.before
     }

@@ -43,7 +43,7 @@ pub fn advice(config: &Config) -> Vec<String> {
     lines
 }
 
-/// Bounds of the system that a process without CAP_NET_ADMIN has smaller buffers by.
+/// Bounds of the system that give a process without CAP_NET_ADMIN smaller buffers.
 pub(super) fn lacking_buffers(config: &Config) -> Vec<String> {
     let forces = caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN);
     match forces.unwrap_or(false) {

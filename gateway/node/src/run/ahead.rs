@@ -1,6 +1,5 @@
-//! What the next process of a node finds out while the one before still has it:
-//! addresses that are taken, files that cannot be used. Found out later, that
-//! would end the node.
+//! Checks that the next process of a node makes while the previous one still has the node: taken
+//! addresses, unusable files. Found only later, such a problem would end the node.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +10,11 @@ use crate::config::Config;
 use crate::modem;
 use crate::upgrade::Sockets;
 
-/// Binds every address that the process before has not, and reads what is read
-/// again once the node is this process'. `up` are the paths on demand that are up.
+/// Binds every address that the previous process has not bound, and tries the files that are read
+/// again once this process has the node. `up` are the paths on demand that are up.
 ///
 /// # Errors
-/// What would keep this process from going on.
+/// What would prevent this process from taking over.
 pub(super) fn bind(
     config: &Config,
     up: &BTreeSet<String>,

@@ -22,11 +22,11 @@ use crate::config::{ApplicationsConfig, Config, class_named};
 use crate::shell::{ApplicationDesk, Shell};
 use crate::upgrade::Sockets;
 
-/// How long nothing is accepted after that has failed.
+/// The pause after accepting a connection has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Opens the mailbox and takes what comes from now on, if this node has
-/// applications: `services` are those of the engines.
+/// Opens the mailbox and takes bundles from now on, if this node has applications. `services` are
+/// those of the engines.
 ///
 /// # Errors
 /// When the mailbox cannot be opened.
@@ -57,8 +57,8 @@ pub(super) fn open(
     Ok(Some(service))
 }
 
-/// Deletes the payloads on disk that no bundle in custody has, as the mailbox does
-/// where there is one; also where there was one, since that has its own.
+/// Deletes the payloads on disk that belong to no bundle in custody. Does nothing if there is or
+/// was a mailbox, which has payloads of its own.
 fn delete_orphans(config: &Config, payloads: Option<&Arc<Payloads>>) -> Result<(), MailboxError> {
     let mailbox = ApplicationsConfig::mailbox(&config.node.state_dir);
     match payloads {
@@ -129,7 +129,7 @@ impl Clients {
                 }
             };
             let Ok(permit) = self.limit.clone().try_acquire_owned() else {
-                // Does not wait: an empty socket takes so short a frame.
+                // This does not wait: an empty socket takes so short a frame.
                 let _ = tokio::time::timeout(ACCEPT_PAUSE, turn_away(socket)).await;
                 continue;
             };
@@ -205,7 +205,7 @@ impl ApplicationDesk for Desk {
         }
         let now = Instant::now();
         let source = &delivery.source;
-        // A node with a number is known by that: no shard is asked for its route.
+        // A node with a number is found by that number, without asking a shard for its route.
         let named = matches!(source, Eid::Dtn(..));
         let back = named.then(|| self.shell.read_any(|engine| engine.named_next_hop(source)));
         let back = back.flatten();

@@ -1,5 +1,4 @@
-//! Sessions with neighbours that are known by their addresses alone, as the
-//! configuration wants them.
+//! Sessions with neighbours that are known only by their addresses, as configured.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +10,7 @@ use underpass_cla::Node;
 use super::links::{Sessions, backoff};
 use crate::config::{Config, ConvergenceLayer, PathConfig};
 
-/// Begins a session by a path; not before it is let go, if it is held.
+/// Begins a session on a path; if it is held, not before it is released.
 pub(super) fn open(
     sessions: &Sessions,
     config: &Config,
@@ -33,7 +32,7 @@ pub(super) fn open(
             return Err(io::Error::other("this layer authenticates its peers"));
         }
     };
-    // The configuration's check has refused a path without, where one is needed.
+    // The configuration's check has refused a path that lacks one.
     let listen = match (path.listen, layer) {
         (None, Layer::Ecla) => match path.remote {
             SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),

@@ -55,9 +55,9 @@ impl Opener {
             return Ok(());
         };
         let hop_of = |name: &str| shell.hop_named(name);
-        // Others' nodes send none.
+        // Nodes of other implementations send none.
         let ours = |path: &&PathConfig| !path.convergence_layer.is_bare();
-        // One that is released has none.
+        // A released path has none.
         let up = |path: &&PathConfig| on_demand::is_up(shell, &path.name);
         for path in config.paths.iter().filter(ours).filter(up) {
             if let Some(hop) = hop_of(&path.name) {
@@ -99,11 +99,10 @@ impl Opener {
             node: number(path.neighbour),
             rtt: path.rtt(),
             address: Some(SocketAddr::new(path.remote.ip(), port)),
-            // An end with an address to send to goes on; the other end waits
-            // for it.
+            // An end that has an address to send to keeps trying; the other end waits for it.
             patience: Duration::MAX,
         };
-        // A neighbour that speaks no TLS is no Underpass: it knows no beacons.
+        // A neighbour that speaks no TLS is no Underpass node, and has no beacons.
         add(&beacons, hop, peer, key.filter(|_| !path.plain));
         Ok(beacons)
     }
@@ -122,8 +121,8 @@ impl Opener {
     }
 }
 
-/// Binds the sockets that the process before has not; of the paths on demand
-/// those of the ones that are `up`.
+/// Binds the sockets that the previous process has not bound; of the paths on demand only those
+/// that are `up`.
 ///
 /// # Errors
 /// When the key cannot be used or an address is taken.
@@ -145,8 +144,7 @@ pub(super) fn bind_all(
     Ok(())
 }
 
-/// The socket of a path or listener: the one that is there already, else another
-/// one.
+/// The socket of a path or listener: the existing one, otherwise a new one.
 fn bound(sockets: &Sockets, name: &str, socket: &SocketConfig) -> Result<UdpSocket, RunError> {
     let place = format!("beacons {name}");
     let bound = sockets.bind(&place, socket.local, || bind(socket));
@@ -185,8 +183,7 @@ fn add(beacons: &Beacons, hop: HopId, peer: PeerConfig, key: Option<&Key>) {
     }
 }
 
-/// The configured key, if there is one; none at all where there can be no
-/// beacons.
+/// The configured key, if there is one; the outer none means that there can be no beacons.
 pub(super) fn usable_key(config: &Config) -> Result<Option<Option<Key>>, RunError> {
     let key = configured_key(config)?;
     Ok(config.has_beacons().then_some(key))
@@ -209,7 +206,7 @@ fn listening(config: &Config, listener: &ListenerConfig) -> SocketConfig {
     }
 }
 
-/// The same way out as the path's sessions have.
+/// By the same local address and interface as the path's sessions.
 fn dialling(config: &Config, path: &PathConfig) -> SocketConfig {
     let any = match path.remote {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

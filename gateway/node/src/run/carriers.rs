@@ -1,5 +1,4 @@
-//! Dialers and listeners of whatever convergence layer, as [`super::links`]
-//! asks for them.
+//! Dialers and listeners of any convergence layer, for [`super::links`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,7 +37,7 @@ impl PathDialer {
         }
     }
 
-    /// Its sessions by their certificates, where it has such.
+    /// Its sessions by their certificates, if they have any.
     pub fn registry(&self) -> Option<&Registry> {
         match self {
             PathDialer::Tcpcl(dialer) => Some(dialer.registry()),

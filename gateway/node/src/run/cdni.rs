@@ -17,8 +17,7 @@ impl ObjectSizes for Metadata {
     }
 }
 
-/// Has flows ask the source that the configuration names; the client, which
-/// has to run.
+/// Lets flows use the source that the configuration names. Returns its client, which has to run.
 ///
 /// # Errors
 /// When its address or certificates cannot be used.

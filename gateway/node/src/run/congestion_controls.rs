@@ -30,8 +30,8 @@ pub fn preferences(config: &Config) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// A task that keeps the preferred congestion controls usable, and what was
-/// found at the start of them and of what else slows sessions down, for people.
+/// A task that keeps the preferred congestion controls usable. Also returns, for people, what was
+/// found at the start about them and about other limits that slow sessions down.
 pub(super) fn keep(
     config: &Config,
     helper: Option<Arc<Helper>>,
@@ -67,15 +67,14 @@ pub(super) fn keep(
     (watch, found)
 }
 
-/// Makes the first control of `list` usable that can be. Only the helper may
-/// load one; without a helper the list names none to load.
+/// Makes the first possible control of `list` usable. Only the helper may load one; without a
+/// helper the list names none that must be loaded.
 fn choose(helper: Option<&Helper>, list: &[String]) -> Choice {
     let Some(helper) = helper else {
         return Loader::new().choose(list);
     };
     helper.choose(list).unwrap_or_else(|error| {
-        // Controls that were loaded go with the helper; others may still be
-        // available.
+        // Loaded controls end with the helper; others may still be available.
         let others = list
             .iter()
             .filter(|name| Control::from_name(name).is_none());

@@ -1,5 +1,5 @@
-//! The contact plan as the node follows it: contacts begin and end, links are
-//! blocked or will be, and bundles wait; the engines are told where bundles go.
+//! Follows the contact plan: contacts begin and end, links are blocked or will be, and bundles
+//! wait. Tells the engines where bundles go.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,18 +16,17 @@ use crate::clock;
 use crate::config::Config;
 use crate::shell::Shell;
 
-/// How often blockages and backlogs are looked at.
+/// How often blockages and backlogs are checked.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The shortest time for which a blockage of unknown length is expected to go
-/// on, ms.
+/// The shortest expected duration of a blockage of unknown length, ms.
 const LEAST_EXPECTED_MS: u64 = 1_000;
 
 /// Follows the contact plan of the configuration in force.
 pub struct ContactRouting {
     shell: Arc<Shell>,
     state: Mutex<State>,
-    /// Another plan, or another time, is to be looked at at once.
+    /// Wakes the task at once for another plan, or another time.
     due: Notify,
 }
 
@@ -35,7 +34,7 @@ pub struct ContactRouting {
 struct State {
     /// The plan, if one is followed.
     followed: Option<Followed>,
-    /// Nodes with a route of their own, which comes before the plan.
+    /// Nodes with a route of their own, which takes precedence over the plan.
     routed: BTreeSet<u64>,
     /// Since when hops have no session.
     down: BTreeMap<HopId, Instant>,
@@ -72,8 +71,8 @@ pub struct PlanFigures {
     pub searches: u64,
     /// Changes of ways since the start.
     pub changes: u64,
-    /// Nodes that contacts lead to from here and that are no neighbours: these
-    /// contacts are not used.
+    /// Nodes to which contacts lead from here although they are no neighbours; these contacts are
+    /// not used.
     pub strangers: Vec<u64>,
     /// The neighbours that it has contacts to.
     pub neighbours: Vec<NeighbourContact>,
@@ -84,7 +83,7 @@ pub struct PlanFigures {
 pub struct PlannedWay {
     /// As it was found.
     pub next: NextHop,
-    /// Its contacts, one after the other, as blockages leave them.
+    /// Its contacts in order, without their blocked parts.
     pub contacts: Vec<Contact>,
 }
 
@@ -136,10 +135,10 @@ impl ContactRouting {
         self.due.notify_one();
     }
 
-    /// Looks at time, links and backlogs, and tells the engines what has
-    /// changed; how long it may be until the next look.
+    /// Checks time, links and backlogs, and tells the engines what has changed. Returns how long
+    /// the next check may wait.
     fn look(&self, now: Instant) -> Duration {
-        // The plan's changes are told in the order in which they are found.
+        // Under the lock, so that changes reach the engines in the order in which they are found.
         let mut state = self.lock();
         let Some(now_ms) = clock::utc_ms() else {
             if state.followed.is_some() && !std::mem::replace(&mut state.clock_missed, true) {
@@ -202,8 +201,8 @@ impl ContactRouting {
         })
     }
 
-    /// The planned way to a node; none if it has a route of its own, or the plan
-    /// has no way at present.
+    /// The planned route to a node; none if the node has a route of its own, or the plan has none
+    /// at present.
     pub fn way_to(&self, node: u64) -> Option<PlannedWay> {
         let state = self.lock();
         if state.routed.contains(&node) {
@@ -229,8 +228,7 @@ impl ContactRouting {
 }
 
 impl State {
-    /// When nothing can be sent to each neighbour: where all its hops are
-    /// blocked.
+    /// For each neighbour, the times when all its hops are blocked.
     fn blocked(
         &mut self,
         now: Instant,
@@ -257,7 +255,7 @@ impl State {
     /// The same of one hop, in order and apart.
     fn blocked_of(&self, now: Instant, now_ms: u64, hop: &HopSnapshot) -> Vec<Blocked> {
         let planned = hop.link.planned.iter();
-        // One that the peer is heard in does not hold.
+        // A planned blockage in which the peer is heard does not count.
         let planned = planned.skip(usize::from(hop.link.plan_contradicted));
         let mut all: Vec<Blocked> = planned
             .map(|planned| Blocked {
@@ -267,7 +265,7 @@ impl State {
             .collect();
         let said = hop.link.blocked;
         let since = said.and_then(|(source, since)| match source {
-            // They have ends that are known.
+            // The ends of these are known.
             Source::Plan | Source::Contact => None,
             Source::Operator | Source::Modem | Source::Probing => Some(since),
         });
@@ -289,15 +287,14 @@ impl State {
     }
 }
 
-/// A blockage of unknown length is expected to take as long again as it has
-/// taken. Its end is moved only when it has come: bundles do not change their
-/// way at each look.
+/// A blockage of unknown length is expected to last as long again as it has lasted. Its expected
+/// end moves only once it has passed, so that bundles do not change their route at each check.
 fn expected(now_ms: u64, lasted: Duration) -> Blocked {
     let lasted_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
     let from_ms = now_ms.saturating_sub(lasted_ms);
     let whole_ms = (lasted_ms + 1).next_power_of_two().max(LEAST_EXPECTED_MS);
     Blocked {
-        // To the second: two clocks are read, not at the same moment.
+        // Rounded to seconds, since the two clocks are not read at the same moment.
         from_ms: from_ms / 1_000 * 1_000,
         until_ms: (from_ms.saturating_add(whole_ms) / 1_000 + 1) * 1_000,
     }
@@ -352,7 +349,7 @@ pub(super) async fn follow(routing: Arc<ContactRouting>) {
         let Ok(until) = looked.await else {
             return;
         };
-        // Without a plan there is nothing to wait for but another one.
+        // Without a plan, only a new plan can wake this.
         let idle = until == Duration::MAX;
         tokio::select! {
             () = tokio::time::sleep(until), if !idle => {}
@@ -361,7 +358,7 @@ pub(super) async fn follow(routing: Arc<ContactRouting>) {
                 if matches!(event, Err(RecvError::Closed)) {
                     return;
                 }
-                // Changes come in swarms, and one look sees them all.
+                // Changes come in bursts, and one check sees them all.
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 while links.try_recv().is_ok() {}
             }

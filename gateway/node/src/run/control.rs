@@ -46,8 +46,7 @@ pub struct Contacts {
     pub following: Following,
 }
 
-/// Whether the terminals' reports stay in their custody until they are safe
-/// here.
+/// Whether terminals keep their reports in custody until they are safe here.
 pub(crate) fn confirms(config: &Config) -> bool {
     config.control.is_some() && config.custody.is_durable()
 }
@@ -110,7 +109,7 @@ pub(super) fn follow(
     Follower::start(config.node.number, service, Arc::new(taking))
 }
 
-/// Posts what this hub reports of itself, until nothing comes out of `made`.
+/// Posts this hub's own reports, until `made` ends.
 pub(super) async fn post_own(node: u64, mut made: mpsc::Receiver<Made>, posting: Posting) {
     while let Some(Made { report, at }) = made.recv().await {
         match serde_json::to_string(&report) {

@@ -22,8 +22,8 @@ use crate::shell::Shell;
 /// As in linux/magic.h.
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 
-/// How long after the store has moved what it no longer has in memory is given
-/// back: seldom enough that pages which are needed again cost nothing.
+/// How long after activity of the store freed memory is returned to the system: rarely enough that
+/// pages which are needed again cost nothing.
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(5);
 
 /// The least quota worth a store on disk, bytes.
@@ -50,9 +50,8 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Decides what custody is kept in: what the configuration says, else a disk
-/// where there is one with room. A quota that the disk has no room for is
-/// lowered, unless durability is asked for.
+/// Decides where custody is kept: as configured, otherwise on disk if there is one with room. If
+/// the disk has no room for the quota, the quota is lowered, unless durability is configured.
 pub fn choose(config: &Config) -> Choice {
     let custody = &config.custody;
     let choice = |durability, quota_bytes, because| Choice {
@@ -65,7 +64,7 @@ pub fn choose(config: &Config) -> Choice {
     }
     let memory = |because| choice(Durability::Memory, custody.quota_bytes, because);
     if config.paths.is_empty() && config.listeners.is_empty() {
-        // It has no neighbour, so nothing in custody.
+        // A node without neighbours has nothing in custody.
         return memory(None);
     }
     let dir = custody.dir(&config.node.state_dir);
@@ -87,8 +86,8 @@ pub fn choose(config: &Config) -> Choice {
     }
 }
 
-/// What [`choose`] says; but what an earlier run has left on the disk stays in
-/// custody there, also where there is no room for more.
+/// As [`choose`]; but bundles that an earlier run has left on disk stay in custody there, even if
+/// there is no room for more.
 pub fn settle(config: &Config) -> Choice {
     let choice = choose(config);
     let Some(because) = &choice.because else {
@@ -139,8 +138,8 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// What is free for the store, with what an earlier run has there already;
-/// none if the folder is no disk's. The folder need not exist yet.
+/// Bytes available to the store, including those that an earlier run's store already uses; none if
+/// the folder is not on a disk. The folder need not exist yet.
 fn free_bytes(dir: &Path) -> io::Result<Option<u64>> {
     let existing = dir.ancestors().find(|folder| folder.is_dir());
     let existing = existing.unwrap_or(Path::new("."));
@@ -155,7 +154,7 @@ fn free_bytes(dir: &Path) -> io::Result<Option<u64>> {
         for entry in std::fs::read_dir(dir)? {
             match entry?.metadata() {
                 Ok(file) => free = free.saturating_add(file.blocks() * 512),
-                // A process that still has the store has deleted it meanwhile.
+                // Another process that still has the store has deleted the file meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -185,8 +184,8 @@ impl Moved {
 /// By shard.
 type Stores = Vec<Box<dyn Store>>;
 
-/// Opens a store for each shard; with a disk, restores what an earlier run has
-/// left, where `shard_of` says which shard has a node.
+/// Opens a store for each shard; with a disk, restores what an earlier run has left. `shard_of`
+/// gives the shard of a node.
 pub fn open(
     config: &Config,
     shard_of: impl Fn(u64) -> usize,
@@ -233,7 +232,7 @@ fn announce(report: &Report, took: Duration) {
     );
 }
 
-/// Tells of files that the disk could not read since `known` of them.
+/// Logs the unreadable files on the disk beyond the `known` ones.
 fn tell_failed(monitor: &Monitor, known: &mut u64) {
     let failed = monitor.figures().failed_segments;
     if failed > *known {
@@ -284,26 +283,25 @@ impl Custody {
         let _ = tokio::task::spawn_blocking(move || self.close_now()).await;
     }
 
-    /// The same, of stores that have nothing to write any more. Blocks.
+    /// As [`Custody::close`], for stores that have nothing left to write. Blocks.
     pub fn close_now(self) {
         // The store's thread ends when it has written all.
         self.handle.close();
     }
 }
 
-/// The custody of a running node: it is opened again where the node is handed
-/// over in vain.
+/// The custody of a running node. It is opened again if handing the node over fails.
 #[derive(Default)]
 pub struct OpenCustody(Mutex<Option<(Custody, AbortOnDropHandle<()>)>>);
 
 impl OpenCustody {
-    /// Has the engines told what this one's store does.
+    /// Reports events of this custody's stores to the engines.
     pub fn set(&self, custody: Custody, shell: &Arc<Shell>) {
         let watch = super::background(custody.watch(shell.clone()));
         *self.0.lock().unwrap() = Some((custody, watch));
     }
 
-    /// What there is, if it is on a disk, to be closed.
+    /// Takes out the custody, if it is on a disk, to close it.
     pub fn take(&self) -> Option<(Custody, AbortOnDropHandle<()>)> {
         self.0.lock().unwrap().take()
     }
@@ -366,7 +364,7 @@ mod tests {
     fn a_full_disk_keeps_the_bundles_that_lie_there() {
         let dir = on_disk();
         let mut config = config(dir.path());
-        // No disk has room for these.
+        // No disk has room for segments of this size.
         config.custody.segment_bytes = 1 << 50;
         assert_eq!(settle(&config).durability, Durability::Memory);
         let store = config.custody.dir(dir.path());

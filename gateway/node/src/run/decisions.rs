@@ -1,4 +1,4 @@
-//! Has operators who ask about flows hear of the paths of these.
+//! Reports changes of paths to the operators who follow flows.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use underpass_engine::LinkChange;
 
 use crate::shell::{ClassMove, LinkEvent, Shell};
 
-/// Tells of links and of classes that move. Runs until dropped.
+/// Reports events of links and moves of classes. Runs until dropped.
 pub(super) async fn follow(shell: Arc<Shell>, decisions: Arc<Decisions>) {
     let (mut links, mut moves) = (shell.link_events(), shell.class_moves());
     loop {
@@ -18,7 +18,7 @@ pub(super) async fn follow(shell: Arc<Shell>, decisions: Arc<Decisions>) {
         };
         match news {
             Ok(Some(news)) => decisions.path_changed(news),
-            // Of a swarm of changes the latest are told.
+            // If there are too many changes at once, only the latest are reported.
             Ok(None) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }

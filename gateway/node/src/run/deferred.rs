@@ -18,11 +18,10 @@ use underpass_engine::Message;
 use crate::config::{Config, Role};
 use crate::shell::{Service, Shell};
 
-/// Messages whose bundles are remembered before it is looked which have left.
+/// When this many bundles of messages are remembered, those that have left are removed.
 const REMEMBERED: usize = 4096;
 
-/// Opens the store and starts what goes with it, unless this node does not
-/// take part.
+/// Opens the store and starts its tasks, if this node takes part.
 ///
 /// # Errors
 /// When the store cannot be opened.
@@ -46,7 +45,7 @@ pub(super) fn start(
     Ok(Some((handle, super::background(exchanges))))
 }
 
-/// Whether this node keeps requests: it has an edge and somebody to talk to.
+/// Whether this node keeps requests: it has an edge and a neighbour.
 pub(crate) fn takes_part(config: &Config) -> bool {
     config.deferred.enabled && config.node.role != Role::Relay && !config.neighbours().is_empty()
 }
@@ -60,7 +59,7 @@ struct Messages {
 /// The bundle that each message was last sent in.
 struct Sent {
     bundles: HashMap<(u64, Name), BundleId>,
-    /// As many as this, and it is looked which have left.
+    /// At this number, those that have left are removed.
     sweep_at: usize,
 }
 
@@ -80,8 +79,8 @@ impl Sent {
     ) {
         if self.bundles.len() >= self.sweep_at {
             self.bundles.retain(|_, id| is_stored(id));
-            // Where most are still stored, so many more come before the next
-            // look that it costs each of them little.
+            // If most are still stored, the next check waits for as many more, so its cost per
+            // bundle stays small.
             self.sweep_at = REMEMBERED.max(2 * self.bundles.len());
         }
         self.bundles.insert(message, id);
@@ -93,8 +92,8 @@ impl Carrier for Messages {
         let mut sent = self.sent.lock().unwrap();
         let stored = |id: &BundleId| self.shell.has_bundle(*id);
         let earlier = sent.bundles.get(&(peer, name)).copied().filter(stored);
-        // An acknowledgement says more than the one before it; anything else
-        // that is still here need not be here twice.
+        // A newer acknowledgement replaces the previous one. Any other message that is still here
+        // need not be stored twice.
         let newer = matches!(name.kind, NameKind::Ack(_));
         if earlier.is_some() && !newer {
             return true;
@@ -107,7 +106,7 @@ impl Carrier for Messages {
             }
             Err(SendError::NoRoom) => false,
             Err(error) => {
-                // Repeated by its own timer: the way may come.
+                // Its own timer repeats it: there may be a route later.
                 tracing::debug!(peer, %error, "message of a deferred request not sent");
                 true
             }

@@ -5,18 +5,18 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// Fewer than these end a busy gateway early.
 const FEW: u64 = 65_536;
 
-/// Raises the limit of open files to what the system allows this process, and
-/// returns it. The soft limit is mostly 1,024, for programs that use select(2).
+/// Raises the limit of open files to what the system allows this process, and returns it. The soft
+/// limit is usually 1,024, for programs that use select(2).
 ///
 /// # Errors
-/// When the system does not tell or change the limit.
+/// When the system does not show or change the limit.
 pub(super) fn raise_limit() -> nix::Result<u64> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     Ok(hard)
 }
 
-/// Raises the limit and tells the log if it stays low.
+/// Raises the limit, and logs a warning if it stays low.
 pub(super) fn prepare() {
     match raise_limit() {
         Ok(limit) if limit < FEW => tracing::warn!(

@@ -1,4 +1,4 @@
-//! When a process ends: told to, or another one has its node.
+//! The end of a process: it is told to end, or another one has taken its node over.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use super::RunError;
 use crate::config::Config;
 use crate::shell::Shell;
 
-/// How often a node that ends looks whether its streams have.
+/// How often an ending node checks whether its streams have ended.
 pub(super) const DRAIN_GLANCE: Duration = Duration::from_millis(50);
 
-/// How long a process whose node another one has by now is there in any case,
-/// for the last answers of its local API.
+/// How long a process stays at least after another one has taken its node over, for the last
+/// answers of its local API.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// Ends once nothing is left of a node that another process has: exchanges that
-/// do not move, within `node.upgrade_s`.
+/// Waits, after another process has taken the node over, until the exchanges that cannot move have
+/// ended, at most `node.upgrade_s`.
 pub(super) async fn part(
     config: &Config,
     shell: &Shell,

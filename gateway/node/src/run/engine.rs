@@ -25,9 +25,9 @@ use crate::config::{
     RouteCustody, class_named,
 };
 
-/// The part of a rate that is granted, so that the queue before the hop stays
-/// empty; slightly more than the sessions pace to, so that a lone session
-/// always has the next bundle before it is through with the last.
+/// The part of a rate that is granted, so that the queue before the hop stays empty; slightly more
+/// than the sessions' pace, so that a lone session always has the next bundle before it has
+/// finished the last.
 const UTILISATION: f64 = 0.994;
 
 /// Makes the engine's configuration; the hops are numbered in their order.
@@ -94,7 +94,7 @@ fn routes_to_several(config: &Config) -> Vec<bundle::Route> {
     routes.flatten().collect()
 }
 
-/// The routes to nodes of the dtn scheme; of several to the same the first rules.
+/// The routes to nodes of the dtn scheme; of several to one node the first applies.
 fn named_routes(config: &Config) -> bundle::NamedRoutes {
     let mut named = bundle::NamedRoutes::default();
     for route in &config.routes {
@@ -139,7 +139,7 @@ fn agent(config: &Config) -> bundle::Config {
     agent.aggregate = Duration::from_millis(config.custody.aggregate_ms);
     agent.lifetime = Duration::from_secs(config.custody.lifetime_s);
     agent.foreign_lifetime = Duration::from_secs(config.custody.foreign_lifetime_s);
-    // What a session may take into memory it may decode there.
+    // A bundle that a session may take into memory may be decoded there.
     let in_memory = &mut agent.decode.max_payload_bytes;
     *in_memory = config.whole_mru_bytes().max(*in_memory);
     agent.long_above_bytes = config.long_payload_above_bytes();
@@ -188,8 +188,7 @@ fn relaying(config: &Config) -> bundle::Relaying {
 /// The class that waits for all others.
 pub(in crate::run) fn lowest_class(config: &Config) -> Class {
     let classes = config.classes.iter().zip(0..);
-    // The class of the lowest priority, which is the highest number, has the
-    // least weight.
+    // The class of the lowest priority (the highest number) with the least weight.
     let lowest = classes.max_by_key(|(class, _)| (class.priority, Reverse(class.weight)));
     lowest.map_or(Class::SIGNALLING, |(_, number)| Class(number))
 }
@@ -298,8 +297,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
             send_rate_bps: hop.send_rate_bps,
             rate_hint_bps: hop.hint_bps,
             guaranteed_rate_bps: None,
-            // Plans are of the beam, which a path by a listener of its own is no
-            // part of.
+            // Plans apply to the beam; a path by a listener of its own is not part of it.
             line: match hop.listener {
                 None => line_of(config, Direction::Forward, hop.node),
                 Some(_) => None,
@@ -310,7 +308,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
             mtu_bytes: hop.mtu_bytes,
             dials: false,
             sends: hop.direction == PathDirection::Both,
-            // Its sessions tell.
+            // Its sessions set this.
             ipv6: false,
             tls,
             meter: meter(config, hop.meter.as_ref()),

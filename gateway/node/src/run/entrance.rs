@@ -1,5 +1,5 @@
-//! Where clients' connections come in, and where peers' streams come out: the
-//! edge, its outlets, interception.
+//! The entrance for clients' connections and the exit of peers' streams: the edge, its outlets,
+//! interception.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -129,7 +129,7 @@ fn socket_name(listener: &str) -> String {
     format!("edge {listener}")
 }
 
-/// Binds the addresses of edge listeners that the process before has not.
+/// Binds the addresses of edge listeners that the previous process has not bound.
 ///
 /// # Errors
 /// When one is taken.
@@ -160,8 +160,8 @@ fn bound_sockets(
     Ok(bound)
 }
 
-/// Watches what the scheduler does not send, plain IP among it, and what the
-/// far node reaches.
+/// Watches the traffic that the scheduler does not send, such as plain IP, and the families that
+/// the far node reaches.
 fn watch(
     foundation: &Foundation,
     core: &Core,
@@ -183,7 +183,7 @@ fn watch(
     tasks
 }
 
-/// The address families that the node reaches which dials for this one.
+/// The address families that are reached by the node that dials for this one.
 fn far_families(current: &Current, shell: &Shell) -> Families {
     let config = current.get();
     let mut outlets = config.outlets.iter();

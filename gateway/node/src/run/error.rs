@@ -108,7 +108,7 @@ pub enum RunError {
     /// Interception cannot be set up.
     #[error("edge.interception: {0}")]
     Interception(HelperError),
-    /// The helper for what needs rights cannot start.
+    /// The helper for privileged work cannot start.
     #[error(transparent)]
     Helper(#[from] HelperError),
     /// The service that renews the certificate cannot be asked.

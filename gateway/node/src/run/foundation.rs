@@ -1,5 +1,5 @@
-//! What a node stands on before it has engines: its configuration and state
-//! folder, its certificates and keys, and which run of it this is.
+//! What a node needs before it has engines: its configuration and state folder, its certificates
+//! and keys, and the number of this run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) struct Foundation {
     pub engine: EngineConfig,
     pub payloads: Option<Arc<Payloads>>,
     pub run: Run,
-    /// The paths on demand that the process before has brought up.
+    /// The paths on demand that the previous process has brought up.
     pub up: BTreeSet<String>,
 }
 
@@ -46,12 +46,12 @@ pub(super) struct Run {
     pub sockets: Arc<Sockets>,
     pub incarnation: u64,
     pub begun: Instant,
-    /// Since when no process of the run before is left, if it is known.
+    /// Since when no process of the previous run is left, if known.
     pub alone_since: Option<Instant>,
 }
 
 impl Foundation {
-    /// Lays it; with a channel, for the node of the process at its other end.
+    /// Prepares it; with a channel, for the node of the process at its other end.
     ///
     /// # Errors
     /// When a part of the configuration or of the state cannot be used.
@@ -117,8 +117,7 @@ impl Run {
         })
     }
 
-    /// The run that the process at the other end of a channel has, if this
-    /// configuration can go on with it.
+    /// The run of the process at the other end of a channel, if this configuration can continue it.
     fn of_predecessor(config: &Config, channel: Channel) -> Result<(Run, Predecessor), RunError> {
         let (predecessor, sockets) = Predecessor::hear(channel)?;
         predecessor.check(config, privileged::purpose(config).is_some())?;
@@ -133,7 +132,7 @@ impl Run {
             sockets: Arc::new(sockets),
             incarnation: predecessor.hello.incarnation,
             begun: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
-            // What the process before knew of it concerns the run's first minute.
+            // What the previous process knew of it matters only in the run's first minute.
             alone_since: None,
         };
         Ok((run, predecessor))

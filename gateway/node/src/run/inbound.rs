@@ -41,8 +41,8 @@ impl Admission {
         self.origins.set(config);
     }
 
-    /// Counts a connection to an origin that another process, or this one, has had so
-    /// far, until what this gives is dropped.
+    /// Counts a connection to an origin that another process, or this one, has had so far, until
+    /// the returned value is dropped.
     pub fn go_on(&self, peer: u64) -> Box<dyn Send> {
         Box::new(self.origins.go_on(peer))
     }
@@ -53,7 +53,7 @@ impl Admission {
     }
 }
 
-/// Which client addresses a peer may name, where origins are told of them.
+/// The client addresses that a peer may name, if origins see them.
 struct NamedClients(RwLock<Option<HashMap<u64, Vec<IpNet>>>>);
 
 impl NamedClients {
@@ -160,8 +160,7 @@ fn request(stream: &Inbound) -> Result<OpenRequest, Failure> {
     })
 }
 
-/// The conduit, with its times noted if the peer traces the stream and this node
-/// goes along.
+/// The conduit; its times are recorded if the peer traces the stream and this node samples it, too.
 fn traced(
     tracer: Option<&Arc<Tracer>>,
     node: u64,

@@ -25,12 +25,12 @@ use crate::config::{self, AcceptedHop, Config, ConvergenceLayer, PathConfig};
 use crate::security::{Certified, Security};
 use crate::upgrade::Sockets;
 
-/// Connections a listener has beyond those of its configured terminals, so
-/// that old sessions may still be dying while new ones come.
+/// Connections that a listener allows beyond those of its configured terminals, so that new
+/// sessions can come while old ones are still ending.
 const SPARE_CONNECTIONS: usize = 64;
 
-/// Handshakes that one address may have in progress in any case: those of a
-/// terminal that begins several for each of its classes.
+/// Handshakes that one address may always have in progress: as many as a terminal begins that opens
+/// several for each class.
 const LEAST_PER_SOURCE: usize = 32;
 
 /// The running dialers and listeners.
@@ -43,20 +43,20 @@ pub(super) struct Links {
     /// With their names.
     listeners: Mutex<Vec<(String, SessionListener)>>,
     sockets: Arc<Sockets>,
-    /// Connections that the listeners have for sessions of terminals.
+    /// Connections that the listeners allow for sessions of terminals.
     connections: AtomicUsize,
-    /// Whether the process before still has the node.
+    /// Whether the previous process still has the node.
     is_early: AtomicBool,
 }
 
-/// What all sessions of this run have in common.
+/// What all sessions of this run share.
 pub(super) struct Sessions {
     pub(super) incarnation: u64,
     alone_since: Option<Instant>,
     pub(super) ids: Arc<AtomicU64>,
     partial: Arc<SharedPartials>,
     pub(super) quic_rooms: Arc<PeerRooms>,
-    /// Whether there is a folder of long payloads, which is opened at the start alone.
+    /// Whether there is a folder of long payloads, which is opened only at the start.
     pub(super) has_payloads: bool,
     pub(super) ltp_memory: Arc<LtpMemory>,
 }
@@ -79,12 +79,11 @@ impl Links {
         }
     }
 
-    /// Stops dialling by a path, and waits until its sessions have ended, so long
-    /// at most.
+    /// Stops dialling on a path, and waits until its sessions have ended, at most `within`.
     pub async fn end_path(&self, name: &str, within: Duration) {
         let dialer = self.dialers().remove(name);
         if let Some(dialer) = dialer {
-            // A peer that is out of reach does not answer.
+            // An unreachable peer does not answer.
             let _ = tokio::time::timeout(within, dialer.shutdown()).await;
         }
     }
@@ -120,8 +119,8 @@ impl Links {
         self.dialers().insert(path.name.clone(), dialer);
     }
 
-    /// Goes by another configuration in the sessions that begin from now on;
-    /// its paths have been added, and those it does not have removed.
+    /// Uses another configuration for sessions that begin from now on. Its new paths have been
+    /// added before, and removed ones closed.
     pub fn reconfigure(&self, config: &Config) {
         for path in &config.paths {
             match self.dialers().get(&path.name) {
@@ -171,13 +170,12 @@ impl Links {
         }
         let dialers: Vec<_> = self.dialers().values().cloned().collect();
         for dialer in dialers {
-            // A peer that is out of reach does not answer.
+            // An unreachable peer does not answer.
             let _ = tokio::time::timeout(Duration::from_secs(2), dialer.shutdown()).await;
         }
     }
 
-    /// Neither dials nor accepts for as long as it is held; sessions that are
-    /// up go on.
+    /// While held, neither dials nor accepts; sessions that are up continue.
     pub fn hold(&self, held: bool) {
         for dialer in self.dialers().values() {
             dialer.hold(held);
@@ -187,7 +185,7 @@ impl Links {
         }
     }
 
-    /// The node is this process' now: what it could not begin before begins.
+    /// This process has the node now: begins what it could not begin before.
     pub fn begin(&self) {
         self.is_early.store(false, Ordering::Relaxed);
         for dialer in self.dialers().values() {
@@ -250,7 +248,7 @@ impl Links {
             max_half_open_per_source: per_source(listener),
             max_connections: connections(config) + spare_connections(listener),
         };
-        // A socket of the process before stays what it is.
+        // A socket of the previous process keeps its protocol.
         let [own, other] = match listener.mptcp {
             true => ["MPTCP sessions", "sessions"],
             false => ["sessions", "MPTCP sessions"],
@@ -296,7 +294,7 @@ impl Sessions {
     fn dialled(&self, config: &Config, path: &PathConfig) -> SessionDefaults {
         let mut session = self.defaults(config, &path.name);
         session.config.accepted_peers = Some([format!("ipn:{}.0", path.neighbour)].into());
-        // A neighbour without TLS knows no beacons.
+        // A neighbour without TLS has no beacons.
         let is_metered = path.meter.is_some() && !path.plain;
         session.config.keepalive_s = config.keepalive_s(is_metered);
         session.config.peer_transfer_mru_bytes = path.transfer_mru_bytes;
@@ -324,8 +322,8 @@ impl Sessions {
     }
 }
 
-/// Connections for the sessions of all terminals, old ones included that are
-/// still dying while new ones come.
+/// Connections for the sessions of all terminals, including old ones that are still ending while
+/// new ones come.
 pub(super) fn connections(config: &Config) -> usize {
     config.accepted_hops().count() * config.classes.len() * 2 * 2
 }
@@ -355,8 +353,8 @@ pub(super) fn backoff(config: &Config) -> Backoff {
     }
 }
 
-/// Starts to dial and to listen; of the paths on demand by those that are up. What
-/// two processes cannot share waits for [`Links::begin`] if `is_early`.
+/// Starts to dial and to listen; of the paths on demand only on those that are up. If `is_early`,
+/// what two processes cannot share waits for [`Links::begin`].
 pub(super) fn open(
     config: &Config,
     run: &Run,
@@ -412,9 +410,8 @@ fn dialer(
     dialer
 }
 
-/// Segments are the steps in which the peer's acknowledgements tell how far a
-/// transfer came before it broke: so much line time, and no less than
-/// costs little in headers.
+/// The peer acknowledges a transfer segment by segment, which shows how far it came before it
+/// broke. So a segment is a certain line time, but long enough that its header costs little.
 fn segment_bytes(rate_bps: Option<u64>) -> u64 {
     const LINE_TIME_MS: u64 = 20;
     let most = 256 << 10;
@@ -449,10 +446,9 @@ pub(super) fn dialled_socket(config: &Config, path: &PathConfig) -> SocketOption
     }
 }
 
-/// A listener's sockets serve every terminal, so the largest window counts;
-/// memory is used as bytes are in flight, not as windows allow. Of a terminal
-/// whose rate is not told, the system bounds what is received: it is the
-/// terminal that fills this.
+/// A listener's sockets serve every terminal, so the largest window counts; memory is used as bytes
+/// are in flight, not as windows allow. If a terminal's rate is not configured, the system bounds
+/// what is received: the terminal determines how much that is.
 pub(super) fn accepted_socket(config: &Config, hops: &[AcceptedHop]) -> SocketOptions {
     let send = hops.iter().map(|hop| window_of(hop.send_rate_bps, hop.rtt));
     let received = hops.iter().map(|hop| {

@@ -15,7 +15,7 @@ use crate::state_files;
 /// How often the list is asked for.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often, while the node cannot take it over.
+/// How often the list is requested while the node cannot apply it.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The largest list: of some 50,000 terminals.
@@ -41,8 +41,8 @@ enum ListError {
     CutShort(#[from] tokio::task::JoinError),
 }
 
-/// What the service answers. What a later one says beside it is ignored, and
-/// does not get into the file.
+/// The service's answer. Further fields of a later service are ignored, and are not written to the
+/// file.
 #[derive(Deserialize)]
 struct Answer {
     terminals: Vec<Told>,
@@ -67,7 +67,7 @@ pub(super) struct ListFollower {
 }
 
 impl ListFollower {
-    /// As the configuration says; none if terminals are written by hand only.
+    /// As configured; none if terminals come only from the configuration file.
     pub fn of(
         config: &Config,
         control: Option<Arc<Service>>,
@@ -131,7 +131,7 @@ impl ListFollower {
         Ok(())
     }
 
-    /// Has the node run by another list: all of it, or by the one before.
+    /// Lets the node run with another list: with all of it, or with the previous one.
     async fn replace(&self, text: &str) -> Result<(), ListError> {
         let before = match std::fs::read_to_string(&self.file) {
             Ok(before) => Some(before),

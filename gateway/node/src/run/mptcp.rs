@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::path_manager::Wanted;
 use crate::privileged::{Helper, HelperError};
 
-/// What the kernel has for MPTCP, and what was set there.
+/// The kernel's MPTCP, and what was set there.
 #[derive(Debug)]
 pub struct Mptcp {
     helper: Option<Arc<Helper>>,
@@ -17,7 +17,7 @@ pub struct Mptcp {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What was last asked for; none while no path or listener has MPTCP.
+    /// What was last requested; none while no path or listener uses MPTCP.
     wanted: Option<Wanted>,
     problems: Vec<String>,
 }
@@ -33,8 +33,8 @@ impl Mptcp {
         Arc::new(mptcp)
     }
 
-    /// Sets what another configuration asks for. What cannot be set is told, and
-    /// what the system has is used.
+    /// Sets what another configuration asks for. What cannot be set is logged, and the system's own
+    /// settings are used.
     pub fn set(&self, config: &Config) {
         let mut state = self.state.lock().unwrap();
         let wanted = config.path_manager();
@@ -56,7 +56,7 @@ impl Mptcp {
         *state = State { wanted, problems };
     }
 
-    /// What is wanted, if anything, and what of it there is not.
+    /// What is wanted, if anything, and which parts could not be set.
     pub fn state(&self) -> Option<(Wanted, Vec<String>)> {
         let state = self.state.lock().unwrap();
         let problems = state.problems.clone();

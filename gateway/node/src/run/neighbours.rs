@@ -1,5 +1,5 @@
-//! What reaches a node's neighbours: sessions, beacons, paths on demand, and
-//! what modems say of their links.
+//! A node's connections to its neighbours: sessions, beacons, paths on demand, and reports of
+//! modems about their links.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub(super) struct Neighbours {
     /// The programs that the helper has for paths.
     pub commands: BTreeMap<String, PathCommands>,
     pub mptcp: Arc<Mptcp>,
-    /// What was found of congestion controls, for people.
+    /// What was found about congestion controls, for people.
     pub congestion_controls: Vec<String>,
 }
 
 impl Neighbours {
-    /// Opens them; `links` are those of the early sessions, where there are any.
+    /// Opens them; `links` are those of the early sessions, if there are any.
     ///
     /// # Errors
     /// When an address or a key cannot be used.

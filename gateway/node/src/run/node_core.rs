@@ -1,5 +1,4 @@
-//! The engines in their shell, with what outlives a process: custody, budgets,
-//! what operators have set.
+//! The engines in their shell, with what outlives a process: custody, budgets, holds of operators.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -21,10 +20,10 @@ use crate::privileged::Helper;
 use crate::shell::{self, Directory, Inbound, Shell};
 use crate::upgrade::{Connections, EarlySessions, Predecessor};
 
-/// More bytes than the state of a node has beside its custody.
+/// An upper bound for the state of a node beside its custody, bytes.
 const MOST_STATE_BYTES: u64 = 16 << 30;
 
-/// What moves bundles and streams, whoever they are for.
+/// The parts that move all bundles and streams.
 pub(super) struct Core {
     pub shell: Arc<Shell>,
     pub custody: Arc<OpenCustody>,
@@ -32,16 +31,16 @@ pub(super) struct Core {
     pub holds: Arc<KeptHolds>,
     pub contacts: Arc<ContactRouting>,
     pub helper: Option<Arc<Helper>>,
-    /// The number of this process' counters: one that takes a node over counts
-    /// anew.
+    /// The number of this process's counters: a process that takes a node over begins to count
+    /// again.
     pub counted: u64,
 }
 
-/// What the process before has left, and what comes in.
+/// What the previous process has left, and what comes in.
 pub(super) struct Arriving {
     /// Streams that peers open.
     pub inbound: UnboundedReceiver<Inbound>,
-    /// Sessions that were set up while the process before still had the node.
+    /// Sessions that were set up while the previous process still had the node.
     pub early: Arc<EarlySessions>,
     pub links: Option<Links>,
     /// Clients' connections.
@@ -59,12 +58,11 @@ pub(crate) fn set_clocks(engines: &mut [Engine]) {
 }
 
 impl Core {
-    /// Begins with what custody has, or goes on where the process before was;
-    /// from then on the node is this process'.
+    /// Begins with the bundles in custody, or continues where the previous process was. From then
+    /// on this process has the node.
     ///
     /// # Errors
-    /// When custody cannot be used, or the process before does not give its
-    /// node up.
+    /// When custody cannot be used, or the previous process does not give its node up.
     pub fn begin(
         foundation: &Foundation,
         mut predecessor: Option<&mut Predecessor>,
@@ -112,17 +110,17 @@ impl Core {
         let shell = Shell::new(engines, &foundation.engine, inbound_sender);
         shell.take_edges(streams);
         on_demand::go_on(&shell, &foundation.up);
-        // The process before has spent until here.
+        // The previous process has counted budgets until here.
         let budgets = Arc::new(KeptBudgets::load(&config.node.state_dir));
         budgets.step(&shell, false);
-        // Before any session is up: a path that is held blocked sends nothing.
+        // This comes before any session is up: a path that is held blocked must send nothing.
         let holds = Arc::new(KeptHolds::load(&config.node.state_dir));
         holds.apply(&shell, config);
         let contacts = ContactRouting::start(config, &shell);
         let counted = match predecessor {
             Some(before) => {
-                // If the state folder cannot be written, the process before goes on.
-                // A count that is not used after all is skipped.
+                // If the state folder cannot be written, the previous process continues. If this
+                // number is not used after all, it is skipped.
                 let counted = incarnation::next(&config.node.state_dir, SystemTime::now())?;
                 before.confirm()?;
                 counted

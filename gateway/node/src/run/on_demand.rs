@@ -1,9 +1,9 @@
-//! Paths that are up on demand: does what the engine wants, which is to run a
-//! program, dial and send beacons, or to end all that.
+//! Paths on demand: carries out the engine's wishes, that is, to run a program, dial and send
+//! beacons, or to end all that.
 //!
-//! Each path has a task of its own, which does one thing after the other: nothing
-//! is dialled before the program that brings it up has ended well, and none is run
-//! that releases it before its sessions have ended.
+//! Each path has its own task, which does one thing after the other. It dials only after the
+//! program that brings the path up has succeeded, and runs the program that releases it only after
+//! its sessions have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ pub(super) struct Parts {
 enum Order {
     BringUp(HopId),
     Release,
-    /// The configuration has no such path any more: its sessions have ended.
+    /// The configuration no longer has the path, and its sessions have ended.
     RunRelease,
     /// The node ends: it is released if it is up.
     End(oneshot::Sender<()>),
@@ -56,8 +56,8 @@ struct Task {
 }
 
 impl OnDemandPaths {
-    /// Those that the process before has brought up are up. All others are
-    /// released, whatever an earlier run has left.
+    /// Paths that the previous process has brought up are up. All others are released, whatever an
+    /// earlier run has left.
     pub fn start(parts: Parts, up: &BTreeSet<String>) -> Arc<OnDemandPaths> {
         let config = parts.current.get();
         let paths = OnDemandPaths {
@@ -73,7 +73,7 @@ impl OnDemandPaths {
         Arc::new(paths)
     }
 
-    /// Follows what the engines want. Runs until dropped.
+    /// Follows the engines' orders. Runs until dropped.
     pub async fn follow(self: Arc<Self>, mut orders: mpsc::UnboundedReceiver<PathOrder>) {
         while let Some(PathOrder { hop, path, change }) = orders.recv().await {
             match change {
@@ -83,8 +83,7 @@ impl OnDemandPaths {
         }
     }
 
-    /// A path is no longer in the configuration, or is another one now: what it
-    /// was is released.
+    /// A path is no longer in the configuration, or has changed: the former path is released.
     pub fn gone(&self, path: &str) {
         if self.tasks.lock().unwrap().contains_key(path) {
             self.order(path, Order::RunRelease);
@@ -115,7 +114,7 @@ impl OnDemandPaths {
                 _task: AbortOnDropHandle::new(tokio::spawn(task)),
             }
         });
-        // It lives as long as this.
+        // The task lives as long as this.
         let _ = task.orders.send(order);
     }
 }
@@ -143,7 +142,7 @@ pub(super) fn is_up(shell: &Shell, path: &str) -> bool {
     hop.is_some_and(|hop| !released(hop))
 }
 
-/// Tells the engines that these paths on demand are up since the process before.
+/// Tells the engines that the previous process has brought these paths on demand up.
 pub(super) fn go_on(shell: &Shell, up: &BTreeSet<String>) {
     for hop in up.iter().filter_map(|path| shell.hop_named(path)) {
         shell.with_hop(hop, |engine, now| engine.path_goes_on(now, hop));

@@ -1,11 +1,11 @@
-//! How many connections to origins there are for each peer.
+//! Bounds the connections to origins of each peer.
 //!
-//! The stream layer bounds the streams that are open. A connection may outlive
-//! its stream, as long as its origin takes what came before the end: it counts
-//! until it is closed, or a peer with an origin of its own could have any number.
+//! The stream layer bounds the open streams. A connection may outlive its stream while its origin
+//! takes what came before the end. It therefore counts until it is closed; otherwise a peer with an
+//! origin of its own could have any number.
 //!
-//! Open files are for all. A peer has some in any case, and of the others no more
-//! than it leaves free: so one that takes all it can leaves half of them.
+//! All peers share the open files. Each has a guaranteed number of connections, and beyond that no
+//! more than it leaves free. So a peer that takes as many as it can leaves half of them to others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
@@ -22,7 +22,7 @@ const GUARANTEED: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Origins {
     most: RwLock<Most>,
-    /// Those of all peers beyond which each has what is guaranteed.
+    /// When all peers together have this many, each keeps only its guaranteed number.
     pool: usize,
     taken: Mutex<Taken>,
 }
@@ -58,7 +58,7 @@ impl Most {
     }
 }
 
-/// The place of one connection, which is free when this is dropped.
+/// The place of one connection; dropping this frees it.
 #[derive(Debug)]
 pub(super) struct Place {
     origins: Arc<Origins>,
@@ -66,7 +66,7 @@ pub(super) struct Place {
 }
 
 impl Origins {
-    /// As many for each peer as it may have streams, or as the configuration says.
+    /// Allows each peer as many as it may have streams, or as configured.
     pub fn of(config: &Config) -> Arc<Origins> {
         Arc::new(Origins {
             most: RwLock::new(Most::of(config)),
@@ -76,7 +76,7 @@ impl Origins {
         })
     }
 
-    /// Allows as many as another configuration says; those beyond stay.
+    /// Applies the limits of another configuration; connections beyond them stay.
     pub fn set(&self, config: &Config) {
         *self.most.write().unwrap() = Most::of(config);
     }
@@ -100,8 +100,7 @@ impl Origins {
         Ok(self.place(peer))
     }
 
-    /// The place of a connection that is there already: it counts, whatever others
-    /// its peer has.
+    /// The place of a connection that exists already: it counts, but is never refused.
     pub fn go_on(self: &Arc<Self>, peer: u64) -> Place {
         self.taken.lock().unwrap().count(peer);
         self.place(peer)
@@ -200,7 +199,7 @@ mod tests {
         };
         let greedy = all_of(10);
         assert_eq!(greedy.len(), 2 * GUARANTEED);
-        // Every other one has what is guaranteed, whatever is left.
+        // Every other peer has its guaranteed number, whatever is left.
         let next = all_of(11);
         assert_eq!(next.len(), GUARANTEED);
         assert_eq!(all_of(12).len(), GUARANTEED);

@@ -1,4 +1,4 @@
-//! What of a node must have ended before another process begins with it.
+//! The parts of a node that must have ended before another process takes it over.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct Parting {
 }
 
 impl Parting {
-    /// What keeps [`Parting::end`] from being called, if anything does.
+    /// What prevents a call of [`Parting::end`], if anything.
     pub fn obstacle(&self) -> Option<&'static str> {
         let applications = self.applications.as_ref();
         let busy = applications.is_some_and(|applications| !applications.is_idle());

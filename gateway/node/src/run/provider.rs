@@ -1,6 +1,6 @@
-//! What a provider sets: a hub has it from the control service or from an operator,
-//! takes over what is its own, and passes each terminal's on; a terminal takes over
-//! what its hub sends, and reports what has become of it.
+//! Settings of a provider: a hub gets them from the control service or from an operator, applies
+//! its own, and passes each terminal's on. A terminal applies what its hub sends, and reports the
+//! outcome.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,8 +21,7 @@ use crate::provider::{KeptSettings, MOST_VERSION, SERVICE, Settings, SettingsErr
 use crate::shell::{Service, Shell};
 use crate::{clock, state_files};
 
-/// Settings of one terminal that come in quick succession do not each cost a
-/// message.
+/// Settings of one terminal that come in quick succession share one message.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long to wait when custody has no room.
 const RETRY: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ pub struct PassedView {
     pub waits: bool,
 }
 
-/// What is set of this node itself, and what has become of it, for people.
+/// The settings of this node itself, and their outcome, for people.
 #[derive(Clone, Debug)]
 pub struct OwnView {
     /// The settings.
@@ -78,7 +77,7 @@ struct Written {
 }
 
 impl Provider {
-    /// Takes settings from now on, as far as this node has to do with them.
+    /// Takes settings from now on, as far as they concern this node.
     pub fn start(
         config: &Arc<Current>,
         shell: &Arc<Shell>,
@@ -116,11 +115,11 @@ impl Provider {
         Ok(())
     }
 
-    /// An operator sets something of a terminal, or of this hub itself; the version that
-    /// it got.
+    /// An operator sets something for a terminal, or for this hub itself. Returns the version of
+    /// these settings.
     ///
     /// # Errors
-    /// When it is more than a document holds.
+    /// When it is too large for a document.
     pub fn set(
         &self,
         node: u64,
@@ -244,7 +243,7 @@ impl Provider {
         self.passed.lock().unwrap()
     }
 
-    /// Tells the terminals what is due; when to look again.
+    /// Sends the terminals what is due. Returns when to check again.
     fn tell(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut next: Option<Instant> = None;
@@ -272,7 +271,7 @@ impl Provider {
         next
     }
 
-    /// Puts settings in the place of those before, if these have not left.
+    /// Replaces the previous settings if these have not left.
     fn tell_terminal(&self, node: u64, passed: &Passed) -> Result<Option<BundleId>, SendError> {
         let Ok(document) = passed.settings.encode() else {
             return Ok(None);
@@ -324,7 +323,7 @@ pub(super) async fn pass_on(provider: Arc<Provider>) {
     }
 }
 
-/// The sum of all versions: it rises with each that is newer.
+/// The sum of all versions: it rises with each newer one.
 fn newest(passed: &BTreeMap<u64, Passed>) -> u128 {
     let versions = passed.values().map(|passed| passed.settings.settings);
     versions.map(u128::from).sum()
@@ -365,8 +364,8 @@ fn read(file: &Path) -> BTreeMap<u64, Passed> {
     passed.collect()
 }
 
-/// The service that settings come to. It does not keep their taker alive, who owns
-/// the shell that has it.
+/// The service that takes settings. It has only a weak reference, since the provider owns the
+/// shell, and the shell has this service.
 struct Receiver(Weak<Provider>);
 
 impl Service for Receiver {

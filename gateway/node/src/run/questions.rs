@@ -1,6 +1,6 @@
-//! What is asked of this hub by way of the control service: which streams a terminal
-//! has. They end here, so the satellite carries nothing of it; one question is
-//! answered after the other, each by a look at that terminal's streams.
+//! Questions to this hub through the control service: which streams a terminal has. The streams end
+//! here, so answering needs no satellite traffic. Questions are answered one after the other, each
+//! by one look at that terminal's streams.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const MOST_QUESTION_BYTES: usize = 1024;
 const WAITING: usize = 32;
 /// The service takes no more refusals together.
 const MOST_REFUSED: usize = 64;
-/// The service takes no more streams, paths of each, and characters of a name.
+/// The service's limits for streams, paths of each, and characters of a name.
 const MOST_STREAMS: usize = 200;
 const MOST_PATHS: usize = 4;
 const MOST_NAME: usize = 64;
@@ -74,8 +74,8 @@ struct Row {
     unread_bytes: u64,
 }
 
-/// Takes questions, which a task answers; another one refuses those that are too many,
-/// so that nobody waits for an answer to them.
+/// Takes questions, which one task answers. Another task refuses those that are too many, so that
+/// nobody waits for an answer to them.
 #[derive(Debug)]
 pub(super) struct Questions {
     waiting: mpsc::Sender<Question>,
@@ -102,7 +102,7 @@ impl Questions {
         (Questions { waiting, refused }, to_answer, to_refuse)
     }
 
-    /// Takes a question, as its document; one that is too many is refused.
+    /// Takes a question, as its document; refuses it if there are too many.
     ///
     /// # Errors
     /// When it is none, or too many wait.
@@ -113,7 +113,7 @@ impl Questions {
         let question = serde_json::from_slice(document)?;
         self.waiting.try_send(question).map_err(|refused| {
             let (TrySendError::Full(asked) | TrySendError::Closed(asked)) = refused;
-            // Where even these are too many, who asked waits in vain.
+            // If even the refusals are too many, the asker gets no answer.
             let _ = self.refused.try_send(asked.question);
             QuestionError::TooMany
         })
@@ -141,13 +141,13 @@ async fn answer_all(
             }
         };
         if let Err(error) = control.post(&path, body, MOST_ANSWERED_BYTES).await {
-            // Whoever asked is told so by the service.
+            // The service reports the failure to the asker.
             tracing::info!(terminal, %error, "streams not told");
         }
     }
 }
 
-/// Tells of the questions that are refused, of all at once that have come meanwhile.
+/// Sends the refusals; those that have come meanwhile together.
 async fn refuse_all(
     current: Arc<Current>,
     control: Arc<ControlService>,
@@ -159,7 +159,7 @@ async fn refuse_all(
         let path = format!("/v1/gateways/{node}/streams/refused");
         let body = json!({ "questions": questions }).to_string();
         if let Err(error) = control.post(&path, body, MOST_ANSWERED_BYTES).await {
-            // Whoever asked is told so by the service.
+            // The service reports the failure to the asker.
             tracing::info!(%error, "questions not refused");
         }
         questions.clear();

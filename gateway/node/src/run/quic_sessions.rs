@@ -1,4 +1,4 @@
-//! Sessions over QUIC, as the configuration wants them.
+//! Sessions over QUIC, as configured.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,13 +16,13 @@ use super::links::{Sessions, backoff, classes, connections, per_source, spare_co
 use crate::config::{self, Coded, Config, PathConfig, QuicCongestionControl};
 use crate::security::Security;
 
-/// What the configuration's check has refused: QUIC has no sessions without
-/// certificates.
+/// QUIC has no sessions without certificates; the configuration's check refuses such a
+/// configuration.
 fn no_certificates() -> io::Error {
     io::Error::other("convergence_layer = \"quic\" needs tls.pki_dir")
 }
 
-/// A window where no rate is told: the system would bound what TCP receives.
+/// The window if no rate is configured. With TCP, the system would bound it.
 const UNKNOWN_WINDOW_BYTES: u32 = 64 << 20;
 
 /// Begins to dial by a path.
@@ -72,8 +72,8 @@ pub(super) fn dialled(sessions: &Sessions, config: &Config, path: &PathConfig) -
     session
 }
 
-/// The same of a listener: it serves every terminal, so the largest window and
-/// the smallest packets count.
+/// The same for a listener: it serves every terminal, so it uses the largest window and the
+/// smallest packets.
 pub(super) fn accepted(sessions: &Sessions, config: &Config, listener: &str) -> SessionDefaults {
     let mut session = defaults(sessions, config, listener);
     let hops = || config.accepted_hops().filter(|hop| hop.comes_by(listener));

@@ -9,10 +9,9 @@ use underpass_streams::Announcement;
 
 use crate::shell::Shell;
 
-/// Routes change in groups: they are read once nothing has changed for so long.
+/// Routes change in groups: they are read once nothing has changed for this long.
 const SETTLED: Duration = Duration::from_millis(200);
-/// They are read this often in any case: a host may not let a process hear of
-/// routes.
+/// They are read at least this often: a host may not let a process receive route changes.
 const AT_LEAST: Duration = Duration::from_secs(30);
 
 /// Follows the routes. Runs until dropped.

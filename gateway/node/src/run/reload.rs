@@ -1,10 +1,9 @@
-//! Another configuration while the node runs: all of it or nothing, and without
-//! a cut for whom it does not concern.
+//! Applies another configuration while the node runs: all of it or nothing, and without
+//! interrupting connections that it does not concern.
 //!
-//! First everything is done that may fail: the files are read and checked, it
-//! is looked whether a running node can take the changes over, sockets of new
-//! paths are opened, the rules of interception are replaced. What follows
-//! cannot fail.
+//! Everything that may fail comes first: it reads and checks the files, checks whether a running
+//! node can apply the changes, opens sockets of new paths, and replaces the rules of interception.
+//! The later steps cannot fail.
 
 mod settings;
 
@@ -78,7 +77,7 @@ pub enum ReloadError {
     Engine(#[from] EngineError),
 }
 
-/// Begins to read the configuration again; gives a line for each change.
+/// Begins to read the configuration again; returns a line for each change.
 pub type Reload = Box<dyn Fn() -> JoinHandle<Result<Vec<String>, ReloadError>> + Send + Sync>;
 
 /// What takes another configuration over.
@@ -97,9 +96,9 @@ pub(super) struct Parts {
     /// Follows the contact plan.
     pub contacts: Arc<ContactRouting>,
     pub holds: Arc<KeptHolds>,
-    /// What waits is counted on through all configurations.
+    /// Their waiting bundles stay counted through all configurations.
     pub applications: Option<Arc<Applications>>,
-    /// The node's endpoints of the dtn scheme, which all that decode bundles share.
+    /// The node's endpoints of the dtn scheme, shared by all decoders of bundles.
     pub names: Arc<OwnNames>,
     /// For what the engines' stores have of them.
     pub payloads: Option<Arc<Payloads>>,
@@ -130,7 +129,7 @@ struct State {
     next_number: u64,
 }
 
-/// A configuration that no reload changes while this lives.
+/// Holds the configuration: no reload changes it while this lives.
 pub struct HeldConfig<'a> {
     /// The engines'.
     pub engine: EngineConfig,
@@ -169,8 +168,8 @@ impl Reloader {
         })
     }
 
-    /// Keeps the configuration as it is for as long as what this returns lives,
-    /// which tells that of the engines. It may wait for a reload.
+    /// Holds the configuration as long as the returned value lives, which also gives that of the
+    /// engines. It may wait for a reload.
     pub fn hold(&self) -> HeldConfig<'_> {
         let state = self.state.lock().unwrap();
         let parts = &self.parts;
@@ -256,22 +255,22 @@ impl Reloader {
         if let Some(interceptor) = parts.interceptor.as_ref().filter(|_| networks_changed) {
             interceptor.set_hops(&config, &hops.numbers)?;
         }
-        // Keys are read again, too, where only their files have changed.
+        // Keys are read again, too, even if only their files have changed.
         parts.bpsec.replace(rules).map_err(BpsecError::Unfit)?;
         parts.dialler.reconfigure(config.edge.dial.clone());
         let families = parts.dialler.families();
         let engine =
             engine::configure_numbered(&config, parts.incarnation, families, &hops.numbers);
-        // Before paths are dialled that need it.
+        // This comes before paths that need it are dialled.
         parts.mptcp.set(&config);
         for name in &hops.closed {
             parts.links.remove_path(name);
             parts.on_demand.gone(name);
         }
-        // The classes and their order are as before, and the scheduler asks for
-        // no more: this does not fail.
+        // The classes and their order have not changed, which is all that the scheduler requires:
+        // this does not fail.
         parts.shell.reconfigure(&engine)?;
-        // What is held of a path that has come back holds again.
+        // Holds of a path that has come back apply again.
         parts.holds.apply(&parts.shell, &config);
         self.change_beacons(state, &running, &config, &hops);
         for (path, beacons) in hops.opened {
@@ -292,7 +291,7 @@ impl Reloader {
             // It was read when the configuration was checked.
             tracing::error!(%error, "log level");
         }
-        // Its ways hold for other routes and neighbours, too.
+        // Its routes apply to other routes and neighbours, too.
         parts.contacts.reconfigure(&config);
         let contacts = config.routing.plan.0.len();
         self.current.set(config);
@@ -337,7 +336,7 @@ impl Reloader {
             }
         }
         let key = beacons::usable_key(config).map_err(Box::new)?;
-        // Those on demand are opened when they are needed.
+        // Paths on demand are opened when they are needed.
         for path in moved.into_iter().filter(|path| path.on_demand.is_none()) {
             let key = key.as_ref().filter(|_| !path.convergence_layer.is_bare());
             let opened = key.map(|key| {
@@ -353,7 +352,7 @@ impl Reloader {
         Ok(hops)
     }
 
-    /// Ends the beacons of what is gone, and hears those of new terminals.
+    /// Ends the beacons of removed paths and terminals, and receives those of new terminals.
     fn change_beacons(&self, state: &State, running: &Config, config: &Config, hops: &Hops) {
         let Some(all) = self.parts.shell.beacons() else {
             return;
@@ -399,7 +398,7 @@ impl Reloader {
     }
 }
 
-/// What earlier runs have found of the hops stays what it was at the start.
+/// What earlier runs have measured of the hops stays as it was at the start.
 fn retain_known_links(config: &mut Config, running: &Config) {
     for path in &mut config.paths {
         let before = running.paths.iter().find(|before| before.name == path.name);
@@ -417,7 +416,7 @@ fn retain_known_links(config: &mut Config, running: &Config) {
     }
 }
 
-/// The store stays where it is; its quota is judged anew if it was changed.
+/// The store stays where it is; a changed quota is checked again.
 fn retain_custody_settings(config: &mut Config, running: &Config, changes: &[Change]) {
     let quota_bytes = match changes.iter().any(|c| c.key() == "custody.quota_bytes") {
         false => running.custody.quota_bytes,

@@ -1,5 +1,4 @@
-//! Puts together what reports: a terminal to its hub, a hub to the control
-//! service.
+//! Assembles the reporting parts: a terminal reports to its hub, a hub to the control service.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use crate::traces::Tracer;
 pub(super) struct Reporting {
     /// Says how the links are.
     pub reporter: Arc<Reporter>,
-    /// Takes what any part of the node has to report, where it reports.
+    /// Takes reports of any part of the node, if the node reports.
     pub sender: Option<ReportSender>,
     /// Sends a terminal's reports.
     pub sending: Option<Sending>,
@@ -93,7 +92,7 @@ impl Reporting {
         self.sender = Some(sender);
     }
 
-    /// Ends; what waits is kept as durably as this node keeps anything.
+    /// Ends; waiting reports are kept as durably as this node can.
     pub async fn finish(self) {
         if let Some(sending) = self.sending {
             sending.finish().await;

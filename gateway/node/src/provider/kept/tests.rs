@@ -45,7 +45,7 @@ fn what_is_in_force_is_there_for_the_next_process() {
     assert_eq!(kept.verdict(9), None);
     let (next, _) = KeptSettings::load(folder.path());
     assert_eq!(next.in_force(), Some(settings(5)));
-    // What was refused may fit by now.
+    // Refused settings may fit by now.
     assert_eq!(next.verdict(8), None);
 }
 
@@ -114,7 +114,7 @@ fn of_two_changes_in_a_row_the_confirmed_settings_before_both_come_back() {
     begin(&kept, 6);
     let before = kept.trial();
     begin(&kept, 7);
-    // The second turns out not to fit: the first goes on.
+    // The second turns out not to fit: the trial of the first continues.
     kept.abandon_trial(before);
     kept.refuse(7, "it does not fit");
     assert_eq!(kept.verdict(6), Some(Verdict::OnTrial));

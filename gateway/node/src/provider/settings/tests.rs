@@ -102,7 +102,7 @@ fn a_hubs_terminals_and_their_paths_are_set() {
     let [lte] = &ten.paths[..] else {
         panic!("one path");
     };
-    // What is not set of it is as it was.
+    // Keys that are not set do not change.
     assert_eq!((lte.rtt_ms, lte.meter.is_some()), (Some(50), true));
     assert_eq!(eleven.paths[0].send_rate_bps, Some(9_000_000));
 }
@@ -188,7 +188,7 @@ fn what_the_node_forbids_stays_forbidden() {
     assert!(priority.contains("priority cannot be set"), "{priority}");
     let twice = r#""class":[{"name":"bulk"},{"name":"bulk"}]"#;
     assert!(refusal(OWN, twice).contains("name of its own"));
-    // What fits no configuration at all.
+    // Settings that fit no configuration at all.
     let nowhere = r#""class":[{"name":"bulk","paths":["moon"]}]"#;
     assert!(refusal(OWN, nowhere).contains("moon"));
 }

@@ -15,7 +15,7 @@ fn path(name: &str, contact: Contact) -> PathContact {
     }
 }
 
-/// Of paths; without any, of no path in particular.
+/// Concerns for these paths; without any, for no path in particular.
 fn named(names: &[&str]) -> Vec<Concern> {
     let paths = names.iter().map(|name| Concern::Path((*name).to_owned()));
     match names.is_empty() {
@@ -24,8 +24,8 @@ fn named(names: &[&str]) -> Vec<Concern> {
     }
 }
 
-/// Looks once a second at what `at` says of the paths; what it comes to, and after how
-/// many seconds.
+/// Checks the paths, as `at` gives them, once a second. Returns the judgement, and after how many
+/// seconds it came.
 fn run(
     trial: &mut Trial,
     begun: Instant,
@@ -55,7 +55,7 @@ fn a_hub_that_is_heard_confirms_and_not_by_what_it_said_before() {
     let begun = Instant::now();
     let mut trial = trial(begun, &["lte"], &[path("lte", Contact::Up(Some(begun)))]);
     let (judged, after) = run(&mut trial, begun, 60, |second, now| {
-        // Its last sign of before is there for 20 seconds.
+        // For 20 seconds its last sign dates from before the change.
         let heard = if second < 20 { begun + STEP } else { now };
         vec![path("lte", Contact::Up(Some(heard)))]
     });
@@ -122,7 +122,7 @@ fn a_silence_of_before_is_excused_for_an_hour_and_not_for_ever() {
     let (judged, after) = run(&mut excused, begun, 20_000, |_, _| silent());
     assert!(lost(&judged));
     assert_eq!(after, EXCUSED.as_secs() + LIMIT.as_secs());
-    // Once it is back, a silence is one of after the change.
+    // Once it is back, a later silence began after the change.
     let mut back = trial(begun, &["satellite"], &silent());
     let (judged, after) = run(&mut back, begun, 20_000, |second, _| match second {
         50 => vec![path("satellite", Contact::Up(None))],
@@ -151,7 +151,7 @@ fn a_change_of_no_path_is_confirmed_by_any_and_lost_with_all() {
         vec![path("lte", Contact::Silent), path("spare", Contact::Idle)]
     });
     assert!(lost(&judged));
-    // The satellite will be back, whatever is with the other one.
+    // The satellite will be back, whatever happens to the other path.
     let mut in_tunnel = trial(begun, &[], &[]);
     let (judged, _) = run(&mut in_tunnel, begun, 1_000, |_, _| {
         vec![
@@ -225,7 +225,7 @@ fn while_the_node_stands_still_it_misses_nobody() {
     assert_eq!(trial.look(begun + LIMIT * 20, &silent), Judgement::Open);
 }
 
-/// What the world does to a node: settings of an even version break its path.
+/// The surroundings of a node: settings of an even version break its path.
 struct World {
     folder: tempfile::TempDir,
     kept: KeptSettings,

@@ -1,8 +1,8 @@
-//! Plans: a hub takes them from the control service or an operator, follows
-//! those of its forward link, and passes each terminal its part of the return
-//! link's on; a terminal takes that, keeps it over a restart, and follows it.
+//! Plans: a hub takes them from the control service or an operator, follows those of its forward
+//! link, and passes each terminal its part of the return link's plan. A terminal takes its part,
+//! keeps it over a restart, and follows it.
 //!
-//! The links follow by themselves, in the engine. Here is how plans get there.
+//! The links follow plans inside the engine; this module brings the plans there.
 
 mod parts;
 mod saved;
@@ -66,7 +66,7 @@ pub struct Plans {
 }
 
 impl Plans {
-    /// Follows plans from now on: first what a terminal has saved.
+    /// Follows plans from now on; a terminal begins with its saved ones.
     pub(crate) fn start(
         current: &Arc<Current>,
         shell: &Arc<Shell>,
@@ -157,8 +157,8 @@ impl Plans {
         Ok(())
     }
 
-    /// The path that follows the plans of a beam: one that names it, else the
-    /// first that names none.
+    /// The path that follows the plans of a beam: the one that names it, otherwise the first that
+    /// names none.
     fn path_for(&self, beam: &str, neighbour: Option<u64>) -> Option<(String, HopId)> {
         let config = self.config.get();
         let paths = config.paths.iter();
@@ -171,7 +171,7 @@ impl Plans {
         Some((path.name.clone(), hop))
     }
 
-    /// Passes the terminals of this hub their parts on.
+    /// Passes the terminals of this hub their parts.
     fn pass_on(&self, plan: &Arc<Plan>) -> Result<(), TakeError> {
         let terminals = reached(&self.config.get());
         let now_ms = self.clock.now_ms().unwrap_or(0);
@@ -181,7 +181,7 @@ impl Plans {
     }
 
     fn acknowledge(&self, plan: &Plan, terminal: Option<u64>) {
-        // Without the time no terminal can be told either.
+        // Without the time, no terminal can be sent its part either.
         if let Some(applied_ms) = self.clock.now_ms() {
             (self.acknowledge)(Acknowledgement {
                 beam: plan.beam().to_owned(),

@@ -1,4 +1,4 @@
-//! What a hub tells its terminals: of each, the newest part of a plan.
+//! What a hub sends its terminals: for each, the newest part of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::TakeError;
 /// Beams whose plans are passed on at once.
 const BEAMS: usize = 64;
 
-/// The least time between two messages to a terminal. A plan that comes sooner
-/// waits, and a newer one takes its place.
+/// The least time between two messages to a terminal. A plan that comes sooner waits, and a newer
+/// one replaces it.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The return links' plans, and how far the terminals were told.
+/// The return links' plans, and what the terminals were sent of them.
 #[derive(Debug, Default)]
 pub struct Parts {
     beams: BTreeMap<String, Schedule>,
@@ -58,7 +58,7 @@ impl Parts {
     /// Takes a plan; its parts go to those of `terminals` that it names.
     ///
     /// # Errors
-    /// When it is not newer than what is there, or of one beam too many.
+    /// When it is not newer than the known one, or when there would be too many beams.
     pub fn take(
         &mut self,
         plan: &Arc<Plan>,
@@ -86,7 +86,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The parts to be told now, and when the next is.
+    /// The parts to send now, and when the next is due.
     pub fn due(&self, now: Instant) -> (Vec<DuePart>, Option<Instant>) {
         let (mut parts, mut next) = (Vec::new(), None::<Instant>);
         for (terminal, part) in self.terminals.iter().filter(|(_, part)| part.due) {
@@ -120,7 +120,7 @@ impl Parts {
         }
     }
 
-    /// What the terminals are told; `stored` tells whether a bundle waits here.
+    /// The parts of the terminals; `stored` says whether a bundle waits here.
     pub fn views(&self, stored: impl Fn(BundleId) -> bool) -> Vec<PartView> {
         let parts = self.terminals.iter().map(|(terminal, part)| PartView {
             terminal: *terminal,

@@ -1,9 +1,8 @@
 //! A terminal saves its plans, since after a restart in a blockage it gets none.
 //!
-//! Saved plans are of use only if control's time is known. If the machine has
-//! run on since the former process, its monotonic clock tells. After the
-//! machine has booted only the time of day is left, which counts if it was
-//! right before.
+//! Saved plans can be used only if control's time is known. If the machine has not booted since the
+//! former process, its monotonic clock gives it. After a boot only the time of day is left, which
+//! is used if it was right before.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,11 +21,10 @@ use crate::clock::{self, ControlClock};
 /// The version of the file's format.
 const VERSION: u64 = 1;
 
-/// A larger file was not written here: there is one plan for each path of a
-/// terminal.
+/// A larger file was not written by this code: there is one plan for each path of a terminal.
 const MAX_FILE_BYTES: u64 = 16 * MAX_MESSAGE_BYTES as u64;
 
-/// Plans that come in quick succession do not each cost a write.
+/// Plans that come in quick succession share one write.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A time of day that differs from control's by at most this counts as right,
@@ -117,8 +115,8 @@ pub async fn run(plans: Arc<Plans>) {
     }
 }
 
-/// The plan of a process that is killed shall be there for the next one; what
-/// a loss of power takes is told again.
+/// The plan must survive a kill of the process, for the next one. If a loss of power destroys it,
+/// it is sent again.
 fn write(file: &Path, contents: &[u8]) -> io::Result<()> {
     let fresh = file.with_extension("new");
     std::fs::File::create(&fresh)?.write_all(contents)?;
@@ -171,7 +169,7 @@ impl Plans {
 }
 
 impl PlanFile {
-    /// What control's time is now, if that can be known.
+    /// Control's time now, if that can be known.
     fn control_now(
         &self,
         boot_id: Option<String>,

@@ -12,14 +12,13 @@ use underpass_plans::{Message, SERVICE};
 use super::Plans;
 use super::parts::DuePart;
 
-/// How long a part is of use behind its plan's end: it still tells what is
-/// guaranteed.
+/// How long a part is useful after its plan's end: it still gives the guaranteed rate.
 const USE_AFTER_END: Duration = Duration::from_secs(60);
 
 /// How long to wait when custody has no room, or the time is not known.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Tells the terminals what is due until dropped.
+/// Sends the terminals what is due. Runs until dropped.
 pub async fn run(plans: Arc<Plans>) {
     loop {
         match plans.tell() {
@@ -45,9 +44,8 @@ impl Plans {
         next
     }
 
-    /// Puts a part in the place of the one before, if that has not left: a
-    /// terminal that was blocked for an hour then gets one plan, not all of
-    /// them.
+    /// Replaces the previous part if that has not left: a terminal that was blocked for an hour
+    /// then gets one plan, not all of them.
     fn tell_terminal(&self, due: &DuePart) -> Result<Option<underpass_bundle::BundleId>, Later> {
         let terminal = due.terminal;
         let (Some(control_ms), Some(plan)) = (self.clock.now_ms(), due.plan.part(terminal)) else {

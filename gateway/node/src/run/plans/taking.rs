@@ -10,8 +10,8 @@ use super::{Plans, TakeError};
 use crate::config::{Config, PathConfig, Role};
 use crate::shell::Service;
 
-/// The service that plans come to. It does not keep them alive, who own the
-/// shell that has it.
+/// The service that takes plans. It has only a weak reference, since the plans own the shell, and
+/// the shell has this service.
 pub struct Receiver(Weak<Plans>);
 
 impl Receiver {
@@ -71,8 +71,7 @@ impl Plans {
                 clock_offset_ms = self.clock.offset_ms(),
                 "plan taken"
             ),
-            // After a restart it comes again; control shall know that it is
-            // followed.
+            // After a restart a plan comes again; control must learn that it is followed.
             Err(TakeError::Refused(Refused::Old { known, .. })) if known == version => {
                 self.acknowledge(&plan, Some(self.config.get().node.number));
             }
@@ -81,9 +80,8 @@ impl Plans {
     }
 }
 
-/// The neighbour by which a hub's messages come, if that gives this terminal its
-/// plans and settings: a node that a path leads to, or the one that gets the
-/// reports.
+/// The neighbour by which messages of `hub` come, if that hub gives this terminal its plans and
+/// settings: it must be a node to which a path leads, or the one that gets the reports.
 pub(in crate::run) fn way_of(config: &Config, hub: u64) -> Option<u64> {
     if config.node.role != Role::Terminal {
         return None;

@@ -1,5 +1,5 @@
-//! A hub's side: it answers by its own revocation list, and asks the control
-//! service for certificates.
+//! A hub's side: it answers from its own revocation list, and asks the control service for
+//! certificates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub(super) struct Answering {
     desk: Mutex<Desk>,
     /// The last answer to each terminal, while it may not have left.
     last: Mutex<BTreeMap<u64, BundleId>>,
-    /// There may be something to ask of the service.
+    /// Wakes the task: there may be something to request from the service.
     due: Notify,
 }
 
@@ -141,7 +141,7 @@ impl Answering {
         Ok(())
     }
 
-    /// Asks the service for what terminals have requested, until dropped.
+    /// Passes terminals' requests on to the service. Runs until dropped.
     async fn pass_on(self: Arc<Self>) {
         let mut is_well = true;
         loop {
@@ -181,7 +181,7 @@ impl Answering {
         let path = format!("/v1/gateways/{}/certificates", self.node);
         let body = json!({ "node": node, "request": request }).to_string();
         let answer = match self.control.post(&path, body, MAX_ANSWER_BYTES).await {
-            // The request will never be good.
+            // The service will never accept this request.
             Err(ServiceError::Status { status, detail })
                 if status == StatusCode::UNPROCESSABLE_ENTITY =>
             {
@@ -201,8 +201,8 @@ impl Answering {
         })
     }
 
-    /// Sends an answer. The list in an earlier one that has not left comes of
-    /// the terminal's next question, if it is still another.
+    /// Sends an answer, in place of an earlier one that has not left. If that had a list, the
+    /// terminal's next question brings it, if it still differs.
     fn answer(&self, terminal: u64, answer: &Answer) {
         let payload = match answer.encode() {
             Ok(payload) => payload,
@@ -226,8 +226,8 @@ impl Answering {
     }
 }
 
-/// Makes sure that a request is the terminal's: it names it, and its key has
-/// signed it. Whether that key is the terminal's present one the service knows.
+/// Checks that a request is the terminal's: it must name the terminal, and be signed with its own
+/// key. The service checks whether that key is the terminal's present one.
 fn check(request: &str, terminal: u64) -> Result<(), Unanswered> {
     let parsed = CertificateRequest::parse(request).map_err(Unanswered::Request)?;
     match parsed.node == terminal {

@@ -1,5 +1,4 @@
-//! A terminal's side: it asks its hub at each interval, and puts into its folder
-//! what comes back.
+//! A terminal's side: it asks its hub at each interval, and writes the answers to its folder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,8 +18,7 @@ use crate::config::{Config, Current};
 use crate::known_time::KnownTime;
 use crate::shell::Shell;
 
-/// A node that starts asks at once, but not in the same second as its fleet;
-/// nor when the hub restarts.
+/// A node asks soon after its start or the hub's, but not in the same second as its whole fleet.
 const SOON: Duration = Duration::from_secs(5);
 
 /// Asks a hub.
@@ -37,7 +35,7 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// As the configuration says; none if it names no hub for this.
+    /// As configured; none if the configuration names no hub for this.
     pub fn of(
         config: &Config,
         current: &Arc<Current>,
@@ -57,8 +55,7 @@ impl Asking {
         })
     }
 
-    /// Asks again and again, until dropped: what was lost on the way comes of
-    /// the next question.
+    /// Asks again and again, until dropped: the next question replaces what was lost on the way.
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Envelope>, mut hubs: mpsc::Receiver<u64>) {
         let soon = |most: Duration| SOON.min(most).mul_f64(fastrand::f64());
         let mut at = Instant::now() + soon(self.interval);

@@ -28,11 +28,11 @@ use asking::Asking;
 /// Messages that may wait for the task that reads them.
 const WAITING: usize = 256;
 
-/// What is larger leaves in the lowest class, where it holds up nobody: a long
-/// revocation list.
+/// A larger message, such as a long revocation list, leaves in the lowest class, where it delays
+/// nothing else.
 const URGENT_BYTES: usize = 16 << 10;
 
-/// Begins to ask or to answer, as the configuration says.
+/// Begins to ask or to answer, as configured.
 pub(super) fn start(
     current: &Arc<Current>,
     shell: &Arc<Shell>,
@@ -70,11 +70,11 @@ fn answered(config: &Config) -> BTreeSet<u64> {
     }
 }
 
-/// Puts messages where a task reads them: the engine's calls must not wait.
-/// Beyond what fits they are dropped; whoever asked asks again.
+/// Queues messages for a task, since the engine's calls must not wait. Messages that do not fit are
+/// dropped; the sender asks again.
 struct Receiver {
     messages: mpsc::Sender<Envelope>,
-    /// Peers that have restarted, and lost what they had been asked.
+    /// Peers that have restarted and so lost the questions to them.
     restarts: mpsc::Sender<u64>,
 }
 
@@ -88,7 +88,7 @@ impl Service for Receiver {
     }
 }
 
-/// Sends a payload to a node, in the place of an earlier one that has not left.
+/// Sends a payload to a node, replacing an earlier one that has not left.
 fn send(
     config: &Config,
     shell: &Shell,

@@ -1,4 +1,4 @@
-//! What a provider sets, taken over as a reload is: on trial, confirmed, taken back.
+//! Applies a provider's settings like a reload: on trial, confirmed, or rolled back.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::config::{Config, Document, between};
 use crate::provider::{KeptSettings, PathContact, Settings, SettingsError, Verdict, concerns};
 
 impl Reloader {
-    /// Takes over what the provider sets, on a thread that may wait: all of it, or
-    /// nothing. What is known of these settings already is not tried again.
+    /// Applies the provider's settings, on a thread that may wait: all of them, or none. Settings
+    /// whose outcome is known are not tried again.
     pub fn apply(self: &Arc<Self>, settings: Arc<Settings>) -> JoinHandle<Verdict> {
         let reloader = self.clone();
         tokio::task::spawn_blocking(move || reloader.apply_now(settings))
@@ -30,8 +30,8 @@ impl Reloader {
         })
     }
 
-    /// Puts new settings into force: on trial, unless they leave all as it is confirmed
-    /// already, or there is nobody whom this node could miss.
+    /// Puts new settings into force. They are on trial unless they change nothing that is
+    /// confirmed, or no neighbour could be lost.
     fn put_on_trial(&self, state: &mut State, settings: Arc<Settings>) -> Result<Verdict, String> {
         let (provider, version) = (&self.parts.provider, settings.settings);
         let written = settings
@@ -40,7 +40,7 @@ impl Reloader {
         let after = Config::of(&written).map_err(|error| error.to_string())?;
         let confirmed = laid_over(&state.own, provider.confirmed().as_deref());
         let changes = between(confirmed.table(), written.table());
-        // What is confirmed ran once.
+        // The confirmed settings have run before.
         let before = Config::of(&confirmed).map_err(|error| error.to_string())?;
         let paths: Vec<PathContact> = self
             .parts
@@ -79,8 +79,8 @@ impl Reloader {
         &self.parts.provider
     }
 
-    /// Runs by the settings in force again, after those on trial were taken back; on a
-    /// thread that may wait.
+    /// Returns to the settings in force after those on trial were rolled back, on a thread that may
+    /// wait.
     pub fn put_back(self: &Arc<Self>) -> JoinHandle<Result<Vec<String>, ReloadError>> {
         let reloader = self.clone();
         tokio::task::spawn_blocking(move || {
@@ -91,8 +91,8 @@ impl Reloader {
     }
 }
 
-/// A node's own configuration, with what its provider sets as far as the two fit
-/// each other: the node's own word counts more.
+/// A node's own configuration with its provider's settings, as far as they fit: the node's own
+/// configuration takes precedence.
 pub(in crate::run) fn with_settings(own: &Document, provider: &KeptSettings) -> Document {
     let Some(settings) = provider.in_force() else {
         return own.clone();
@@ -120,7 +120,7 @@ fn checked(own: &Document, settings: &Settings) -> Result<Document, SettingsErro
     Ok(written)
 }
 
-/// The same without a word about what does not fit.
+/// The same, without logging what does not fit.
 fn laid_over(own: &Document, settings: Option<&Settings>) -> Document {
     let laid = settings.and_then(|settings| checked(own, settings).ok());
     laid.unwrap_or_else(|| own.clone())

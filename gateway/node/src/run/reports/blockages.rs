@@ -69,15 +69,15 @@ struct Blockages {
     brief: HashMap<HopId, (Instant, LinkEvent, Seen)>,
 }
 
-/// A silence that is over sooner is not reported: no capacity can be lent for it, and a
-/// link that flickers would fill the reports.
+/// A shorter silence is not reported: no capacity can be lent for it, and a flickering link would
+/// fill the reports.
 const LEAST: Duration = Duration::from_millis(500);
 
 /// A blockage that is not over.
 #[derive(Clone, Copy, Debug)]
 struct Lasting {
     entry: Instant,
-    /// As it was reported; none if the time of day was not known.
+    /// Its reported entry; none if the time of day was not known.
     entry_ms: Option<u64>,
     source: BlockageSource,
 }
@@ -102,11 +102,11 @@ impl Blockages {
         due.map(|(_, (_, event, seen))| (event, seen)).collect()
     }
 
-    /// Notes a change of a link; `ms_at` tells the time of day.
+    /// Notes a change of a link; `ms_at` gives the time of day.
     fn note(&mut self, event: &LinkEvent, ms_at: impl Fn(Instant) -> Option<u64>) -> Option<Seen> {
         match event.change {
             LinkChange::Blocked(source) => {
-                // Silence is found some time after it has begun.
+                // Silence is detected some time after it has begun.
                 let silent = event.silent_since.filter(|_| source == Source::Probing);
                 let entry = silent.unwrap_or(event.at);
                 let lasting = Lasting {

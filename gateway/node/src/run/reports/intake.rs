@@ -39,8 +39,8 @@ pub struct Heard {
     pub settings: Option<Latest<SettingsOutcome>>,
 }
 
-/// The latest status and position of each terminal; what they report goes on
-/// to the control service, where there is one.
+/// The latest status and position of each terminal. Their reports are passed on to the control
+/// service, if there is one.
 #[derive(Debug, Default)]
 pub struct Intake {
     heard: Mutex<BTreeMap<u64, Heard>>,
@@ -58,7 +58,7 @@ impl Intake {
         intake
     }
 
-    /// What each terminal has said last that has said anything.
+    /// The latest reports of each terminal that has sent any.
     pub fn heard(&self) -> BTreeMap<u64, Heard> {
         self.lock().clone()
     }
@@ -80,8 +80,8 @@ impl Intake {
     }
 }
 
-/// Late ones of a blockage come after the newest. `place` is incarnation and
-/// uptime, ms.
+/// Late reports from a blockage may come after the newest one. `place` is incarnation and uptime,
+/// ms.
 fn keep_newer<T>(known: &mut Option<Latest<T>>, place: (u64, u64), body: T, at: Instant) {
     let older = |known: &Latest<T>| (known.incarnation, known.uptime_ms) < place;
     if known.as_ref().is_none_or(older) {
@@ -102,7 +102,7 @@ impl Intake {
         let texts = Message::texts(&message.payload)?;
         let now = Instant::now();
         let sealed = now.checked_sub(message.age).unwrap_or(now);
-        // Those that waited for the others are older than the bundle.
+        // Reports that waited for others in the bundle are older than the bundle.
         let mut taken = Vec::with_capacity(texts.len());
         let last = decoded.reports.last().map(|report| report.uptime_ms);
         for (report, text) in decoded.reports.into_iter().zip(texts) {

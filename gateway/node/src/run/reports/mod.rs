@@ -1,8 +1,8 @@
 //! Reports: a node makes and sends them, a hub takes them in.
 //!
-//! [`Reporter`] says how the links are, [`blockages`] what happens to them,
-//! and whoever else has something to say has a [`ReportSender`]. A terminal's
-//! leave as bundles ([`Sending`]); a hub's [`Intake`] gets them there.
+//! [`Reporter`] reports the state of the links, [`blockages`] their blockages, and other parts
+//! report by a [`ReportSender`]. A terminal's reports leave as bundles ([`Sending`]); the hub's
+//! [`Intake`] takes them.
 
 mod blockages;
 mod intake;

@@ -29,8 +29,7 @@ pub struct Reporter {
     direction: Direction,
     /// The terminal that this node is; a hub's neighbours are its terminals.
     terminal: Option<u64>,
-    /// The names of the classes, in their order; none where it is too long to
-    /// be reported.
+    /// The names of the classes, in their order; none for a name that is too long to be reported.
     classes: Vec<Option<String>>,
 }
 
@@ -99,8 +98,8 @@ impl Reporter {
     }
 
     fn links(&self) -> Vec<LinkReport> {
-        // As of now: counts of up to a second ago under the time of now would look
-        // like bursts, and the ledger settles by them.
+        // The counts are updated first: older counts under the present time would look like bursts,
+        // and the ledger settles by them.
         self.shell.session_figures();
         let sent = self.shell.transport_totals();
         let stored = self.shell.custody_by_neighbour();
@@ -154,7 +153,7 @@ impl Reporter {
         LinkFigures {
             rtt_ms: hop.measured.smoothed_rtt.map(|(_, rtt)| ms(rtt)),
             queue_ms: ms(hop.measured.queue),
-            // No more of it than is known.
+            // Rounded to the precision that is known.
             loss: (hop.measured.loss * 1e6).round() / 1e6,
             stored_bundles: stored.bundles,
             stored_bytes: stored.bytes,
@@ -168,8 +167,7 @@ fn reportable(name: &str) -> Option<String> {
     (fits && !name.contains(char::is_control)).then(|| name.to_owned())
 }
 
-/// A hub's terminals have their parts of the beam by the plan; under it, the
-/// rate of each is its bound.
+/// The plan gives a hub's terminals parts of the beam; a terminal's own rate bounds its part.
 fn allocated_bps(hop: &HopSnapshot) -> Option<u64> {
     let planned = hop.plan.as_ref().and_then(|plan| plan.planned_bps);
     planned.into_iter().chain(hop.send_rate_bps).min()
@@ -183,7 +181,7 @@ fn measured(link: &MeasuredLink) -> Option<MeasuredCapacity> {
     })
 }
 
-/// What a capacity goes back to, as it is reported.
+/// The reason of a capacity, in the form of the reports.
 pub fn reported(reason: Reason) -> CapacityReason {
     match reason {
         Reason::Hint => CapacityReason::Hint,
@@ -204,16 +202,16 @@ fn state_of(hop: &HopSnapshot) -> LinkState {
 /// A status is reported so often at the least.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 
-/// What a node says of itself is told so often at the least: whoever reads it
-/// may have begun to after it was last told.
+/// A node reports about itself at least this often, since a reader may have begun after the last
+/// time.
 const NODE_EVERY: Duration = Duration::from_secs(60);
 
-/// When a node has told what of itself, and whether it is told again.
+/// What a node has last reported about itself, and when.
 #[derive(Debug, Default)]
 struct NodeTold(Option<(Instant, NodeReport)>);
 
 impl NodeTold {
-    /// Whether `node` is another than was told last.
+    /// Whether `node` differs from the last report.
     fn is_news(&self, node: &NodeReport) -> bool {
         self.0.as_ref().is_none_or(|(_, told)| told != node)
     }
@@ -232,10 +230,9 @@ impl NodeTold {
     }
 }
 
-/// Looks at the status at each `period` until dropped, and reports it if there
-/// is news, or none was reported for long: an idle terminal's reports cost the
-/// beam more than anything else it sends. Where there are more links than a
-/// report holds, it takes several.
+/// Checks the status each `period` until dropped, and reports it if it has changed or was not
+/// reported for long: an idle terminal's reports cost the beam more than anything else it sends. If
+/// there are more links than a report holds, it sends several.
 pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender, period: Duration) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -269,15 +266,15 @@ pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender,
     }
 }
 
-/// How many of these links the next report has: as many as it holds, and all paths of a
-/// terminal, since one that is not there is taken for removed.
+/// How many of these links the next report has: as many as it holds, but all paths of a terminal
+/// together, since a missing path counts as removed.
 fn in_one_report<L>(links: &[L], terminal: impl Fn(&L) -> u64) -> usize {
     let Some(next) = links.get(MAX_LINKS) else {
         return links.len();
     };
     let mut before = links[..MAX_LINKS].iter();
     let last = before.rposition(|link| terminal(link) != terminal(next));
-    // More paths than a report holds are split all the same.
+    // If one terminal has more paths than a report holds, they are split.
     last.map_or(MAX_LINKS, |last| last + 1)
 }
 

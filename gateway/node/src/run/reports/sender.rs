@@ -1,4 +1,4 @@
-//! Where the node's parts say what is to be reported.
+//! The entrance for reports of the node's parts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ pub struct Made {
     pub at: Instant,
 }
 
-/// Takes what is to be reported, from any part of the node.
+/// Takes reports from any part of the node.
 #[derive(Clone, Debug)]
 pub struct ReportSender(Arc<Shared>);
 
@@ -33,7 +33,7 @@ struct Shared {
 }
 
 impl ReportSender {
-    /// A sender of this run of the node, and where its reports come out.
+    /// A sender of this run of the node, and the queue of its reports.
     pub fn new(incarnation: u64, started: Instant) -> (ReportSender, mpsc::Receiver<Made>) {
         let (made, out) = mpsc::channel(WAITING);
         let shared = Shared {
@@ -45,7 +45,7 @@ impl ReportSender {
         (ReportSender(Arc::new(shared)), out)
     }
 
-    /// Reports `body`, as said now. What is out of range, or finds no room, is
+    /// Reports `body` with the present time. A report that is out of range, or finds no room, is
     /// logged and counted.
     pub fn send(&self, body: Body) {
         let shared = &*self.0;
