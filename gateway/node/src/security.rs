@@ -1,5 +1,5 @@
-//! TLS of the sessions, from the node's folder of the private authority, and
-//! read anew when that changes.
+//! TLS of the sessions, from the node's folder of the private authority; read again when that
+//! changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// How often that is told.
 const TOLD_EVERY: Duration = Duration::from_secs(24 * 3600);
 
-/// From when on the end of the node's certificate is warned of.
+/// How long before the end of the node's certificate warnings begin.
 const WARNING: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Why certificates cannot be used.
@@ -85,7 +85,7 @@ pub struct Identity {
 
 /// What has sessions that live by certificates.
 pub trait Certified {
-    /// Has the sessions of each registry closed so, and says how many were.
+    /// Closes sessions of each registry by `closing`, and returns how many.
     fn close(&self, closing: &dyn Fn(&Registry) -> usize) -> usize;
 }
 
@@ -96,7 +96,7 @@ struct Loaded {
 }
 
 impl Security {
-    /// Reads what the configuration of a node names.
+    /// Reads the files that a node's configuration names.
     ///
     /// # Errors
     /// When a file is missing, malformed, or readable by everybody, or the
@@ -159,9 +159,8 @@ impl Security {
         }
     }
 
-    /// Reads the folder again whenever it has changed, and has the sessions
-    /// closed whose certificates are revoked or have ended. Tells daily of the
-    /// end of this node's own. Runs until dropped.
+    /// Reads the folder again whenever it has changed, and closes the sessions whose certificates
+    /// are revoked or have ended. Warns daily of the end of this node's own. Runs until dropped.
     pub async fn watch(self, sessions: Arc<impl Certified + Send + Sync + 'static>) {
         let Security::Tls(identity) = self else {
             return;
@@ -186,8 +185,8 @@ impl Security {
                     let closed = sessions.close(&|registry| registry.close_where(&*is_revoked));
                     tracing::info!(closed, "certificates read again");
                 }
-                // In the middle of a renewal the files do not fit together;
-                // those in memory serve until they do.
+                // During a renewal the files may not match for a moment; those in memory stay in
+                // use until they do.
                 Err(error) => tracing::warn!(%error, "certificates not read again yet"),
             }
         }
@@ -285,7 +284,7 @@ impl Loaded {
     }
 }
 
-/// Holds the node's own certificate against its number, as its peers do.
+/// Checks the node's own certificate against its number, as its peers do.
 fn check_names(
     dir: &Path,
     node: u64,

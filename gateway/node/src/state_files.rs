@@ -1,5 +1,5 @@
-//! Files that a node keeps: its owner alone may read them, whatever the umask, and
-//! they are replaced whole.
+//! Files that a node keeps: only its owner may read them, whatever the umask, and they are replaced
+//! as a whole.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -13,11 +13,11 @@ use crate::config::{Config, Durability};
 /// What group and others may do.
 const FOREIGN: u32 = 0o077;
 
-/// Replaces a file's content, so that a loss of power leaves the one before or this
-/// one, whole.
+/// Replaces a file's content, so that a loss of power leaves either the old content or the new one,
+/// complete.
 ///
 /// # Errors
-/// When it cannot be written; what was there before may still be.
+/// When it cannot be written; the old content may still be there.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut file = File::create(&beside)?;
@@ -31,9 +31,9 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Has the process make files for its owner alone, makes its folders, and takes
-/// away what group and others may do with files of former runs. Belongs
-/// before the first thread: the umask is the process's.
+/// Makes the process create files for its owner only, creates its folders, and removes the rights
+/// of group and others on files of former runs. Must be called before the first thread: the umask
+/// belongs to the process.
 ///
 /// # Errors
 /// When the folder cannot be made.
@@ -59,8 +59,7 @@ pub fn protect(config: &Config) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes folders that hold something of the node elsewhere. Who uses one that
-/// cannot be made says so.
+/// Creates folders of the node elsewhere. If one cannot be created, its user reports that.
 fn make_others(config: &Config) {
     let state_dir = &config.node.state_dir;
     let spool = config.control.as_ref().map(|c| c.spool_file(state_dir));
@@ -75,14 +74,13 @@ fn make_others(config: &Config) {
     if let Some(folder) = socket.filter(|folder| !folder.exists())
         && fs::create_dir_all(folder).is_ok()
     {
-        // Members of the group are to reach the socket.
+        // Members of the group need access to the socket.
         let _ = fs::set_permissions(folder, Permissions::from_mode(0o750));
     }
 }
 
-/// The folders and files that hold state, as far as they are there. The files
-/// of a folder belong to it, its folders do not: the folder may be a wrong one,
-/// such as `/var/lib`.
+/// The existing folders and files that hold state. The files in a folder are included, its
+/// subfolders are not: the configured folder may be a wrong one, such as `/var/lib`.
 fn state_paths(config: &Config) -> Vec<PathBuf> {
     let state_dir = &config.node.state_dir;
     let mut paths = Vec::new();
@@ -112,8 +110,7 @@ fn is_file(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
 }
 
-/// Takes rights of group and others away; gives the former mode where there
-/// were any.
+/// Removes the rights of group and others. Returns the former mode if there were any.
 fn tighten(path: &Path) -> io::Result<Option<u32>> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

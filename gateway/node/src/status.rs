@@ -8,7 +8,7 @@ use crate::client::{self, ClientError};
 /// Prints the status of the node at `socket`.
 ///
 /// # Errors
-/// When no node answers there, or not in a way that this version knows.
+/// When no node answers there, or this version does not understand the answer.
 pub fn print(socket: &Path, json: bool) -> Result<(), ClientError> {
     let body = client::ask(socket, "GET", "/v1/status", None)?;
     if json {

@@ -1,4 +1,4 @@
-//! `underpass switch`: what is taken in, on and off while the node runs.
+//! `underpass switch`: switches what a running node takes in on and off.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::api::{EdgeSwitches, SwitchView};
 use crate::cli::{Part, SwitchCommand};
 use crate::client::{self, ClientError};
 
-/// Changes what the node takes in, and prints what then holds.
+/// Changes what the node takes in, and prints the resulting state.
 ///
 /// # Errors
 /// When no node answers, or it refuses.
@@ -21,7 +21,7 @@ pub fn execute(command: &SwitchCommand) -> Result<(), ClientError> {
         change.insert("proxies".to_owned(), changed(command, before.proxies));
     }
     if command.part != Some(Part::Proxies) {
-        // Asked for by name where there is none, the node says so.
+        // If it is requested by name and there is none, the node reports that.
         let interception = match command.part {
             Some(_) => Some(before.interception.unwrap_or_default()),
             None => before.interception,

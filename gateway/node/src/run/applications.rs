@@ -57,8 +57,8 @@ pub(super) fn open(
     Ok(Some(service))
 }
 
-/// Deletes the payloads on disk that belong to no bundle in custody. Does nothing if there is or
-/// was a mailbox, which has payloads of its own.
+/// Deletes the payloads on disk that belong to no bundle in custody. Does nothing if an earlier run
+/// has left a mailbox, whose bundles have payloads, too.
 fn delete_orphans(config: &Config, payloads: Option<&Arc<Payloads>>) -> Result<(), MailboxError> {
     let mailbox = ApplicationsConfig::mailbox(&config.node.state_dir);
     match payloads {

@@ -1,5 +1,5 @@
-//! What ends before a node is handed over to another process, and begins again
-//! where that does not come up.
+//! Ends the parts that must end before a node is handed over to another process, and begins them
+//! again if the hand-over fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,9 +42,9 @@ impl Restarter {
         on_demand::brought_up(&self.shell, &self.current.get())
     }
 
-    /// No session begins any more in this process. Peers that dial are to set
-    /// theirs up with another one, and this node's dials are that one's; how
-    /// many that will be, by the peers' node ids.
+    /// No session begins any more in this process: peers that dial set their sessions up with the
+    /// next process, and that process dials for this node. Returns how many sessions that will be,
+    /// by the peers' node ids.
     pub fn make_way(&self) -> BTreeMap<String, usize> {
         self.links.hold(true);
         let config = self.current.get();
@@ -52,7 +52,7 @@ impl Restarter {
         let mut expect = |node: u64, count| {
             *sessions.entry(format!("ipn:{node}.0")).or_default() += count;
         };
-        // The other process dials a daemon once the node is its own.
+        // The other process dials a daemon once it has the node.
         let early = |path: &&PathConfig| path.convergence_layer != ConvergenceLayer::Ecla;
         for path in config.paths.iter().filter(early) {
             if let Some(hop) = self.shell.hop_named(&path.name) {
@@ -88,8 +88,8 @@ impl Restarter {
         }
     }
 
-    /// Sessions and beacons begin again. Beacons that cannot are told to the
-    /// log: the sockets are there already.
+    /// Sessions and beacons begin again. Failures of beacons are only logged: the sockets exist
+    /// already.
     pub fn begin_sessions(&self) {
         let config = self.current.get();
         on_demand::go_on(&self.shell, &self.links.dialled_on_demand(&config));
@@ -103,7 +103,7 @@ impl Restarter {
         self.plans.restore();
     }
 
-    /// Closes the custody store, of which the engines have let go.
+    /// Closes the custody store, after the engines have released it.
     pub fn close_store(&self) {
         if let Some((custody, watch)) = self.custody.take() {
             drop::<AbortOnDropHandle<()>>(watch);

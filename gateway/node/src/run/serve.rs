@@ -1,5 +1,5 @@
-//! A node's run, from its configuration to its end: put together from the
-//! ground up, and taken apart in order.
+//! A node's run, from its configuration to its end: its parts start one after the other and end in
+//! order.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::enrolment::Renewal;
 use crate::traces::Tracer;
 use crate::upgrade::{self, Connections, HandOver, Predecessor};
 
-/// Serves until told to stop, or until another process has the node.
+/// Serves until told to stop, or until another process has taken the node over.
 ///
 /// # Errors
 /// When the node cannot start; the reason names the key to change.
@@ -258,8 +258,7 @@ fn keep_state(
     Ok(())
 }
 
-/// Takes the clients' connections from the process before, and serves it until
-/// it has ended.
+/// Takes the clients' connections from the previous process, and serves that until it has ended.
 fn go_on(
     foundation: &Foundation,
     core: &Core,
@@ -281,8 +280,8 @@ fn go_on(
     }
 }
 
-/// Waits until streams have ended, within `node.drain_s`. What ended streams
-/// leave is safe in durable custody; elsewhere it would be lost with the process.
+/// Waits until streams have ended, at most `node.drain_s`. The remaining bytes of ended streams are
+/// safe only in durable custody; otherwise they would be lost with the process.
 async fn drain(config: &Config, core: &Core, edge: &Edge, stop: &mut Stop) {
     tracing::info!(drain_s = config.node.drain_s, "draining");
     let durable = config.custody.is_durable();

@@ -1,5 +1,5 @@
-//! What a node does beside moving bundles: applications, requests that wait,
-//! reports, plans and settings, positions, traces.
+//! What a node does besides moving bundles: applications, deferred requests, reports, plans and
+//! settings, positions, traces.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -125,7 +125,7 @@ impl Services {
     }
 }
 
-/// Reports the plans that are taken over, where this node reports anything.
+/// Reports the plans that this node follows, if it reports at all.
 pub(crate) fn acknowledge_plans(reports: Option<ReportSender>) -> Acknowledge {
     Box::new(move |taken| {
         if let Some(reports) = &reports {

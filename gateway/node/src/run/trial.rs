@@ -1,6 +1,5 @@
-//! This node's own settings: taken over, looked at while they are on trial, and taken
-//! back if the hub, or at a hub its terminals, are not heard any more. What becomes of
-//! them is reported.
+//! This node's own settings: applies them, checks the paths while they are on trial, and rolls them
+//! back if the node no longer hears its hub, or a hub its terminals. Reports the outcome.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use crate::config::Current;
 use crate::provider::{Concern, Judgement, KeptSettings, PathContact, Settings, Trial};
 use crate::shell::Shell;
 
-/// How often the paths are looked at during a trial.
+/// How often the paths are checked during a trial.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long to wait when the former settings cannot be put into force.
@@ -32,9 +31,8 @@ struct Taking {
     owes_former: bool,
 }
 
-/// Takes this node's own settings over, the newest that have come, and reports what
-/// has become of them. A trial that an earlier run has begun goes on. Runs until
-/// dropped.
+/// Applies this node's newest settings, and reports their outcome. A trial that an earlier run has
+/// begun continues. Runs until dropped.
 pub(super) async fn take_over(
     provider: Arc<Provider>,
     shell: Arc<Shell>,
@@ -74,7 +72,7 @@ impl Taking {
         self.reloader.provider()
     }
 
-    /// Says what has become of settings in earlier runs, and goes on with their trial.
+    /// Reports the outcome of settings in earlier runs, and continues their trial.
     fn go_on(&mut self) {
         if let Some((version, reason)) = self.kept().rolled_back() {
             tracing::warn!(version, reason, "the provider's settings were taken back");
@@ -110,7 +108,7 @@ impl Taking {
     async fn look(&mut self) {
         let contacts = self.contacts();
         let Some(version) = self.version_on_trial() else {
-            // A reload has found that they do not fit any more, and may have failed.
+            // A reload has found that they no longer fit, and may have failed.
             self.trial = None;
             self.owes_former = true;
             return self.say_rolled_back();
@@ -138,8 +136,8 @@ impl Taking {
         }
     }
 
-    /// Runs by the former settings again. They were in force before: what keeps them
-    /// from it passes.
+    /// Puts the former settings into force again. They were in force before, so an obstacle can
+    /// only be temporary.
     async fn put_back(&mut self) {
         let back = self.reloader.put_back().await;
         self.owes_former = matches!(back, Ok(Err(_)));

@@ -11,8 +11,8 @@ use underpass_payloads::PayloadFile;
 use super::directory::outside;
 use super::{Effect, Inner, Shell};
 
-/// Who takes what comes for applications. Its calls come from whatever task
-/// the engine was called on, so they must not wait.
+/// Takes what comes for applications. It is called from the task that called the engine, so it must
+/// not wait.
 pub trait ApplicationDesk: std::marker::Send + Sync {
     /// A bundle for an application, or the echo.
     fn bundle(&self, delivery: Delivery);
@@ -22,7 +22,7 @@ pub trait ApplicationDesk: std::marker::Send + Sync {
 }
 
 impl Shell {
-    /// Gives what comes for applications to `desk` from now on.
+    /// Passes what comes for applications to `desk` from now on.
     pub fn attach_applications(&self, desk: &Arc<dyn ApplicationDesk>) {
         for shard in self.numbers() {
             self.lock(shard).applications = Some(desk.clone());
@@ -32,7 +32,7 @@ impl Shell {
     /// Sends a bundle of an application, with the payload of `file` if there is one.
     ///
     /// # Errors
-    /// When there is no room for it at present, or no way at all.
+    /// When there is no room for it at present, or no route.
     pub fn send_for_application(
         &self,
         send: Send,
@@ -49,14 +49,14 @@ impl Shell {
             })
         };
         match send_by(shard, send.clone()) {
-            // The way has just changed to another shard's neighbour.
+            // The route has just changed to another shard's neighbour.
             (Err(SendError::NoRoute), Some(other)) if other != shard => send_by(other, send).0,
             (sent, _) => sent,
         }
     }
 
-    /// Sends a bundle to a node of the dtn scheme, whose name tells no shard; one to
-    /// this node itself by any.
+    /// Sends a bundle to a node of the dtn scheme, whose name determines no shard. A bundle to this
+    /// node itself may go by any.
     fn send_by_name(
         &self,
         send: &Send,

@@ -11,11 +11,11 @@ use underpass_engine::{HopId, Sign};
 use super::shard::Inner;
 use super::{Shell, timer};
 
-/// The rest of a bundle that has not come for so long is not waited for.
+/// After this long without the rest of a bundle, it is no longer waited for.
 const MISSED_FOR: Duration = Duration::from_secs(2);
-/// A session on which something came no longer than this before the last sign of a path
-/// fell silent together with it: packets of a slow one are not as far apart, and beacons
-/// alone are further.
+/// A session fell silent together with its path if its last bytes came no longer than this before
+/// the path's last sign. Packets of a slow session are closer together than this; beacons alone are
+/// further apart.
 const FELL_SILENT_TOGETHER: Duration = Duration::from_millis(100);
 
 /// The endpoints by the names of their paths and listeners.
@@ -56,7 +56,7 @@ impl LinkBeacons {
         }
     }
 
-    /// Wants the beacons of a hop's peer, so that what comes from it is timed.
+    /// Asks a hop's peer for beacons, so that the delay of what comes from it is measured.
     pub(super) fn want(&self, hop: HopId) {
         for beacons in self.endpoints().values() {
             beacons.want(PeerId(hop.0));
@@ -70,36 +70,35 @@ impl LinkBeacons {
         }
     }
 
-    /// Sets how far apart beacons are that probe a hop's peer, or answer its probes.
+    /// Sets the interval of beacons that probe a hop's peer, or answer its probes.
     pub(super) fn set_probe_interval(&self, hop: HopId, interval: Duration) {
         for beacons in self.endpoints().values() {
             beacons.set_probe_interval(PeerId(hop.0), interval);
         }
     }
 
-    /// Probes a hop's peer, which owes an answer, until it is heard, for the time
-    /// `lasting` at most.
+    /// Probes a hop's peer, which owes an answer, until it is heard, at most for `lasting`.
     pub(super) fn probe(&self, hop: HopId, lasting: Duration) {
         for beacons in self.endpoints().values() {
             beacons.probe(PeerId(hop.0), lasting);
         }
     }
 
-    /// Notes what the sessions of a hop have heard and sent, which puts beacons off.
+    /// Notes what the sessions of a hop have heard and sent, which postpones beacons.
     pub(super) fn note(&self, hop: HopId, signs: Signs) {
         for beacons in self.endpoints().values() {
             beacons.note(PeerId(hop.0), signs);
         }
     }
 
-    /// Sets how far apart beacons are that go to a hop's peer beside traffic.
+    /// Sets the interval of beacons that go to a hop's peer beside traffic.
     pub(super) fn set_pace(&self, hop: HopId, pace: Duration) {
         for beacons in self.endpoints().values() {
             beacons.set_pace(PeerId(hop.0), pace);
         }
     }
 
-    /// Beacons sent to a hop's peer and heard of it.
+    /// Beacons sent to a hop's peer and received from it.
     pub(super) fn moved(&self, hop: HopId) -> u64 {
         let endpoints = self.endpoints();
         let moved = endpoints
@@ -108,8 +107,7 @@ impl LinkBeacons {
         moved.sum()
     }
 
-    /// How long queues hold up what goes between this node and a hop's peer, as far as
-    /// that is known.
+    /// How long queues delay packets between this node and a hop's peer, as far as known.
     pub(super) fn delayed(&self, hop: HopId) -> Delayed {
         let endpoints = self.endpoints();
         let mut delayed = endpoints
@@ -123,8 +121,8 @@ impl LinkBeacons {
         self.endpoints.read().unwrap()
     }
 
-    /// A session of a hop over `path` brings its key. A terminal that now
-    /// comes in by this listener has left the others.
+    /// A session of a hop over `path` brings its key. A terminal that now connects to this listener
+    /// has left the others.
     pub(super) fn add_key(&self, path: &str, hop: HopId, key: &ExportedKey) {
         let peer = PeerId(hop.0);
         for (name, beacons) in &*self.endpoints() {
@@ -146,8 +144,8 @@ impl LinkBeacons {
     }
 }
 
-/// Takes what the shell's beacons hear. It does not keep the shell alive, which
-/// owns them.
+/// Takes what the shell's beacons receive. It has only a weak reference to the shell, which owns
+/// them.
 pub struct BeaconReceiver(Weak<Shell>);
 
 impl BeaconReceiver {
@@ -190,8 +188,8 @@ impl Node for BeaconReceiver {
 }
 
 impl Inner {
-    /// Takes the figures of all sessions of a hop, asked for when its activity
-    /// was at `count`; the engine learns when the peer was heard.
+    /// Takes the figures of all sessions of a hop, read when its activity was at `count`. The
+    /// engine learns when the peer was heard.
     pub(super) fn learn(
         &mut self,
         now: Instant,
@@ -211,8 +209,8 @@ impl Inner {
         self.signs(hop)
     }
 
-    /// Where the rest of a bundle is to come by a hop, tells the engine how long nothing
-    /// has. Where there is another path, the peer learns of it by that.
+    /// If the rest of a bundle is due on a hop, tells the engine how long nothing has come. The
+    /// peer learns of this by another path, if there is one.
     fn tell_of_silence(&mut self, now: Instant, hop: HopId, figures: &[PathFigures]) {
         let heard = self.engine.last_heard(hop);
         let silent = heard.map(|at| now.saturating_duration_since(at));
@@ -222,7 +220,7 @@ impl Inner {
         }
     }
 
-    /// What was heard and sent on a hop when it was last looked at.
+    /// What was heard and sent on a hop at the last check.
     fn signs(&self, hop: HopId) -> Signs {
         Signs {
             heard: self.engine.last_heard(hop),
@@ -238,8 +236,8 @@ impl Shell {
         let _ = self.beacons.set(beacons);
     }
 
-    /// Hears beacons of a peer, by its node id, that are sealed with the key of
-    /// a session which another process of this node has.
+    /// Accepts beacons of a peer, by its node id, that are sealed with the key of a session of
+    /// another process of this node.
     pub fn know_key(&self, path: &str, peer: &str, key: &ExportedKey) {
         let neighbour = self.directory().neighbour(peer);
         let Some((number, shard)) = neighbour else {
@@ -256,14 +254,14 @@ impl Shell {
         self.beacons.get()
     }
 
-    /// The sessions of a hop; no other is looked at.
+    /// The sessions of a hop; no other hop is visited.
     pub(super) fn sessions_of(&self, hop: HopId) -> Vec<Arc<dyn Session>> {
         let shard = self.directory().of_hop(hop);
         self.lock(shard).sessions_of(hop)
     }
 
-    /// Asks the sessions of a shard's silent links what they have heard, before
-    /// these are judged.
+    /// Asks the sessions of a shard's silent links what they have heard, before the engine decides
+    /// whether these are blocked.
     pub(super) fn look_at_due_links(&self, shard: usize) {
         let due = self.lock(shard).engine.links_due(timer::now());
         for hop in due {
@@ -271,7 +269,7 @@ impl Shell {
         }
     }
 
-    /// What the hop's sessions have heard and sent; the engine learns of it.
+    /// What the hop's sessions have heard and sent; passes it to the engine.
     fn signs(&self, hop: HopId) -> Signs {
         let shard = self.directory().of_hop(hop);
         let (count, sessions) = {
@@ -282,14 +280,14 @@ impl Shell {
             let count = inner.links.activity(hop).count();
             (count, inner.sessions_of(hop))
         };
-        // The transports are asked outside of the lock.
+        // The transports are read outside the lock.
         let figures = sessions.iter().map(|session| session.figures());
         let figures: Vec<_> = figures.collect();
         self.with_inner(shard, |inner, now| inner.learn(now, hop, count, &figures))
     }
 
-    /// The peer has restarted, so its end of the sessions is gone, which TCP
-    /// would find out by its time-outs only.
+    /// The peer has restarted, so its end of the sessions is gone. TCP alone would notice only by
+    /// its time-outs.
     fn peer_lost_sessions(&self, hop: HopId) {
         tracing::info!(hop = self.name_of(hop), "the peer has lost its sessions");
         for session in self.sessions_of(hop) {
@@ -298,10 +296,10 @@ impl Shell {
     }
 }
 
-/// Whether a bundle was cut off on a session when a path fell silent so long ago. Where its
-/// rest was missing while the path was heard, the peer may go on with another session,
-/// whose reset of this one was lost in a blockage. The path is then heard by beacons alone,
-/// and each pause between two would be a silence.
+/// Whether a bundle was cut off on a session when its path fell silent, `silent` ago. If the rest
+/// was already missing while the path was heard, the peer may have moved to another session, and
+/// its reset of this one may have been lost in a blockage. Then only beacons are heard on the path,
+/// and each pause between two would count as a silence.
 fn is_cut_off(figures: &[PathFigures], silent: Duration) -> bool {
     let together = |ago: Duration| ago <= silent + FELL_SILENT_TOGETHER;
     figures
@@ -325,7 +323,7 @@ mod tests {
     fn a_bundle_whose_rest_was_missing_before_tells_of_no_silence() {
         let silent = Duration::from_millis(140);
         let cut_off = |sessions: &[PathFigures]| is_cut_off(sessions, silent);
-        // Of which one came the last, the kernel tells to some milliseconds.
+        // The kernel gives the time of the last arrival to some milliseconds.
         assert!(cut_off(&[session(true, 136)]) && cut_off(&[session(true, 144)]));
         // Beacons have come since, 150 ms apart.
         let left = session(true, 290);

@@ -17,8 +17,8 @@ use super::Shell;
 use super::shard::Inner;
 use super::streams::{Entry, code_of};
 
-/// One stream. Dropped before this side has finished, it is reset; afterwards
-/// the stream drains by itself.
+/// One stream. Dropping this before this side has finished resets it; afterwards the stream drains
+/// by itself.
 pub struct StreamConduit {
     shell: Arc<Shell>,
     /// The shard that has it.
@@ -35,7 +35,7 @@ impl StreamConduit {
         StreamConduit::of(shell, shard, key, false)
     }
 
-    /// The conduit of a stream that another one has left.
+    /// The conduit of a stream that another conduit has left.
     pub(super) fn of(
         shell: Arc<Shell>,
         shard: usize,
@@ -78,7 +78,7 @@ pub(super) fn key_of(name: StreamName) -> StreamKey {
     }
 }
 
-/// Bytes taken at once that the peer does not want.
+/// Most bytes taken at once, and discarded, that the peer does not want.
 const UNWANTED_BYTES: usize = 64 * 1024;
 
 fn gone() -> Failure {
@@ -90,7 +90,7 @@ impl Inner {
         self.streams.get_mut(key).ok_or_else(gone)
     }
 
-    /// The way to a stream that another process has by now.
+    /// Leads to a stream that another process has by now.
     fn bridge(&mut self, key: StreamKey) -> Option<&mut Box<dyn Conduit>> {
         self.streams.get_mut(key)?.bridge.as_mut()
     }
@@ -116,9 +116,9 @@ impl Inner {
             return Poll::Ready(Err(failure.clone()));
         }
         if entry.stopped {
-            // As on a socket whose other end is closed, only bytes are an
-            // error: this side may still end in order. They are one behind
-            // what the peer has sent before, which may be an answer.
+            // As on a socket whose other end is closed, only sending bytes is an error: this side
+            // may still end in order. The error comes after all that the peer has sent before,
+            // which may be an answer.
             if entry.refused && entry.end_told {
                 let text = "the other side takes no more bytes";
                 let failure = Failure::new(FailureCode::Reset, text);
@@ -131,8 +131,7 @@ impl Inner {
         match self.engine.send_capacity(key) {
             0 => self.park(key, cx),
             capacity => {
-                // Nobody waits to receive any more, and the peer may still reset
-                // or close the stream.
+                // No receiver waits any more, but the peer may still reset or close the stream.
                 if end_told {
                     self.remember(key, cx)?;
                 }
@@ -161,7 +160,7 @@ impl Conduit for StreamConduit {
             {
                 entry.refused = true;
             } else if let Err(error) = inner.engine.write(now, key, data) {
-                // A reset that came in between; the next poll tells of it.
+                // A reset came in between; the next poll reports it.
                 tracing::debug!(stream = %key.id, %error, "bytes not taken");
             }
         });
@@ -176,7 +175,7 @@ impl Conduit for StreamConduit {
             }
             match inner.bridge(key) {
                 Some(bridge) => bridge.finish(),
-                // A stream that is gone needs no end.
+                // A stream that no longer exists needs no end.
                 None => {
                     let _ = inner.engine.finish(now, key);
                 }
@@ -217,8 +216,8 @@ impl Conduit for StreamConduit {
         max: usize,
     ) -> Poll<Result<Option<Bytes>, Failure>> {
         let key = self.key;
-        // One lock for both: bytes that come between a vain read and the
-        // parking of its waker would wake nobody.
+        // One lock for both: bytes that come between a failed read and the storing of its waker
+        // would wake nobody.
         self.with_inner(|inner, now| {
             if let Some(bridge) = inner.bridge(key) {
                 return bridge.poll_receive(cx, max);
@@ -230,7 +229,7 @@ impl Conduit for StreamConduit {
             if entry.peer_finished {
                 entry.end_told = true;
                 if entry.refused {
-                    // The next poll for capacity tells of that.
+                    // The next poll for capacity reports that.
                     cx.waker().wake_by_ref();
                 }
                 inner.remember(key, cx)?;
@@ -354,13 +353,13 @@ impl Drop for StreamConduit {
             let Some(entry) = inner.streams.remove(key) else {
                 return;
             };
-            // A bridge ends as this does.
+            // Dropping the entry ends the bridge in the same way.
             if entry.bridge.is_some() || entry.closed || entry.failure.is_some() {
                 return;
             }
-            // A stream that is gone needs no end.
+            // A stream that no longer exists needs no end.
             let _ = match (finished, entry.peer_finished) {
-                // What is not sealed yet leaves in its time.
+                // Bytes that are not sealed yet are still sent.
                 (true, true) => Ok(()),
                 (true, false) => inner.engine.stop(now, key, ResetCode::Cancelled),
                 (false, _) => {

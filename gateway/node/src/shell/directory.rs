@@ -7,18 +7,17 @@ use underpass_bundle::{NeighbourId, Routes, Sharding};
 use underpass_cla::SessionId;
 use underpass_engine::{EngineConfig, HopId};
 
-/// What of a configuration leads to shards; another configuration has another
-/// one.
+/// The part of a configuration that leads to shards. Another configuration gets a new directory.
 #[derive(Debug)]
 pub struct Directory {
     shards: Sharding,
     /// The neighbours' ipn node numbers, by the node ids that they announce.
     neighbours: HashMap<String, u64>,
-    /// The neighbour that takes bundles for a node that is none.
+    /// The neighbour that takes bundles for a node that is not a neighbour.
     via: HashMap<u64, u64>,
     /// Where bundles of applications go, by the routes.
     routes: Routes,
-    /// The same by the contact plan, which comes first.
+    /// The same by the contact plan, which takes precedence.
     planned: Arc<HashMap<u64, NeighbourId>>,
     /// The shard of each hop.
     hops: HashMap<HopId, usize>,
@@ -26,7 +25,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Of routes to one node, the first rules, as in the engines.
+    /// If there are several routes to a node, the first applies, as in the engines.
     pub fn new(config: &EngineConfig, count: usize) -> Directory {
         let shards = Sharding { own: 0, count };
         let mut directory = Directory {
@@ -59,8 +58,8 @@ impl Directory {
         Some((neighbour, self.shards.shard_of(NeighbourId(neighbour))))
     }
 
-    /// The shard that streams and messages of a node go by: that of the
-    /// neighbour on the way there.
+    /// The shard of a node's streams and messages: that of the neighbour through which it is
+    /// reached.
     pub fn of_peer(&self, peer: u64) -> usize {
         let neighbour = self.via.get(&peer).copied().unwrap_or(peer);
         self.shards.shard_of(NeighbourId(neighbour))
@@ -71,8 +70,7 @@ impl Directory {
         self.planned = planned;
     }
 
-    /// The shard that an application's bundles to a node go by: that of the next
-    /// hop.
+    /// The shard of an application's bundles to a node: that of the next hop.
     pub fn of_bundles_to(&self, node: u64) -> usize {
         match self.planned.get(&node) {
             Some(via) => self.shards.shard_of(*via),
@@ -80,7 +78,7 @@ impl Directory {
         }
     }
 
-    /// The shard of a hop. Of one that is gone, the first: no shard knows it.
+    /// The shard of a hop. For a removed hop, which no shard knows, the first.
     pub fn of_hop(&self, hop: HopId) -> usize {
         self.hops.get(&hop).copied().unwrap_or_default()
     }
@@ -91,8 +89,8 @@ impl Directory {
     }
 }
 
-/// The number of a session or ticket as it is known outside of its shard:
-/// unique in the node, and its shard can be told from it.
+/// The number of a session or ticket outside its shard: it is unique in the node, and identifies
+/// the shard.
 pub(super) fn outside(shard: Sharding, number: u64) -> u64 {
     number * shard.count as u64 + shard.own as u64
 }

@@ -1,5 +1,5 @@
-//! What is looked at again and again: the clock, and what the sessions measure;
-//! the traffic that the scheduler does not send is taken from its rates.
+//! Periodic readings: the clock, and the sessions' figures. Traffic that the scheduler does not
+//! send is subtracted from its rates.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,19 +20,18 @@ use crate::clock::ControlClock;
 /// part of a terminal's return link, and bytes sent in excess before they are
 /// counted fill its queue.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Others look at all of their sessions less often.
+/// Nodes with more hops read their sessions less often.
 const INTERVAL_OF_MANY: Duration = Duration::from_secs(1);
 const FEW_HOPS: usize = 4;
-/// How often the links of hops on which anything moves are measured, where the
-/// rate follows: at most so often each, and so many of them in a second.
+/// How often the links of hops on which anything moves are measured, if the rate follows the
+/// measurement: each at most this often, and all together at most `MEASURED_PER_S` times a second.
 const MEASURED_EACH: Duration = Duration::from_millis(25);
 const MEASURED_PER_S: u32 = 400;
-/// Beacons of a metered hop that is idle are counted by so many at once: about 64 kB.
+/// Beacons of an idle metered hop are counted this many at a time: about 64 kB.
 const BEACONS_AT_ONCE: u64 = 900;
 
-/// Watches the sessions of `shell`, and what time it is for the control
-/// service. `plain_ip_bytes` tells the total of IP
-/// bytes that pass `hop` beside the streams. Runs until dropped.
+/// Watches the sessions of `shell`, and the control service's time. `plain_ip_bytes` gives the
+/// total of IP bytes that pass a hop beside the streams. Runs until dropped.
 pub async fn watch(
     shell: Arc<Shell>,
     clock: Arc<ControlClock>,
@@ -58,8 +57,7 @@ pub async fn watch(
                 continue;
             }
         }
-        // Without a control service that is the time of day, whose clock may
-        // be set at any time.
+        // Without a control service this is the time of day, and its clock may be set at any time.
         shell.tell_time(&clock);
         let portions = shell.portions_of_hops();
         let hops: HashSet<HopId> = portions
@@ -92,8 +90,8 @@ pub async fn watch(
     }
 }
 
-/// Measures the links whose rates follow it, of the hops on which anything moved
-/// when they were last looked at; returns how often they may be.
+/// Measures the links whose rates follow the measurement, of the hops on which anything moved at
+/// the last check. Returns the least interval between two measurements of a link.
 async fn measure_moving(shell: &Shell, watched: &mut HashMap<HopId, Watched>) -> Duration {
     let moving = watched.values().filter(|of_hop| of_hop.is_measured());
     let count = u32::try_from(moving.count()).unwrap_or(u32::MAX);
@@ -115,23 +113,23 @@ fn shared_queue(watched: &HashMap<HopId, Watched>) -> SharedQueue {
     SharedQueue::of(moving_meters(watched))
 }
 
-/// The meters of the hops on which anything moved when they were last looked at.
+/// The meters of the hops on which anything moved at the last check.
 fn moving_meters(watched: &HashMap<HopId, Watched>) -> impl Iterator<Item = (&HopId, &LinkMeter)> {
     let moving = watched.iter().filter(|(_, of_hop)| of_hop.rest.is_none());
     moving.map(|(hop, of_hop)| (hop, &of_hop.meter))
 }
 
-/// What passes on a hop that the scheduler does not send.
+/// The traffic of a hop that the scheduler does not send.
 struct Watched {
     traffic: UnscheduledTraffic,
     meter: LinkMeter,
-    /// The hop's activity at rest when its sessions were looked at.
+    /// The hop's activity when its sessions were last read, if it was at rest.
     rest: Option<u64>,
     /// What the engine was told, bit/s.
     told_bps: u64,
-    /// Beacons of which a meter knows, if the hop has one.
+    /// Beacons that the hop's meter has counted, if it has one.
     spent_beacons: Option<u64>,
-    /// What it does not know yet of all that goes beside bundles, bytes of IP.
+    /// Bytes of IP beside bundles that the meter has not counted yet.
     unspent_bytes: u64,
 }
 
@@ -152,8 +150,8 @@ impl Watched {
         self.rest.is_none() && self.meter.is_followed()
     }
 
-    /// Looks at the sessions unless they can show nothing new: `rest` is the
-    /// hop's activity, if it is at rest.
+    /// Reads the sessions, unless they can show nothing new: `rest` is the hop's activity, if it is
+    /// at rest.
     fn look(&mut self, shell: &Shell, hop: HopId, rest: Option<u64>, beam: &SharedQueue) {
         let known = rest.is_some() && rest == self.rest;
         self.rest = rest;
@@ -175,7 +173,7 @@ impl Watched {
         }
         let there = self.meter.queue_there();
         let queue = match self.meter.is_draining() {
-            // Something is being done about it.
+            // The queue is being drained already.
             true => Duration::ZERO,
             false => there.unwrap_or_else(|| standing_queue(&readings)),
         };
@@ -207,8 +205,8 @@ impl Watched {
 }
 
 impl Watched {
-    /// Has the meter of a hop count what goes beside bundles. Beacons of an idle one are
-    /// counted by some at once: what is spent is written down.
+    /// Lets the meter of a hop count traffic beside bundles. Beacons of an idle hop are counted
+    /// many at a time, since each count is written to disk.
     fn spend(&mut self, shell: &Shell, hop: HopId, is_metered: bool) {
         let beside_bytes = self.meter.take_beside_bytes();
         if !is_metered {
@@ -230,17 +228,17 @@ impl Watched {
     }
 }
 
-/// Beacons beyond those that a meter knows of. What a socket has counted that is closed
-/// since is not in their sum any more: those of others are not new for that.
+/// Beacons that the meter has not counted yet. When a socket is closed, its count vanishes from the
+/// sum; beacons of other sockets do not become new by that.
 fn unspent(spent: &mut Option<u64>, beacons: u64) -> u64 {
     let known = spent.map_or(beacons, |known| known.min(beacons));
     *spent = Some(known);
     beacons - known
 }
 
-/// How far the round-trip times of a hop's sessions that send are above the
-/// least that any of its sessions has seen: of these the least, since a lone
-/// session may be held up by a loss.
+/// The standing queue: by how much the round-trip times of a hop's sending sessions exceed the
+/// least that any of its sessions has seen. The smallest excess counts, since a loss may delay a
+/// single session.
 fn standing_queue(readings: &[SessionReading]) -> Duration {
     let figures = readings.iter().map(|reading| reading.figures);
     let measured = figures.filter(|figures| !figures.min_rtt.is_zero());
@@ -276,7 +274,7 @@ impl SessionReading {
 }
 
 impl Shell {
-    /// Tells the engines the time by which plans count.
+    /// Gives the engines the time of plans.
     pub fn tell_time(&self, clock: &ControlClock) {
         self.with_each(|engine, now| engine.set_utc(now, clock.ms_at(now)));
     }
@@ -289,16 +287,14 @@ impl Shell {
         measured.filter(|rtt| !rtt.is_zero()).min()
     }
 
-    /// The figures of every session; they are noted in the sums of what the
-    /// transports have moved.
+    /// The figures of every session; also updates the transports' sums.
     pub fn session_figures(&self) -> Vec<SessionReading> {
         let portions = self.portions_of_hops().into_iter();
         let hops = portions.flat_map(|(_, hops)| hops);
         hops.flat_map(|hop| self.look_at(hop).0).collect()
     }
 
-    /// The same of the sessions of one hop, and how it sends; no other is looked
-    /// at.
+    /// The same for the sessions of one hop, and how it sends; no other hop is visited.
     pub(super) fn look_at(&self, hop: HopId) -> (Vec<SessionReading>, Option<Sending>) {
         let shard = self.directory().of_hop(hop);
         let (count, sessions) = {
@@ -320,7 +316,7 @@ impl Shell {
             .collect();
         let (signs, sending) = self.with_inner(shard, |inner, now| {
             for reading in &mut readings {
-                // One that ended meanwhile has been summed up for good.
+                // A session that ended meanwhile is already in the sums.
                 if inner.sessions.contains_key(&reading.id) {
                     reading.ack_bytes = inner.transport.observe(reading);
                 }
@@ -338,7 +334,7 @@ impl Shell {
             inner.engine.observe_answers(now, hop, answers);
             (signs, sending)
         });
-        // They need not ask again.
+        // The beacons need not read them again.
         if let Some(beacons) = self.beacons() {
             beacons.note(hop, signs);
         }
@@ -366,10 +362,10 @@ mod tests {
         assert_eq!(unspent(&mut spent, 5_000), 0);
         assert_eq!(unspent(&mut spent, 5_900), 900);
         spent = Some(5_900);
-        // One of two, of which one had sent 3,000.
+        // One of two sockets is left; the other had sent 3,000.
         assert_eq!(unspent(&mut spent, 2_900), 0);
         assert_eq!(unspent(&mut spent, 2_950), 50);
-        // The other, too.
+        // The other is closed, too.
         assert_eq!(unspent(&mut spent, 0), 0);
         assert_eq!(unspent(&mut spent, 7), 7);
     }

@@ -1,9 +1,8 @@
-//! The engines and their streams as another process takes them over.
+//! Hands the engines and their streams over to another process.
 //!
-//! For the moment of the hand-over everything stands still: all shards are
-//! locked, and whoever wants one of them waits. So a call of an edge task comes
-//! either before, and is in the state, or after, and finds a way to the process
-//! that has the stream then; or the engines are back, and it finds them.
+//! During the hand-over everything stands still: all shards are locked, and callers wait. So a call
+//! of an edge task comes either before, and its effect is in the state, or after. Then it finds a
+//! bridge to the process that has the stream, or, if the hand-over failed, the engines again.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -19,7 +18,7 @@ use super::shard::Inner;
 use super::streams::Entry;
 use super::{Inbound, Shell};
 
-/// What the edge task of a stream has been told and has not been told.
+/// What the edge task of a stream knows, and what it does not know yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamEdge {
     /// The stream.
@@ -33,7 +32,7 @@ pub struct StreamEdge {
     refused: bool,
     closed: bool,
     failure: Option<(u8, String)>,
-    /// What the peer has asked for, where the origin has not answered yet.
+    /// What the peer has asked for, if the origin has not answered yet.
     dial: Option<Dial>,
     /// Where it leads.
     #[serde(default)]
@@ -72,7 +71,7 @@ impl Dial {
         }
     }
 
-    /// The same; none where the host is no address and should be one.
+    /// The same; none if the host should be an address and is not.
     pub fn open(&self) -> Option<Open> {
         let (host, port) = (self.host.clone(), self.port);
         let target = match self.is_name {
@@ -115,15 +114,15 @@ impl StreamEdge {
     }
 }
 
-/// All engines of a shell, which stand still while this lives.
+/// All engines of a shell; they stand still while this lives.
 pub struct Stopped<'a> {
     shell: &'a Shell,
     shards: Vec<MutexGuard<'a, Inner>>,
 }
 
 impl Shell {
-    /// Ends all sessions, before the engines are handed over. Until then,
-    /// another session that comes up is taken into use.
+    /// Ends all sessions, before the engines are handed over. Until the hand-over, another session
+    /// that comes up is used.
     pub fn end_sessions(&self) {
         self.with_each(|engine, now| {
             engine.flush_store();
@@ -131,13 +130,13 @@ impl Shell {
         });
     }
 
-    /// What keeps the engines from being handed over for long, if anything does.
+    /// A lasting obstacle to handing the engines over, if any.
     pub fn lasting_obstacle(&self) -> Option<&'static str> {
         let obstacles = self.read_each(Engine::lasting_obstacle);
         obstacles.into_iter().flatten().next()
     }
 
-    /// Whether any task of this process has a stream that another process has.
+    /// Whether a task of this process still serves a stream that another process has.
     pub fn has_bridges(&self) -> bool {
         let mut numbers = self.numbers();
         numbers.any(|shard| {
@@ -149,10 +148,10 @@ impl Shell {
         })
     }
 
-    /// Stops all engines. For one caller at a time, which is no task: it may
-    /// wait for the callers that are at work.
+    /// Stops all engines. For one caller at a time, and not from a task: it may wait for callers
+    /// that are in an engine.
     pub fn stop(&self) -> Stopped<'_> {
-        // Nobody else waits for a shard while it has another.
+        // No other caller waits for a shard while it holds another.
         let shards = self.numbers().map(|shard| self.lock(shard)).collect();
         Stopped {
             shell: self,
@@ -160,8 +159,8 @@ impl Shell {
         }
     }
 
-    /// Takes up what edge tasks knew of the streams that came with the
-    /// engines. Origins that were not reached yet are dialled.
+    /// Restores what edge tasks knew of the streams that came with the engines. Origins that were
+    /// not reached yet are dialled.
     pub fn take_edges(&self, edges: Vec<StreamEdge>) {
         for edge in edges {
             let key = key_of(edge.stream);
@@ -189,8 +188,7 @@ impl Shell {
         }
     }
 
-    /// The conduit of a stream that another one has left, be it in another
-    /// process.
+    /// The conduit of a stream that another conduit, possibly in another process, has left.
     pub fn conduit_again(self: &Arc<Self>, stream: StreamName, finished: bool) -> Box<dyn Conduit> {
         let key = key_of(stream);
         let shard = self.directory().of_peer(key.peer);
@@ -199,7 +197,7 @@ impl Shell {
 }
 
 impl Stopped<'_> {
-    /// What keeps the engines from being handed over now.
+    /// The present obstacle to handing the engines over, if any.
     pub fn obstacle(&self) -> Option<&'static str> {
         let mut shards = self.shards.iter();
         shards.find_map(|inner| match inner.acting || !inner.effects.is_empty() {
@@ -208,8 +206,8 @@ impl Stopped<'_> {
         })
     }
 
-    /// Takes the engines out, with what edge tasks know of the streams. There
-    /// is nothing in their place from now on.
+    /// Takes the engines out, with what edge tasks know of the streams. Empty engines take their
+    /// place.
     ///
     /// # Errors
     /// When not even engines without neighbours can be made of `config`.
@@ -237,7 +235,7 @@ impl Stopped<'_> {
         Ok((state, edges))
     }
 
-    /// Puts engines back that have taken over what was taken.
+    /// Puts back engines that have taken over the state of those that were taken out.
     pub fn put_back(mut self, engines: Vec<Engine>) {
         for (inner, engine) in self.shards.iter_mut().zip(engines) {
             inner.engine = engine;
@@ -245,7 +243,7 @@ impl Stopped<'_> {
         self.go_on();
     }
 
-    /// Leads the streams that tasks of this process still have to another one.
+    /// Connects the streams that tasks of this process still serve to another process.
     pub fn bridge(mut self, bridges: Vec<(StreamName, Box<dyn Conduit>)>) {
         for (stream, bridge) in bridges {
             let mut shards = self.shards.iter_mut();
@@ -260,7 +258,7 @@ impl Stopped<'_> {
         }
         for inner in &mut self.shards {
             for (_, entry) in inner.streams.iter_mut() {
-                // It is dialled by the other process, or its task is no more.
+                // The other process dials it, or its task no longer exists.
                 if entry.bridge.is_none() {
                     let text = "another process of this node goes on";
                     entry.failure = Some(Failure::new(FailureCode::Unavailable, text));

@@ -1,10 +1,9 @@
-//! Bundles with long payloads, which go to the disk as they come in.
+//! Bundles with long payloads, which are written to disk as they come in.
 //!
-//! Each is decoded and written by a thread of its own, which may wait for the
-//! disk: a few pieces wait for it, then the session reads no more. Nobody can
-//! have many such threads, since each has taken room for its payload before.
-//! Nothing is written of a bundle that would be deleted: the engine judges it by
-//! what stands before its payload.
+//! A thread for each decodes and writes it, and may wait for the disk: a few pieces are queued,
+//! then the session stops reading. No neighbour can have many such threads, since each has reserved
+//! room for its payload first. A bundle that would be deleted is not written: the engine judges it
+//! by the blocks before its payload.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,8 +32,7 @@ pub(super) struct LongPayloads {
 }
 
 impl Shell {
-    /// Has bundles that are longer than `above_bytes` go to the disk from now
-    /// on.
+    /// Writes bundles longer than `above_bytes` to disk from now on.
     pub fn attach_payloads(&self, payloads: Arc<Payloads>, above_bytes: u64) {
         let long = LongPayloads {
             payloads,
@@ -49,8 +47,7 @@ impl Shell {
         self.long.get().map(|long| &*long.payloads)
     }
 
-    /// Whether a bundle of so many bytes goes to the disk, as none does while
-    /// bundles are secured.
+    /// Whether a bundle of this many bytes is written to disk; none is while BPSec is in use.
     pub(super) fn is_long(&self, bytes: u64) -> bool {
         let long = self.long.get();
         long.is_some_and(|long| bytes > long.above_bytes) && self.decoder.long().is_some()
@@ -67,14 +64,14 @@ impl Shell {
         })
     }
 
-    /// Where what is too long for memory waits until it is known what it is.
+    /// A file for data that is too long for memory, until it is known what it is.
     pub(super) fn long_spool(&self, id: SessionId) -> Result<Spool, Refusal> {
         let long = self.long.get().ok_or(Refusal::NoResources)?;
         let owner = self.owner(id)?;
         long.payloads.spool(owner).map_err(refusal)
     }
 
-    /// Who answers for what comes by a session: its neighbour.
+    /// The owner of what comes by a session: its neighbour.
     fn owner(&self, id: SessionId) -> Result<u64, Refusal> {
         let inner = self.lock(self.of_session(id));
         let neighbour = inner.engine.session_neighbour(id);
@@ -115,7 +112,7 @@ struct LongIntake {
 }
 
 impl LongIntake {
-    /// What has become of the bundle, once the thread has ended.
+    /// The outcome of the bundle, once the thread has ended.
     fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         let written = ready!(Pin::new(&mut self.writing).poll(cx));
         let decoded = written.unwrap_or(Err(Refusal::NoResources));
@@ -136,7 +133,7 @@ impl Intake for LongIntake {
     }
 
     fn take(&mut self, piece: Bytes) {
-        // Fails where the thread has ended: that is heard of next.
+        // This fails if the thread has ended; the next poll of the verdict reports that.
         let _ = self.pieces.send_item(piece);
     }
 
@@ -146,8 +143,8 @@ impl Intake for LongIntake {
     }
 }
 
-/// Decodes a bundle of so many bytes and writes its payload. `Ok` has a bundle,
-/// or says why it is none.
+/// Decodes a bundle of `length` bytes and writes its payload. `Ok` contains the bundle, or says why
+/// it is malformed.
 fn write(
     room: Room,
     mut decoder: LongDecoder,
@@ -165,14 +162,14 @@ fn write(
             && let Some(room) = room.take()
         {
             judge(bundle)?;
-            // Other bytes than the transfer has are refused as too many.
+            // More bytes than the transfer has are refused as too many.
             writer = Some(room.begin(bytes).map_err(refusal)?);
         }
         if let Some(writer) = &mut writer {
             writer.write(&part).map_err(failure)?;
         }
     }
-    // A session that has broken off ends here, too.
+    // If the session has broken off, this ends here, too.
     let writer = writer.filter(|writer| writer.left() == 0);
     let file = writer.ok_or(Refusal::NotAcceptable)?.finish();
     let file = file.map_err(failure)?;

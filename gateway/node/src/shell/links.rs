@@ -1,4 +1,4 @@
-//! What happens to the links, for log and metrics.
+//! Events of the links, for log and metrics.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use underpass_engine::{HopId, LinkChange, MoveReason, PathChange, Source};
 use super::shard::Inner;
 use super::{Shell, timer};
 
-/// Changes of links that whoever follows them may be behind.
+/// How many changes of links a follower may lag behind.
 pub(super) const EVENTS: usize = 1024;
 
 /// A change of a link.
@@ -27,7 +27,7 @@ pub struct LinkEvent {
     pub change: LinkChange,
     /// When.
     pub at: Instant,
-    /// When the blockage began if it is known by the peer's silence.
+    /// When the peer fell silent, if the blockage was found by that.
     pub silent_since: Option<Instant>,
 }
 
@@ -44,7 +44,7 @@ pub struct ClassMove {
     pub reason: MoveReason,
 }
 
-/// What is to become of a path that is up on demand.
+/// An order for a path on demand.
 #[derive(Clone, Debug)]
 pub struct PathOrder {
     /// The hop.
@@ -78,22 +78,21 @@ pub(super) struct LinkLedger {
 struct Seen {
     /// What moves on them.
     activity: Arc<Activity>,
-    /// The activity at which all of them were found still.
+    /// The activity count at which all of them were found at rest.
     still: Option<u64>,
-    /// Segments that they had sent when last looked at.
+    /// Segments that they had sent at the last check.
     segments: u64,
     /// When these were found more than before.
     sent: Option<Instant>,
 }
 
 impl LinkLedger {
-    /// Where the sessions of a hop count what moves.
+    /// The counter in which the sessions of a hop count what moves.
     pub fn activity(&mut self, hop: HopId) -> Arc<Activity> {
         self.seen.entry(hop).or_default().activity.clone()
     }
 
-    /// The hop's activity, if nothing has moved since its sessions were all
-    /// found still.
+    /// The hop's activity count, if nothing has moved since all its sessions were found at rest.
     pub fn still(&self, hop: HopId) -> Option<u64> {
         let seen = self.seen.get(&hop)?;
         seen.still.filter(|still| *still == seen.activity.count())
@@ -104,8 +103,7 @@ impl LinkLedger {
         self.seen.get(&hop)?.sent
     }
 
-    /// Takes the figures of all sessions of a hop, asked for when its
-    /// activity was at `count`.
+    /// Takes the figures of all sessions of a hop, read when its activity was at `count`.
     pub fn look(&mut self, hop: HopId, count: u64, figures: &[PathFigures], now: Instant) {
         let seen = self.seen.entry(hop).or_default();
         let still = figures.iter().all(|figures| figures.still);
@@ -134,7 +132,7 @@ impl LinkLedger {
 }
 
 impl Inner {
-    /// The sessions of a hop; no other is looked at.
+    /// The sessions of a hop; no other hop is visited.
     pub(super) fn sessions_of(&self, hop: HopId) -> Vec<Arc<dyn Session>> {
         let ids = self.engine.sessions_of(hop).into_iter();
         ids.filter_map(|id| self.sessions.get(&id).cloned())
@@ -152,7 +150,7 @@ impl Inner {
                 tracing::info!(path, why = why.name(), "releasing the path");
             }
         }
-        // Nobody follows while the node ends.
+        // While the node ends there is no follower.
         let _ = self.path_orders.send(PathOrder { hop, path, change });
     }
 
@@ -160,7 +158,7 @@ impl Inner {
     pub(super) fn link_changed(&mut self, hop: HopId, change: LinkChange) {
         self.links.note(hop, change);
         let name = self.engine.hop_name(hop).unwrap_or_default();
-        // Nobody need follow.
+        // There may be no follower.
         let _ = self.link_events.send(LinkEvent {
             hop,
             path: name.to_owned(),
@@ -208,8 +206,7 @@ impl Shell {
         self.class_moves.subscribe()
     }
 
-    /// What is to become of paths that are up on demand, from the start on; for one
-    /// who follows.
+    /// The orders for paths on demand, from the start on; for one follower.
     pub fn path_orders(&self) -> Option<mpsc::UnboundedReceiver<PathOrder>> {
         self.path_orders.lock().unwrap().take()
     }
@@ -221,8 +218,8 @@ impl Shell {
             .collect()
     }
 
-    /// The activity of each of these hops of a shard, if its sessions show
-    /// nothing new since it was found to be at rest.
+    /// The activity count of each of these hops of a shard, if nothing has moved since the hop was
+    /// found at rest.
     pub(super) fn at_rest(&self, shard: usize, hops: &[HopId]) -> Vec<Option<u64>> {
         let inner = self.lock(shard);
         let each = hops.iter();

@@ -1,5 +1,5 @@
-//! What is asked of the whole node: put together from all shards, in the order
-//! and up to the limit that a node of one shard would keep.
+//! Queries of the whole node: combined from all shards, in the order and up to the limit of a node
+//! with one shard.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,28 +32,28 @@ pub struct ListedStream {
 pub struct PeerStreams {
     /// How many there are.
     pub open: usize,
-    /// Those that have carried most bytes, the first one most.
+    /// The streams that have carried most bytes, the largest first.
     pub largest: Vec<ListedStream>,
-    /// By the queues in which their bytes wait, the paths that each may go by now.
+    /// The paths that the bytes of each class may use now.
     pub paths: BTreeMap<Class, Vec<String>>,
 }
 
 /// What the shell has seen in all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Bundles deleted without having been delivered or handed on.
+    /// Bundles deleted without having been delivered or forwarded.
     pub deleted_bundles: u64,
     /// Payloads that were no frames.
     pub bad_payloads: u64,
     /// Bundles received and refused.
     pub refused_bundles: u64,
-    /// Of these, those that say what their neighbour may not say.
+    /// Of these, bundles that claim what their neighbour may not claim.
     pub forged_bundles: u64,
 }
 
 impl Shell {
-    /// Something of each hop, in their order. The engines are released between
-    /// portions, so that many hops hold up nobody.
+    /// The result of `look` for each hop, in order. The engines are released between portions, so
+    /// that many hops delay nobody.
     pub fn of_each_hop<R>(&self, look: impl Fn(&Engine, HopSnapshot) -> R) -> Vec<R> {
         let mut seen = Vec::new();
         for (shard, portion) in self.portions_of_hops() {
@@ -78,7 +78,7 @@ impl Shell {
         self.of_each_hop(|_, hop| hop)
     }
 
-    /// The hops of each shard, as many together as are looked at under one lock.
+    /// The hops of each shard, in portions that are visited under one lock.
     pub(super) fn portions_of_hops(&self) -> Vec<(usize, Vec<HopId>)> {
         let each = self.read_each(Engine::hop_ids).into_iter().enumerate();
         let portions = each.flat_map(|(shard, hops)| {
@@ -90,8 +90,8 @@ impl Shell {
         portions.collect()
     }
 
-    /// Streams and their bytes in numbers, for each class in turn; the engines
-    /// are released between portions of the peers.
+    /// Counts of streams and their bytes, by class. The engines are released between portions of
+    /// the peers.
     pub fn stream_totals(&self) -> Vec<(Class, StreamTotals)> {
         let mut totals = self.read_any(|engine| engine.stream_totals(&[]));
         for shard in self.numbers() {
@@ -115,8 +115,7 @@ impl Shell {
         sums
     }
 
-    /// Streams with their peers and the runs of these, in no order, at most
-    /// `limit`.
+    /// Streams with their peers and the peers' runs, in no order, at most `limit`.
     pub fn streams(&self, limit: usize) -> Vec<(u64, Epoch, StreamInfo)> {
         let mut streams = Vec::new();
         for shard in self.numbers() {
@@ -126,8 +125,8 @@ impl Shell {
         streams
     }
 
-    /// The streams with a node that have carried most, the largest first, at most
-    /// `limit`. One shard is looked at, and no other node's streams.
+    /// The streams with a node that have carried most, the largest first, at most `limit`. Visits
+    /// one shard, and no other node's streams.
     pub fn streams_with(&self, peer: u64, limit: usize) -> PeerStreams {
         let shard = self.directory().of_peer(peer);
         let now = timer::now();
@@ -168,7 +167,7 @@ impl Shell {
     pub fn stored_bundles(&self, now: Instant, limit: usize) -> Vec<BundleInfo> {
         let each = self.read_each(|engine| engine.stored_bundles(now, limit));
         let mut bundles: Vec<BundleInfo> = each.into_iter().flatten().collect();
-        // The node numbers them as they come.
+        // The node numbers bundles as they come.
         bundles.sort_by_key(|bundle| bundle.id);
         bundles.truncate(limit);
         bundles
@@ -186,14 +185,14 @@ impl Shell {
         each.into_iter().flatten().collect()
     }
 
-    /// Whether this node still keeps a bundle: it has not been handed on.
+    /// Whether this node still has a bundle: it has not been released.
     pub fn has_bundle(&self, id: BundleId) -> bool {
         let mut each = self.numbers();
         each.any(|shard| self.lock(shard).engine.has_bundle(id))
     }
 
-    /// Gives a stored bundle up; streams of this node whose bytes are in it are
-    /// reset. Tells whether there was such a bundle.
+    /// Deletes a stored bundle; streams of this node whose bytes are in it are reset. Returns
+    /// whether there was such a bundle.
     pub fn cancel(&self, id: BundleId) -> bool {
         let mut each = self.numbers();
         each.any(|shard| self.cancel_at(shard, id))
@@ -203,12 +202,12 @@ impl Shell {
         self.with_inner(shard, |inner, now| inner.engine.cancel(now, id))
     }
 
-    /// The plans of each link that this node sends on.
+    /// The plans of each link on which this node sends.
     pub fn plans(&self, now: Instant) -> Vec<PlanSnapshot> {
         let each = self.read_each(|engine| engine.plans(now));
         let (mut forward, mut paths): (Option<PlanSnapshot>, Vec<PlanSnapshot>) = (None, vec![]);
         for plan in each.into_iter().flatten() {
-            // Every shard follows the forward link's, for hops of its own.
+            // Every shard follows the forward link's plan, for its own hops.
             match &mut forward {
                 _ if link_of(&plan) == Some(Direction::Return) => paths.push(plan),
                 Some(forward) => forward.hops.extend(plan.hops),
@@ -226,9 +225,8 @@ impl Shell {
     /// own hops.
     ///
     /// # Errors
-    /// When it is not newer than what is followed, or not for this node's link
-    /// and beam; it is followed nowhere then, since what one shard takes, those
-    /// after it take too.
+    /// When it is not newer than the present one, or not for this node's link and beam. No shard
+    /// follows it then: what the first one takes, the others take, too.
     pub fn follow_forward(&self, plan: &Arc<Plan>) -> Result<(), Refused> {
         let mut each = self.numbers();
         each.try_for_each(|shard| {
@@ -238,7 +236,7 @@ impl Shell {
         })
     }
 
-    /// Where each class goes that moves between paths.
+    /// The present path of each class that moves between paths.
     pub fn tunnels(&self) -> Vec<TunnelSnapshot> {
         let each = self.read_each(Engine::tunnels);
         each.into_iter().flatten().collect()

@@ -1,5 +1,4 @@
-//! What the sessions of a hop tell of its link, for the estimate of what that
-//! carries.
+//! Reads the sessions of a hop to estimate the capacity of its link.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,26 +12,25 @@ use underpass_engine::{Engine, HopId, MeasuredLink, Sending};
 use super::{SessionReading, Shell, timer};
 use crate::config::RTTS_MS;
 
-/// What a hop was seen to have of queue counts for others so long.
+/// How long the measured queue of a hop counts for other hops.
 const QUEUE_KNOWN: Duration = Duration::from_millis(300);
 
-/// What a beam was measured to carry counts so long after two hops last moved at
-/// once: one alone could not find that it carries more again.
+/// How long the measured capacity of a beam counts after two hops last moved at once: one hop alone
+/// could not detect that it has risen again.
 const BEAM_KNOWN: Duration = Duration::from_secs(60);
 
-/// A beam that seems to carry less than this part (1/n) of what was told is not
-/// believed: at so low a rate round trips tell of the past, and the hops' own
-/// estimates bound what is sent.
+/// A measured capacity of the beam below this part (1/n) of the configured one is not believed: at
+/// so low a rate round trips describe the past. The hops' own estimates then bound what is sent.
 const LEAST_PART_OF_BEAM: u64 = 10;
 
-/// While a hop has more to send than it may, its peer is asked so often for
-/// beacons, which tell what of a round trip is queue on the way back.
+/// While a hop has a backlog, it asks its peer this often for beacons, which show how much of a
+/// round trip is queue on the way back.
 const ASKS_EACH: Duration = Duration::from_secs(1);
-/// What was measured of a told link counts for so long without them.
+/// How long the measurement of a link with a configured rate counts without beacons.
 const COUNTS_UNTOLD: Duration = Duration::from_secs(10);
-/// Beacons beside other traffic have this part (1/n) of the rate, at most; but at a
-/// rate of some kbit/s, which may be far too low an estimate, they come as often as
-/// this, or what they tell would be of no use.
+/// Beacons beside other traffic take at most this part (1/n) of the rate. But at a rate of some
+/// kbit/s, which may be far too low an estimate, they still come each `RAREST_BEACONS`; otherwise
+/// they would be useless.
 const PART_OF_BEACONS: u64 = 200;
 const RAREST_BEACONS: Duration = Duration::from_millis(800);
 const BEACON_BITS: u64 = (40 + 8 + BEACON_BYTES as u64) * 8;
@@ -45,11 +43,11 @@ const CLOCK_TICK: Duration = Duration::from_millis(4);
 const PROBED_FOR: Duration = Duration::from_secs(2);
 const PROBED_AT_ONCE: Duration = Duration::from_millis(250);
 
-/// A queue of less is none: the estimator notices none either.
+/// A shorter queue counts as none: the estimator does not notice it either.
 const NO_QUEUE: Duration = Duration::from_millis(12);
 
-/// What a capacity that was found goes back to, for others. Where a window is full and no
-/// queue stands, the window bounds what is sent, and not the link: that may carry more.
+/// The reason of a measured capacity, as it is reported. If a window is full and there is no queue,
+/// the window and not the link limits what is sent: the link may carry more.
 fn reason_told(found: Option<Reason>, window_full: bool, queue: Duration) -> Option<Reason> {
     match found {
         Some(Reason::Limit) if window_full && queue < NO_QUEUE => Some(Reason::Probe),
@@ -57,8 +55,7 @@ fn reason_told(found: Option<Reason>, window_full: bool, queue: Duration) -> Opt
     }
 }
 
-/// What the hops of a beam have of queue at present, by which of them: the two
-/// that have least.
+/// The two smallest queues among the hops of a beam at present, with their hops.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SharedQueue([Option<(Duration, HopId)>; 2]);
 
@@ -80,19 +77,19 @@ impl SharedQueue {
         least
     }
 
-    /// The least queue of the other hops; `None` where this one moves alone.
+    /// The least queue of the other hops; `None` if this one moves alone.
     fn beside(&self, hop: HopId) -> Option<Duration> {
         let others = self.0.iter().flatten().filter(|(_, of)| *of != hop);
         others.map(|(queue, _)| *queue).min()
     }
 }
 
-/// Measures what the hops of a beam share: what all of them have of queue, and
-/// what arrives of all of them together.
+/// Measures the link that the hops of a beam share: the queue that all of them have, and what
+/// arrives of all of them together.
 pub(super) struct BeamMeter {
     estimator: Estimator,
     limits: Limits,
-    /// What was seen of each hop, so that sums outlive hops.
+    /// The last reading of each hop, so that sums outlive hops.
     seen: HashMap<HopId, Reading>,
     sums: Reading,
     looked_at: Instant,
@@ -112,13 +109,13 @@ impl BeamMeter {
         }
     }
 
-    /// Whether it is time to look again, where hops are looked at so far apart.
+    /// Whether it is time to measure again, if hops are measured each `pause`.
     pub fn is_due(&self, pause: Duration) -> bool {
         timer::now() >= self.looked_at + pause
     }
 
-    /// Takes what was last read of the hops that move. With fewer than two there is no
-    /// telling a beam's queue from a terminal's.
+    /// Takes the last readings of the hops that move. With fewer than two, a beam's queue cannot be
+    /// distinguished from a terminal's.
     pub fn look<'a>(
         &mut self,
         shell: &Shell,
@@ -163,7 +160,7 @@ impl BeamMeter {
         }
     }
 
-    /// Adds up what the hops tell; returns the least round trip of all.
+    /// Adds up the readings of the hops; returns the least round trip of all.
     fn add<'a>(
         &mut self,
         now: Instant,
@@ -199,12 +196,11 @@ impl BeamMeter {
 pub(super) struct LinkMeter {
     estimator: Estimator,
     limits: Limits,
-    /// What was seen of each session, so that sums outlive sessions.
+    /// The last figures of each session, so that sums outlive sessions.
     seen: HashMap<SessionId, PathFigures>,
     sums: Reading,
-    /// What went beside bundles and was not asked for yet, bits of IP: what transports
-    /// repeat, repair of coded datagrams, pure acknowledgements, and keepalives, those of
-    /// the peer too.
+    /// Bits of IP beside bundles that were not taken yet: retransmissions, repair of coded
+    /// datagrams, pure acknowledgements, and keepalives, including those of the peer.
     beside_bits: u64,
     losses: LossWindow,
     smoothed_rtt: Option<(Instant, Duration)>,
@@ -215,12 +211,12 @@ pub(super) struct LinkMeter {
     shares: bool,
     least_rtt: Option<Duration>,
     queue: Option<Duration>,
-    /// What stands in this direction, as far as that is known by itself.
+    /// The queue in this direction, if it is known separately.
     queue_there: Option<Duration>,
-    /// When beacons last told of the way back.
+    /// When beacons last showed the queue on the way back.
     way_back_known: Option<Instant>,
     follows: bool,
-    /// When the peer was last asked for them, and how far apart it gets them.
+    /// When the peer was last asked for beacons, and the interval of those that it gets.
     asked: Option<Instant>,
     pace: Duration,
     /// How far apart beacons are that probe it.
@@ -263,44 +259,44 @@ impl LinkMeter {
         self.looked_at
     }
 
-    /// What went beside bundles since this was last asked for, bytes of IP.
+    /// Bytes of IP beside bundles since the last call.
     pub fn take_beside_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.beside_bits) / 8
     }
 
-    /// How much of queue it was last seen to have, if that was just now.
+    /// Its last measured queue, if that is recent.
     fn queue_at(&self, now: Instant) -> Option<Duration> {
         let known = now < self.looked_at + QUEUE_KNOWN;
         self.queue.filter(|_| known && self.shares && self.follows)
     }
 
-    /// The part of its queue that all hops which move beside it have, too. A hop that
-    /// moves alone shares its queue with none.
+    /// The part of its queue that all other moving hops have, too. A hop that moves alone shares
+    /// its queue with none.
     fn shared_queue(&self, hop: HopId, beam: &SharedQueue) -> Option<Duration> {
         let beside = beam.beside(hop).filter(|_| self.shares);
         beside.map(|others| others.min(self.queue.unwrap_or_default()))
     }
 
-    /// Whether the hop's rate follows what is measured. Where a rate is told, it
-    /// does so only while beacons tell of the way back: round trips alone do not
-    /// tell a queue there from one of this hop.
+    /// Whether the hop's rate follows the measurement. If a rate is configured, it does so only
+    /// while beacons show the queue on the way back: round trips alone cannot distinguish that from
+    /// a queue of this hop.
     pub fn is_followed(&self) -> bool {
         self.follows
     }
 
-    /// Whether the hop's rate follows what is measured, and a queue is being drained.
+    /// Whether the hop's rate follows the measurement, and a queue is being drained.
     pub fn is_draining(&self) -> bool {
         self.follows && self.estimator.is_draining()
     }
 
-    /// The queue in this direction, without that on the way back; `None` while round
-    /// trips alone tell of it.
+    /// The queue in this direction, without that on the way back; `None` while only round trips are
+    /// known.
     pub fn queue_there(&self) -> Option<Duration> {
         self.queue_there
     }
 
-    /// Nothing moves any more: what was read is of no use. The engine is told, if it does
-    /// not know yet, that the queue and the probe of before are over.
+    /// Nothing moves any more, so earlier readings are useless. Tells the engine, if it does not
+    /// know yet, that the former queue and probe are over.
     pub fn rest(&mut self, shell: &Shell, hop: HopId) {
         self.estimator.interrupt();
         let now = timer::now();
@@ -313,8 +309,8 @@ impl LinkMeter {
         }
     }
 
-    /// Takes the figures of all sessions of a hop, and how it sends; tells the
-    /// engine what follows.
+    /// Takes the figures of all sessions of a hop, and how it sends; passes the result to the
+    /// engine.
     pub fn look(
         &mut self,
         shell: &Shell,
@@ -338,7 +334,7 @@ impl LinkMeter {
         }
         self.estimator.set_efficiency(sending.efficiency);
         self.add(sessions);
-        // Bundles wait for the rate, or for the transports that keep to it.
+        // Bundles wait for the rate, or for the transports that are paced by it.
         let unsent = |reading: &SessionReading| reading.figures.unsent_bytes > 0;
         self.sums.backlogged = sending.waits || sessions.iter().any(unsent);
         let full = |reading: &SessionReading| reading.figures.is_window_full();
@@ -368,8 +364,7 @@ impl LinkMeter {
             self.queue = Some((rtt - least).saturating_sub(way_back.unwrap_or_default()));
         }
         if self.follows && limits.ceiling_bps.is_some() && way_back.is_none() {
-            // The round trips of this moment say nothing: no probe or drain that
-            // has begun goes on.
+            // The round trips of this moment mean nothing: a probe or drain in progress ends.
             self.estimator.interrupt();
         } else {
             self.sums.shared_queue = self.shared_queue(hop, beam);
@@ -392,8 +387,8 @@ impl LinkMeter {
         }
     }
 
-    /// Asks for beacons while there is a backlog. Decides whether the hop's rate follows
-    /// what is measured, by whether they are `known`.
+    /// Asks for beacons while there is a backlog. Decides whether the hop's rate follows the
+    /// measurement; `known` says whether beacons show the way back.
     fn ask_for_beacons(
         &mut self,
         shell: &Shell,
@@ -419,8 +414,8 @@ impl LinkMeter {
         }
     }
 
-    /// Decides whether the hop's rate follows what is measured: where a rate is `told`, by
-    /// whether beacons tell of the way back.
+    /// Decides whether the hop's rate follows the measurement: if a rate is configured (`told`),
+    /// only while beacons show the queue on the way back.
     fn follow(&mut self, now: Instant, told: bool, known: bool) {
         if known {
             self.way_back_known = Some(now);
@@ -435,14 +430,13 @@ impl LinkMeter {
         self.follows = follows;
     }
 
-    /// Nothing moves: beacons that do not come are not missed yet, since on a link that
-    /// rests they are rare.
+    /// Nothing moves: missing beacons do not count, since they are rare on a link at rest.
     fn miss_none(&mut self, now: Instant) {
         self.way_back_known = self.way_back_known.map(|_| now);
     }
 
-    /// Probes a peer that owes an acknowledgement or the rest of a bundle, so that a
-    /// blockage of a short hop is found, and its end.
+    /// Probes a peer that owes an acknowledgement or the rest of a bundle, to detect a blockage of
+    /// a short hop and its end.
     fn probe(&mut self, shell: &Shell, hop: HopId, sending: Sending, sessions: &[SessionReading]) {
         let Some(beacons) = shell.beacons() else {
             return;
@@ -461,10 +455,11 @@ impl LinkMeter {
         }
     }
 
-    /// A guess that is too short takes silence for a blockage too early.
+    /// Raises a guessed round trip that is too short: with it, silence would count as a blockage
+    /// too early.
     fn correct_rtt(&self, shell: &Shell, hop: HopId, sending: Sending) {
         let guessed = sending.guessed_rtt.zip(self.estimator.base_rtt());
-        // A peer that answers ever later must not have silence go unnoticed.
+        // The bounds ensure that a peer which answers ever later cannot hide silence.
         if let Some((guessed, rtt)) = guessed
             && rtt > guessed + guessed / 16
             && rtt <= Duration::from_millis(*RTTS_MS.end())
@@ -502,7 +497,7 @@ impl LinkMeter {
         }
     }
 
-    /// Adds what the sessions have moved since they were last seen.
+    /// Adds what the sessions have moved since the last reading.
     fn add(&mut self, sessions: &[SessionReading]) {
         self.seen
             .retain(|id, _| sessions.iter().any(|reading| reading.id == *id));
@@ -515,7 +510,7 @@ impl LinkMeter {
             // Bytes of payload to bits of IP, by full segments.
             let segment = u64::from(new.segment_bytes).max(1);
             let bits = |bytes: u64| bytes * 8 * (segment + reading.ack_bytes) / segment;
-            // A socket that is closed counts nothing any more.
+            // A closed socket no longer counts anything.
             let step = |of: fn(&PathFigures) -> u64| of(&new).saturating_sub(of(&old));
             sums.sent_bits += bits(step(|figures| figures.sent_bytes));
             sums.repeated_bits += bits(step(|figures| figures.retransmitted_bytes));
@@ -527,11 +522,11 @@ impl LinkMeter {
             let before = of_old.repair_symbols_sent + of_old.asked_symbols_sent;
             let codes = of_new.symbols_sent > of_old.symbols_sent || symbols > before;
             let again = match codes {
-                // What is lost of these is made good by repair, and not by the transport.
+                // Repair symbols, not the transport, replace losses of these.
                 true => symbols.saturating_sub(before) * segment,
                 false => step(|figures| figures.retransmitted_bytes),
             };
-            // What the peer sends is acknowledged from here, and counted so.
+            // What the peer sends is acknowledged from here, and counted as such.
             let bytes = reading.place.keepalive_bytes;
             let keepalives = step(|figures| figures.keepalives_received) * bytes
                 + step(|figures| figures.keepalives_sent) * (bytes + reading.ack_bytes);
@@ -542,8 +537,7 @@ impl LinkMeter {
             sums.lost_bits += bits(new.lost_bytes);
             let delivered = step(|figures| figures.delivered_bytes);
             sums.delivered_bits += bits(delivered);
-            // Of a session for which little comes, the smoothed round trip is
-            // one of the past.
+            // The smoothed round trip of a session that receives little describes the past.
             if delivered > most {
                 most = delivered;
                 sums.rtt = Some(new.rtt);

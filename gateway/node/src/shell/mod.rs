@@ -1,16 +1,14 @@
-//! The shell of a node's engines: moves what they say between them, the
-//! convergence layers, the edge, and the clock.
+//! The shell of a node's engines: connects them with the convergence layers, the edge, and the
+//! clock.
 //!
-//! A node has one engine or several, its *shards*, each for a part of the
-//! neighbours and behind a mutex of its own: what concerns different shards is
-//! done at once. Every call into an engine is short and never waits; nobody
-//! holds two of the mutexes. What an engine wants done outside is done after
-//! its mutex is released, so that no convergence layer or edge task is ever
-//! called under it.
+//! A node has one engine or several, its *shards*, each for a part of the neighbours and behind its
+//! own mutex, so different shards work at the same time. Every call into an engine is short and
+//! never waits, and no caller holds two of the mutexes. Effects of an engine are carried out after
+//! its mutex is released, so that no convergence layer or edge task is ever called under it.
 //!
-//! A call goes to the shard that it concerns: the numbers of sessions name
-//! theirs, streams remember it, and the [`Directory`] tells it of hops and
-//! nodes. What concerns the whole node goes to one shard after the other.
+//! A call goes to the shard that it concerns: the number of a session identifies its shard, streams
+//! remember theirs, and the [`Directory`] gives that of hops and nodes. A call that concerns the
+//! whole node goes to one shard after the other.
 
 mod applications;
 mod beacons;
@@ -83,13 +81,13 @@ pub struct Shell {
     beacons: OnceLock<LinkBeacons>,
     /// Where long payloads are, if this node has any.
     long: OnceLock<LongPayloads>,
-    /// What came before a sleep seems to be later than it was.
+    /// Detects sleep of the machine: events before a sleep seem later than they were.
     sleep: SleepWatch,
-    /// Itself, for those who take bundles piece by piece.
+    /// Itself, for intakes that take bundles piece by piece.
     this: Weak<Shell>,
 }
 
-/// Hops or peers that are looked at under a lock at one time.
+/// Hops or peers that are visited under one lock.
 const PORTION: usize = 32;
 
 impl Shell {
@@ -126,7 +124,7 @@ impl Shell {
         })
     }
 
-    /// Calls into the engine that has a hop, and does what it then wants done.
+    /// Calls into the engine that has a hop, and carries out its effects.
     pub fn with_hop<R>(&self, hop: HopId, call: impl FnOnce(&mut Engine, Instant) -> R) -> R {
         let shard = self.directory().of_hop(hop);
         self.with_inner(shard, |inner, now| call(&mut inner.engine, now))
@@ -139,7 +137,7 @@ impl Shell {
             .collect()
     }
 
-    /// Calls for one of the engines: for what they have in common.
+    /// Calls into one of the engines, for what they have in common.
     pub fn with_first<R>(&self, call: impl FnOnce(&mut Engine, Instant) -> R) -> R {
         self.with_inner(0, |inner, now| call(&mut inner.engine, now))
     }
@@ -164,7 +162,7 @@ impl Shell {
         look(&self.lock(shard).engine)
     }
 
-    /// The same of the engine that has the way to a node.
+    /// The same for the engine through which a node is reached.
     pub fn read_peer<R>(&self, peer: u64, look: impl FnOnce(&Engine) -> R) -> R {
         let shard = self.directory().of_peer(peer);
         look(&self.lock(shard).engine)
@@ -181,7 +179,7 @@ impl Shell {
         look(&self.lock(0).engine)
     }
 
-    /// The shard that streams and messages of a node go by.
+    /// The shard of a node's streams and messages.
     pub fn shard_of(&self, node: u64) -> usize {
         self.directory().of_peer(node)
     }
@@ -195,7 +193,7 @@ impl Shell {
         0..self.shards.len()
     }
 
-    /// It is looked at and released before any shard is locked.
+    /// The directory is read and released before any shard is locked.
     fn directory(&self) -> RwLockReadGuard<'_, Directory> {
         self.directory.read().unwrap()
     }
@@ -228,9 +226,9 @@ impl Shell {
         result
     }
 
-    /// Does what an engine wants done, until there is nothing left. One caller
-    /// at a time for each shard: what two of them did at once could come in the
-    /// wrong order, and a session be left with a rate or blockage of the past.
+    /// Carries out an engine's effects, until there are none left. One caller at a time for each
+    /// shard: two at once could act in the wrong order, and leave a session with an outdated rate
+    /// or blockage.
     fn act(&self, shard: usize) {
         loop {
             let mut inner = self.lock(shard);
@@ -272,8 +270,8 @@ impl Shell {
                 let mut inner = self.lock(shard);
                 inner.engine.take_passed(timer::now(), passed);
                 drop(inner);
-                // What follows is done by that shard's task: one that does
-                // others' work would never come to its own.
+                // Further effects are left to that shard's task: a caller that did others' work
+                // might never get to its own.
                 self.shards[shard].timer.notify_one();
             }
         }

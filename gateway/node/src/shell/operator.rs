@@ -19,7 +19,7 @@ impl Shell {
             let Some(entry) = inner.streams.get_mut(key) else {
                 return Ok(None);
             };
-            // The stream layer does not tell its caller of its own reset.
+            // The stream layer does not report a reset to the caller that made it.
             entry.failure = Some(Failure::new(FailureCode::Reset, TEXT));
             Ok(entry.waker.take())
         })?;

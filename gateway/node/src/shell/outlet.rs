@@ -1,4 +1,4 @@
-//! The way from the edge into streams: which node a connection goes to.
+//! From the edge into streams: decides to which node a connection goes.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -17,15 +17,14 @@ use super::conduit::{StreamConduit, name_of};
 use super::streams::Entry;
 use crate::upgrade::{self, Channel};
 
-/// Opens streams to the node that is configured for a destination; where
-/// there is none, connections are dialled from this node.
+/// Opens streams to the node that is configured for a destination; without one, this node dials.
 pub struct StreamOutlet {
     shell: Arc<Shell>,
     ways: RwLock<Ways>,
     direct: DirectOutlet,
     /// Where requests are kept for later.
     deferred: Option<Handle>,
-    /// The process that has the streams by now, if another one has.
+    /// The process that has taken the streams over, if any.
     next: OnceLock<Arc<Mutex<Channel>>>,
 }
 
@@ -71,13 +70,12 @@ impl StreamOutlet {
         }
     }
 
-    /// Other nodes for the connections that come next.
+    /// Sets other nodes for the next connections.
     pub fn set_outlets(&self, outlets: impl IntoIterator<Item = (u64, Vec<IpNet>)>) {
         *self.ways.write().unwrap() = Ways::new(outlets);
     }
 
-    /// From now on another process opens the streams of clients that this one
-    /// still has.
+    /// From now on another process opens the streams of clients that this process still serves.
     pub fn lead_to(&self, next: Arc<Mutex<Channel>>) {
         // A node is handed over once.
         let _ = self.next.set(next);
@@ -131,15 +129,15 @@ impl Outlet for StreamOutlet {
     }
 }
 
-/// Has the next process open a stream, and leads there.
+/// Lets the next process open a stream, and connects to it.
 fn lead(next: &mut Channel, peer: u64, open: &Open) -> Result<Box<dyn Conduit>, Failure> {
     let led = upgrade::lead(next, peer, open);
     let led = led.and_then(TcpStream::from_std).map(direct::over);
     led.map_err(|error| Failure::new(FailureCode::Unavailable, error.to_string()))
 }
 
-/// A family that the peer has said not to reach is refused at once, without
-/// a round trip, so that a client's other address is tried.
+/// An address family that the peer has announced as not reached is refused at once, without a round
+/// trip, so that the client tries its other address.
 fn reachable(announcement: Option<Announcement>, ip: IpAddr) -> Result<(), Failure> {
     let reached = announcement.is_none_or(|announced| match ip {
         IpAddr::V4(_) => announced.ipv4,

@@ -8,30 +8,30 @@ use underpass_engine::Message;
 use super::directory::{inside, outside};
 use super::{Effect, Inner, Shell};
 
-/// A service that sends messages to its like on other nodes. Its calls come
-/// from whatever task the engine was called on, so they must not wait.
+/// A service that exchanges messages with the same service on other nodes. It is called from the
+/// task that called the engine, so it must not wait.
 pub trait Service: Send + Sync {
     /// A message has come; it may have come before.
     fn message(&self, message: Message);
 
-    /// A peer has restarted: what it had not stored is lost.
+    /// A peer has restarted, and lost what it had not stored.
     fn peer_restarted(&self, peer: u64);
 }
 
 impl Shell {
-    /// Gives messages for the service of this number to `service` from now
-    /// on. The engines' configuration says which numbers there are.
+    /// Passes messages for the service of this number to `service` from now on. The engines'
+    /// configuration lists the numbers.
     pub fn register(&self, number: u64, service: Arc<dyn Service>) {
         for shard in self.numbers() {
             self.lock(shard).services.insert(number, service.clone());
         }
     }
 
-    /// Sends a message, of use for `lifetime`, in the place of an earlier one
-    /// that has not left, if one is named.
+    /// Sends a message with this lifetime, replacing the earlier one that is named, if that has not
+    /// left.
     ///
     /// # Errors
-    /// When there is no room for it at present, or no way at all.
+    /// When there is no room for it at present, or no route.
     pub fn send_message(
         &self,
         message: Message,
@@ -44,15 +44,14 @@ impl Shell {
             (missing, inner.engine.send_message(now, message, lifetime))
         });
         if let Some(earlier) = missing {
-            // It may have left; or the way to the peer was another one then.
+            // It may have left, or the route to the peer may have been another one then.
             let mut others = self.numbers().filter(|other| *other != shard);
             others.any(|other| self.cancel_at(other, earlier));
         }
         sent
     }
 
-    /// A service has made safe what came with this ticket: whoever has
-    /// custody of it may forget it.
+    /// A service has stored what came with this ticket safely: its custodian may release it.
     pub fn confirm(&self, ticket: u64) {
         let (shard, ticket) = inside(self.shards.len(), ticket);
         self.with_inner(shard, |inner, now| inner.engine.confirm(now, ticket));

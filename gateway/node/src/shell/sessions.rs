@@ -12,14 +12,13 @@ use super::Shell;
 use super::directory::{Directory, of_session, outside};
 
 impl Shell {
-    /// Takes another configuration over, with the neighbours that it names.
+    /// Applies another configuration, with the neighbours that it names.
     ///
     /// # Errors
     /// When it contradicts itself; nothing has changed then.
     pub fn reconfigure(&self, config: &EngineConfig) -> Result<(), EngineError> {
         let count = self.shards.len();
-        // First all that may be refused: what one shard has taken over cannot
-        // be taken back.
+        // All shards check first: what one shard has applied cannot be undone.
         for shard in self.numbers() {
             self.lock(shard).engine.check(config)?;
         }
@@ -124,7 +123,7 @@ impl Node for Shell {
     }
 
     fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal> {
-        // A payload on disk has room of its own.
+        // A payload on disk has its own reserved room.
         let in_memory = length.filter(|length| !self.is_long(*length));
         let shard = self.of_session(id);
         self.with_inner(shard, |inner, now| inner.engine.admit(now, id, in_memory))
@@ -142,7 +141,7 @@ impl Node for Shell {
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
-        // Many sessions decode at once; their engine serves one after the other.
+        // Sessions decode in parallel; their engine serves one after the other.
         self.receive(id, self.decoder.decode(&bundle))
     }
 

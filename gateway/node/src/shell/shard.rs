@@ -25,7 +25,7 @@ const TELL_FORGERY_AFTER: Duration = Duration::from_secs(10);
 /// One engine and what belongs to it.
 pub(super) struct Shard {
     inner: Mutex<Inner>,
-    /// Something is due sooner than its timer is set to.
+    /// Notified when something is due sooner than the timer is set to.
     pub timer: Notify,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Inner {
     /// Which of the node's engines it is.
     pub own: Sharding,
     pub engine: Engine,
-    /// What is to be done outside, in the order in which the engine wanted it.
+    /// The effects to carry out outside, in the engine's order.
     pub effects: VecDeque<Effect>,
     /// Whether a caller is at it.
     pub acting: bool,
@@ -57,14 +57,14 @@ pub(super) struct Inner {
     forgery_told: Option<Instant>,
     /// Which moves of classes it was told.
     moves_told: MovesTold,
-    /// Their changes, and the moves of classes, for whoever follows them.
+    /// Changes of links, and moves of classes, for followers.
     pub link_events: broadcast::Sender<LinkEvent>,
     pub class_moves: broadcast::Sender<ClassMove>,
-    /// What is to become of paths that are up on demand.
+    /// Orders for paths on demand.
     pub path_orders: mpsc::UnboundedSender<PathOrder>,
 }
 
-/// What remains to be done once the engine is released.
+/// An effect to carry out once the engine is released.
 pub(super) enum Effect {
     Offer(Arc<dyn Session>, Transfer),
     SetRate(Arc<dyn Session>, Option<u64>),
@@ -126,8 +126,8 @@ impl Shard {
     }
 }
 
-/// How many moves of classes are told to the log at once, and in a second one more:
-/// a hub's terminals may all move at the same time.
+/// How many moves of classes are logged at once; each second allows one more. A hub's terminals may
+/// all move at the same time.
 const MOVES_TOLD_AT_ONCE: f64 = 20.0;
 
 /// Which moves the log was told.
@@ -171,7 +171,7 @@ impl Inner {
     fn migrated(&mut self, migration: &Migration) {
         let now = timer::now();
         let named = |hop| self.engine.hop_name(hop).unwrap_or_default().to_owned();
-        // Nobody need follow.
+        // There may be no follower.
         let _ = self.class_moves.send(ClassMove {
             class: migration.class,
             from: named(migration.from),
@@ -277,7 +277,7 @@ impl Inner {
         self.effects.extend(effects);
     }
 
-    /// Bundles that concern no stream are told to the log.
+    /// Logs events of bundles that concern no stream.
     fn bundle_event(&mut self, event: bundle::Event) {
         match event {
             bundle::Event::Deliver(delivery) => tracing::debug!(
@@ -292,7 +292,7 @@ impl Inner {
                 forgery,
             } => {
                 self.counts.forged_bundles += 1;
-                // One that forges does so again and again: the metric counts.
+                // A neighbour that forges does so again and again: the metric counts each.
                 let now = Instant::now();
                 let told = self.forgery_told.replace(now);
                 if told.is_none_or(|told| now - told >= TELL_FORGERY_AFTER) {

@@ -42,7 +42,7 @@ pub(super) struct Entry {
     pub target: Option<Box<str>>,
     /// What is noted of a stream that is traced.
     pub times: Option<Box<StreamTimes>>,
-    /// Another process has the stream, and this leads there.
+    /// If another process has the stream: leads there.
     pub bridge: Option<Box<dyn Conduit>>,
 }
 
@@ -155,7 +155,7 @@ impl Inner {
     }
 }
 
-/// The edge's word for a reset of the stream layer.
+/// The edge's failure for a reset of the stream layer.
 fn failure_of(code: ResetCode, reason: String) -> Failure {
     let kind = match code {
         ResetCode::Refused => FailureCode::Refused,
@@ -175,7 +175,7 @@ fn failure_of(code: ResetCode, reason: String) -> Failure {
     Failure::new(kind, text)
 }
 
-/// The stream layer's word for a failure of the edge.
+/// The stream layer's code for a failure of the edge.
 pub(super) fn code_of(failure: &Failure) -> ResetCode {
     match failure.code {
         FailureCode::Reset => ResetCode::Aborted,

@@ -1,5 +1,5 @@
-//! A hub of one shard, and one of several: what reaches which shard, and what
-//! the shards show together.
+//! A hub of one shard, and one of several: which calls reach which shard, and what the shards show
+//! together.
 
 mod closed;
 mod concurrent;
@@ -30,7 +30,7 @@ use crate::run::engine::configure;
 const HUB: u64 = 1;
 /// A node behind the first terminal.
 const BEYOND: u64 = 999;
-/// A service of the hub that says itself when a message is safe.
+/// A service of the hub that confirms itself when a message is safe.
 const SERVICE: u64 = 100;
 /// As many shards as the tests are run with.
 const COUNTS: [usize; 2] = [1, 3];

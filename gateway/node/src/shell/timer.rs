@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 use super::Shell;
 use super::shard::Inner;
 
-/// The time that the engines are told: the runtime's, which simulations advance
-/// by themselves.
+/// The engines' time: the runtime's, which simulations advance by themselves.
 pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// An engine of more hops than these is called at most each `ROUND`: its deadlines
-/// are so many that a wake-up for each would cost more than what is then done, and
-/// its hops' rates save up what they do not send meanwhile.
+/// An engine with more hops than this is called at most once each `ROUND`: it has so many deadlines
+/// that a wake-up for each would cost more than the work itself. Its hops' rates save up what they
+/// do not send meanwhile.
 const FEW_HOPS: usize = 32;
 const ROUND: Duration = Duration::from_millis(5);
 

@@ -1,5 +1,5 @@
-//! What the transports of all sessions have moved since the start, those that
-//! are gone included: a session's own counts end with it.
+//! What the transports of all sessions have moved since the start, including ended ones: a
+//! session's own counts end with it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,16 +19,16 @@ pub struct TransportTotals {
     pub received_bytes: u64,
     /// What coding has done.
     pub coded: CodedFigures,
-    /// What LTP has given up and refused; what it has under way is no sum.
+    /// What LTP has given up and refused; what is in progress is not summed.
     pub ltp: LtpFigures,
     /// Whether a session of LTP was among them.
     pub speaks_ltp: bool,
-    /// What was sent, headers of TCP and IP and pure ACKs included.
+    /// Bytes sent, including headers of TCP and IP, and pure ACKs.
     pub sent_ip_bytes: u64,
 }
 
-/// What selective acknowledgement adds to a segment: three blocks, as many as
-/// fit beside timestamps (RFC 2018), where there are holes all the time.
+/// What selective acknowledgement adds to a segment if there are holes all the time: three blocks,
+/// as many as fit beside timestamps (RFC 2018).
 const SACK_BYTES: u64 = 28;
 
 /// A hop and a class; sessions without a class carry all.
@@ -42,14 +42,14 @@ pub(super) struct TransportLedger {
 }
 
 impl TransportLedger {
-    /// Adds what a session has moved since it was last observed; IP bytes of
-    /// one of its pure ACKs.
+    /// Adds what a session has moved since the last observation. Returns the IP bytes of one of its
+    /// pure ACKs.
     pub fn observe(&mut self, reading: &SessionReading) -> u64 {
         let new = reading.figures;
         let old = self.seen.insert(reading.id, new).unwrap_or_default();
         let place = (reading.place.hop, reading.place.class);
         let total = self.totals.entry(place).or_default();
-        // A socket that is closed counts nothing any more: no negative steps.
+        // A closed socket no longer counts anything: no negative steps.
         let step = |new: u64, old: u64| new.saturating_sub(old);
         total.sent_bytes += step(new.sent_bytes, old.sent_bytes);
         total.retransmitted_bytes += step(new.retransmitted_bytes, old.retransmitted_bytes);

@@ -1,4 +1,4 @@
-//! An application: does its part of a script and notes what it sees.
+//! An application: performs its part of a script and records what it sees.
 
 use std::io::{self, ErrorKind};
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use super::script::{Leave, PATIENCE, Part, Step};
 
 /// Most bytes of one call.
 const CALL_BYTES: usize = 64 << 10;
-/// Prime, so that no two places of a stream look alike by their alignment.
+/// A prime number, so that no two places of a stream look alike because of their alignment.
 const PATTERN_BYTES: usize = 262_139;
 
 static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -52,9 +52,9 @@ pub struct Seen {
     pub end: End,
     /// A write or shutdown failed.
     pub refused: bool,
-    /// Its side was ended in order, as far as it knows.
+    /// Its side has ended in order, as far as it knows.
     pub finished: bool,
-    /// Bytes other than those sent were read, from this offset on.
+    /// The offset from which the bytes read differ from those sent.
     pub wrong: Option<u64>,
     /// It waited in vain, and left.
     pub gave_up: bool,
@@ -64,7 +64,7 @@ pub struct Seen {
 pub struct Application<S> {
     socket: S,
     side: usize,
-    /// What it sends and what it expects, as numbers of patterns.
+    /// The patterns that it sends and expects, by number.
     directions: [u64; 2],
     began: Instant,
     /// Of a reset, by a write that failed.
@@ -186,7 +186,7 @@ impl<S: Socket> Application<S> {
         pattern(self.directions[0], self.seen.written, left)
     }
 
-    /// Notes the outcome of a write; whether to go on.
+    /// Records the outcome of a write. Returns whether to go on.
     fn wrote(&mut self, written: io::Result<usize>) -> bool {
         match written {
             Ok(count) => self.seen.written += count as u64,
@@ -198,12 +198,12 @@ impl<S: Socket> Application<S> {
         !self.seen.refused
     }
 
-    /// Notes the outcome of a read; whether to go on.
+    /// Records the outcome of a read. Returns whether to go on.
     fn took(&mut self, read: io::Result<usize>, buffer: &[u8]) -> bool {
         match read {
             Ok(0) => {
                 if self.seen.end == End::NotSeen {
-                    // A reset is told once.
+                    // A reset is reported only once.
                     self.seen.end = match self.writer_was_told {
                         true => End::Reset,
                         false => End::Finished,

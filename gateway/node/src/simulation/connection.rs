@@ -1,7 +1,7 @@
-//! A model of the TCP connection below a session: what is written leaves at
-//! the rate of the line in pieces cut anywhere, arrives in order behind its
-//! delay, waits in blockages, and is acknowledged. It ends in order, by a
-//! reset, or is cut, of which each end hears in its own time.
+//! A model of the TCP connection below a session. Written bytes leave at the rate of the line, in
+//! arbitrary pieces; they arrive in order after a delay, wait during blockages, and are
+//! acknowledged. The connection ends in order, by a reset, or by a cut, which each end notices at a
+//! different time.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -21,21 +21,20 @@ use underpass_tcpcl::net::{Pacing, Socket, Transport};
 
 use super::link::Link;
 
-/// What leaves at once has at most one of these lengths, bytes.
+/// The largest piece that leaves at once is one of these lengths, bytes.
 const PIECES: [u64; 10] = [
     1, 100, 1_460, 16_000, 65_000, 65_000, 65_000, 65_000, 65_000, 65_000,
 ];
-/// A buffer lets at least so much pass, bytes per ms: over less, a run has more
-/// to carry than its applications wait for.
+/// A buffer lets at least this much pass, bytes per ms. With less, a run would take longer than its
+/// applications wait.
 const LEAST_PASSING: u64 = 100;
-/// After a cut one end hears of it within so much time, and the other within as
-/// much again, ms.
+/// One end notices a cut within this time, and the other within as much again, ms.
 const CUT_NOTICED_IN: u64 = 5_000;
 
-/// One end of a connection; dropped, it is closed.
+/// One end of a connection; dropping it closes it.
 pub struct Connection(End);
 
-/// The same end, as the node's hold on the session acts on it.
+/// The same end, for the node's session handle.
 #[derive(Clone)]
 pub struct End {
     line: Arc<Line>,
@@ -45,7 +44,7 @@ pub struct End {
 struct Line {
     link: Arc<Link>,
     ends: Mutex<[State; 2]>,
-    /// By the end that sends: there may be something to send.
+    /// By sending end: notified when there may be something to send.
     moved: [Notify; 2],
     /// Nothing passes any more.
     cut: CancellationToken,
@@ -156,7 +155,7 @@ impl State {
             .for_each(Waker::wake);
     }
 
-    /// What leaves next, at most `most` bytes of it.
+    /// The next piece to send, at most `most` bytes.
     fn take_piece(&mut self, most: usize) -> Option<Piece> {
         if self.closed && self.resets {
             return Some(Piece::Reset);
@@ -208,7 +207,7 @@ impl State {
         self.flying_bytes -= bytes;
         self.heard_at = Instant::now();
         self.writer.take().into_iter().for_each(Waker::wake);
-        // Linux looks at the low-water mark when an acknowledgement comes.
+        // Linux checks the low-water mark when an acknowledgement comes.
         self.look();
     }
 
@@ -283,7 +282,7 @@ impl Line {
             let moved = self.moved[from].notified();
             let paced_until = self.lock()[from].paced_until;
             if paced_until > Instant::now() {
-                // A new rate counts at once.
+                // A new rate applies at once.
                 let _ = timeout_at(paced_until, moved).await;
                 continue;
             }
@@ -295,7 +294,7 @@ impl Line {
         }
     }
 
-    /// A piece is there; how many bytes of it are acknowledged.
+    /// A piece arrives. Returns how many bytes of it are acknowledged.
     fn arrive(&self, at: usize, piece: Piece) -> Option<usize> {
         let ends = &mut *self.lock();
         let [own, other] = match ends {
@@ -305,7 +304,7 @@ impl Line {
         own.heard_at = Instant::now();
         match piece {
             Piece::Data(_) if own.closed => {
-                // Nobody is there to take it.
+                // There is no receiver.
                 other.fail(ErrorKind::ConnectionReset);
                 None
             }
@@ -450,11 +449,11 @@ impl std::fmt::Debug for End {
 impl Drop for Connection {
     fn drop(&mut self) {
         let End { line, side } = &self.0;
-        // What comes now finds nobody, and no full buffer.
+        // Bytes that come now find no receiver, and no full buffer.
         line.lock()[1 - side].unread_bytes = 0;
         line.moved[1 - side].notify_one();
         self.0.with(|own| {
-            // Bytes that nobody has read make an end a reset.
+            // Closing with unread bytes resets the connection.
             own.resets |= !own.arrived.is_empty();
             (own.ended, own.closed) = (true, true);
             own.arrived.clear();

@@ -29,7 +29,7 @@ impl Disk {
         }
     }
 
-    /// The disk as the next run of a node that is killed now will find it.
+    /// The disk as the next run finds it if the node is killed now.
     pub fn after_kill(&self) -> Disk {
         let media = self.media.copy();
         media.crash(Crash::Kill, 0);
@@ -43,7 +43,7 @@ impl Disk {
     pub fn open(&self, node: u64, shards: usize) -> (Vec<Box<dyn Store>>, DiskWork) {
         let identity = Identity {
             node,
-            // The machine goes on: only the process is killed.
+            // The machine keeps running: only the process is killed.
             boot: [0; 16],
             boot_ms: 0,
             seed: node ^ u64::from(self.runs) << 8,
@@ -91,7 +91,7 @@ pub struct DiskWork {
 }
 
 impl DiskWork {
-    /// Works until the store is gone. Runs until dropped.
+    /// Works until the store is dropped. Runs until dropped.
     pub async fn run(mut self, shell: Arc<Shell>) {
         loop {
             let next = self.worker.step(true);
@@ -100,7 +100,7 @@ impl DiskWork {
                 Next::Step => tokio::time::sleep(STEP).await,
                 Next::Wait(None) => self.asked.notified().await,
                 Next::Wait(Some(most)) => {
-                    // Its own call on the engine has asked it for nothing new.
+                    // Its own call into the engine has requested nothing new.
                     let _ = tokio::time::timeout(most, self.asked.notified()).await;
                 }
                 Next::Stop => return,

@@ -17,7 +17,7 @@ use super::random::Random;
 use super::shared::Shared;
 use super::world::Running;
 
-/// After a blockage TCP sends again within so much time, ms.
+/// After a blockage TCP retransmits within this time, ms.
 const RETRANSMITTED_IN: u64 = 1_000;
 
 /// An interval in which nothing arrives.
@@ -40,7 +40,7 @@ pub struct LinkPlan {
     pub blockages: Vec<Blockage>,
     /// When a connection is cut, ms from the start.
     pub breaks: Vec<u64>,
-    /// Of the classes, and one session for all if there are none.
+    /// The number of classes with their own sessions; with none, one session carries all.
     pub classes: u8,
     pub standby: bool,
 }
@@ -53,7 +53,7 @@ pub struct Link {
     busy_until: Mutex<[Instant; 2]>,
     ids: AtomicU64,
     random: Mutex<Random>,
-    /// What cuts the connections that are there, in the order of their dials.
+    /// Tokens that cut the open connections, in the order of their dials.
     connections: Mutex<BTreeMap<u64, CancellationToken>>,
 }
 
@@ -105,8 +105,7 @@ impl Link {
             .for_each(CancellationToken::cancel);
     }
 
-    /// Occupies the line of a node that sends so many bytes, until the last has
-    /// left.
+    /// Occupies the line of node `from` until it has sent `bytes` bytes.
     pub async fn transmit(&self, from: usize, bytes: usize) {
         let taken = Duration::from_micros(bytes as u64 * 8_000_000 / self.plan.rates_bps[from]);
         let until = {
@@ -118,8 +117,8 @@ impl Link {
         sleep_until(until).await;
     }
 
-    /// Waits until something can pass. What a blockage has held up is sent
-    /// again only when a timer of TCP says so.
+    /// Waits until something can pass. After a blockage, bytes are sent again only when a timer of
+    /// TCP expires.
     pub async fn pass(&self) {
         if self.blocked.get() {
             self.free().await;
@@ -127,7 +126,7 @@ impl Link {
         }
     }
 
-    /// Keeps up a session between two nodes; runs until dropped.
+    /// Keeps sessions between two nodes up. Runs until dropped.
     pub async fn run_sessions(
         self: Arc<Link>,
         class: Option<(Class, bool)>,
@@ -148,14 +147,14 @@ impl Link {
         }
     }
 
-    /// One session, until the node that has dialled knows of its end. The other
-    /// may hear of it later.
+    /// One session, until the node that has dialled knows of its end. The other node may notice it
+    /// later.
     async fn carry(self: &Arc<Link>, class: Option<(Class, bool)>, nodes: [Running; 2]) {
         let number = self.ids.fetch_add(1, Ordering::Relaxed);
         let cut = CancellationToken::new();
         self.connections.lock().unwrap().insert(number, cut.clone());
         let [one, other] = connection::connect(self, cut);
-        // Dropped with the task, also where that ends with its node.
+        // Dropped with the task, also if that ends with its node.
         let (over, ended) = oneshot::channel::<()>();
         let [terminal, hub] = &nodes;
         let dialled = terminal.session(one, Side::Dialled(class));

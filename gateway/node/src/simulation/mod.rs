@@ -1,10 +1,9 @@
-//! What applications see of a TCP connection through a pair of gateways is
-//! what they may see over plain TCP: the same scripts run over both.
+//! Checks that applications see nothing through a pair of gateways that they could not see over
+//! plain TCP: the same scripts run over both.
 //!
-//! The relay, the conduit, the shell, the engine and the sessions of TCPCL are
-//! the real ones; sockets, the disk and the clock are models. Each run is drawn
-//! from a seed. A failing run prints its seed; [`seeds`] says how to run it
-//! again, or others.
+//! The relay, the conduit, the shell, the engine and the sessions of TCPCL are the real ones;
+//! sockets, the disk and the clock are models. Each run is drawn from a seed. A failing run prints
+//! its seed; [`seeds`] says how to run this seed again, or others.
 
 mod application;
 mod connection;
@@ -36,8 +35,8 @@ use world::{Outcome, Report, World};
 
 const SEEDS: u64 = 250;
 
-/// What has ended in order so long before its node is killed is durable: the
-/// store writes behind by a quarter of a second.
+/// A connection that ended in order this long before its node is killed is durable: the store
+/// writes with a delay of a quarter of a second.
 const DURABLE_AFTER: Duration = Duration::from_secs(1);
 
 /// In virtual time, on a runtime of its own.
@@ -54,8 +53,8 @@ fn perform(plan: &Plan) -> Report {
     in_virtual_time(World::perform(Arc::new(plan.clone())))
 }
 
-/// Whether a killed node excuses what was seen of a connection: it does
-/// unless its custody is durable and had all of the connection.
+/// Whether a killed node excuses what was seen of a connection. It does not if its custody is
+/// durable and had all of the connection.
 fn is_excused(plan: &Plan, outcome: &Outcome) -> bool {
     let lost = |kill: &plan::Kill| {
         let ended = outcome.ended[kill.place];
@@ -64,7 +63,7 @@ fn is_excused(plan: &Plan, outcome: &Outcome) -> bool {
     plan.kills.iter().any(|kill| !plan.durable || lost(kill))
 }
 
-/// Runs a seed; what speaks against it, if anything.
+/// Runs a seed. Returns its faults.
 fn faults(seed: u64) -> Vec<String> {
     let plan = Plan::of(seed);
     let report = perform(&plan);
@@ -109,7 +108,7 @@ fn faults(seed: u64) -> Vec<String> {
     faults
 }
 
-/// What was seen over plain TCP, each outcome once.
+/// The outcomes over plain TCP, each once.
 fn table(plain: &[[Seen; 2]]) -> String {
     let lines: BTreeSet<String> = plain
         .iter()
@@ -207,9 +206,9 @@ fn what_was_met(plan: &Plan, outcome: &Outcome) -> BTreeSet<&'static str> {
     met
 }
 
-/// Clients send without end to origins that read nothing: what the nodes take
-/// of it is bounded by the windows, and goes with the connections. Sessions drawn
-/// with the least buffers need two minutes to fill the windows.
+/// Clients send without end to origins that read nothing. The windows bound what the nodes take,
+/// and it is freed with the connections. Sessions with the smallest buffers need two minutes to
+/// fill the windows.
 #[test]
 fn readers_that_never_read_cost_their_windows_and_no_more() {
     const STREAMS: u64 = 100;
@@ -234,8 +233,8 @@ fn readers_that_never_read_cost_their_windows_and_no_more() {
     plan.scripts = vec![script; STREAMS as usize];
     let report = perform(&plan);
     assert_eq!(report.left, [""; 0]);
-    // Credit of the peer and a floor for each stream (docs/stream-protocol.md),
-    // and a quarter more for what lies around the bytes.
+    // Credit of the peer and a floor for each stream (docs/stream-protocol.md), and a quarter more
+    // for overhead.
     let credit = (2 * plan.window_bytes + STREAMS * (64 << 10)) * 5 / 4;
     let peak = report.peak;
     assert!(peak.unread_bytes <= credit, "{peak:?}");

@@ -41,7 +41,7 @@ pub const HOPS: [&str; 2] = ["sat", "terminal-10"];
 pub const TERMINAL: usize = 0;
 pub const HUB: usize = 1;
 
-/// Where the origins are; the port is the number of the connection.
+/// The address of all origins; the port is the number of the connection.
 const ORIGINS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// A node in one of its runs.
@@ -59,7 +59,7 @@ pub struct Running {
     pub relays: TaskTracker,
 }
 
-/// What a node has in memory or custody for connections, bytes.
+/// What a node holds in memory or custody for connections, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     pub unsealed_bytes: u64,
@@ -150,8 +150,8 @@ impl Running {
         self.end.cancel();
     }
 
-    /// Takes in a client's connection, number `number`; on no room it is reset.
-    /// `ended` is called when it has ended in order.
+    /// Takes in a client's connection, number `number`; without room for it, resets it. `ended` is
+    /// called when it has ended in order.
     pub fn take_in(
         &self,
         number: usize,
@@ -220,7 +220,7 @@ impl Running {
         }
     }
 
-    /// What is left of connections; nothing, once all have ended.
+    /// Leftovers of connections; nothing once all have ended.
     pub fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         let now = Instant::now().into_std();

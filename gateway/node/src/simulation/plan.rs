@@ -46,8 +46,7 @@ pub struct Plan {
     pub scripts: Vec<Script>,
 }
 
-/// Connections of a run, and of one where all end at once: of 250 runs, 10 000
-/// in all.
+/// Connections of a run, and of a run in which all end at once: 10 000 in 250 runs.
 const SCRIPTS: usize = 20;
 const TOGETHER: usize = 180;
 
@@ -190,7 +189,7 @@ fn breaks(random: &mut Random) -> Vec<u64> {
     drawn.collect()
 }
 
-/// Within blockages or soon after, when custody is full.
+/// Kills during blockages or soon after, when custody is full.
 fn kills(random: &mut Random, blockages: &[Blockage]) -> Vec<Kill> {
     let mut free_from = 0;
     let mut kills = Vec::new();

@@ -1,5 +1,5 @@
-//! The same scripts over plain TCP: with several delays and buffers, since
-//! what an application sees may depend on them.
+//! Runs the same scripts over plain TCP, with several delays and buffers, since what an application
+//! sees may depend on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::random::Random;
 use super::script::Script;
 use super::tcp::{Census, Wire, connect};
 
-/// Runs each script over each kind of connection: what was seen by connection
-/// and side, for each script.
+/// Runs each script over each kind of connection. Returns, for each script, what was seen by
+/// connection and side.
 pub async fn perform(seed: u64, scripts: &[Script], blockages: &[Blockage]) -> Vec<Vec<[Seen; 2]>> {
     let wires = wires(seed, blockages);
     let at_once = wires.iter().map(|wire| (wire, Duration::ZERO));
@@ -51,8 +51,8 @@ pub async fn perform(seed: u64, scripts: &[Script], blockages: &[Blockage]) -> V
     seen
 }
 
-/// Over these of the wires the origin accepts the connection so much later
-/// too, ms: through gateways a client's first bytes are there before it.
+/// On these wires each script also runs with an origin that accepts the connection this much later,
+/// ms: through gateways a client's first bytes arrive before the accept.
 const LATER: [(usize, u64); 4] = [(0, 5), (0, 20_000), (2, 20_000), (3, 20_000)];
 
 /// 10 segments.
@@ -73,7 +73,7 @@ fn wires(seed: u64, blockages: &[Blockage]) -> Vec<Wire> {
         wire([1, 1], [4 << 10, 4 << 10]),
         wire([1, 1], [64 * MIB, 64 * MIB]),
         wire([300, 300], [MIB, MIB]),
-        // No more in flight than TCP begins with (RFC 6928).
+        // No more in flight than TCP's initial window (RFC 6928).
         wire([300, 300], [64 << 10, FIRST_WINDOW]),
         wire([300, 300], [64 * MIB, FIRST_WINDOW]),
         wire([5_000, 5_000], [64 * MIB, FIRST_WINDOW]),
@@ -85,7 +85,7 @@ fn wires(seed: u64, blockages: &[Blockage]) -> Vec<Wire> {
         let from = start + Duration::from_millis(blockage.at);
         (from, from + Duration::from_millis(blockage.lasts))
     });
-    // One direction is the slower one, also by much.
+    // One direction is slower, also by a large factor.
     for delay in [300, 5_000] {
         for receive_buffers in [[FIRST_WINDOW, 64 * MIB], [64 * MIB, FIRST_WINDOW]] {
             wires.push(Wire {

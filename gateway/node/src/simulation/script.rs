@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::random::Random;
 
-/// One thing that an application does; it goes on when that is done.
+/// One step of an application; the next begins when it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Writes so many bytes.
@@ -13,13 +13,13 @@ pub enum Step {
     Read(u64),
     /// Reads to the end.
     ReadOut,
-    /// Reads to the end, so many bytes at a time with pauses, ms, between.
+    /// Reads to the end: bytes at a time, and the pause between reads, ms.
     ReadSlowly(u64, u64),
-    /// Writes so many bytes while it reads to the end; then ends its side.
+    /// Writes this many bytes while it reads to the end; then ends its side.
     Exchange(u64),
     /// Does nothing, ms.
     Pause(u64),
-    /// Does nothing until so many ms after the connection began.
+    /// Does nothing until this many ms after the connection began.
     Until(u64),
     /// Ends its side: shutdown(SHUT_WR).
     Shutdown,
@@ -57,7 +57,7 @@ pub struct Script {
 pub struct Scale {
     /// Most bytes of one step.
     pub most_bytes: u64,
-    /// The connections begin within so much time, ms.
+    /// The connections begin within this time, ms.
     pub spread: u64,
 }
 
@@ -220,7 +220,6 @@ fn any(random: &mut Random, scale: Scale) -> Part {
     part(steps, leave(random, 25))
 }
 
-/// How long a step takes at most before the client, or the origin, gives up:
-/// so different that of two that wait for each other the same one always
-/// leaves first.
+/// How long a step may take before the client, or the origin, gives up. The two differ so much that
+/// if both wait for each other, the same one always gives up first.
 pub const PATIENCE: [Duration; 2] = [Duration::from_secs(3_000), Duration::from_secs(1_000)];

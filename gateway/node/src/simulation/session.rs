@@ -1,6 +1,5 @@
-//! Sessions of the convergence layer as a node of the simulation has them: the
-//! real ones over connections of the model. Between two effects of the shell
-//! comes what another thread does at that moment.
+//! Sessions of the convergence layer in the simulation: the real ones over model connections.
+//! Between two effects of the shell, an operation of another thread may take place.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -16,7 +15,7 @@ use underpass_engine::{Engine, HopId};
 use super::plan::{Change, Operation};
 use crate::shell::Shell;
 
-/// If no effect comes within so much time, an operation is done without one.
+/// If no effect comes within this time, an operation is done without one.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A shell as its sessions know it.
@@ -45,8 +44,8 @@ struct Watched {
 }
 
 impl Ends {
-    /// Those of a shell whose one hop is `hop`; `operations` are done in turn,
-    /// their times counted from `start`.
+    /// The sessions of a shell whose only hop is `hop`. `operations` are done in turn; their times
+    /// count from `start`.
     pub fn new(
         shell: Arc<Shell>,
         hop: &str,
@@ -54,7 +53,7 @@ impl Ends {
         operations: &[Operation],
     ) -> Arc<Ends> {
         let hop = shell.hop_named(hop).expect("a configured hop");
-        // A run that begins late has missed those before.
+        // A run that begins late has missed the earlier ones.
         let due =
             |operation: &&Operation| start + Duration::from_millis(operation.at) >= Instant::now();
         Arc::new_cyclic(|own| Ends {
@@ -68,7 +67,7 @@ impl Ends {
         })
     }
 
-    /// Does what nothing has come between to do. Runs until all is done.
+    /// Does the operations for which no effect came in time. Runs until all are done.
     pub async fn operate(self: Arc<Self>) {
         loop {
             let Some(next) = self.operations.lock().unwrap().front().copied() else {
@@ -107,8 +106,7 @@ impl Ends {
         *self.between.lock().unwrap()
     }
 
-    /// What speaks against what the sessions were told: it is what their
-    /// engine has decided last.
+    /// Faults in what the sessions were told: it must be what their engine has decided last.
     pub fn faults(&self) -> Vec<String> {
         let hops = self.shell.hops();
         let hop = hops
@@ -135,7 +133,7 @@ impl Ends {
 }
 
 impl Watched {
-    /// Before an effect is carried out, another thread is faster.
+    /// Before an effect is carried out, another thread's operation comes first.
     fn overtaken(&self) {
         if let Some(ends) = self.ends.upgrade()
             && ends.catch_up()

@@ -1,5 +1,5 @@
-//! A value that tasks wait on. Unlike tokio's, it wakes them in order, so that
-//! a seed runs the same way each time.
+//! A value that tasks wait for. Unlike tokio's, it wakes them in order, so that a seed runs in the
+//! same way each time.
 
 use std::sync::Mutex;
 

@@ -1,10 +1,9 @@
-//! A model of one TCP connection as Linux applications see it: bytes in order
-//! behind a delay, buffers with bounds, and every kind of end.
+//! A model of one TCP connection as Linux applications see it: bytes in order after a delay,
+//! bounded buffers, and every kind of end.
 //!
-//! No segment is lost: loss on a real connection is delay here. What an end
-//! does when it is closed, aborted or reset follows tcp_close(),
-//! tcp_reset() and tcp_rcv_state_process() of Linux; the tests state it as
-//! sockets of the kernel showed it.
+//! No segment is lost: loss on a real connection appears as delay. The behaviour of an end that is
+//! closed, aborted or reset follows tcp_close(), tcp_reset() and tcp_rcv_state_process() of Linux;
+//! the tests state what real kernel sockets do.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -32,7 +31,7 @@ pub struct Wire {
     pub send_buffer: usize,
     /// Bytes received and not read, by the end that receives.
     pub receive_buffers: [usize; 2],
-    /// What would arrive in these times arrives at their end.
+    /// Segments that would arrive in these intervals arrive at their ends.
     pub blockages: Arc<[(Instant, Instant)]>,
 }
 
@@ -46,7 +45,7 @@ impl Census {
     }
 }
 
-/// One end of a connection. Dropped, it is closed.
+/// One end of a connection. Dropping it closes it.
 pub struct ModelSocket {
     line: Arc<Line>,
     side: usize,
@@ -160,7 +159,7 @@ impl End {
         }
     }
 
-    /// Everything is over: nothing is sent or kept any more.
+    /// The connection is over: nothing is sent or kept any more.
     fn die(&mut self) {
         self.dead = true;
         self.unsent.clear();
@@ -241,7 +240,7 @@ impl Line {
     fn arrive(&self, ends: &mut [End; 2], side: usize, segment: Segment) {
         let end = &mut ends[side];
         if end.dead {
-            // There is no such connection here any more.
+            // This end no longer has the connection.
             if matches!(segment, Segment::Data(_) | Segment::Fin) {
                 self.emit(ends, side, Segment::Reset);
             }
@@ -249,8 +248,8 @@ impl Line {
         }
         match segment {
             Segment::Data(_) if end.orphan => {
-                // RFC 9293, 3.10.7.4: nobody is there to take them. What was
-                // not sent yet goes with the connection.
+                // RFC 9293, 3.10.7.4: there is no receiver. Unsent bytes are lost with the
+                // connection.
                 end.die();
                 self.emit(ends, side, Segment::Reset);
             }
@@ -475,12 +474,12 @@ impl Drop for ModelSocket {
                 self.line.emit(ends, self.side, Segment::Reset);
             } else {
                 end.fin = end.fin.max(Fin::Queued);
-                // A FIN tells the window, too.
+                // A FIN announces the window, too.
                 self.line.acknowledge(ends, self.side);
                 self.line.push(ends, self.side);
             }
         }
-        // The connection may be over with that.
+        // This may end the connection.
         self.line.moved.notify_one();
     }
 }

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 
 use super::application::{End, Seen};
 
-/// What speaks against a run of one script, if anything. It is `excused` from
-/// what a killed node excuses.
+/// The faults of a run of one script, if any. If `excused`, faults that a killed node explains do
+/// not count.
 pub fn against(seen: &[Option<Seen>; 2], reference: &[[Seen; 2]], excused: bool) -> Vec<String> {
     let mut faults = Vec::new();
     for side in 0..2 {
@@ -45,10 +45,10 @@ fn unsafe_bytes(own: &Seen, other: Option<&Seen>, fault: &mut impl FnMut(String)
     }
 }
 
-/// What plain TCP shows with none of the delays and buffers.
+/// Finds what plain TCP shows with none of the delays and buffers.
 fn unlike(own: &Seen, plain: &[&Seen], fault: &mut impl FnMut(String)) {
     among("end", own, plain, |seen| seen.end, fault);
-    // A RST may always be too late to refuse bytes.
+    // A RST may always come too late to refuse bytes.
     if own.refused {
         among("refused", own, plain, |seen| seen.refused, fault);
     }
@@ -56,7 +56,7 @@ fn unlike(own: &Seen, plain: &[&Seen], fault: &mut impl FnMut(String)) {
     let read: BTreeSet<u64> = plain.iter().map(|seen| seen.read).collect();
     let least = read.first().copied().unwrap_or_default();
     let most = read.last().copied().unwrap_or_default();
-    // Before a reset there may be more than plain TCP delivers.
+    // Before a reset, more may be delivered than over plain TCP.
     if own.read < least || own.end != End::Reset && own.read > most {
         fault(format!("{} bytes read, over plain TCP {read:?}", own.read));
     }
@@ -76,8 +76,8 @@ fn among<T: Ord + Debug>(
     }
 }
 
-/// The origin has had no connection at all: its client aborted before the far
-/// node had connected.
+/// The origin has had no connection at all: allowed only if its client aborted before the far node
+/// had connected.
 fn unseen(client: Option<&Seen>, fault: &mut impl FnMut(String)) {
     if client.is_none_or(|client| client.finished) {
         fault("never connected".to_owned());

@@ -17,7 +17,7 @@ use super::plan::{Kill, Plan};
 use super::shared::Shared;
 use super::tcp::{Census, ModelSocket, Wire, connect};
 
-/// Connections between applications and gateways are so long.
+/// The delay of connections between applications and gateways.
 const NEAR: Duration = Duration::from_millis(1);
 /// After the last application has gone, everything is over within this.
 const SETTLED_IN: Duration = Duration::from_secs(900);
@@ -54,7 +54,7 @@ pub struct Report {
     pub outcomes: Vec<Outcome>,
     /// The most that a node had at once.
     pub peak: Load,
-    /// Operations that came between two effects of the last run of a node.
+    /// Operations that took place between two effects of the last run of a node.
     pub between: u64,
     /// What was left of the connections.
     pub left: Vec<String>,
@@ -170,7 +170,7 @@ impl World {
             return;
         };
         {
-            // What dies writes nothing any more.
+            // A killed node writes nothing more.
             let disk = &mut self.disks.lock().unwrap()[kill.place];
             *disk = disk.as_ref().map(Disk::after_kill);
         }
@@ -236,8 +236,8 @@ impl World {
         connect(wire, &self.census)
     }
 
-    /// Waits until nothing is left of the connections; else says what is. As
-    /// long as there are streams, origins may still be dialled.
+    /// Waits until nothing is left of the connections; otherwise returns what is left. While there
+    /// are streams, origins may still be dialled.
     async fn wait_for_the_end(&self) -> (Load, Vec<String>) {
         let mut until = Instant::now() + SETTLED_IN;
         let mut peak = Load::default();

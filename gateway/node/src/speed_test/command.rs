@@ -1,4 +1,4 @@
-//! `underpass speed-test`: has a running node test its hop, and prints what comes of it.
+//! `underpass speed-test`: lets a running node test its hop, and prints the result.
 
 use std::fmt;
 use std::io::{IsTerminal, Write, stderr};
@@ -27,7 +27,7 @@ pub enum CommandError {
     NotFinished,
 }
 
-/// Begins a test, follows it, and prints its report. Ctrl-C breaks it off.
+/// Begins a test, follows it, and prints its report. Ctrl-C aborts it.
 ///
 /// # Errors
 /// When no node answers, or it refuses, or the test breaks off.

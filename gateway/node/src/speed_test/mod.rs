@@ -1,4 +1,4 @@
-//! A speed test through the hop, as whoever stands before the vehicle runs one.
+//! A speed test through the hop, as a user beside the vehicle runs one.
 
 mod command;
 
@@ -18,7 +18,7 @@ use crate::shell::Shell;
 
 pub use command::execute;
 
-/// How long the round trip of the idle hop is looked at, and how far echoes are apart.
+/// How long the round trip of the idle hop is measured, and the interval of echoes.
 const IDLE: Duration = Duration::from_secs(3);
 const ECHO_EACH: Duration = Duration::from_millis(200);
 
@@ -45,7 +45,7 @@ pub enum State {
     Up,
     /// All is there.
     Done,
-    /// It was broken off; what was measured until then is there.
+    /// It was aborted; the results until then are kept.
     Failed,
 }
 
@@ -101,7 +101,7 @@ pub struct Report {
 /// What a test is to be like.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The class that all of it travels in, and its name.
+    /// The class of all its traffic, and its name.
     pub class: (Class, String),
     /// How long each direction is loaded.
     pub lasts: Duration,
@@ -117,7 +117,7 @@ pub struct SpeedTest {
     latest: Mutex<Option<Running>>,
 }
 
-/// A test, and what it has found: one that was broken off may still write, into its own.
+/// A test and its report: an aborted test may still write, but only to its own report.
 struct Running {
     report: Arc<Mutex<Report>>,
     task: AbortOnDropHandle<()>,
@@ -142,7 +142,7 @@ impl SpeedTest {
     /// Begins one.
     ///
     /// # Errors
-    /// While another runs, or where there is nobody to test with.
+    /// While another runs, or when there is no node to test with.
     pub fn begin(&self, wanted: Wanted) -> Result<Report, SpeedTestError> {
         let peer = (self.peer)().ok_or(SpeedTestError::NoPeer)?;
         let mut latest = self.latest.lock().unwrap();
@@ -195,7 +195,7 @@ impl Running {
     }
 }
 
-/// A test is over; how it has ended first stays.
+/// A test is over; only its first outcome counts.
 fn end(report: &Mutex<Report>, failure: Option<String>) {
     let mut report = report.lock().unwrap();
     if !matches!(report.state, State::Done | State::Failed) {
@@ -222,7 +222,7 @@ impl Course {
         end(&self.report, failure.map(|failure| failure.to_string()));
     }
 
-    /// Notes what was found, unless the test is over.
+    /// Records a result, unless the test is over.
     fn note(&self, next: State, change: impl FnOnce(&mut Report)) {
         let mut report = self.report.lock().unwrap();
         if report.state != State::Failed {
@@ -253,7 +253,7 @@ impl Course {
         Ok(())
     }
 
-    /// By a stream of their own: an echo that came too late for one is none of the next.
+    /// By a stream of their own, so that a late echo of one measurement does not count in the next.
     async fn round_trips(&self, lasts: Duration) -> Result<Vec<Duration>, Failure> {
         let mut echo = self.open(Service::Echo)?;
         speed::round_trips(echo.as_mut(), lasts, ECHO_EACH).await

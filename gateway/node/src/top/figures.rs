@@ -6,11 +6,11 @@ use super::sheet::{Cell, Mood, Sheet, figures, words};
 use super::traffic::{Throughput, Traffic};
 use crate::api::{HopFields, PathView, SessionView, Status, rate, size, span};
 
-/// A queue that holds packets up for longer is worth a look, ms.
+/// A queue that delays packets for longer is highlighted, ms.
 const QUEUE_MS: f64 = 50.0;
-/// A link that loses more than this part of the packets is.
+/// So is a link that loses more than this fraction of the packets.
 const LOSS: f64 = 0.01;
-/// A session that sends more than this part of its bytes again is.
+/// So is a session that retransmits more than this fraction of its bytes.
 const AGAIN: f64 = 0.05;
 
 /// The paths, in the order of `paths`.
@@ -115,7 +115,7 @@ fn session_row(session: &SessionView, throughput: Option<Throughput>) -> Vec<Cel
     ]
 }
 
-/// The classes: their clients' streams, and what is held of them.
+/// The classes: their clients' streams, and their bundles in custody.
 pub fn classes(status: &Status, traffic: &Traffic) -> Sheet {
     let mut sheet = Sheet::new([
         words("CLASS", 0),
@@ -164,7 +164,7 @@ fn link(hop: &HopFields) -> Cell {
     }
 }
 
-/// When the blockage ends that is in force, or the next one begins.
+/// When the present blockage ends, or the next one begins.
 pub fn expected(hop: &HopFields, now: OffsetDateTime) -> Cell {
     let until = |time: OffsetDateTime| span((time - now).as_seconds_f64().max(0.0));
     let mut planned = hop.link.planned.iter().filter(|one| now < one.exit);

@@ -1,8 +1,8 @@
 //! `underpass top`: watches a running node in the terminal.
 //!
-//! `model` takes answers and keys, `figures` makes tables of it, `screen` draws them:
-//! all of them without a terminal, a socket or a clock. Here are the threads that ask
-//! the node, read keys and hear signals, and the loop that draws what comes of it.
+//! `model` takes answers and keys, `figures` makes tables of it, `screen` draws them: all of them
+//! without a terminal, a socket or a clock. Here are the threads that query the node, read keys and
+//! receive signals, and the loop that draws the result.
 
 mod events;
 #[cfg(test)]
@@ -36,7 +36,7 @@ use traffic::Traffic;
 
 /// Clock and countdowns go on at least this often.
 const REDRAW: Duration = Duration::from_secs(1);
-/// Inputs that wait to be drawn; more hold their sources up.
+/// Inputs that wait to be drawn; further ones make their sources wait.
 const WAITING: usize = 64;
 
 /// Why a node cannot be watched.
@@ -51,7 +51,7 @@ pub enum TopError {
     /// Threads or signals cannot be had.
     #[error("cannot start: {0}")]
     Start(io::Error),
-    /// The node cannot be asked; only where nothing is watched.
+    /// The node cannot be reached; an error only with `--once`.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
@@ -59,8 +59,8 @@ pub enum TopError {
 /// Watches the node until the user ends it, or prints one table.
 ///
 /// # Errors
-/// Without a terminal to draw on; with `once`, when no node answers. What is watched
-/// may come and go.
+/// Without a terminal to draw on; with `once`, when no node answers. While watching, the node may
+/// come and go.
 pub fn execute(command: &TopCommand) -> Result<(), TopError> {
     let interval = Duration::from_secs_f64(command.interval_s);
     if command.once {
@@ -161,7 +161,7 @@ async fn watch(socket: &Path, interval: Duration) -> Result<(), TopError> {
             Ok(None) => return Ok(()),
             Err(_) => None,
         };
-        // All that waits is drawn at once: a key that is held down must not queue up.
+        // All waiting inputs are drawn at once: a key that is held down must not queue up.
         while let Some(input) = next {
             if take(&mut model, input) == Next::End {
                 return Ok(());
@@ -195,7 +195,7 @@ fn ask_again_and_again(socket: &Path, interval: Duration, tell: &mpsc::Sender<In
     }
 }
 
-/// Until nobody listens, or there is no terminal any more.
+/// Runs until nobody listens, or the terminal is gone.
 fn read_keys(tell: &mpsc::Sender<Input>) {
     loop {
         let input = match event::read() {

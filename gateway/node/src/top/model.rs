@@ -176,8 +176,8 @@ impl Model {
         paths
     }
 
-    /// The place in [`Model::paths`] of the one that is looked at: the first where
-    /// none was chosen, or it is there no more.
+    /// The place in [`Model::paths`] of the selected one: the first if none was selected, or if it
+    /// no longer exists.
     pub fn selected(&self) -> usize {
         let paths = self.paths();
         let name = self.selected.as_deref();

@@ -1,4 +1,4 @@
-//! Draws the model. What has no room is left out, what matters least first.
+//! Draws the model. If there is too little room, the least important parts are left out first.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use super::sheet::{Cell, Mood, Sheet};
 use super::traffic::Throughput;
 use crate::api::span;
 
-/// Answers that come later than this many intervals are told to be old.
+/// Answers older than this many intervals are marked as old.
 const LATE: u32 = 3;
 
 /// The keys, and what they do.
@@ -37,7 +37,7 @@ pub struct Palette {
 }
 
 impl Palette {
-    /// Without colours only weight and brightness tell figures apart.
+    /// Without colours, only weight and brightness distinguish figures.
     pub fn new(colours: bool) -> Palette {
         Palette { colours }
     }
@@ -123,7 +123,7 @@ fn title(model: &Model) -> Line<'static> {
     Line::from(vec![node, Span::raw(rest)])
 }
 
-/// What to know of the figures before they are believed.
+/// A warning about the figures, if they need one.
 fn warning(model: &Model, view: View) -> Option<String> {
     let age = model.age(view.now);
     let old = age.map(|age| format!("figures are {} old", span(age.as_secs_f64())));
@@ -138,8 +138,8 @@ fn warning(model: &Model, view: View) -> Option<String> {
     }
 }
 
-/// Rows that sections get, in the order of what matters: each what it wants, as long
-/// as there is room. What is left goes to the last.
+/// The rows of the sections, in order of importance: each gets what it wants as long as there is
+/// room. The last one gets what is left.
 fn share<const N: usize>(mut room: u16, wanted: [u16; N]) -> [u16; N] {
     /// Title, head and one row.
     const LEAST: u16 = 3;
@@ -164,7 +164,7 @@ fn sections(frame: &mut Frame<'_>, body: Rect, model: &Model, view: View) {
     let paths = model.paths();
     let selected = paths.get(model.selected());
     let rows = |rows: usize| u16::try_from(rows + 2).unwrap_or(u16::MAX);
-    // Others are to be seen too where there are many paths.
+    // Other sections stay visible even if there are many paths.
     let many = (body.height / 2).max(5);
     let sessions = selected.map_or(0, |path| path.sessions.len().max(1));
     let wanted = [
@@ -254,7 +254,7 @@ fn table(
 /// One of two directions.
 type Direction = fn(Throughput) -> f64;
 
-/// What the clients send and receive, beside each other, the newest on the right.
+/// What the clients send and receive, side by side, the newest on the right.
 fn curves(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
     if area.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Tables as what they say, apart from how they are shown.
+//! The contents of tables, independent of how they are shown.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ pub struct Column {
     pub head: &'static str,
     /// Whether it is aligned to the right, as figures are.
     pub right: bool,
-    /// Where there is no room for all columns, those of the highest rank go first.
+    /// If there is no room for all columns, those of the highest rank are dropped first.
     pub rank: u8,
 }
 
@@ -113,8 +113,8 @@ impl Sheet {
         widest.max(head).unwrap_or_default()
     }
 
-    /// What of it is at most `width` characters wide: the columns of the lowest
-    /// ranks, and at least one.
+    /// The part of it that fits into `width` characters: the columns of the lowest ranks, and at
+    /// least one.
     pub fn fit(mut self, width: usize) -> Sheet {
         loop {
             let widths = (0..self.columns.len()).map(|column| self.width(column) + GAP);

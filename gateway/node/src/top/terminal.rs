@@ -1,5 +1,5 @@
-//! The terminal while it shows a screen: it is given back as it was, whatever ends
-//! the process but SIGKILL.
+//! The terminal while it shows a screen: it is restored however the process ends, except by
+//! SIGKILL.
 
 use std::io::{self, IsTerminal};
 use std::sync::Once;
@@ -8,7 +8,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
 
-/// A terminal in raw mode that shows the alternate screen; dropped, it is as before.
+/// A terminal in raw mode that shows the alternate screen; dropping this restores it.
 pub struct Screen {
     terminal: DefaultTerminal,
 }
@@ -17,7 +17,7 @@ impl Screen {
     /// Takes the terminal that standard input and output are.
     ///
     /// # Errors
-    /// When it refuses; it is as before then.
+    /// When it refuses; the terminal is then unchanged.
     pub fn open() -> io::Result<Screen> {
         end_on_panic();
         match ratatui::try_init() {
@@ -46,14 +46,14 @@ impl Drop for Screen {
     }
 }
 
-/// Errors are of no use here: there is nowhere left to tell them.
+/// Errors are ignored: there is nowhere left to report them.
 fn give_back() {
     let _ = ratatui::try_restore();
     let _ = execute!(io::stdout(), Show);
 }
 
-/// A panic of any thread ends the process, after the terminal was given back; its
-/// text is on the screen that the user goes on with.
+/// A panic of any thread ends the process after restoring the terminal, so its text is on the
+/// user's normal screen.
 fn end_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(run.wait().unwrap().code(), Some(101));
         let flags = tcgetattr(&pty.slave).unwrap().local_flags;
         assert!(flags.contains(LocalFlags::ECHO | LocalFlags::ICANON));
-        // What was written last may be on its way yet; behind it, the line hangs up.
+        // The last output may still be on its way; after it, the line hangs up.
         drop(pty.slave);
         let mut master = std::fs::File::from(pty.master);
         let (mut seen, mut some) = (Vec::new(), [0; 4096]);
@@ -108,7 +108,7 @@ mod tests {
             let text = String::from_utf8_lossy(&seen).into_owned();
             let left = text.rfind("\x1b[?1049l").map(|at| &text[at..]);
             let is_told = |what: &str| left.is_some_and(|left| left.contains(what));
-            // The cursor is back, and the reason is told where it is not wiped out.
+            // The cursor is back, and the reason is printed where it is not erased.
             if is_told("\x1b[?25h") && is_told("half drawn") {
                 break;
             }

@@ -24,7 +24,7 @@ struct Counter {
 }
 
 impl Counter {
-    /// Counters that go back were begun anew: nothing is known of that interval.
+    /// Counters that decrease were restarted: nothing is known of that interval.
     fn since(self, before: Counter, interval_s: f64) -> Throughput {
         let bps = |now: u64, before: u64| now.saturating_sub(before) as f64 * 8.0 / interval_s;
         Throughput {
@@ -80,8 +80,8 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Takes the counters of an answer. Of a node that has started again since the
-    /// last one, throughput is known from its second answer on.
+    /// Takes the counters of an answer. If the node has restarted since the last one, throughput is
+    /// known from its second answer on.
     pub fn take(&mut self, status: &Status) {
         let now = Reading::of(status);
         self.sessions.clear();
@@ -97,7 +97,7 @@ impl Traffic {
 
     fn compare(&mut self, before: &Reading, now: &Reading, interval_s: f64) {
         for (id, counter) in &now.sessions {
-            // A session that was not there has counted from 0 since.
+            // A new session has counted from 0.
             let earlier = before.sessions.get(id).copied().unwrap_or_default();
             self.sessions
                 .insert(*id, counter.since(earlier, interval_s));

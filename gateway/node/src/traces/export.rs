@@ -1,7 +1,6 @@
-//! The way of spans to a collector (OTLP over HTTP), from a bounded queue by a
-//! thread of its own, so that a collector that is slow or away holds up
-//! nothing: what finds no room is counted, and a batch that is not taken is
-//! given up.
+//! Sends spans to a collector (OTLP over HTTP), from a bounded queue and on its own thread, so that
+//! a slow or missing collector delays nothing. Spans that find no room are counted, and a batch
+//! that the collector does not take is dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,7 +68,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// Begins; the collector is not asked yet.
+    /// Begins, without contacting the collector yet.
     ///
     /// # Errors
     /// When its address or certificates cannot be used.
@@ -129,7 +128,7 @@ impl Export {
         &self.counts
     }
 
-    /// Sends what waits, if the collector takes it soon.
+    /// Sends the waiting spans, if the collector takes them soon.
     pub fn finish(&self) {
         if self.processor.shutdown_with_timeout(LAST).is_err() {
             tracing::warn!("the last spans could not be sent to the collector");
@@ -137,7 +136,7 @@ impl Export {
     }
 }
 
-/// Counts what the collector takes, and tells the log when that changes.
+/// Counts what the collector takes, and logs when it stops or starts taking spans.
 #[derive(Debug)]
 struct Counting {
     otlp: Otlp,
@@ -176,12 +175,11 @@ impl SpanExporter for Counting {
     }
 }
 
-/// The HTTP client of the exporter's thread, which alone drives it: the node's
-/// own runtime has nothing to do with it.
+/// The HTTP client of the exporter's thread. Only that thread drives it, not the node's own
+/// runtime.
 struct Client {
     service: Service,
-    /// A runtime must not end within another one, where the last of these may
-    /// be dropped.
+    /// A runtime must not be dropped inside another one, and the last client may be dropped there.
     runtime: std::sync::Mutex<Option<Runtime>>,
 }
 

@@ -1,4 +1,4 @@
-//! What happened to the links of late, for the exchanges that lasted meanwhile.
+//! Recent events of the links, for the exchanges that took place meanwhile.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -52,8 +52,8 @@ impl Recent {
         });
     }
 
-    /// What happened to the links to a neighbour from `began` to `ended`, and
-    /// those that were blocked before.
+    /// The events of the links to a neighbour from `began` to `ended`, and which were already
+    /// blocked.
     pub fn between(&self, neighbour: u64, began: Instant, ended: Instant) -> Vec<LinkNote> {
         let of = self.0.iter().filter(|note| note.neighbour == neighbour);
         let mut told: Vec<LinkNote> = Vec::new();

@@ -1,11 +1,9 @@
-//! Traces of exchanges (OpenTelemetry): what is traced, and its way to a
-//! collector.
+//! Traces of exchanges (OpenTelemetry): what is traced, and how it gets to a collector.
 //!
-//! A terminal's edge begins a trace; its context travels in the request to
-//! open the stream ([`underpass_streams::TraceContext`]), and the hub's spans
-//! are children of the terminal's. The hub's next post of reports to the
-//! control service belongs to the trace, too: it tells of the exchange's
-//! demand, which the service then plans for.
+//! A terminal's edge begins a trace; its context travels in the request to open the stream
+//! ([`underpass_streams::TraceContext`]), and the hub's spans are children of the terminal's. The
+//! hub's next post of reports to the control service belongs to the trace, too: it reports the
+//! exchange's demand, for which the service then plans.
 
 mod export;
 mod links;
@@ -31,7 +29,7 @@ use links::Recent;
 use sampling::Sampler;
 use spans::Clock;
 
-/// Exchanges that the next post to the control service tells of at most.
+/// Most exchanges that the next post to the control service refers to.
 const MOST_TOLD: usize = 32;
 
 /// Traces exchanges of this node.
@@ -49,7 +47,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// As the configuration says; none where it says nothing.
+    /// As configured; none if tracing is not configured.
     ///
     /// # Errors
     /// When the collector's address or certificates cannot be used.
@@ -79,7 +77,7 @@ impl Tracer {
         loop {
             match events.recv().await {
                 Ok(event) => lock(&self.recent).note(&event),
-                // Those that were missed are missing in traces.
+                // Missed events are absent from traces.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }
@@ -96,7 +94,7 @@ impl Tracer {
         self.export.finish();
     }
 
-    /// The trace of a post that tells of exchanges, if any of them is traced.
+    /// The trace of a post that refers to exchanges, if any of them is traced.
     pub fn post(self: &Arc<Self>) -> Option<Box<dyn PostTrace>> {
         let exchanges: Vec<TraceContext> = lock(&self.untold).drain(..).collect();
         let context = spans::child_of(exchanges.first()?);
@@ -113,8 +111,8 @@ impl Tracer {
         name.cloned().unwrap_or_else(|| class.0.to_string())
     }
 
-    /// The span that a client's exchange is a child of, and whether its trace
-    /// is sampled; `None` where this node decides.
+    /// The span that a client's exchange is a child of, and whether its trace is sampled; `None` if
+    /// this node decides.
     fn client_context(&self, traceparent: Option<&str>) -> Option<(TraceContext, bool)> {
         let header = traceparent.filter(|_| self.config.client_context)?;
         TraceContext::of_header(header)

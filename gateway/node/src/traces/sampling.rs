@@ -1,13 +1,13 @@
-//! Which exchanges are traced: a part of the clients', and those that a peer
-//! or a client traces already, within what this node itself allows.
+//! Decides which exchanges are traced: a part of the clients', and those that a peer or a client
+//! traces already, within this node's own limit.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Part of the limit that the exchanges of one peer may use, so that one that
-/// traces everything leaves room for the others' and this node's own.
+/// Part of the limit that the exchanges of one peer may use, so that a peer that traces everything
+/// leaves room for others and for this node's own.
 const PEER_PART: f64 = 0.5;
-/// Peers that are told apart; those beyond are not traced while these trace.
+/// Most peers that are distinguished; further ones are not traced while these trace.
 const MOST_PEERS: usize = 4096;
 
 /// This many a second, and as many at once.
@@ -44,7 +44,7 @@ impl Allowance {
     }
 }
 
-/// Keeps what is traced within so many exchanges a second.
+/// Limits tracing to a number of exchanges a second.
 #[derive(Debug)]
 pub struct Sampler {
     own: Allowance,
@@ -52,7 +52,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// At most `per_s` exchanges a second, whoever asks.
+    /// At most `per_s` exchanges a second in all.
     pub fn new(per_s: f64, now: Instant) -> Sampler {
         Sampler {
             own: Allowance::new(per_s, now),

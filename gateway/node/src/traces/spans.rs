@@ -1,4 +1,4 @@
-//! Spans from what was noted of an exchange.
+//! Makes spans from the recorded times of an exchange.
 //!
 //! | at the edge that took it in | |
 //! |---|---|
@@ -25,8 +25,8 @@ use underpass_edge::traces::{Exchange, TraceContext};
 
 use super::links::LinkNote;
 
-/// Instants as times of day, by the clock as it is now: a clock that is set
-/// while an exchange lasts moves all of it alike.
+/// Converts instants to times of day, by the present clock: if the clock is set during an exchange,
+/// all its times move equally.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     at: Instant,
@@ -131,8 +131,8 @@ pub fn fresh() -> TraceContext {
     }
 }
 
-/// The spans of an exchange at this node; `class` is its class by name, and
-/// `links` is what happened to the links meanwhile.
+/// The spans of an exchange at this node; `class` is the name of its class, and `links` are the
+/// events of the links meanwhile.
 pub fn of_exchange(
     exchange: &Exchange,
     class: String,
@@ -234,7 +234,7 @@ fn whole(exchange: &Exchange, class: String) -> Ended {
     }
 }
 
-/// A post of reports to the control service that tells of traced exchanges.
+/// The span of a post of reports to the control service that refers to traced exchanges.
 pub fn of_post(
     context: TraceContext,
     exchanges: &[TraceContext],

@@ -73,7 +73,7 @@ impl Channel {
     /// The next message.
     ///
     /// # Errors
-    /// When the other end is gone or too slow, or says something else.
+    /// When the other end is gone or too slow, or sends something else.
     pub fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut length = [0; 4];
         self.socket.read_exact(&mut length)?;
@@ -106,7 +106,7 @@ impl Channel {
         Ok(())
     }
 
-    /// How many open files.
+    /// Receives this many open files.
     ///
     /// # Errors
     /// When the other end is gone or too slow, or sends others.
@@ -166,7 +166,7 @@ impl Channel {
     /// A state of at most `most` bytes, as it comes.
     ///
     /// # Errors
-    /// When the other end is gone or too slow, or what it sends is no state.
+    /// When the other end is gone or too slow, or sends something that is no state.
     pub fn receive_state<T: DeserializeOwned>(&mut self, most: u64) -> Result<T, HandoverError> {
         let pieces = PieceReader {
             socket: &self.socket,
@@ -289,7 +289,7 @@ mod tests {
         let before = open_files();
         one.send_files(&[file.as_fd(); 3]).unwrap();
         assert!(other.receive_files(2).is_err());
-        // Files that come where a message should go with it.
+        // Files that come when a message is expected.
         one.send_files(&[file.as_fd(); 3]).unwrap();
         drop(one);
         assert!(other.receive::<String>().is_err());

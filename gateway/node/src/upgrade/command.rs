@@ -1,5 +1,4 @@
-//! `underpass upgrade`: has the program that is installed now go on for a
-//! running node.
+//! `underpass upgrade`: lets the program that is installed now take over a running node.
 
 use std::path::Path;
 
@@ -12,10 +11,10 @@ struct Answer {
     process: u32,
 }
 
-/// Prints which process goes on.
+/// Prints which process has the node now.
 ///
 /// # Errors
-/// When no node answers, or it goes on as it is.
+/// When no node answers, or it keeps running as it is.
 pub fn execute(socket: &Path) -> Result<(), ClientError> {
     let answer = client::ask(socket, "POST", "/v1/upgrade", None)?;
     let answer: Answer = serde_json::from_slice(&answer)?;

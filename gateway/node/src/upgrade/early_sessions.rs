@@ -1,9 +1,9 @@
 //! Sessions that come up before this process has the node.
 //!
-//! They carry nothing. A peer sends on the oldest session of a class, which
-//! the process that runs still has; what comes here all the same stays unread
-//! in the kernel, which slows its sender and loses nothing. Once the node is
-//! taken over, it gets all sessions that are up, and those that come later.
+//! They carry nothing. A peer sends on the oldest session of a class, which the running process
+//! still has. Bytes that come here all the same stay unread in the kernel, which slows their sender
+//! and loses nothing. Once this process has taken the node over, the node gets all sessions that
+//! are up, and those that come later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -16,11 +16,11 @@ use underpass_cla::{
 };
 use underpass_payloads::Spool;
 
-/// Numbers of sessions that wait, above those that a node gives.
+/// Numbers of waiting sessions, above those that a node gives.
 const WAITING: u64 = 1 << 63;
 
-/// An acknowledgement may come so much later than a round trip (TCP_DELACK_MIN
-/// of Linux, and some for the peer).
+/// How much later than a round trip an acknowledgement may come (TCP_DELACK_MIN of Linux, and a
+/// margin for the peer).
 const DELAYED_ACK: Duration = Duration::from_millis(60);
 
 /// A key that a session has brought, with its path and the peer's node id.
@@ -44,13 +44,13 @@ struct Waiting {
     wanted: BTreeMap<String, usize>,
     /// The peers that have fewer.
     missing: BTreeSet<String>,
-    /// When the last message of each handshake is acknowledged. Before that, a
-    /// congestion control does not let what comes next begin at the allocated
-    /// rate, and whoever is handed over then waits for a round trip more.
+    /// When the last message of each handshake is acknowledged. Before that, a congestion control
+    /// does not let the next bytes begin at the allocated rate, so a stream that is handed over
+    /// earlier waits for another round trip.
     acknowledged_at: Option<Instant>,
     /// Keys that the other process has not been told.
     keys: Vec<NewKey>,
-    /// The node's numbers of those that have waited and do not know them yet.
+    /// The node's numbers of sessions that have waited and do not know them yet.
     numbers: BTreeMap<SessionId, SessionId>,
 }
 
@@ -64,9 +64,9 @@ struct EarlySession {
 }
 
 impl EarlySessions {
-    /// Waits until each of these peers, by their node ids, has so many sessions
-    /// of different classes or paths, on which nothing is under way, or for so
-    /// long; how many peers do not. `tell` is told each key.
+    /// Waits, at most `patience`, until each of these peers, by their node ids, has this many
+    /// sessions of different classes or paths, with acknowledged handshakes. Returns how many peers
+    /// do not. `tell` gets each key.
     ///
     /// # Errors
     /// That of `tell`.
@@ -106,11 +106,11 @@ impl EarlySessions {
     /// Gives the node its sessions, and all that come from now on.
     pub fn open(&self, node: &Arc<dyn Node>) {
         let mut waiting = self.waiting();
-        // Those that come meanwhile wait for this.
+        // Sessions that come meanwhile wait for this.
         let node = self.node.get_or_init(|| node.clone());
         let mut wakers = Vec::new();
         for (id, session) in std::mem::take(&mut waiting.sessions) {
-            // In their order: the oldest of a class carries.
+            // In order, since the oldest session of a class carries.
             let number = SessionId(id.0 & !WAITING);
             let number = node.session_up(number, session.info, session.handle);
             waiting.numbers.insert(id, number);
@@ -333,7 +333,7 @@ mod tests {
         early.session_up(SessionId(number), info(peer, class), session)
     }
 
-    /// Whether those that are wanted, so many of each peer, are there.
+    /// Whether the wanted sessions, by peer and number, are there.
     fn is_complete(early: &EarlySessions, wanted: &[(u64, usize)]) -> bool {
         let wanted = wanted.iter();
         let wanted = wanted.map(|(peer, count)| (format!("ipn:{peer}.0"), *count));
@@ -393,16 +393,16 @@ mod tests {
         let early = EarlySessions::default();
         let wanted = [(10, 2), (11, 1)];
         assert!(!is_complete(&early, &wanted));
-        // Many of one class are one.
+        // Many sessions of one class count as one.
         let many: Vec<SessionId> = (0..50).map(|n| come(&early, n, 10, 0)).collect();
         assert!(!is_complete(&early, &[(10, 2)]));
         come(&early, 50, 10, 1);
         assert!(is_complete(&early, &[(10, 2)]));
-        // They do not stand for another's.
+        // They do not count for another peer.
         assert!(!is_complete(&early, &wanted));
         come(&early, 51, 11, 0);
         assert!(is_complete(&early, &wanted));
-        // One that has gone is missing.
+        // A peer whose sessions have ended is missing.
         for id in many {
             early.session_down(id, Down::Closed);
         }
@@ -423,7 +423,7 @@ mod tests {
         };
         let round_trip = Duration::from_millis(100);
         assert!(wait(round_trip, Duration::from_secs(60)) >= round_trip);
-        // A peer that is slow to acknowledge holds nobody up for longer.
+        // A peer that is slow to acknowledge does not delay the hand-over further.
         let patience = Duration::from_millis(50);
         assert!(wait(Duration::from_secs(60), patience) < Duration::from_secs(30));
     }

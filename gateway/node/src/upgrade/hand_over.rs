@@ -33,12 +33,12 @@ use crate::privileged::{HeldHelper, Helper, PathCommands};
 use crate::run::{Parting, Restarter, set_clocks};
 use crate::shell::{Shell, Stopped, StreamEdge, StreamOutlet};
 
-/// How long what is under way inside may take to come to its end.
+/// How long operations inside the node may take to end.
 const SETTLE: Duration = Duration::from_secs(10);
 /// How long peers may take to set sessions up with the next process, ms: some
 /// round trips, and a pause before a dial.
 const SET_UP_MS: u64 = 10_000;
-/// How often it is looked whether what is under way has ended.
+/// How often this checks whether they have ended.
 const GLANCE: Duration = Duration::from_millis(2);
 
 /// Why the node goes on as it is.
@@ -80,7 +80,7 @@ pub enum UpgradeError {
     Engine(#[from] EngineError),
 }
 
-/// Begins to have the next program go on; its process.
+/// Begins the hand-over to the next program; returns its process.
 pub type Upgrade = Box<dyn Fn() -> JoinHandle<Result<u32, UpgradeError>> + Send + Sync>;
 
 /// What is handed over, and who does it.
@@ -100,7 +100,7 @@ pub struct Parts {
     /// What was spent on metered paths.
     pub budgets: Arc<KeptBudgets>,
     pub current: Arc<Current>,
-    /// Ends what the engines talk to, and begins it again.
+    /// Ends the parts that the engines talk to, and begins them again.
     pub restarter: Restarter,
     pub incarnation: u64,
     /// When the run has begun.
@@ -124,7 +124,7 @@ struct Moment<'a> {
     helper: Option<HeldHelper<'a>>,
 }
 
-/// The ends of connections between the two processes that stay here.
+/// This process's ends of connections between the two processes.
 type Bridges = Vec<(StreamName, TcpStream)>;
 
 impl HandOver {
@@ -143,8 +143,7 @@ impl HandOver {
         self.done.cancelled().await;
     }
 
-    /// Has the program that is installed now go on for the node, on a thread
-    /// that may wait.
+    /// Hands the node over to the program that is installed now, on a thread that may wait.
     pub fn upgrade(self: &Arc<Self>) -> JoinHandle<Result<u32, UpgradeError>> {
         let this = self.clone();
         tokio::task::spawn_blocking(move || {
@@ -174,7 +173,7 @@ impl HandOver {
         if self.parts.current.get().has_own_ports() {
             return Err(UpgradeError::OwnPorts);
         }
-        // Found out later, it would have cut the sessions for nothing.
+        // If this were found only later, the sessions would have been cut in vain.
         if let Some(obstacle) = self.parts.shell.lasting_obstacle() {
             return Err(UpgradeError::Unsettled(obstacle));
         }
@@ -185,8 +184,8 @@ impl HandOver {
         let process = self.parts.launcher.launch(its);
         let process = process.map_err(UpgradeError::Launch)?;
         tracing::info!(process, "the next program prepares");
-        // A reload holds the configuration and then wants the engines: it would
-        // wait for this, and this for it.
+        // A reload holds the configuration and then needs the engines: without this order, each
+        // would wait for the other.
         let config = self.parts.restarter.hold_config();
         let prepared = match self.prepare(&mut channel) {
             Ok(true) => self.set_up_sessions(&mut channel),
@@ -206,8 +205,7 @@ impl HandOver {
         Ok(process)
     }
 
-    /// Has the next process get ready; whether it can set sessions up
-    /// beforehand.
+    /// Lets the next process get ready. Returns whether it can set sessions up beforehand.
     fn prepare(&self, channel: &mut Channel) -> Result<bool, UpgradeError> {
         let parts = &self.parts;
         let config = parts.current.get();
@@ -238,8 +236,8 @@ impl HandOver {
         }
     }
 
-    /// Has sessions with all peers set up with the next process, beside those
-    /// that carry. A peer that is too slow has them after the hand-over.
+    /// Lets all peers set sessions up with the next process, beside those in use. A peer that is
+    /// too slow gets them after the hand-over.
     fn set_up_sessions(&self, channel: &mut Channel) -> Result<(), UpgradeError> {
         let parts = &self.parts;
         let patience = parts.current.get().node.upgrade_patience_s * 1_000;
@@ -294,7 +292,7 @@ impl HandOver {
         Ok(())
     }
 
-    /// Waits until nothing is under way inside; then everything stands still.
+    /// Waits until no operation is in progress inside; then everything stands still.
     fn settle(&self) -> Result<Stopped<'_>, UpgradeError> {
         let until = Instant::now() + SETTLE;
         loop {
@@ -346,14 +344,14 @@ impl HandOver {
         let helper = moment.helper.as_ref();
         match send(&mut channel, &state, &sockets, helper) {
             Ok(()) => {
-                // The commit point: the node is the other process'. Should that
-                // have ended by now, it is as after any crash.
+                // The commit point: the other process has the node. If that process has ended by
+                // now, this is like any crash.
                 let bridges = bridges.into_iter().filter_map(|(stream, socket)| {
                     let _runtime = self.runtime.enter();
                     let socket = tokio::net::TcpStream::from_std(socket).ok()?;
                     Some((stream, direct::over(socket)))
                 });
-                // Streams that are asked for from now on wait for the word.
+                // Streams that are requested from now on wait for this message.
                 let channel = Arc::new(Mutex::new(channel));
                 let mut word = channel.lock().unwrap();
                 parts.outlet.lead_to(channel.clone());
@@ -372,8 +370,8 @@ impl HandOver {
         }
     }
 
-    /// Takes the own state over again. Where that is not possible, the process
-    /// ends as if it had crashed, and custody goes on in the next one.
+    /// Takes this process's own state over again. If that is not possible, the process ends as if
+    /// it had crashed, and custody continues in the next one.
     fn take_back(&self, stopped: Stopped<'_>, state: NodeState, config: &EngineConfig) {
         let restarter = &self.parts.restarter;
         let _runtime = self.runtime.enter();
@@ -431,8 +429,8 @@ fn send(
     }
 }
 
-/// Connections to the next process for the streams whose tasks stay here: one
-/// end each, and the other with what is relayed there.
+/// Connections to the next process for the streams whose tasks stay here: one end of each, and the
+/// other end with its relay's state.
 fn bridges(streams: &[StreamEdge], held: &[HeldRelay]) -> (Bridges, Vec<(RelayState, TcpStream)>) {
     let held: HashSet<StreamName> = held.iter().map(|held| held.state.stream).collect();
     let moved = |stream: &StreamEdge| stream.is_dialled() || held.contains(&stream.stream);
@@ -454,7 +452,7 @@ fn bridges(streams: &[StreamEdge], held: &[HeldRelay]) -> (Bridges, Vec<(RelaySt
 /// Upgrades at each signal. Runs until dropped.
 pub async fn at_signals(mut signals: Signal, hand_over: Arc<HandOver>) {
     while signals.recv().await.is_some() {
-        // What has come of it is in the log.
+        // The outcome is in the log.
         let _ = hand_over.upgrade().await;
     }
 }

@@ -1,12 +1,11 @@
-//! Who starts the next program: a process with the rights that the node was
-//! started with, since the node itself has given them away.
+//! Starts the next program: a process with the rights that the node was started with, since the
+//! node itself has dropped them.
 //!
-//! It is the same program, started before the node confines itself. It reads
-//! nothing but two requests, from the node alone: to start the node's program,
-//! from the path and with the arguments of the node's own start, and to kill
-//! what it has started. So whoever takes the node over can have no other
-//! program run, and no more than one at a time; that one confines itself
-//! before it reads a byte of what the node says.
+//! It is the same program, started before the node confines itself. It reads only two requests, and
+//! only from the node: to start the node's program, from the path and with the arguments of the
+//! node's own start, and to kill what it has started. So an attacker who controls the node can run
+//! no other program, and no more than one at a time; and that program confines itself before it
+//! reads a byte from the node.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -26,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::channel::Channel;
 use crate::cli::{LAUNCHER, TAKE_OVER};
 
-/// To start a program takes some milliseconds, on a loaded machine more.
+/// Starting a program takes some milliseconds, on a loaded machine more.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,8 +43,8 @@ enum Answer {
     Failed(String),
 }
 
-/// A request or the answer to it, with the request's number: an answer that was
-/// not waited for may still come.
+/// A request or its answer, with the request's number: the answer to an abandoned request may still
+/// come.
 #[derive(Debug, Serialize, Deserialize)]
 struct Numbered<T> {
     number: u64,
@@ -75,7 +74,7 @@ impl Launcher {
     pub fn start() -> io::Result<Launcher> {
         let (channel, its) = Channel::pair()?;
         channel.set_patience(Some(PATIENCE))?;
-        // The name that the next program will have, too.
+        // The next program will have this name, too.
         let program = std::env::current_exe()?;
         let child = Command::new("/proc/self/exe")
             .arg(LAUNCHER)
@@ -105,7 +104,7 @@ impl Launcher {
         }
     }
 
-    /// Kills what was started last; it has ended when this returns.
+    /// Kills the program that was started last, and waits for its end.
     ///
     /// # Errors
     /// When the launcher has ended; then the program may be running.
@@ -117,7 +116,7 @@ impl Launcher {
         }
     }
 
-    /// Ends the launcher, and leaves what it has started.
+    /// Ends the launcher, but not the program that it has started.
     pub fn end(&self) {
         let running = self.running.lock().unwrap().take();
         if let Some(Running {
@@ -156,7 +155,7 @@ impl Drop for Launcher {
     }
 }
 
-/// The arguments of this process, but for how it was begun.
+/// The arguments of this process, except those that say how it was started.
 fn own_arguments() -> impl Iterator<Item = OsString> {
     let arguments = std::env::args_os().skip(1);
     arguments.filter(|argument| argument != TAKE_OVER)
@@ -173,7 +172,7 @@ pub fn serve(program: &Path, arguments: &[OsString]) -> io::Result<()> {
     set_signals(SigHandler::SigIgn);
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.peer_addr()?;
-    // No other process is to have it.
+    // Other processes must not inherit it.
     dup2_stdin(File::open("/dev/null")?).map_err(io::Error::from)?;
     let mut channel = Channel::of(socket);
     let mut started: Option<Child> = None;
@@ -205,7 +204,7 @@ pub fn serve(program: &Path, arguments: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
-/// How those are taken that a node is stopped, reloaded and upgraded by.
+/// Sets the handler of the signals that stop, reload and upgrade a node.
 fn set_signals(handler: SigHandler) {
     let ours = [
         Signal::SIGINT,

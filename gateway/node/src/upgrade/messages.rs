@@ -1,5 +1,5 @@
-//! What the process that runs and the next one tell each other. Who reads
-//! leaves out what it does not know.
+//! Messages between the running process and the next one. The reader ignores fields that it does
+//! not know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use underpass_engine::NodeState;
 use crate::privileged::PathCommands;
 use crate::shell::{Dial, StreamEdge};
 
-/// The first message of the process that runs. The sockets follow.
+/// The first message of the running process. The sockets follow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// The node's number.
@@ -36,7 +36,7 @@ pub struct Hello {
     pub up: BTreeSet<String>,
     /// What its proxies do not take in.
     pub proxies: Switch,
-    /// What interception does not take in, where there is any.
+    /// What interception does not take in, if it is configured.
     pub interception: Option<(Switch, Families)>,
     /// The names of its sockets, in their order.
     pub sockets: Vec<String>,
@@ -72,7 +72,7 @@ pub enum Answer {
 /// What it is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// To dial and accept, and wait until these sessions are up.
+    /// Asks to dial and accept, and to wait until these sessions are up.
     SetUp {
         /// How many, of different classes and paths, by their peers' node ids.
         sessions: BTreeMap<String, usize>,

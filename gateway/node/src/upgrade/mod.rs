@@ -1,9 +1,9 @@
-//! Another program goes on for a running node: `docs/upgrade.md`.
+//! Upgrade in place: another program takes over a running node (`docs/upgrade.md`).
 //!
-//! [`launcher`] starts it; [`hand_over`] is the side of the process that runs,
-//! [`take_over`] that of the next one, and they talk over a [`channel`] in the
-//! [`messages`]. [`sockets`] has what both are reached by; in the [`early_sessions`]
-//! sessions wait that come up before the node is there.
+//! [`launcher`] starts it. [`hand_over`] is the side of the running process, [`take_over`] that of
+//! the next one, and they exchange [`messages`] over a [`channel`]. [`sockets`] has the sockets by
+//! which both are reached. In [`early_sessions`] wait the sessions that come up before this process
+//! has the node.
 
 mod channel;
 pub mod command;

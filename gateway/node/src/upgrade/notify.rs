@@ -1,4 +1,4 @@
-//! What systemd is told (sd_notify(3)), where it has started the node.
+//! Notifies systemd (sd_notify(3)), if it has started the node.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -1,5 +1,4 @@
-//! The sockets that a node is reached by: bound by this process, or by the one
-//! before it.
+//! The sockets by which a node is reached: bound by this process, or by the previous one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +26,7 @@ impl Sockets {
         }
     }
 
-    /// The socket of this name that is there already, if it has this address.
+    /// The existing socket of this name, if it has this address.
     ///
     /// # Errors
     /// When there are too many open files.
@@ -47,8 +46,7 @@ impl Sockets {
         there.map(OwnedFd::try_clone).transpose()
     }
 
-    /// The socket of this name: the one that is there already, else another
-    /// one, which `bind` makes.
+    /// The socket of this name: the existing one, otherwise a new one, which `bind` makes.
     ///
     /// # Errors
     /// Those of `bind`, or when there are too many open files.
@@ -66,7 +64,7 @@ impl Sockets {
         Ok(socket)
     }
 
-    /// The socket of this name that is there already, wherever it is bound.
+    /// The existing socket of this name, wherever it is bound.
     ///
     /// # Errors
     /// When there are too many open files.
@@ -94,8 +92,8 @@ impl Sockets {
         self.own().remove(name);
     }
 
-    /// Closes those of the process before that are not in use by now: the
-    /// configuration has changed.
+    /// Closes the sockets of the previous process that are not in use by now: the configuration has
+    /// changed.
     pub fn forget_others(&self) {
         self.inherited().clear();
     }
@@ -142,11 +140,11 @@ mod tests {
             assert_eq!(TcpListener::from(socket).local_addr().unwrap(), address);
         }
         assert_eq!(next.all().unwrap().len(), 1);
-        // What was asked for ahead is there when it is asked for again.
+        // A socket that was bound ahead is returned again at the next request.
         for _ in 0..2 {
             assert!(next.inherit("in").unwrap().is_some());
         }
-        // One that nobody asks for is closed.
+        // A socket that nobody asks for is closed.
         let next = Sockets::of(before.all().unwrap());
         next.forget_others();
         assert!(next.inherit("in").unwrap().is_none());

@@ -35,7 +35,7 @@ pub enum TakeOverError {
     /// The state cannot be read.
     #[error(transparent)]
     State(#[from] HandoverError),
-    /// What the configuration says now needs a restart.
+    /// This change of the configuration needs a restart.
     #[error("{0} has changed: restart the node")]
     Changed(&'static str),
     /// It says something else.
@@ -69,26 +69,26 @@ pub struct Connections {
 }
 
 impl Channel {
-    /// Says why the node is not taken over, if anybody wants to know still.
+    /// Reports why the node is not taken over, if the other process still listens.
     pub fn refuse(&mut self, reason: &impl ToString) {
         let _ = self.send(&Answer::Refused(reason.to_string()));
     }
 }
 
 impl Predecessor {
-    /// The way to it, at the other end of standard input.
+    /// The channel to it, on standard input.
     ///
     /// # Errors
     /// When that is no socket.
     pub fn reach() -> io::Result<Channel> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         socket.peer_addr()?;
-        // No program that is started here is to have it.
+        // Programs that are started here must not inherit it.
         dup2_stdin(File::open("/dev/null")?).map_err(io::Error::from)?;
         Ok(Channel::of(socket))
     }
 
-    /// Hears of the node, and gets its sockets.
+    /// Receives the description of the node, and its sockets.
     ///
     /// # Errors
     /// When it does not answer.
@@ -100,7 +100,7 @@ impl Predecessor {
         Ok((Predecessor { channel, hello }, sockets))
     }
 
-    /// Whether this configuration can go on where the other one was.
+    /// Checks that this configuration can continue the other one.
     ///
     /// # Errors
     /// What has changed.
@@ -128,12 +128,12 @@ impl Predecessor {
         changed.map_or(Ok(()), |(what, _)| Err(TakeOverError::Changed(what)))
     }
 
-    /// Says that all is ready. Where the other process wants sessions to be
-    /// set up beforehand, has `begin` dial and accept them, which come to the
-    /// early sessions, and waits for them; their keys are told.
+    /// Reports that all is ready. If the other process wants sessions to be set up beforehand,
+    /// calls `begin` to dial and accept them, waits until the early sessions have them, and sends
+    /// their keys.
     ///
     /// # Errors
-    /// When it has ended, or says something else; and those of `begin`.
+    /// When it has ended, or sends something else; and those of `begin`.
     pub fn set_up_sessions<L, E: From<TakeOverError>>(
         &mut self,
         early: &EarlySessions,
@@ -171,10 +171,10 @@ impl Predecessor {
         Ok(self.channel.send(answer)?)
     }
 
-    /// Waits for the state, of so many bytes at most.
+    /// Waits for the state, of at most `most_bytes`.
     ///
     /// # Errors
-    /// When it does not come, or is none.
+    /// When it does not come, or is not valid.
     pub fn take(&mut self, most_bytes: u64) -> Result<Taken, TakeOverError> {
         let state = self.channel.receive_state(most_bytes)?;
         let ProcessState {
@@ -200,10 +200,10 @@ impl Predecessor {
         })
     }
 
-    /// Says that all is taken over, and waits for the word to go on.
+    /// Reports that all is taken over, and waits for the confirmation.
     ///
     /// # Errors
-    /// When it does not come: the node is not this process' then.
+    /// When it does not come: this process then does not have the node.
     pub fn confirm(&mut self) -> Result<(), TakeOverError> {
         self.channel.send(&Answer::TakenOver)?;
         match self.channel.receive()? {
@@ -212,8 +212,7 @@ impl Predecessor {
         }
     }
 
-    /// Opens streams for clients that the other process still has, until it
-    /// ends. Blocks.
+    /// Opens streams for clients that the other process still serves, until it ends. Blocks.
     pub fn serve(mut self, shell: &Arc<Shell>, edge: &Edge) {
         while let Ok(Order::Open { peer, dial }) = self.channel.receive() {
             let Ok(mut sockets) = self.channel.receive_files(1) else {
@@ -269,7 +268,7 @@ pub(super) fn connection() -> io::Result<(TcpStream, TcpStream)> {
     }
 }
 
-/// Has the next process open a stream; this end of the connection with it.
+/// Lets the next process open a stream. Returns this end of its connection.
 ///
 /// # Errors
 /// When it is gone.

@@ -111,7 +111,7 @@ impl Carriage {
                     Some(made) => self.outbox.push(made.at, made.report),
                     None => break,
                 },
-                // A change that was missed is one more reason to look.
+                // A missed change is one more reason to check.
                 _ = self.links.recv() => {}
                 _ = ticks.tick(), if waits => {}
             }

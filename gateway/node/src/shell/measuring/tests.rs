@@ -2,8 +2,8 @@ use underpass_engine::SessionPlace;
 
 use super::*;
 
-/// The queue, ms, that the last of several hops shares with the others, where all move
-/// at once and have these queues.
+/// The queue, ms, that the last of several hops shares with the others, if all move at once and
+/// have these queues.
 fn shared_ms(queues_ms: &[u64]) -> Option<u128> {
     let meters: Vec<(HopId, LinkMeter)> = (1..)
         .zip(queues_ms)
@@ -22,8 +22,8 @@ fn shared_ms(queues_ms: &[u64]) -> Option<u128> {
     Some(shared.as_millis())
 }
 
-/// The bound above which a queue counts is twice as high beside others: a hop that moves
-/// alone must not have that.
+/// Beside other hops, a queue counts only above twice the usual bound: this must not apply to a hop
+/// that moves alone.
 #[tokio::test(start_paused = true)]
 async fn a_hop_that_moves_alone_shares_its_queue_with_none() {
     assert_eq!(shared_ms(&[40]), None);
@@ -32,7 +32,7 @@ async fn a_hop_that_moves_alone_shares_its_queue_with_none() {
     assert_eq!(shared_ms(&[30, 20, 60]), Some(20));
 }
 
-/// What a congestion control without our window sends on a longer way is no fade.
+/// A congestion control with a window of its own sends less on a longer path, which is no fade.
 #[test]
 fn a_full_window_without_a_queue_is_no_limit_of_the_link() {
     let queue = Duration::from_millis(40);
@@ -48,8 +48,7 @@ fn a_full_window_without_a_queue_is_no_limit_of_the_link() {
     }
 }
 
-/// On an idle link that is metered a beacon comes every 8 s, and more only with the next
-/// bundle.
+/// On an idle metered link a beacon comes every 8 s, and more only with the next bundle.
 #[tokio::test(start_paused = true)]
 async fn what_was_measured_of_a_told_link_outlasts_a_rest_and_not_beacons_that_cease() {
     let second = Duration::from_secs(1);
@@ -61,7 +60,7 @@ async fn what_was_measured_of_a_told_link_outlasts_a_rest_and_not_beacons_that_c
     assert!(meter.is_followed());
     meter.follow(woken + 10 * second, true, false);
     assert!(!meter.is_followed());
-    // To be idle does not bring back what does not count any more.
+    // Idleness does not revive a measurement that no longer counts.
     meter.miss_none(woken + 20 * second);
     meter.follow(woken + 21 * second, true, false);
     assert!(!meter.is_followed());

@@ -1,4 +1,4 @@
-//! What the task of a stream hears behind the peer's end.
+//! What the task of a stream learns after the peer's end.
 
 use super::*;
 
@@ -10,8 +10,7 @@ use underpass_streams::{Epoch, Event, ResetCode, StreamId};
 use super::super::shard::Effect;
 use super::reached::open;
 
-/// A conduit that has received the end of what its peer sends, and the way to
-/// tell of more.
+/// A conduit that has received the peer's end, and a way to cause further events.
 struct Ended {
     shell: Arc<Shell>,
     conduit: Box<dyn Conduit>,

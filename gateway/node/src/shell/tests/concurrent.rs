@@ -1,4 +1,4 @@
-//! Shards work at once; of one of them everything comes in order.
+//! Shards work at the same time; the effects of each come in order.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ fn a_session_is_told_everything_in_the_order_in_which_it_was_decided() {
                 Told::Offer(_) | Told::Abort => None,
             });
             let told: Vec<bool> = told.collect();
-            // Only changes are told, so what follows differs.
+            // Only changes are reported, so two in a row differ.
             assert!(told.windows(2).all(|two| two[0] != two[1]), "{}", hop.name);
             let last = told.last().copied().unwrap_or_default();
             assert_eq!(last, hop.blocked, "{}", hop.name);

@@ -1,4 +1,4 @@
-//! What the shards show together has the order and limit of a node of one.
+//! What several shards show together has the order and limit of a node with one shard.
 
 use super::*;
 
@@ -9,7 +9,7 @@ use underpass_plans::Plan;
 const MANY: u64 = 200;
 
 fn many() -> Vec<u64> {
-    // By no means in the order of their numbers.
+    // Deliberately not in the order of their numbers.
     (0..MANY).map(|place| 10 + place * 77 % MANY).collect()
 }
 

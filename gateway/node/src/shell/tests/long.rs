@@ -9,7 +9,7 @@ use underpass_payloads::{Limits, Payloads};
 
 use super::*;
 
-/// Bundles that are longer are long here, bytes.
+/// Longer bundles count as long in these tests, bytes.
 const LONG_BYTES: u64 = 200;
 
 fn payloads() -> (tempfile::TempDir, Arc<Payloads>) {
@@ -29,7 +29,7 @@ async fn nothing_is_written_of_a_long_bundle_that_would_be_deleted() {
     let (shell, _inbound) = shell(&hub(&[10]), 1);
     shell.attach_payloads(payloads.clone(), LONG_BYTES);
     let (id, _) = session(&shell, 0, 10);
-    // The service takes messages, and what is on the disk is for applications.
+    // The service takes messages, and payloads on disk are for applications.
     let raw = bundle_of(10, &[7; 1_000]);
     let intake = shell.intake(id, raw.len() as u64).expect("there is room");
     let mut intake = intake.expect("it is long");
@@ -59,7 +59,7 @@ fn what_waits_until_it_is_known_what_it_is_counts_for_its_neighbour() {
     assert_eq!(refused, Some(Refusal::NoResources), "there is no folder");
     shell.attach_payloads(payloads.clone(), LONG_BYTES);
     let spool = shell.spool(id).expect("there is room");
-    // A third at most, and with what becomes of it as much as it leaves to others.
+    // A neighbour gets a third at most, so that its bundles leave others as much as they take.
     let third = (1 << 20) / 3;
     let bytes = vec![7; third as usize];
     spool.write_at(&bytes, 0).expect("there is room");

@@ -168,7 +168,7 @@ fn hops_are_set_where_they_are() {
         }
         let totals = shell.link_totals();
         assert_eq!(totals.len(), terminals.len(), "each was blocked once");
-        // Of what is gone there is nothing to tell.
+        // There is nothing to read of a removed hop.
         let gone = HopId(1000);
         assert!(shell.read_hop(gone, |engine| engine.hop(gone)).is_none());
     }
@@ -208,7 +208,7 @@ fn what_a_message_replaces_is_found_where_the_way_was_before() {
     let mut others = terminals.iter();
     let other = others.find(|node| shard_of(&shell, **node) != before);
     config.routes[0].via = *other.expect("one in another shard");
-    // What leads on for the bundle is taken away, but for the test's own.
+    // All references that lead onward are removed, except the test's own.
     shell
         .reconfigure(&config)
         .expect("only a route has changed");
@@ -238,7 +238,7 @@ async fn messages_come_from_all_shards_and_are_confirmed_there() {
         let came = std::mem::take(&mut *service.messages.lock().unwrap());
         let peers: Vec<u64> = came.iter().map(|message| message.peer).collect();
         assert_eq!(peers, terminals);
-        // What the hub says of itself goes first.
+        // The hub's own announcement goes first.
         for _ in 0..5 {
             tokio::time::sleep(Duration::from_secs(1)).await;
             for (id, recorded) in &sessions {

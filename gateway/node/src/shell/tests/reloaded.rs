@@ -1,4 +1,4 @@
-//! Another configuration is taken over by all shards or by none.
+//! Another configuration is applied by all shards or by none.
 
 use super::*;
 

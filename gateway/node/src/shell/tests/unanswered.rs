@@ -1,4 +1,4 @@
-//! What follows where the transport of a session shows no answers.
+//! The effects of a session whose transport gets no answers.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;

@@ -37,7 +37,7 @@ fn buffer((width, height): (u16, u16), model: &Model, view: View) -> Buffer {
     terminal.backend().buffer().clone()
 }
 
-/// The lines of the screen, without what trails.
+/// The lines of the screen, without trailing spaces.
 fn lines(buffer: &Buffer) -> Vec<String> {
     let width = usize::from(buffer.area.width);
     let rows = buffer.content.chunks(width);
